@@ -1,0 +1,145 @@
+"""Every error TiStream raises on purpose, and what a caller should do about each.
+
+* TiStreamError
+  + RetryableError            try again, nothing happened
+    - Unavailable             a store or peer did not answer
+    - NotFoundYet             the object does not exist (now)
+    - CommitConflict          someone else created the object first: read it, decide again
+  + CommitStateUnknown        the write may have happened: put the same bytes again, then read back
+  + FatalError                trying again cannot help
+    - Fenced                  a newer epoch owns this task: stop writing, stop serving
+    - CorruptObject           the bytes do not match their checksum or their format
+    - InvariantBroken         a rule of docs/invariants.md does not hold: stop this task, keep everything
+    - InvalidRequest          the caller's fault (400; subclasses carry another status)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class TiStreamError(Exception):
+    """Root of the tree; `code` and `http_status` are wire-stable."""
+
+    code = "internal"
+    http_status = 500
+
+
+class RetryableError(TiStreamError):
+    """Nothing happened; the same call may succeed later."""
+
+    code = "unavailable"
+    http_status = 503
+
+
+class Unavailable(RetryableError):
+    """A store or a peer did not answer."""
+
+
+class NotFoundYet(RetryableError):
+    """The object does not exist. Under S3's consistency that is a fact about now, not for ever."""
+
+    code = "not-found"
+    http_status = 404
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"no object {key}")
+        self.key = key
+
+
+class CommitConflict(RetryableError):
+    """The object exists already: another writer (or an earlier attempt of this one) created it."""
+
+    code = "conflict"
+    http_status = 409
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"object exists: {key}")
+        self.key = key
+
+
+class CommitStateUnknown(TiStreamError):
+    """No answer came to a conditional write. It may have happened: read back before deciding."""
+
+    code = "commit-state-unknown"
+    http_status = 503
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"unknown whether the write happened: {key}")
+        self.key = key
+
+
+class FatalError(TiStreamError):
+    """Trying again cannot help."""
+
+
+class Fenced(FatalError):
+    """A newer epoch owns this task. Drop what is held for it and stop."""
+
+    code = "fenced"
+    http_status = 412
+
+    def __init__(self, what: str, *, held_epoch: int, current_epoch: int) -> None:
+        super().__init__(f"{what}: held epoch {held_epoch}, current epoch {current_epoch}")
+        self.held_epoch = held_epoch
+        self.current_epoch = current_epoch
+
+
+class CorruptObject(FatalError):
+    """The bytes of an object do not match their checksum, format or identity."""
+
+    code = "corrupt-object"
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"{key}: {reason}")
+        self.key = key
+        self.reason = reason
+
+
+class InvariantBroken(FatalError):
+    """A rule of docs/invariants.md does not hold. The task stops loudly and keeps what it has."""
+
+    code = "invariant-broken"
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(f"invariant {number}: {reason}")
+        self.number = number
+
+
+class InvalidRequest(FatalError):
+    """The caller's fault. `extra` members are added to the RFC 9457 problem."""
+
+    code = "bad-request"
+    http_status = 400
+
+    def __init__(self, detail: str, extra: Mapping[str, object] | None = None) -> None:
+        super().__init__(detail)
+        self.extra = dict(extra or {})
+
+
+class UnknownName(InvalidRequest):
+    """No cluster, tenant, database or table of that name."""
+
+    code = "unknown-name"
+    http_status = 404
+
+
+class AlreadyDiffers(InvalidRequest):
+    """The thing exists with other properties."""
+
+    code = "already-differs"
+    http_status = 409
+
+
+class Gone(InvalidRequest):
+    """The ts asked for lies below retention; `earliest_ts` says where history begins."""
+
+    code = "gone"
+    http_status = 410
+
+
+class Undecodable(InvalidRequest):
+    """A row that no schema can decode stands in the way."""
+
+    code = "undecodable-row"
+    http_status = 422

@@ -1,0 +1,189 @@
+"""The manifest: the only truth about a task (design.md 4, docs/formats.md).
+
+A task's manifests are numbered from 1 without a hole. Each is one object, created by a conditional put:
+
+    b"TSMF" | u32 LE version = 1 | u32 LE crc32 of the rest | zstd( u32 LE header length | header JSON | Arrow IPC )
+
+The Arrow part is one IPC stream each for `slices` and `waiting` (tistream_sorter.slices), concatenated; their
+lengths stand in the header. What a manifest restates is complete: positions, pending parts, slices and waiting
+watermarks. Only segments are incremental: `segments` are the new ones, and `live_segments` (checkpoint manifests
+only) are all that readers need, those of this manifest included.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import zstandard
+
+from tistream.errors import CorruptObject
+from tistream.format.segment import SegmentRef
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+
+MAGIC = b"TSMF"
+VERSION = 1
+
+KIND_CLAIM = "claim"  # empty: only says that an epoch has begun
+KIND_TICK = "tick"
+KIND_CHECKPOINT = "checkpoint"  # a tick that also restates every live segment
+KIND_SEAL = "seal"  # ends the task; names its children
+
+READY = "ready"  # a pending part of matched rows above the watermark
+UNMATCHED = "unmatched"  # a pending part of prewrites, commits and rollbacks that wait for their other half
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPart:
+    """One immutable Parquet file of pending entries, with what prunes it; all bounds inclusive."""
+
+    key: str
+    size: int
+    checksum: str
+    rows: int
+    kind: str
+    start_ts_min: int
+    start_ts_max: int
+    commit_ts_min: int  # of rows that have one; MAX_TS where none has
+    key_min: bytes
+    key_max: bytes
+
+    def to_json(self) -> dict[str, Any]:
+        out = {name: getattr(self, name) for name in self.__slots__}
+        out["key_min"], out["key_max"] = self.key_min.hex(), self.key_max.hex()
+        return out
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> PendingPart:
+        bounds = {name: bytes.fromhex(data[name]) for name in ("key_min", "key_max")}
+        return cls(**{**data, **bounds})
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPosition:
+    """How far one chain of a store's files has been taken: every file from `first_ts` through `at_ts`.
+
+    `first_ts` names the chain (the file with prev_ts 0). A store has one position, or, after a restart that began
+    a new chain before the old one was complete, one per chain that is still open, oldest first.
+    """
+
+    first_ts: int
+    at_ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One manifest, decoded."""
+
+    tenant: TenantKey
+    task_id: int
+    number: int
+    task_epoch: int
+    nonce: str
+    kind: str
+    span: KeySpan
+    low_ts: int  # the window flushed by this manifest is (low_ts, flushed_ts]
+    flushed_ts: int
+    segments: tuple[SegmentRef, ...] = ()
+    live_segments: tuple[SegmentRef, ...] | None = None
+    pending: tuple[PendingPart, ...] = ()
+    positions: dict[int, tuple[ChainPosition, ...]] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)  # totals since the task began
+    checkpoint: int = 0  # number of the newest checkpoint manifest at or before this one; 0 = none
+    children: tuple[tuple[int, KeySpan], ...] = ()  # SEAL: (task_id, span)
+    stop_at: int | None = None  # a flushed_ts that binds later holders (merge, design.md 4)
+    written_ms: int = 0  # wall clock of the writer, for people
+    slices: pa.Table | None = None
+    waiting: pa.Table | None = None
+
+
+def _ipc(table: pa.Table | None) -> bytes:
+    if table is None:
+        return b""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The object's bytes. Deterministic: the same manifest gives the same bytes."""
+    slices, waiting = _ipc(manifest.slices), _ipc(manifest.waiting)
+    live = manifest.live_segments
+    header = {
+        "cluster_id": manifest.tenant.cluster_id,
+        "tenant_id": manifest.tenant.tenant_id,
+        "span": [manifest.span.start.hex(), manifest.span.end.hex()],
+        "segments": [segment.to_json() for segment in manifest.segments],
+        "live_segments": None if live is None else [segment.to_json() for segment in live],
+        "pending": [part.to_json() for part in manifest.pending],
+        "positions": {
+            str(store): [[chain.first_ts, chain.at_ts] for chain in chains]
+            for store, chains in sorted(manifest.positions.items())
+        },
+        "children": [[task, span.start.hex(), span.end.hex()] for task, span in manifest.children],
+        "arrow": [len(slices), len(waiting)],
+    }
+    for name in _PLAIN:
+        header[name] = getattr(manifest, name)
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    body = zstandard.compress(struct.pack("<I", len(text)) + text + slices + waiting, 3)
+    return MAGIC + struct.pack("<II", VERSION, zlib.crc32(body)) + body
+
+
+_PLAIN = (
+    "task_id",
+    "number",
+    "task_epoch",
+    "nonce",
+    "kind",
+    "low_ts",
+    "flushed_ts",
+    "counters",
+    "checkpoint",
+    "stop_at",
+    "written_ms",
+)
+
+
+def decode(key: str, data: bytes) -> Manifest:
+    """Parse an object's bytes. Raises CorruptObject naming `key` and what is wrong."""
+    if data[:4] != MAGIC or len(data) < 12:
+        raise CorruptObject(key, "not a manifest (bad magic)")
+    version, crc = struct.unpack_from("<II", data, 4)
+    if version != VERSION:
+        raise CorruptObject(key, f"manifest version {version}; this program knows {VERSION}")
+    if zlib.crc32(data[12:]) != crc:
+        raise CorruptObject(key, "manifest fails its CRC-32")
+    body = zstandard.decompress(data[12:])
+    (length,) = struct.unpack_from("<I", body)
+    header = json.loads(body[4 : 4 + length])
+    slices_end = 4 + length + header["arrow"][0]
+    live = header["live_segments"]
+    return Manifest(
+        tenant=TenantKey(header["cluster_id"], header["tenant_id"]),
+        span=KeySpan(*map(bytes.fromhex, header["span"])),
+        segments=tuple(map(SegmentRef.from_json, header["segments"])),
+        live_segments=None if live is None else tuple(map(SegmentRef.from_json, live)),
+        pending=tuple(map(PendingPart.from_json, header["pending"])),
+        positions={
+            int(store): tuple(ChainPosition(*chain) for chain in chains)
+            for store, chains in header["positions"].items()
+        },
+        children=tuple(
+            (task, KeySpan(bytes.fromhex(start), bytes.fromhex(end)))
+            for task, start, end in header["children"]
+        ),
+        slices=_table(body[4 + length : slices_end]),
+        waiting=_table(body[slices_end : slices_end + header["arrow"][1]]),
+        **{name: header[name] for name in _PLAIN},
+    )
+
+
+def _table(data: bytes) -> pa.Table | None:
+    return pa.ipc.open_stream(data).read_all() if data else None

@@ -1,0 +1,39 @@
+"""Key spans. The end `b""` is +infinity, as in TiKV's region boundaries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpan:
+    """The keys `k` with `start <= k < end`, compared as bytes; an empty `end` has no bound."""
+
+    start: bytes
+    end: bytes
+
+    def __post_init__(self) -> None:
+        assert not self.end or self.start < self.end, f"empty span {self}"
+
+    def __contains__(self, key: bytes) -> bool:
+        return key >= self.start and (not self.end or key < self.end)
+
+    def overlaps(self, other: KeySpan) -> bool:
+        """Whether any key lies in both."""
+        return (not other.end or self.start < other.end) and (not self.end or other.start < self.end)
+
+    def touches(self, lowest: bytes, highest: bytes) -> bool:
+        """Whether any key of the closed interval [lowest, highest] lies in the span."""
+        return highest >= self.start and (not self.end or lowest < self.end)
+
+    def clip(self, other: KeySpan) -> KeySpan | None:
+        """The keys that lie in both, or None."""
+        if not self.overlaps(other):
+            return None
+        start = max(self.start, other.start)
+        if not self.end or not other.end:
+            return KeySpan(start, self.end or other.end)
+        return KeySpan(start, min(self.end, other.end))
+
+
+WHOLE = KeySpan(b"", b"")

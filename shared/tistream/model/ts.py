@@ -1,0 +1,36 @@
+"""Timestamps: a TSO is `physical_ms << 18 | logical` in a signed 64-bit integer (tikv/pd, pkg/tso)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LOGICAL_BITS = 18
+MAX_TS = 2**63 - 1
+
+
+def physical_ms(ts: int) -> int:
+    """Milliseconds since the Unix epoch at which `ts` was handed out."""
+    return ts >> LOGICAL_BITS
+
+
+def from_physical_ms(ms: int) -> int:
+    """The first ts of millisecond `ms`."""
+    return ms << LOGICAL_BITS
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Window:
+    """Timestamps `low < t <= high`."""
+
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.low <= self.high <= MAX_TS
+
+    def __contains__(self, ts: int) -> bool:
+        return self.low < ts <= self.high
+
+    def overlaps(self, low: int, high: int) -> bool:
+        """Whether any ts of the closed interval [low, high] lies in the window."""
+        return low <= self.high and high > self.low

@@ -1,0 +1,240 @@
+"""A table as TiDB's TableInfo JSON describes it (pkg/meta/model; reference: docs/formats.md).
+
+Everything here is a fact about one version of one table. What is visible when is `tistream.schema.history`'s.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Any
+
+STATE_PUBLIC = 5
+
+FLAG_NOT_NULL = 1
+FLAG_PRIMARY = 2
+FLAG_UNSIGNED = 32
+
+TINY, SHORT, LONG, FLOAT, DOUBLE, NULL, TIMESTAMP, LONGLONG, INT24, DATE, DURATION, DATETIME, YEAR, NEWDATE = range(1, 15)
+VARCHAR, BIT = 15, 16
+VECTOR, JSON, DECIMAL, ENUM, SET = 0xE1, 0xF5, 0xF6, 0xF7, 0xF8
+TINYBLOB, MEDIUMBLOB, LONGBLOB, BLOB, VARSTRING, STRING, GEOMETRY = range(0xF9, 0x100)
+
+INTEGERS = frozenset({TINY, SHORT, INT24, LONG, LONGLONG})
+TEXTS = frozenset({VARCHAR, VARSTRING, STRING, TINYBLOB, MEDIUMBLOB, LONGBLOB, BLOB})
+TIMES = frozenset({DATE, NEWDATE, DATETIME, TIMESTAMP})
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. `offset` is its place in the full list, non-public and hidden columns included."""
+
+    id: int
+    name: str
+    offset: int
+    tp: int  # MySQL type code
+    flag: int
+    flen: int
+    decimal: int  # -1 = unspecified; fraction digits, or fsp of time types
+    charset: str
+    collate: str
+    elems: tuple[str, ...]
+    state: int
+    hidden: bool
+    generated: bool
+    stored: bool
+    array: bool
+    origin_default: Any  # JSON: the default when the column was added, as text, or None
+    origin_default_bit: bytes | None
+    version: int
+
+    @property
+    def public(self) -> bool:
+        return self.state == STATE_PUBLIC
+
+    @property
+    def visible(self) -> bool:
+        """Whether an event's row shows it: public, not hidden, and not virtual (a stored generated one is shown)."""
+        return self.public and not self.hidden and not (self.generated and not self.stored)
+
+    @property
+    def unsigned(self) -> bool:
+        return bool(self.flag & FLAG_UNSIGNED)
+
+    @property
+    def not_null(self) -> bool:
+        return bool(self.flag & FLAG_NOT_NULL)
+
+    @property
+    def binary(self) -> bool:
+        """A string column of charset `binary`: its values are bytes, not text."""
+        return self.tp in TEXTS and self.charset == "binary"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexColumn:
+    """One column of an index; `length` -1 means the whole value."""
+
+    name: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One index. `plain` is false for partial, multi-valued, vector, inverted and full-text ones."""
+
+    id: int
+    name: str
+    columns: tuple[IndexColumn, ...]
+    state: int
+    unique: bool
+    primary: bool
+    plain: bool
+
+    @property
+    def public(self) -> bool:
+        return self.state == STATE_PUBLIC
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One version of a base table, view or sequence, by its logical id."""
+
+    id: int
+    name: str
+    columns: tuple[Column, ...]
+    indexes: tuple[Index, ...]
+    state: int
+    pk_is_handle: bool
+    is_common_handle: bool
+    partition_ids: tuple[int, ...] | None  # visible partitions, in order; None = not partitioned
+    kind: str  # "table", "view" or "sequence"
+
+    @property
+    def public(self) -> bool:
+        return self.state == STATE_PUBLIC
+
+    @property
+    def visible_columns(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if column.visible)
+
+    @property
+    def physical_ids(self) -> tuple[int, ...]:
+        """The ids that its row keys bear."""
+        if self.kind != "table":
+            return ()
+        return (self.id,) if self.partition_ids is None else self.partition_ids
+
+    @property
+    def handle_columns(self) -> tuple[Column, ...]:
+        """The columns encoded in the row key, in key order; empty if the key is a hidden _tidb_rowid."""
+        if self.pk_is_handle:
+            return tuple(column for column in self.columns if column.flag & FLAG_PRIMARY)[:1]
+        if self.is_common_handle:
+            primary = next(index for index in self.indexes if index.primary)
+            return tuple(self.columns[part.offset] for part in primary.columns)
+        return ()
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The columns of an event's `key` (design.md 5); empty means `_tidb_rowid`."""
+        if self.pk_is_handle:
+            return self.handle_columns
+        for index in self.indexes:
+            if index.primary and index.public:
+                return tuple(self.columns[part.offset] for part in index.columns)
+        for index in self.indexes:
+            columns = tuple(self.columns[part.offset] for part in index.columns)
+            whole = all(part.length == -1 for part in index.columns)
+            fit = all(column.not_null and column.visible and not column.array for column in columns)
+            if index.unique and index.public and index.plain and whole and fit:
+                return columns
+        return ()
+
+
+def parse_table(info: dict[str, Any]) -> Table:
+    """TableInfo JSON to a Table. Absent members are zero values, unknown ones ignored, lists may be null."""
+    partition = info.get("partition")
+    return Table(
+        id=info["id"],
+        name=info["name"]["O"],
+        columns=tuple(map(_column, sorted(info.get("cols") or (), key=lambda c: c.get("offset", 0)))),
+        indexes=tuple(map(_index, info.get("index_info") or ())),
+        state=info.get("state", 0),
+        pk_is_handle=bool(info.get("pk_is_handle")),
+        is_common_handle=bool(info.get("is_common_handle")),
+        partition_ids=_visible_partitions(partition) if partition and partition.get("enable") else None,
+        kind="view" if info.get("view") else "sequence" if info.get("sequence") else "table",
+    )
+
+
+_ACTION_DROP_PARTITION = 20
+
+
+def _visible_partitions(partition: dict[str, Any]) -> tuple[int, ...]:
+    """`definitions`, minus what DROP PARTITION has hidden already in its first step (upstream-formats 13)."""
+    hidden: set[int] = set()
+    if partition.get("ddl_action") == _ACTION_DROP_PARTITION:
+        hidden = {definition["id"] for definition in partition.get("dropping_definitions") or ()}
+    return tuple(d["id"] for d in partition.get("definitions") or () if d["id"] not in hidden)
+
+
+def _column(info: dict[str, Any]) -> Column:
+    kind = info.get("type") or {}
+    elems = kind.get("Elems") or ()
+    literal = kind.get("ElemsIsBinaryLit") or ()
+    return Column(
+        id=info["id"],
+        name=info["name"]["O"],
+        offset=info.get("offset", 0),
+        tp=kind.get("Tp", 0),
+        flag=kind.get("Flag", 0),
+        flen=kind.get("Flen", -1),
+        decimal=kind.get("Decimal", -1),
+        charset=kind.get("Charset") or "",
+        collate=kind.get("Collate") or "",
+        elems=tuple(
+            _binary_literal(elem) if at < len(literal) and literal[at] else elem for at, elem in enumerate(elems)
+        ),
+        state=info.get("state", 0),
+        hidden=bool(info.get("hidden")),
+        generated=bool(info.get("generated_expr_string")),
+        stored=bool(info.get("generated_stored")),
+        array=bool(kind.get("Array")),
+        origin_default=info.get("origin_default"),
+        origin_default_bit=_bytes(info.get("origin_default_bit")),
+        version=info.get("version", 0),
+    )
+
+
+def _binary_literal(elem: str) -> str:
+    return elem
+
+
+def _bytes(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return None
+
+
+_SPECIAL = ("mv_index", "vector_index", "inverted_index", "full_text_index", "condition_expr_string")
+
+
+def _index(info: dict[str, Any]) -> Index:
+    return Index(
+        id=info["id"],
+        name=info["idx_name"]["O"],
+        columns=tuple(
+            IndexColumn(part["name"]["O"], part["offset"], part.get("length", -1))
+            for part in info.get("idx_cols") or ()
+        ),
+        state=info.get("state", 0),
+        unique=bool(info.get("is_unique")),
+        primary=bool(info.get("is_primary")),
+        plain=not any(info.get(name) for name in _SPECIAL),
+    )

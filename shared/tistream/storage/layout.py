@@ -1,0 +1,75 @@
+"""Every object key that is read or written: the only place where keys are built or taken apart.
+
+See docs/formats.md. Hostile names cannot reach a key: `TenantKey.parse` has checked them, numbers are
+formatted here, and nonces are hexadecimal by construction.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tistream.model.ids import TenantKey
+
+_PUSH = re.compile(
+    r"data_change_buffer/cluster-(?P<cluster>[A-Za-z0-9][A-Za-z0-9_-]{0,62})"
+    r"/Tenant-(?P<tenant>[A-Za-z0-9][A-Za-z0-9_-]{0,62})"
+    r"/store-(?P<store>0|[1-9][0-9]{0,18})/file-(?P<ts>[0-9]{20})"
+)
+
+
+def push_prefix(tenant: TenantKey) -> str:
+    """Where a tenant's stores push (design.md 2)."""
+    return f"data_change_buffer/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/"
+
+
+def schema_snap(tenant: TenantKey) -> str:
+    """The tenant's initial schema snapshot, beside its stores."""
+    return f"{push_prefix(tenant)}schema_snap"
+
+
+def store_prefix(tenant: TenantKey, store_id: int) -> str:
+    """One store's change files."""
+    return f"{push_prefix(tenant)}store-{store_id}/"
+
+
+def change_file(tenant: TenantKey, store_id: int, ts: int) -> str:
+    """One change file."""
+    return f"{store_prefix(tenant, store_id)}file-{ts:020d}"
+
+
+def parse_change_file(key: str) -> tuple[TenantKey, int, int] | None:
+    """(tenant, store_id, ts) of a change file's key; None for any other name."""
+    found = _PUSH.fullmatch(key)
+    if found is None or int(found["ts"]) >= 2**63:
+        return None
+    return TenantKey(found["cluster"], found["tenant"]), int(found["store"]), int(found["ts"])
+
+
+def task_prefix(tenant: TenantKey, task_id: int) -> str:
+    """Everything a task writes."""
+    return f"committed/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/task-{task_id}/"
+
+
+def manifest(tenant: TenantKey, task_id: int, number: int) -> str:
+    """Manifest `number` (>= 1) of a task."""
+    return f"{task_prefix(tenant, task_id)}manifest/{number:020d}"
+
+
+def floor(tenant: TenantKey, task_id: int) -> str:
+    """The task's floor object: the newest checkpoint manifest below which nothing is needed."""
+    return f"{task_prefix(tenant, task_id)}floor"
+
+
+def segment(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
+    """A committed segment written under `epoch` by the tick `nonce`."""
+    return f"{task_prefix(tenant, task_id)}segment/{epoch:010d}-{nonce}-{part:04d}.parquet"
+
+
+def pending_part(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
+    """A part of the pending state written under `epoch` by the tick `nonce`."""
+    return f"{task_prefix(tenant, task_id)}pending/{epoch:010d}-{nonce}-{part:04d}.parquet"
+
+
+def schema_log(tenant: TenantKey, number: int) -> str:
+    """Record batch `number` (>= 1) of the schema registry's log."""
+    return f"schema/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/log/{number:020d}"

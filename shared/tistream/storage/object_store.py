@@ -1,0 +1,58 @@
+"""What the platform needs of an object store: a flat key space with one conditional write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One object as LIST or HEAD tells it. `version` changes whenever the bytes do (ETag, mtime+size)."""
+
+    key: str
+    size: int
+    version: str
+
+
+class ObjectStore(Protocol):
+    """A flat key space, strongly consistent after a write returns (S3 since 2020).
+
+    Every method raises Unavailable when no answer came and nothing can have changed.
+    """
+
+    def get(self, key: str) -> bytes:
+        """The whole object. Raises NotFoundYet."""
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Bytes `[start, start+length)`, shorter at the object's end. Raises NotFoundYet."""
+
+    def get_tail(self, key: str, length: int) -> tuple[bytes, int]:
+        """The last `length` bytes (or all, if shorter) and the object's size. Raises NotFoundYet."""
+
+    def head(self, key: str) -> ObjectInfo:
+        """Size and version. Raises NotFoundYet."""
+
+    def put(self, key: str, body: bytes) -> None:
+        """Create or replace; for objects whose name is unique to this writer, and for pushed files."""
+
+    def put_new(self, key: str, body: bytes) -> None:
+        """Create `key`; never overwrite. One attempt.
+
+        Raises:
+            CommitConflict: the key exists.
+            CommitStateUnknown: no answer came; put the same bytes again, then read back.
+        """
+
+    def put_if(self, key: str, body: bytes, version: str) -> None:
+        """Replace `key` if its version is still `version`. One attempt; raises as put_new."""
+
+    def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
+        """Objects below `prefix` whose key is > `after`, in key order.
+
+        With delimiter "/", common prefixes come as entries with size -1, version "" and a key ending in "/".
+        """
+
+    def delete(self, key: str) -> None:
+        """Remove `key`; no error if it is not there."""

@@ -1,0 +1,127 @@
+"""What a dispatcher tells a sorter: new files by reference, and their watermarks, clipped to each task.
+
+The body of `POST /v1/files` is one Arrow IPC stream: a table of watermark rows (WATERMARKS) whose schema metadata
+holds the JSON of the files under `tistream.files`. Nothing of the changes themselves is copied: a file lists, per
+task, the row groups that may hold keys of that task's span. Every file of a store is sent to every task of its
+tenant, also where nothing of it concerns the task: the task's position in the store's chain moves all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+CONTENT_TYPE = "application/vnd.apache.arrow.stream"
+
+WATERMARKS = pa.schema(
+    [
+        pa.field("file", pa.int32(), nullable=False),  # index into FileBatch.files
+        pa.field("task_id", pa.int64(), nullable=False),
+        pa.field("start_key", pa.binary(), nullable=False),  # clipped to the task's span
+        pa.field("end_key", pa.binary(), nullable=False),  # clipped; empty = +inf
+        pa.field("region_id", pa.int64(), nullable=False),
+        pa.field("region_version", pa.int64(), nullable=False),
+        pa.field("first_index", pa.int64(), nullable=False),
+        pa.field("log_index", pa.int64(), nullable=False),
+        pa.field("base_ts", pa.int64()),
+        pa.field("resolved_ts", pa.int64(), nullable=False),
+        pa.field(
+            "after",
+            pa.list_(pa.struct([pa.field("region_id", pa.int64()), pa.field("log_index", pa.int64())])),
+        ),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupRef:
+    """One row group of changes inside a change file: where its bytes are and what they must hash to."""
+
+    index: int
+    offset: int
+    length: int
+    rows: int
+    crc32: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """One change file. `row_groups` maps task_id to the indexes (into `groups`) that may concern it.
+
+    `chain_ts` is the first file of the chain it belongs to; `footer_start` is where the Parquet footer begins,
+    so that a reader needs no further request to find it. `arrived_ms` is when the dispatcher first saw the file.
+    """
+
+    cluster_id: str
+    tenant_id: str
+    store_id: int
+    ts: int
+    prev_ts: int
+    chain_ts: int
+    key: str
+    size: int
+    footer_start: int
+    arrived_ms: int
+    groups: tuple[RowGroupRef, ...]
+    row_groups: dict[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class FileBatch:
+    """Files of one tenant, each store's in chain order, with their clipped watermarks."""
+
+    route_version: int
+    files: tuple[FileRef, ...]
+    watermarks: pa.Table
+
+
+def encode(batch: FileBatch) -> bytes:
+    """The request body."""
+    files = [
+        {
+            **{name: getattr(file, name) for name in _FILE_PLAIN},
+            "groups": [[g.index, g.offset, g.length, g.rows, g.crc32] for g in file.groups],
+            "row_groups": {str(task): list(indexes) for task, indexes in file.row_groups.items()},
+        }
+        for file in batch.files
+    ]
+    header = json.dumps({"version": 1, "route_version": batch.route_version, "files": files})
+    table = batch.watermarks.cast(WATERMARKS).replace_schema_metadata({"tistream.files": header})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+_FILE_PLAIN = (
+    "cluster_id",
+    "tenant_id",
+    "store_id",
+    "ts",
+    "prev_ts",
+    "chain_ts",
+    "key",
+    "size",
+    "footer_start",
+    "arrived_ms",
+)
+
+
+def decode(body: bytes) -> FileBatch:
+    """Parse a request body. Raises ValueError (pyarrow's and json's errors are ValueErrors) if it is none."""
+    table = pa.ipc.open_stream(body).read_all()
+    header: dict[str, Any] = json.loads((table.schema.metadata or {})[b"tistream.files"])
+    if header["version"] != 1:
+        raise ValueError(f"file batch version {header['version']}")
+    files = tuple(
+        FileRef(
+            **{name: file[name] for name in _FILE_PLAIN},
+            groups=tuple(RowGroupRef(*group) for group in file["groups"]),
+            row_groups={int(task): tuple(indexes) for task, indexes in file["row_groups"].items()},
+        )
+        for file in header["files"]
+    )
+    return FileBatch(header["route_version"], files, table.replace_schema_metadata(None))

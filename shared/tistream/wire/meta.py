@@ -1,0 +1,83 @@
+"""The meta server's HTTP contract: tenants, routes, nodes, announcements."""
+
+from pydantic import Field
+
+from tistream.wire.sorter import Wire
+
+
+class Notification(Wire):
+    """`POST /v1/notifications`: a writer announces a file. All strings, as design.md 2 has it."""
+
+    cluster_id: str
+    tenant_id: str
+    store_id: str
+    ts: str
+
+
+class Announcement(Wire):
+    """One announced file, as a dispatcher reads it from `GET /upcall/v1/announcements?after=N&wait_ms=M`."""
+
+    cluster_id: str
+    tenant_id: str
+    store_id: int
+    ts: int
+
+
+class Announcements(Wire):
+    """Announcements with sequence > `after`. `lost` says that older ones were dropped: list everything once."""
+
+    next_after: int
+    lost: bool
+    announcements: list[Announcement]
+
+
+class CreateTenant(Wire):
+    """`POST /v1/clusters/{cluster_id}/tenants`."""
+
+    tenant_id: str
+
+
+class TaskRoute(Wire):
+    """One task: its span (hex), its fencing epoch and who serves it (None while nobody does)."""
+
+    task_id: int
+    start_key: str
+    end_key: str
+    task_epoch: int
+    sorter_node: str | None
+    sorter_url: str | None
+
+
+class TenantRoute(Wire):
+    """A tenant and its tasks in key order. `snapshot_ts` is None and `tasks` empty until its schema_snap was read;
+    `problem` then says what is missing or wrong."""
+
+    cluster_id: str
+    tenant_id: str
+    snapshot_ts: int | None
+    tasks: list[TaskRoute]
+    problem: str | None = None
+
+
+class RouteTable(Wire):
+    """`GET /upcall/v1/routes?known_version=N&wait_ms=M`: answers at once if the version is not N, else waits."""
+
+    version: int
+    tenants: list[TenantRoute]
+    services: dict[str, list[str]] = Field(
+        default_factory=dict, description="role (dispatcher, sorter, schema, api, meta) -> base URLs alive"
+    )
+
+
+class RegisterNode(Wire):
+    """`PUT /upcall/v1/nodes/{node_id}`: a process says that it has started. Each start takes new task epochs."""
+
+    role: str = Field(pattern="^(dispatcher|sorter|schema|api|meta)$")
+    url: str
+
+
+class Registered(Wire):
+    """`start_epoch` counts the starts of this node."""
+
+    start_epoch: int
+    route_version: int

@@ -41,9 +41,9 @@ def change_file(
     tenant_id: str,
     store_id: int,
     prev_ts: int,
+    *,
     changes: Sequence[Row],
     watermarks: Sequence[Row],
-    *,
     rows_per_group: int = 65_536,
 ) -> bytes:
     """A file of `changes` followed by `watermarks`; rows as dictionaries of SCHEMA's columns, absent ones null."""

@@ -86,7 +86,8 @@ def solve(files: Iterable[Source], snapshot_ts: int = 0, *, keep_index_keys: boo
     settled = {change: (commit_ts, prewrites.get(change, whole.get(change))) for change, commit_ts in commits.items()}
     for change, entry in whole.items():
         commit_ts, body = settled.setdefault(change, (entry["commit_ts"], entry))
-        assert commit_ts == entry["commit_ts"] and body is not None and body["value"] == entry["value"], change
+        assert body is not None
+        assert (commit_ts, body["value"]) == (entry["commit_ts"], entry["value"]), change
     assert not rollbacks & settled.keys(), "rolled back and committed"
     assert all(body is not None for _, body in settled.values()), "a commit without its prewrite"
     table = [

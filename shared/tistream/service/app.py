@@ -1,0 +1,163 @@
+"""The HTTP shell that every service wears: health, readiness, metrics, and problems instead of tracebacks."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+
+import anyio.to_thread
+from fastapi import FastAPI
+from fastapi.concurrency import contextmanager_in_threadpool
+from fastapi.responses import Response
+from prometheus_client import CollectorRegistry, generate_latest
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+import tistream
+from tistream.clock import Clock, SystemClock
+from tistream.service import problems
+from tistream.service.metrics import HttpMetrics
+
+log = logging.getLogger(__name__)
+
+# Every long poll and stream holds a thread while it waits; the default of 40 would starve /healthz.
+THREADS = 256
+BODY_BYTES_MAX = 64 << 20
+
+
+def new_app(
+    title: str,
+    *,
+    ready: Callable[[], str | None],
+    registry: CollectorRegistry,
+    running: Callable[[], AbstractContextManager[None]] | None = None,
+    clock: Clock | None = None,
+    new_id: Callable[[], str] = lambda: secrets.token_hex(8),
+    body_bytes_max: int = BODY_BYTES_MAX,
+) -> FastAPI:
+    """A FastAPI app with `/healthz`, `/readyz`, `/metrics` and `/openapi.json`; add routes to it.
+
+    `ready` says why the service cannot do its work yet, or None; it is called at each `/readyz`, in a thread.
+    `running` is entered before the first request and left at the end: it starts and stops background loops.
+    `app.state.stopping` is a threading.Event that is set as soon as the process is asked to end: long polls and
+    endless streams look at it and finish.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        if running is None:
+            yield
+            return
+        async with contextmanager_in_threadpool(running()):
+            yield
+
+    app = FastAPI(
+        title=title,
+        version=tistream.__version__,
+        docs_url=None,  # the pages would come from a CDN
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.stopping = threading.Event()
+    problems.install(app)
+    app.add_middleware(
+        _Shell,
+        metrics=HttpMetrics(registry),
+        clock=clock or SystemClock(),
+        new_id=new_id,
+        body_bytes_max=body_bytes_max,
+    )
+    _add_probes(app, ready, registry)
+    return app
+
+
+def _add_probes(app: FastAPI, ready: Callable[[], str | None], registry: CollectorRegistry) -> None:
+    @app.get("/healthz", tags=["operations"], operation_id="Health")
+    async def healthz() -> dict[str, str]:
+        """The process is up."""
+        return {"status": "ok", "service": app.title, "version": tistream.__version__}
+
+    @app.get("/readyz", tags=["operations"], operation_id="Ready", responses={503: {"description": "not ready"}})
+    def readyz() -> Response:
+        """The service can do its work; else 503 and the reason."""
+        reason = "stopping" if app.state.stopping.is_set() else ready()
+        if reason is not None:
+            return problems.problem_response(503, "not-ready", reason)
+        return Response(b'{"status":"ready"}', media_type="application/json")
+
+    @app.get("/metrics", tags=["operations"], operation_id="Metrics")
+    def metrics() -> Response:
+        """Prometheus text format."""
+        return Response(generate_latest(registry), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+class _Shell:
+    """Counts requests, refuses giant bodies, and turns what nobody expected into a problem without internals."""
+
+    def __init__(
+        self, app: ASGIApp, *, metrics: HttpMetrics, clock: Clock, new_id: Callable[[], str], body_bytes_max: int
+    ) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._clock = clock
+        self._new_id = new_id
+        self._body_bytes_max = body_bytes_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started_ms = self._clock.monotonic_ms()
+        status = 0
+
+        async def watched_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                seconds = (self._clock.monotonic_ms() - started_ms) / 1000
+                self._metrics.seconds.labels(scope["method"], _route(scope), str(status)).observe(seconds)
+            await send(message)
+
+        try:
+            await self._app(scope, _limited(receive, self._body_bytes_max), watched_send)
+        except ClientDisconnect:
+            log.debug("client went away", extra={"path": scope["path"]})
+        except Exception as error:
+            response = self._unexpected(scope, error)
+            # Once an answer has begun, ending without its last chunk is what tells the client that it is cut.
+            if status == 0:
+                await response(scope, receive, watched_send)
+
+    def _unexpected(self, scope: Scope, error: Exception) -> Response:
+        cause_id = self._new_id()
+        self._metrics.failures.labels(scope["method"], _route(scope)).inc()
+        log.error(
+            "request failed",
+            exc_info=error,
+            extra={"cause_id": cause_id, "method": scope["method"], "path": scope["path"]},
+        )
+        detail = f"an unexpected error; the service's log has it under cause_id {cause_id}"
+        return problems.problem_response(500, "internal", detail, {"cause_id": cause_id})
+
+
+def _route(scope: Scope) -> str:
+    return str(getattr(scope.get("route"), "path", "unmatched"))
+
+
+def _limited(receive: Receive, bytes_max: int) -> Receive:
+    seen = 0
+
+    async def limited() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > bytes_max:
+            raise HTTPException(413, f"the body is larger than {bytes_max} bytes")
+        return message
+
+    return limited

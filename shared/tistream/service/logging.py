@@ -1,0 +1,52 @@
+"""Logs are JSON lines on stderr: `ts`, `level`, `service`, `logger`, `message`, and whatever `extra=` brought.
+
+log = logging.getLogger(__name__)
+log.info("tenant created", extra={"tenant": "7/acme", "tasks": 4})
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import IO, Any
+
+import orjson
+
+_STANDARD = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {"message", "asctime", "taskName", "color_message"}
+
+
+class JsonFormatter(logging.Formatter):
+    """One record, one line of JSON. A member that JSON cannot hold is written as its repr."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__()
+        self._service = service
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "service": self._service,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line.update((name, value) for name, value in record.__dict__.items() if name not in _STANDARD)
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return orjson.dumps(line, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def configure_logging(service: str, level: str = "INFO", stream: IO[str] | None = None) -> None:
+    """Send every logger of the process, uvicorn's included, to `stream` (default stderr) as JSON lines."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter(service))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
+        logging.getLogger(name).handlers.clear()
+        logging.getLogger(name).propagate = True
+    # Each is a line per request or per byte: of use to their authors only.
+    for name in ("httpx", "httpcore", "py4j", "botocore", "urllib3", "asyncio", "numba"):
+        logging.getLogger(name).setLevel(logging.WARNING)

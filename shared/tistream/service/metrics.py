@@ -1,0 +1,48 @@
+"""Prometheus helpers: one registry per process, made in the composition root and handed down."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+def new_registry() -> CollectorRegistry:
+    """A registry that already tells the process's memory, CPU, descriptors and garbage collections."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry
+
+
+class HttpMetrics:
+    """Requests by route template (never by raw path: names of tenants are no labels) and status."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.seconds = Histogram(
+            "tistream_http_request_seconds",
+            "Time from a request's first byte to its answer's last, by route.",
+            ("method", "route", "status"),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.failures = Counter(
+            "tistream_http_failures_total",
+            "Requests that met an exception nobody expected (each is logged with its cause_id).",
+            ("method", "route"),
+            registry=registry,
+        )
+
+
+class LoopMetrics:
+    """Runs and errors of the background loops of a process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.runs = Counter("tistream_loop_runs_total", "Runs of a background loop.", ("loop",), registry=registry)
+        self.errors = Counter(
+            "tistream_loop_errors_total", "Runs of a background loop that failed.", ("loop",), registry=registry
+        )

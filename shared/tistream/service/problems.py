@@ -1,0 +1,76 @@
+"""RFC 9457 problems: every answer that is no success, on every service."""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from tistream.errors import InvalidRequest, TiStreamError
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = "1"
+
+
+def problem_response(
+    status: int,
+    code: str,
+    detail: str,
+    extra: Mapping[str, object] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """A problem as an answer: type `tistream:<code>`; 429 and 503 tell when to come back."""
+    title = code.replace("-", " ").capitalize()
+    body = {"type": f"tistream:{code}", "title": title, "status": status, "detail": _text(detail), **(extra or {})}
+    head = dict(headers or {})
+    if status in (429, 503):
+        head.setdefault("Retry-After", RETRY_AFTER_SECONDS)
+    return Response(orjson.dumps(body, default=str), status, head, MEDIA_TYPE)
+
+
+def _text(detail: str) -> str:
+    """Names from a request may hold lone surrogates, which are no UTF-8."""
+    return detail.encode("utf-8", "backslashreplace").decode()
+
+
+def for_error(error: TiStreamError) -> Response:
+    """The problem of one of our own errors."""
+    extra = error.extra if isinstance(error, InvalidRequest) else None
+    return problem_response(error.http_status, error.code, str(error), extra)
+
+
+def install(app: FastAPI) -> None:
+    """Answer our errors, wrong parameters, unknown paths and methods as problems."""
+    app.add_exception_handler(TiStreamError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(HTTPException, _on_http)
+
+
+def _on_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, TiStreamError)
+    return for_error(error)
+
+
+def _on_validation(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = [_parameter(item["loc"], item["msg"]) for item in error.errors()]
+    detail = "; ".join(f"{item['in']} {item['name']}: {item['reason']}" for item in found)
+    return problem_response(400, InvalidRequest.code, detail, {"parameters": found})
+
+
+def _parameter(loc: Sequence[Any], reason: str) -> dict[str, str]:
+    place, *path = [str(part) for part in loc] or ["request"]
+    return {"in": place, "name": _text(".".join(path)), "reason": _text(reason)}
+
+
+def _on_http(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    phrase = http.HTTPStatus(error.status_code).phrase
+    code = InvalidRequest.code if error.status_code == 400 else phrase.lower().replace(" ", "-")
+    return problem_response(error.status_code, code, str(error.detail or phrase), headers=error.headers)

@@ -1,0 +1,86 @@
+"""Runs a service: settings, logs, app, one uvicorn worker, and an end within seconds of SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import uvicorn
+from fastapi import FastAPI
+
+from tistream.service.lifetime import die_with_parent, end_after
+from tistream.service.logging import configure_logging
+from tistream.service.settings import ServiceSettings, SettingsError, load_settings
+
+log = logging.getLogger(__name__)
+
+EXIT_USAGE = 2
+
+S = TypeVar("S", bound=ServiceSettings)
+
+
+def run_service(settings_class: type[S], build: Callable[[S], FastAPI]) -> None:
+    """The whole of a service's `__main__`: `run_service(MetaSettings, build_app)`.
+
+    Wrong settings end the process with status 2 and one line on stderr.
+    """
+    die_with_parent()
+    try:
+        settings = load_settings(settings_class)
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(EXIT_USAGE) from None
+    configure_logging(settings.service_name(), settings.log_level)
+    serve(build(settings), settings)
+
+
+def serve(app: FastAPI, settings: ServiceSettings) -> None:
+    """Serve `app` until SIGTERM or SIGINT, then stop: open requests have shutdown_grace_seconds, everything together
+    shutdown_limit_seconds."""
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=settings.shutdown_grace_seconds,
+    )
+    sockets = None if settings.listen_fd is None else [_inherited(settings.listen_fd)]
+    _Server(config, app, settings.shutdown_limit_seconds).run(sockets=sockets)
+
+
+def _inherited(fd: int) -> socket.socket:
+    listening = socket.socket(fileno=fd)
+    listening.set_inheritable(False)  # a child of ours (the JVM) must not keep the port
+    return listening
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, but a signal first tells the app, and an orderly end is exit status 0."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, limit_seconds: int) -> None:
+        super().__init__(config)
+        self._stopping = app.state.stopping
+        self._limit_seconds = limit_seconds
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        yield
+
+    def _on_signal(self, _number: int, _frame: object) -> None:
+        if self.should_exit:
+            return
+        # No logging here: the handler may have interrupted a write to the same stream.
+        self.should_exit = True
+        self._stopping.set()
+        end_after(self._limit_seconds)

@@ -1,0 +1,90 @@
+"""A background loop: a named thread that does one thing again and again, and survives its errors."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from tistream.service.metrics import LoopMetrics
+
+log = logging.getLogger(__name__)
+
+
+class Loop:
+    """Runs `body` in a daemon thread until `stop()`.
+
+    `body` returns how many milliseconds to wait before its next run, or None for `interval_ms`; `wake()` ends the
+    wait. A failing run is counted, logged when its text differs from the failure before, and tried again after a
+    back-off that doubles from `interval_ms` (at least 100) up to `backoff_max_ms`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        body: Callable[[], int | None],
+        *,
+        interval_ms: int,
+        backoff_max_ms: int = 5_000,
+        metrics: LoopMetrics | None = None,
+    ) -> None:
+        self.name = name
+        self.last_error: str | None = None
+        self._body = body
+        self._interval_ms = interval_ms
+        self._backoff_max_ms = backoff_max_ms
+        self._backoff_ms = 0
+        self._metrics = metrics
+        self._stopping = threading.Event()
+        self._woken = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop()` was called; a long body looks at it between its steps."""
+        return self._stopping.is_set()
+
+    def start(self) -> Loop:
+        """Start the thread; once."""
+        self._thread.start()
+        return self
+
+    def wake(self) -> None:
+        """Run the body now (again, if it is running), without waiting for the interval or the back-off."""
+        self._woken.set()
+
+    def stop(self, timeout_s: float = 2.0) -> bool:
+        """Ask the loop to end and wait; says whether it has. A body that hangs dies with the process."""
+        self._stopping.set()
+        self._woken.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            wait_ms = self._once()
+            self._woken.wait(wait_ms / 1000)
+            self._woken.clear()
+
+    def _once(self) -> int:
+        if self._metrics:
+            self._metrics.runs.labels(self.name).inc()
+        try:
+            wait_ms = self._body()
+        except Exception as error:
+            return self._failed(error)
+        if self.last_error is not None:
+            log.info("loop works again", extra={"loop": self.name})
+        self.last_error, self._backoff_ms = None, 0
+        return self._interval_ms if wait_ms is None else wait_ms
+
+    def _failed(self, error: Exception) -> int:
+        if self._metrics:
+            self._metrics.errors.labels(self.name).inc()
+        text = f"{type(error).__name__}: {error}"
+        if text != self.last_error and not self._stopping.is_set():
+            log.error("loop failed", exc_info=error, extra={"loop": self.name, "error": text})
+        self.last_error = text
+        self._backoff_ms = min(max(100, self._interval_ms, self._backoff_ms * 2), self._backoff_max_ms)
+        return self._backoff_ms

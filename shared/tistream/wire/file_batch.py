@@ -38,13 +38,16 @@ WATERMARKS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class RowGroupRef:
-    """One row group of changes inside a change file: where its bytes are and what they must hash to."""
+    """One row group of changes inside a change file: where its bytes are, what they must hash to, and between which
+    keys its rows lie (both inclusive; None where the footer has no statistics)."""
 
     index: int
     offset: int
     length: int
     rows: int
     crc32: int
+    key_min: bytes | None = None
+    key_max: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ def encode(batch: FileBatch) -> bytes:
     files = [
         {
             **{name: getattr(file, name) for name in _FILE_PLAIN},
-            "groups": [[g.index, g.offset, g.length, g.rows, g.crc32] for g in file.groups],
+            "groups": [_group_json(group) for group in file.groups],
             "row_groups": {str(task): list(indexes) for task, indexes in file.row_groups.items()},
         }
         for file in batch.files
@@ -94,6 +97,16 @@ def encode(batch: FileBatch) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue().to_pybytes()
+
+
+def _group_json(group: RowGroupRef) -> list[Any]:
+    bounds = [None if bound is None else bound.hex() for bound in (group.key_min, group.key_max)]
+    return [group.index, group.offset, group.length, group.rows, group.crc32, *bounds]
+
+
+def _group(data: list[Any]) -> RowGroupRef:
+    bounds = [None if bound is None else bytes.fromhex(bound) for bound in data[5:]]
+    return RowGroupRef(*data[:5], *bounds)
 
 
 _FILE_PLAIN = (
@@ -119,7 +132,7 @@ def decode(body: bytes) -> FileBatch:
     files = tuple(
         FileRef(
             **{name: file[name] for name in _FILE_PLAIN},
-            groups=tuple(RowGroupRef(*group) for group in file["groups"]),
+            groups=tuple(map(_group, file["groups"])),
             row_groups={int(task): tuple(indexes) for task, indexes in file["row_groups"].items()},
         )
         for file in header["files"]

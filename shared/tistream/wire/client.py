@@ -1,0 +1,118 @@
+"""The one HTTP client of a process: a deadline on every call, problems back into errors, retries where harmless."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import httpx
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from tistream.errors import RetryableError, Unavailable
+from tistream.wire import problem
+
+DEADLINE_S = 10.0
+_CONNECT_S = 2.0
+_POOL_S = 5.0
+_PAUSE_S = (0.05, 0.2, 0.5, 1.0, 2.0)
+
+M = TypeVar("M", bound=BaseModel)
+Params = Mapping[str, str | int | None]
+
+
+class HttpClient:
+    """Calls peers by full URL. Thread-safe; connections are kept and shared.
+
+    A call is tried `attempts` times in all while it fails with a RetryableError. The default is one attempt, since
+    most callers are loops that come again by themselves.
+    """
+
+    def __init__(self, *, deadline_s: float = DEADLINE_S, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._deadline_s = deadline_s
+        self._sleep = sleep
+        # Peers are named by our own settings: a proxy variable of the environment must not come between.
+        self._http = httpx.Client(
+            trust_env=False, limits=httpx.Limits(max_connections=256, max_keepalive_connections=64)
+        )
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._http.close()
+
+    def get(
+        self, url: str, model: type[M], params: Params | None = None, *, wait_ms: int = 0, attempts: int = 1
+    ) -> M:
+        """GET `url` as `model`. A long poll adds `wait_ms` to the deadline and to the query."""
+        query = dict(params or {})
+        if wait_ms:
+            query["wait_ms"] = wait_ms
+        answer = self.request("GET", url, params=query, deadline_s=self._deadline_s + wait_ms / 1000, attempts=attempts)
+        return parse(url, answer, model)
+
+    def send(self, method: str, url: str, body: BaseModel, model: type[M], *, attempts: int = 1) -> M:
+        """PUT or POST `body` as JSON; the answer as `model`."""
+        content = body.model_dump_json().encode()
+        answer = self.request(method, url, content=content, content_type="application/json", attempts=attempts)
+        return parse(url, answer, model)
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Params | None = None,
+        content: bytes | None = None,
+        content_type: str | None = None,
+        deadline_s: float | None = None,
+        attempts: int = 1,
+    ) -> httpx.Response:
+        """One call, its body read.
+
+        Raises:
+            Unavailable: no answer, or the peer asks to come back (PeerBusy).
+            InvalidRequest: the peer's own 4xx of that class or a subclass.
+            PeerFailed: any other error of the peer.
+        """
+        query = {name: value for name, value in (params or {}).items() if value is not None}
+        headers = {"content-type": content_type} if content_type else None
+        read_s = self._deadline_s if deadline_s is None else deadline_s
+        timeout = httpx.Timeout(read_s, connect=_CONNECT_S, pool=_POOL_S)
+        for attempt in range(1, attempts + 1):
+            try:
+                return self._once(method, url, params=query, content=content, headers=headers, timeout=timeout)
+            except RetryableError:
+                if attempt == attempts:
+                    raise
+                self._sleep(_PAUSE_S[min(attempt, len(_PAUSE_S)) - 1])
+        raise AssertionError("attempts must be at least 1")
+
+    def _once(self, method: str, url: str, **how: Any) -> httpx.Response:
+        where = f"{method} {url}"
+        try:
+            response = self._http.request(method, url, **how)
+        except httpx.TransportError as error:
+            raise Unavailable(f"{where}: {type(error).__name__}: {error}") from error
+        except httpx.InvalidURL as error:
+            raise Unavailable(f"{where}: {error}") from error
+        if response.status_code < 400:
+            return response
+        raise problem.to_error(where, response.status_code, _json_object(response), response.headers.get("retry-after"))
+
+
+def parse(url: str, response: httpx.Response, model: type[M]) -> M:
+    """The body as `model`. Raises PeerFailed if it is something else."""
+    try:
+        return model.model_validate_json(response.content)
+    except ValidationError as error:
+        reason = f"{url}: not a {model.__name__}: {error.errors(include_url=False, include_input=False)}"
+        raise problem.PeerFailed(reason, status=response.status_code, peer_code=None) from error
+
+
+def _json_object(response: httpx.Response) -> dict[str, Any]:
+    try:
+        body = orjson.loads(response.content)
+    except orjson.JSONDecodeError:
+        return {}
+    return body if isinstance(body, dict) else {}

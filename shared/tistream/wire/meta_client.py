@@ -1,0 +1,86 @@
+"""Calls to the meta server, and a process's membership among its nodes."""
+
+from __future__ import annotations
+
+from tistream.errors import UnknownName
+from tistream.wire.client import HttpClient
+from tistream.wire.meta import (
+    Accepted,
+    Announcements,
+    CreateTenant,
+    Heartbeat,
+    HeartbeatAnswer,
+    Notification,
+    Registered,
+    RegisterNode,
+    RouteTable,
+    TenantInfo,
+    TenantList,
+)
+
+
+class MetaClient:
+    """The meta server at `base_url`."""
+
+    def __init__(self, http: HttpClient, base_url: str) -> None:
+        self._http = http
+        self._base_url = base_url.rstrip("/")
+
+    def routes(self, known_version: int = -1, wait_ms: int = 0) -> RouteTable:
+        """The route table, at once if its version is not `known_version`, else as soon as it changes or after wait_ms."""
+        url = f"{self._base_url}/upcall/v1/routes"
+        return self._http.get(url, RouteTable, {"known_version": known_version}, wait_ms=wait_ms)
+
+    def announcements(self, after: int, wait_ms: int = 0) -> Announcements:
+        """Announced files with a sequence above `after`, at once if there are any."""
+        url = f"{self._base_url}/upcall/v1/announcements"
+        return self._http.get(url, Announcements, {"after": after}, wait_ms=wait_ms)
+
+    def register(self, node_id: str, role: str, url: str) -> Registered:
+        """This process has started. A sorter's tasks get new epochs each time: call it once a start."""
+        body = RegisterNode(role=role, url=url)
+        return self._http.send("PUT", f"{self._base_url}/upcall/v1/nodes/{node_id}", body, Registered)
+
+    def heartbeat(self, node_id: str, start_epoch: int) -> HeartbeatAnswer:
+        """Still there. Raises UnknownName if meta does not know the node (any more) under this start_epoch."""
+        url = f"{self._base_url}/upcall/v1/nodes/{node_id}/heartbeat"
+        return self._http.send("POST", url, Heartbeat(start_epoch=start_epoch), HeartbeatAnswer)
+
+    def create_tenant(self, cluster_id: str, tenant_id: str) -> TenantInfo:
+        """Register a tenant; again the same is no error. Raises InvalidRequest, AlreadyDiffers."""
+        url = f"{self._base_url}/v1/clusters/{cluster_id}/tenants"
+        return self._http.send("POST", url, CreateTenant(tenant_id=tenant_id), TenantInfo)
+
+    def tenants(self, cluster_id: str) -> TenantList:
+        """A cluster's tenants. Raises UnknownName."""
+        return self._http.get(f"{self._base_url}/v1/clusters/{cluster_id}/tenants", TenantList)
+
+    def notify(self, notification: Notification) -> Accepted:
+        """Announce a file."""
+        return self._http.send("POST", f"{self._base_url}/v1/notifications", notification, Accepted)
+
+
+class Membership:
+    """Registers a process and keeps it alive: run `beat` in a loop, about once a second.
+
+    `registered` is None until the first beat reached the meta server. A node that meta has forgotten, or that
+    another start under the same name has replaced, registers again.
+    """
+
+    def __init__(self, meta: MetaClient, node_id: str, role: str, url: str) -> None:
+        self._meta = meta
+        self._node_id = node_id
+        self._role = role
+        self._url = url
+        self.registered: Registered | None = None
+
+    def beat(self) -> None:
+        """Register if that has not happened, else send a heartbeat. Raises Unavailable."""
+        if self.registered is None:
+            self.registered = self._meta.register(self._node_id, self._role, self._url)
+            return
+        try:
+            self._meta.heartbeat(self._node_id, self.registered.start_epoch)
+        except UnknownName:
+            self.registered = None
+            raise

@@ -1,0 +1,66 @@
+"""RFC 9457 problems <-> the errors of tistream.errors: a peer's error arrives as the class that it was raised as."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tistream.errors import (
+    AlreadyDiffers,
+    FatalError,
+    Gone,
+    InvalidRequest,
+    TiStreamError,
+    Unavailable,
+    Undecodable,
+    UnknownName,
+)
+
+MEDIA_TYPE = "application/problem+json"
+_TYPE_PREFIX = "tistream:"
+_STANDARD = frozenset({"type", "title", "status", "detail", "instance"})
+
+# Classes that are made from a detail alone. The others carry facts that a problem does not repeat; they come back
+# as the nearest ancestor, which asks the same of the caller.
+_BY_CODE: dict[str, type[InvalidRequest]] = {
+    error.code: error for error in (InvalidRequest, UnknownName, AlreadyDiffers, Gone, Undecodable)
+}
+_RETRYABLE_STATUS = frozenset({408, 425, 429, 502, 503, 504})
+
+
+class PeerFailed(FatalError):
+    """A peer answered with an error that is not ours to retry; `peer_code` and `status` are what it said."""
+
+    code = "peer-failed"
+    http_status = 502
+
+    def __init__(self, detail: str, *, status: int, peer_code: str | None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.peer_code = peer_code
+
+
+class PeerBusy(Unavailable):
+    """A peer asked to come back later (429, 503, or no answer through a proxy)."""
+
+    def __init__(self, detail: str, *, retry_after_s: float | None) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
+
+
+def to_error(where: str, status: int, body: Mapping[str, Any], retry_after: str | None = None) -> TiStreamError:
+    """The error behind an answer with `status` >= 400. `where` names the request, `body` is its JSON or empty."""
+    kind = body.get("type")
+    code = kind.removeprefix(_TYPE_PREFIX) if isinstance(kind, str) and kind.startswith(_TYPE_PREFIX) else None
+    detail = str(body.get("detail") or body.get("title") or f"status {status}")
+    known = _BY_CODE.get(code or "")
+    if known is not None:
+        return known(detail, {name: value for name, value in body.items() if name not in _STANDARD})
+    if status in _RETRYABLE_STATUS:
+        return PeerBusy(f"{where}: {detail}", retry_after_s=_seconds(retry_after))
+    return PeerFailed(f"{where}: {detail}", status=status, peer_code=code)
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """The delay form of Retry-After (RFC 9110 10.2.3); the date form is left to the caller's own back-off."""
+    return float(retry_after) if retry_after is not None and retry_after.isascii() and retry_after.isdigit() else None

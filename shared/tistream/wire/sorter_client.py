@@ -1,0 +1,23 @@
+"""Calls to a sorter."""
+
+from __future__ import annotations
+
+from tistream.wire.client import HttpClient, parse
+from tistream.wire.file_batch import CONTENT_TYPE
+from tistream.wire.sorter import FilesReceipt, TaskList
+
+
+class SorterClient:
+    """Sorters by base URL: a process talks to several."""
+
+    def __init__(self, http: HttpClient) -> None:
+        self._http = http
+
+    def tasks(self, base_url: str, cluster_id: str | None = None, tenant_id: str | None = None) -> TaskList:
+        """What the sorter holds, of one tenant or of all."""
+        return self._http.get(f"{base_url}/v1/tasks", TaskList, {"cluster_id": cluster_id, "tenant_id": tenant_id})
+
+    def post_files(self, base_url: str, body: bytes) -> FilesReceipt:
+        """Send an encoded FileBatch. Sending it again is harmless. Raises PeerBusy where the sorter is full."""
+        url = f"{base_url}/v1/files"
+        return parse(url, self._http.request("POST", url, content=body, content_type=CONTENT_TYPE), FilesReceipt)

@@ -1,6 +1,7 @@
 """The oracles themselves: what they say of the golden sets is what the sets' own description says."""
 
 import pytest
+
 from support import golden
 from support.ddl_oracle import positions
 from support.oracle import committed_rows, solve

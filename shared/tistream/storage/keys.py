@@ -1,0 +1,38 @@
+"""What a key may look like, the same for every store, so that what works on one works on all."""
+
+from __future__ import annotations
+
+from tistream.errors import InvalidRequest
+
+MAX_KEY_BYTES = 1024  # S3's limit
+MAX_NAME_BYTES = 255  # a component's limit on common file systems
+
+
+def check_key(key: str) -> str:
+    """The key itself. Raises InvalidRequest for one that some store could not hold, or that leaves the root."""
+    problem = _problem(key)
+    if problem:
+        raise InvalidRequest(f"object key {key[:200]!r}: {problem}")
+    return key
+
+
+def is_key(key: str) -> bool:
+    """Whether `check_key` would pass."""
+    return _problem(key) is None
+
+
+def _problem(key: str) -> str | None:
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        return "is not valid Unicode"
+    if size > MAX_KEY_BYTES:
+        return f"is longer than {MAX_KEY_BYTES} bytes"
+    if "\0" in key:
+        return "holds a NUL"
+    for name in key.split("/"):
+        if name in ("", ".", ".."):
+            return f"has a component {name!r}"
+        if len(name.encode()) > MAX_NAME_BYTES:
+            return f"has a component longer than {MAX_NAME_BYTES} bytes"
+    return None

@@ -1,0 +1,107 @@
+"""Counts what an object store is asked for, by kind: what a bill, a metric and a test want to know."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tistream.storage.object_store import ObjectInfo, ObjectStore
+
+LIST_PAGE = 1000  # entries that one LIST request gives
+KINDS = ("get", "head", "put", "put_new", "put_if", "list", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Requests made (those that failed included), of them failures, and bytes of bodies moved."""
+
+    requests: int = 0
+    failures: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+
+
+class MeasuredObjectStore:
+    """Implements ObjectStore around another one. Safe for use by many threads if that one is."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self._inner = inner
+        self._lock = threading.Lock()
+        self._traffic = dict.fromkeys(KINDS, Traffic())
+
+    def traffic(self) -> dict[str, Traffic]:
+        """Totals so far, per kind."""
+        with self._lock:
+            return dict(self._traffic)
+
+    def get(self, key: str) -> bytes:
+        with _Counted(self, "get") as counted:
+            body = self._inner.get(key)
+            counted.read = len(body)
+            return body
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        with _Counted(self, "get") as counted:
+            body = self._inner.get_range(key, start, length)
+            counted.read = len(body)
+            return body
+
+    def get_tail(self, key: str, length: int) -> tuple[bytes, int]:
+        with _Counted(self, "get") as counted:
+            body, size = self._inner.get_tail(key, length)
+            counted.read = len(body)
+            return body, size
+
+    def head(self, key: str) -> ObjectInfo:
+        with _Counted(self, "head"):
+            return self._inner.head(key)
+
+    def put(self, key: str, body: bytes) -> None:
+        with _Counted(self, "put", len(body)):
+            self._inner.put(key, body)
+
+    def put_new(self, key: str, body: bytes) -> None:
+        with _Counted(self, "put_new", len(body)):
+            self._inner.put_new(key, body)
+
+    def put_if(self, key: str, body: bytes, version: str) -> None:
+        with _Counted(self, "put_if", len(body)):
+            self._inner.put_if(key, body, version)
+
+    def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
+        entries = 0
+        with _Counted(self, "list") as counted:
+            for entries, info in enumerate(self._inner.list_after(prefix, after, delimiter), start=1):
+                counted.requests = 1 + (entries - 1) // LIST_PAGE
+                yield info
+
+    def delete(self, key: str) -> None:
+        with _Counted(self, "delete"):
+            self._inner.delete(key)
+
+    def add(self, kind: str, requests: int, failures: int, read_bytes: int, written_bytes: int) -> None:
+        """Add to one kind's totals."""
+        with self._lock:
+            old = self._traffic[kind]
+            self._traffic[kind] = Traffic(
+                old.requests + requests,
+                old.failures + failures,
+                old.read_bytes + read_bytes,
+                old.written_bytes + written_bytes,
+            )
+
+
+class _Counted:
+    """One request under way."""
+
+    def __init__(self, store: MeasuredObjectStore, kind: str, written: int = 0) -> None:
+        self._store, self._kind, self._written = store, kind, written
+        self.requests, self.read = 1, 0
+
+    def __enter__(self) -> _Counted:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        failed = kind is not None and issubclass(kind, Exception)  # a listing left early is none
+        self._store.add(self._kind, self.requests, int(failed), self.read, 0 if failed else self._written)

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 OP_PUT = 1
 OP_DELETE = 2
-META_TABLE_ID = 0  # the `m` keys
 
 SCHEMA = pa.schema(
     [

@@ -16,7 +16,9 @@ FLAG_NOT_NULL = 1
 FLAG_PRIMARY = 2
 FLAG_UNSIGNED = 32
 
-TINY, SHORT, LONG, FLOAT, DOUBLE, NULL, TIMESTAMP, LONGLONG, INT24, DATE, DURATION, DATETIME, YEAR, NEWDATE = range(1, 15)
+TINY, SHORT, LONG, FLOAT, DOUBLE, NULL, TIMESTAMP, LONGLONG, INT24, DATE, DURATION, DATETIME, YEAR, NEWDATE = range(
+    1, 15
+)
 VARCHAR, BIT = 15, 16
 VECTOR, JSON, DECIMAL, ENUM, SET = 0xE1, 0xF5, 0xF6, 0xF7, 0xF8
 TINYBLOB, MEDIUMBLOB, LONGBLOB, BLOB, VARSTRING, STRING, GEOMETRY = range(0xF9, 0x100)
@@ -133,7 +135,9 @@ class Table:
         if self.pk_is_handle:
             return tuple(column for column in self.columns if column.flag & FLAG_PRIMARY)[:1]
         if self.is_common_handle:
-            primary = next(index for index in self.indexes if index.primary)
+            primary = next((index for index in self.indexes if index.primary), None)
+            if primary is None:
+                raise ValueError(f"table {self.id} has a common handle and no primary index")
             return tuple(self.columns[part.offset] for part in primary.columns)
         return ()
 
@@ -183,8 +187,6 @@ def _visible_partitions(partition: dict[str, Any]) -> tuple[int, ...]:
 
 def _column(info: dict[str, Any]) -> Column:
     kind = info.get("type") or {}
-    elems = kind.get("Elems") or ()
-    literal = kind.get("ElemsIsBinaryLit") or ()
     return Column(
         id=info["id"],
         name=info["name"]["O"],
@@ -195,9 +197,7 @@ def _column(info: dict[str, Any]) -> Column:
         decimal=kind.get("Decimal", -1),
         charset=kind.get("Charset") or "",
         collate=kind.get("Collate") or "",
-        elems=tuple(
-            _binary_literal(elem) if at < len(literal) and literal[at] else elem for at, elem in enumerate(elems)
-        ),
+        elems=tuple(kind.get("Elems") or ()),
         state=info.get("state", 0),
         hidden=bool(info.get("hidden")),
         generated=bool(info.get("generated_expr_string")),
@@ -207,10 +207,6 @@ def _column(info: dict[str, Any]) -> Column:
         origin_default_bit=_bytes(info.get("origin_default_bit")),
         version=info.get("version", 0),
     )
-
-
-def _binary_literal(elem: str) -> str:
-    return elem
 
 
 def _bytes(text: str | None) -> bytes | None:

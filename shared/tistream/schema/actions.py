@@ -1,0 +1,104 @@
+"""DDL action types: TiDB's numbers and its own strings (`ActionType.String()` in pkg/meta/model/job.go)."""
+
+from __future__ import annotations
+
+ACTIONS: dict[int, str] = {
+    1: "create schema",
+    2: "drop schema",
+    3: "create table",
+    4: "drop table",
+    5: "add column",
+    6: "drop column",
+    7: "add index",
+    8: "drop index",
+    9: "add foreign key",
+    10: "drop foreign key",
+    11: "truncate table",
+    12: "modify column",
+    13: "rebase auto_increment ID",
+    14: "rename table",
+    15: "set default value",
+    16: "shard row ID",
+    17: "modify table comment",
+    18: "rename index",
+    19: "add partition",
+    20: "drop partition",
+    21: "create view",
+    22: "modify table charset and collate",
+    23: "truncate partition",
+    24: "drop view",
+    25: "recover table",
+    26: "modify schema charset and collate",
+    27: "lock table",
+    28: "unlock table",
+    29: "repair table",
+    30: "set tiflash replica",
+    31: "update tiflash replica status",
+    32: "add primary key",
+    33: "drop primary key",
+    34: "create sequence",
+    35: "alter sequence",
+    36: "drop sequence",
+    37: "add multi-columns",
+    38: "drop multi-columns",
+    39: "modify auto id cache",
+    40: "rebase auto_random ID",
+    41: "alter index visibility",
+    42: "exchange partition",
+    43: "add check constraint",
+    44: "drop check constraint",
+    45: "alter check constraint",
+    46: "alter partition",
+    47: "rename tables",
+    48: "drop multi-indexes",
+    49: "alter table attributes",
+    50: "alter table partition attributes",
+    51: "create placement policy",
+    52: "alter placement policy",
+    53: "drop placement policy",
+    54: "alter table partition placement",
+    55: "modify schema default placement",
+    56: "alter table placement",
+    57: "alter table cache",
+    58: "alter table statistics options",
+    59: "alter table nocache",
+    60: "create tables",
+    61: "alter table multi-schema change",
+    62: "flashback cluster",
+    63: "flashback schema",
+    64: "alter table reorganize partition",
+    65: "alter table ttl",
+    67: "alter table no_ttl",
+    68: "create resource group",
+    69: "alter resource group",
+    70: "drop resource group",
+    71: "alter table partition by",
+    72: "alter table remove partitioning",
+    73: "add columnar index",
+    74: "modify engine attribute",
+    75: "alter table mode",
+    76: "refresh meta",
+    77: "modify schema read only",
+    78: "alter table affinity",
+    79: "alter soft delete info",
+    80: "modify schema soft delete and active active",
+}
+
+CREATE_SCHEMA, DROP_SCHEMA = 1, 2
+DROP_TABLE, DROP_VIEW, DROP_SEQUENCE = 4, 24, 36
+
+# A database is the object: `schema_id` names it, and the table name is empty.
+OF_SCHEMA = frozenset({1, 2, 26, 55, 63, 77, 80})
+# Nothing with a name in the schema is the object. Placement policies and resource groups put their own name into
+# `schema_name` (upstream-formats 13), which is no database.
+OF_NOTHING = frozenset({51, 52, 53, 62, 68, 69, 70, 76})
+DROPS = frozenset({DROP_SCHEMA, DROP_TABLE, DROP_VIEW, DROP_SEQUENCE})
+
+# Every finished job of these types changes what SELECT shows. A job of such a type that is done without a change
+# seen made its change before history begins.
+ALWAYS_VISIBLE = frozenset({1, 2, 3, 4, 5, 6, 11, 14, 19, 20, 21, 23, 24, 25, 34, 36, 42, 47, 60, 63, 64, 71, 72})
+
+
+def action_name(action: int) -> str:
+    """TiDB's string of an action type; its `String()` says "none" of a number that it does not know."""
+    return ACTIONS.get(action, "none")

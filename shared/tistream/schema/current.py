@@ -1,0 +1,99 @@
+"""The schema as the newest record left it, visible or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tistream.schema.records import DatabaseChange, JobChange, Record, TableChange, VersionChange
+from tistream.schema.table import STATE_PUBLIC, Table, parse_table
+from tistream.schema.visible import Database, Name, TableVersion, named_ids
+
+
+@dataclass(slots=True)
+class Touched:
+    """What one transaction's records are about."""
+
+    tables: set[int] = field(default_factory=set)
+    databases: set[int] = field(default_factory=set)
+    versions: list[int] = field(default_factory=list)
+    jobs: list[JobChange] = field(default_factory=list)
+
+
+class CurrentSchema:
+    """Databases and tables by id. A table that moves to another database keeps its id."""
+
+    def __init__(self) -> None:
+        self._databases: dict[int, Database] = {}
+        self._tables: dict[int, dict[int, Table]] = {}  # table id -> database id -> table
+        self._tables_of: dict[int, set[int]] = {}  # database id -> table ids
+        self._ever_named: set[int] = set()
+
+    def take(self, records: Iterable[Record]) -> Touched:
+        """Apply one transaction's records. A database that changes touches all its tables."""
+        touched = Touched()
+        for record in records:
+            change = record.change
+            match change:
+                case DatabaseChange():
+                    touched.databases.add(change.database_id)
+                    touched.tables |= self._tables_of.get(change.database_id, set())
+                    self._take_database(change)
+                case TableChange():
+                    touched.tables.add(change.table_id)
+                    self._take_table(change)
+                case VersionChange():
+                    touched.versions.append(change.version)
+                case JobChange():
+                    touched.jobs.append(change)
+        for database_id in touched.databases:
+            touched.tables |= self._tables_of.get(database_id, set())
+        return touched
+
+    def visible_database(self, database_id: int) -> Database | None:
+        """The database, if SELECT sees it."""
+        database = self._databases.get(database_id)
+        return database if database is not None and database.visible else None
+
+    def visible_table(self, table_id: int) -> TableVersion | None:
+        """The table, if SELECT sees it and its database."""
+        for database_id, table in self._tables.get(table_id, {}).items():
+            database = self.visible_database(database_id)
+            if table.public and database is not None:
+                return TableVersion(database_id, database.name, table)
+        return None
+
+    def database_name(self, database_id: int) -> str | None:
+        """The name of a database, visible or not."""
+        database = self._databases.get(database_id)
+        return database and database.name
+
+    def table_name(self, table_id: int) -> Name | None:
+        """(database, table) of a table, visible or not."""
+        for database_id, table in self._tables.get(table_id, {}).items():
+            return self.database_name(database_id) or "", table.name
+        return None
+
+    def ever_named(self, physical_id: int) -> bool:
+        """Whether any TableInfo so far contained the id."""
+        return physical_id in self._ever_named
+
+    def _take_database(self, change: DatabaseChange) -> None:
+        if change.info is None:
+            self._databases.pop(change.database_id, None)
+            return
+        public = change.info.get("state", STATE_PUBLIC) == STATE_PUBLIC
+        self._databases[change.database_id] = Database(change.database_id, change.info["db_name"]["O"], public)
+
+    def _take_table(self, change: TableChange) -> None:
+        places = self._tables.setdefault(change.table_id, {})
+        # The newest place is the last one.
+        places.pop(change.database_id, None)
+        if change.info is not None:
+            places[change.database_id] = parse_table(change.info)
+            self._tables_of.setdefault(change.database_id, set()).add(change.table_id)
+            self._ever_named |= named_ids(change.info)
+            return
+        self._tables_of.get(change.database_id, set()).discard(change.table_id)
+        if not places:
+            del self._tables[change.table_id]

@@ -1,0 +1,134 @@
+"""When a DDL job becomes an event, and what the event says (design.md 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tistream.schema import actions
+from tistream.schema.records import JOB_DONE, JOB_UNDONE, Job, JobChange
+from tistream.schema.visible import SYSTEM_SCHEMAS, Database, Name, TableVersion, fold
+
+
+@dataclass(frozen=True, slots=True)
+class DdlEvent:
+    """One DDL. `involved` has every (database, table) that it touched; the table is "" for the database itself."""
+
+    commit_ts: int
+    start_ts: int
+    job_id: int
+    database: str
+    table: str
+    query: str
+    action: str
+    schema_version: int
+    involved: tuple[Name, ...]
+
+    def concerns(self, database: str, table: str | None) -> bool:
+        """Whether it concerned this database, or this table of it, before or after it. Names are folded."""
+        for name in (*self.involved, (self.database, self.table)):
+            if fold(name[0]) == database and (table is None or fold(name[1]) == table):
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleChange:
+    """What one transaction changed of what SELECT shows: table and database ids to their versions."""
+
+    tables: Mapping[int, tuple[TableVersion | None, TableVersion | None]]
+    databases: Mapping[int, tuple[Database | None, Database | None]]
+
+    def __bool__(self) -> bool:
+        return bool(self.tables or self.databases)
+
+    def names(self) -> list[Name]:
+        """Every name before or after, each once."""
+        names: dict[Name, None] = {}
+        for pair in self.databases.values():
+            names.update(((version.name, ""), None) for version in pair if version)
+        for before, after in self.tables.values():
+            names.update((version.name, None) for version in (before, after) if version)
+        return list(names)
+
+
+class CurrentNames(Protocol):
+    """The names that ids have now, after the transaction; of what is not visible, too."""
+
+    def database_name(self, database_id: int) -> str | None: ...
+
+    def table_name(self, table_id: int) -> Name | None: ...
+
+
+@dataclass(slots=True)
+class JobTracker:
+    """Follows the jobs under way: each becomes an event once, at its first visible change, else when it is done."""
+
+    _told: set[int] = field(default_factory=set)
+    _before_history: set[int] = field(default_factory=set)
+    _seen: set[int] = field(default_factory=set)
+
+    def take(
+        self, change: JobChange, visible: VisibleChange, names: CurrentNames, commit_ts: int, start_ts: int
+    ) -> DdlEvent | None:
+        """One put or deletion of a job's row, with what its transaction changed visibly.
+
+        The event's schema_version is still 0: it counts every Diff of the commit_ts, of other transactions too.
+        """
+        job = change.job
+        if job is None:
+            for ids in (self._told, self._before_history, self._seen):
+                ids.discard(change.job_id)
+            return None
+        if job.id not in self._seen:
+            self._seen.add(job.id)
+            if job.existed:
+                self._before_history.add(job.id)
+        if job.id in self._told or job.state in JOB_UNDONE or not (visible or job.state == JOB_DONE):
+            return None
+        self._told.add(job.id)
+        if not visible and job.id in self._before_history and job.type in actions.ALWAYS_VISIBLE:
+            return None  # it was under way at the snapshot, which shows its effect already
+        return _event(job, visible, names, commit_ts, start_ts)
+
+
+def _event(job: Job, visible: VisibleChange, names: CurrentNames, commit_ts: int, start_ts: int) -> DdlEvent | None:
+    database, table = _object(job, visible, names)
+    if fold(database) in SYSTEM_SCHEMAS and not visible:
+        return None
+    involved = visible.names()
+    own = (database, table)
+    if database and fold(database) not in SYSTEM_SCHEMAS and own not in involved:
+        involved.insert(0, own)
+    return DdlEvent(
+        commit_ts=commit_ts,
+        start_ts=start_ts,
+        job_id=job.id,
+        database=database,
+        table=table,
+        query=job.query,
+        action=actions.action_name(job.type),
+        schema_version=0,
+        involved=tuple(involved),
+    )
+
+
+def _object(job: Job, visible: VisibleChange, names: CurrentNames) -> Name:
+    """The name of the job's object after it; before it, for a drop."""
+    if job.type in actions.OF_NOTHING:
+        return "", ""
+    if job.type in actions.OF_SCHEMA:
+        old, new = visible.databases.get(job.schema_id, (None, None))
+        known = new or old
+        return (known.name if known else names.database_name(job.schema_id) or job.schema_name), ""
+    before, after = visible.tables.get(job.table_id, (None, None))
+    # TRUNCATE, EXCHANGE and ALTER … PARTITION BY give the name to another id: the old id's last name is the new
+    # one's too. A job that creates several tables may have no table_id of its own.
+    version = after or before
+    if version is not None:
+        return version.name
+    name = names.table_name(job.table_id)
+    if name is None and visible.tables:
+        name = next((after.name for _, after in visible.tables.values() if after), None)
+    return name or (job.schema_name or names.database_name(job.schema_id) or "", job.table_name)

@@ -1,0 +1,279 @@
+"""The MVCC history of one tenant's schema: a pure function of its records (design.md 4 and 5).
+
+Three time lines answer everything: of each physical id, the logical table that it belongs to; of each logical
+table, its visible versions; of each name, who bears it. A change at ts T is seen by rows with commit_ts > T: a row
+is decoded with the newest schema strictly before its commit_ts. Not thread-safe: one writer, or a lock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from tistream.schema.current import CurrentSchema
+from tistream.schema.ddl_event import DdlEvent, JobTracker, VisibleChange
+from tistream.schema.names import NameIndex
+from tistream.schema.records import Record
+from tistream.schema.timeline import Timeline
+from tistream.schema.visible import Database, TableVersion, fold
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTable:
+    """One line of ListTables."""
+
+    name: str
+    table_id: int
+    schema_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """During `from_ts < t <= to_ts` this table bore the name, with its rows under these physical ids."""
+
+    from_ts: int
+    to_ts: int
+    table_id: int
+    physical_ids: tuple[int, ...]
+
+
+class History:
+    """Every version of every schema since `snapshot_ts`. Feed it records in (commit_ts, start_ts) order."""
+
+    def __init__(self, snapshot_ts: int) -> None:
+        self.snapshot_ts = snapshot_ts
+        self.resolved_ts = snapshot_ts
+        self._applied_ts = 0
+        self._current = CurrentSchema()
+        # over time
+        self._database_versions: dict[int, Timeline[Database | None]] = {}
+        self._versions: dict[int, Timeline[TableVersion | None]] = {}
+        self._owners: dict[int, Timeline[int | None]] = {}
+        self._names = NameIndex()
+        self._version_ts: list[int] = []
+        self._version_numbers: list[int] = []
+        self._events: list[DdlEvent] = []
+        self._jobs = JobTracker()
+
+    # ---- writing
+
+    def apply(self, records: Iterable[Record]) -> None:
+        """Take records in (commit_ts, start_ts) order. All records of one commit_ts must come in one call."""
+        for commit_ts, group in groupby(records, key=lambda record: record.commit_ts):
+            assert commit_ts > self._applied_ts, f"record at {commit_ts} after {self._applied_ts} was applied"
+            self._applied_ts = commit_ts
+            first = len(self._events)
+            for start_ts, transaction in groupby(group, key=lambda record: record.start_ts):
+                self._transaction(commit_ts, start_ts, list(transaction))
+            version = self.schema_version_at(commit_ts)
+            self._events[first:] = [replace(event, schema_version=version) for event in self._events[first:]]
+
+    def advance(self, resolved_ts: int) -> None:
+        """Everything at or below `resolved_ts` has been applied. Never goes down."""
+        self.resolved_ts = max(self.resolved_ts, resolved_ts)
+
+    def gc(self, before_ts: int) -> None:
+        """Forget what no question about a time at or above `before_ts` can need."""
+        for lines in (self._database_versions, self._versions, self._owners):
+            for line in lines.values():
+                line.forget(before_ts)
+        self._names.forget(before_ts)
+        keep = max(0, bisect_right(self._version_ts, before_ts) - 1)
+        del self._version_ts[:keep], self._version_numbers[:keep]
+        self._events = [event for event in self._events if event.commit_ts > before_ts]
+
+    def _transaction(self, commit_ts: int, start_ts: int, records: Sequence[Record]) -> None:
+        touched = self._current.take(records)
+        for version in touched.versions:
+            self._take_version(commit_ts, version)
+        visible = VisibleChange(
+            dict(self._change_tables(commit_ts, touched.tables)),
+            dict(self._change_databases(commit_ts, touched.databases)),
+        )
+        for change in touched.jobs:
+            event = self._jobs.take(change, visible, self._current, commit_ts, start_ts)
+            if event is not None:
+                self._events.append(event)
+
+    def _take_version(self, commit_ts: int, version: int) -> None:
+        if version <= (self._version_numbers[-1] if self._version_numbers else 0):
+            return
+        if self._version_ts and self._version_ts[-1] == commit_ts:
+            self._version_numbers[-1] = version
+            return
+        self._version_ts.append(commit_ts)
+        self._version_numbers.append(version)
+
+    def _change_databases(
+        self, commit_ts: int, ids: Iterable[int]
+    ) -> Iterator[tuple[int, tuple[Database | None, Database | None]]]:
+        for database_id in sorted(ids):
+            line = self._database_versions.setdefault(database_id, Timeline(None))
+            before, after = line.last, self._current.visible_database(database_id)
+            line.set(commit_ts, after)
+            if before != after:
+                yield database_id, (before, after)
+
+    def _change_tables(
+        self, commit_ts: int, ids: Iterable[int]
+    ) -> Iterator[tuple[int, tuple[TableVersion | None, TableVersion | None]]]:
+        changed = {}
+        for table_id in sorted(ids):
+            line = self._versions.get(table_id)
+            before = line.last if line else None
+            after = self._current.visible_table(table_id)
+            if before == after:
+                continue
+            if line is None:
+                line = self._versions[table_id] = Timeline(None)
+            line.set(commit_ts, after)
+            changed[table_id] = (before, after)
+        self._move_ids(commit_ts, changed)
+        self._move_names(commit_ts, changed)
+        for table_id, (before, after) in changed.items():
+            if (before and before.signature) != (after and after.signature):
+                yield table_id, (before, after)
+
+    def _move_ids(self, commit_ts: int, changed: dict[int, tuple[TableVersion | None, TableVersion | None]]) -> None:
+        """Physical ids change hands: all are let go before any is taken (EXCHANGE swaps two)."""
+        for before, after in changed.values():
+            kept = set(after.table.physical_ids) if after else set()
+            for physical_id in before.table.physical_ids if before else ():
+                if physical_id not in kept:
+                    self._owners[physical_id].set(commit_ts, None)
+        for table_id, (_, after) in changed.items():
+            for physical_id in after.table.physical_ids if after else ():
+                line = self._owners.get(physical_id)
+                if line is None:
+                    line = self._owners[physical_id] = Timeline(None)
+                if line.last != table_id:
+                    line.set(commit_ts, table_id)
+
+    def _move_names(self, commit_ts: int, changed: dict[int, tuple[TableVersion | None, TableVersion | None]]) -> None:
+        moved = [
+            (table_id, before and before.folded, after and after.folded)
+            for table_id, (before, after) in changed.items()
+        ]
+        for table_id, old, new in moved:
+            if old is not None and old != new:
+                self._names.leave(old, table_id, commit_ts)
+        for table_id, old, new in moved:
+            if new is not None and old != new:
+                self._names.enter(new, table_id, commit_ts)
+
+    # ---- reading: one row's schema
+
+    def table_at(self, physical_id: int, commit_ts: int) -> TableVersion | None:
+        """The version with which a row at `commit_ts` is read; None if its table or partition is not visible then."""
+        owner = self._owners.get(physical_id)
+        table_id = owner.before(commit_ts) if owner else None
+        return None if table_id is None else self._versions[table_id].before(commit_ts)
+
+    def versions_of(self, physical_id: int, low: int, high: int) -> list[tuple[int, int, TableVersion | None]]:
+        """`table_at` of every commit_ts in `low < t <= high`, as runs (from exclusive, to inclusive, version)."""
+        owner = self._owners.get(physical_id)
+        if owner is None:
+            return [(low, high, None)] if low < high else []
+        out: list[tuple[int, int, TableVersion | None]] = []
+        for from_ts, to_ts, table_id in owner.runs(low, high):
+            if table_id is None:
+                out.append((from_ts, to_ts, None))
+            else:
+                out.extend(self._versions[table_id].runs(from_ts, to_ts))
+        return out
+
+    def ever_named(self, physical_id: int) -> bool:
+        """Whether any TableInfo ever contained the id, visible or not, of system schemas too."""
+        return self._current.ever_named(physical_id)
+
+    def schema_version_before(self, commit_ts: int) -> int:
+        """The highest version whose Diff was committed strictly before; 0 before the first."""
+        at = bisect_left(self._version_ts, commit_ts)
+        return self._version_numbers[at - 1] if at else 0
+
+    def schema_version_at(self, ts: int) -> int:
+        """The highest version whose Diff was committed at or before `ts`; 0 before the first."""
+        at = bisect_right(self._version_ts, ts)
+        return self._version_numbers[at - 1] if at else 0
+
+    def schema_versions(self, low: int, high: int) -> list[tuple[int, int, int]]:
+        """`schema_version_before` of every t in `low < t <= high`, as runs (from exclusive, to inclusive, version)."""
+        out = []
+        at = bisect_right(self._version_ts, low)
+        while low < high:
+            to_ts = min(self._version_ts[at], high) if at < len(self._version_ts) else high
+            out.append((low, to_ts, self._version_numbers[at - 1] if at else 0))
+            low, at = to_ts, at + 1
+        return out
+
+    # ---- reading: names
+
+    def databases(self, ts: int) -> list[str]:
+        """Databases visible at `ts`, sorted."""
+        found = (line.at(ts) for line in self._database_versions.values())
+        return sorted(database.name for database in found if database is not None)
+
+    def tables(self, ts: int, database: str) -> list[ListedTable] | None:
+        """Base tables (no views, no sequences) visible at `ts`, sorted; None if there is no such database then."""
+        if fold(database) not in map(fold, self.databases(ts)):
+            return None
+        version = self.schema_version_at(ts)
+        found = (found.table for found in self.visible_tables(ts, database) if found.table.kind == "table")
+        return sorted(
+            (ListedTable(table.name, table.id, version) for table in found), key=lambda listed: fold(listed.name)
+        )
+
+    def visible_tables(self, ts: int, database: str) -> Iterator[TableVersion]:
+        """Versions of everything in a database at `ts`, views and sequences too."""
+        for name in self._names.tables(fold(database)):
+            table_id = self._names.at(name, ts)
+            version = self._versions[table_id].at(ts) if table_id is not None else None
+            if version is not None and version.folded == name:
+                yield version
+
+    def database_exists(self, database: str, low: int, high: int) -> bool:
+        """Whether a database bore the name at any t in `low < t <= high`."""
+        folded = fold(database)
+        for line in self._database_versions.values():
+            for _, _, version in line.runs(low, high):
+                if version is not None and fold(version.name) == folded:
+                    return True
+        return False
+
+    def bearers(self, database: str, table: str | None, low: int, high: int) -> list[Bearer]:
+        """Who bore a name (or, with None, any name of the database) at any t in `low < t <= high`.
+
+        A table whose physical ids changed meanwhile is there once for each set of them. Views and sequences bear
+        names, with no physical ids.
+        """
+        folded = fold(database)
+        names = self._names.tables(folded) if table is None else [(folded, fold(table))]
+        out = []
+        for name in names:
+            for tenure in self._names.bearers(name, low, high):
+                out += self._physical_runs(tenure.table_id, tenure.from_ts, tenure.to_ts)
+        return sorted(out, key=lambda bearer: (bearer.from_ts, bearer.table_id))
+
+    def _physical_runs(self, table_id: int, low: int, high: int) -> list[Bearer]:
+        out: list[Bearer] = []
+        for from_ts, to_ts, version in self._versions[table_id].runs(low, high):
+            ids = version.table.physical_ids if version else ()
+            if out and out[-1].physical_ids == ids:
+                out[-1] = replace(out[-1], to_ts=to_ts)
+            else:
+                out.append(Bearer(from_ts, to_ts, table_id, ids))
+        return out
+
+    # ---- reading: DDL
+
+    def ddl_events(self, low: int, high: int, database: str | None = None, table: str | None = None) -> list[DdlEvent]:
+        """Events with `low < commit_ts <= high` in order; of one database, or of one table's name."""
+        first = bisect_right(self._events, low, key=lambda event: event.commit_ts)
+        last = bisect_right(self._events, high, key=lambda event: event.commit_ts)
+        events = self._events[first:last]
+        if database is None:
+            return events
+        folded, wanted = fold(database), None if table is None else fold(table)
+        return [event for event in events if event.concerns(folded, wanted)]

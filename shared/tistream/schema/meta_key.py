@@ -1,0 +1,75 @@
+"""The `m` key space (upstream-formats 3.4): strings `m|enc(K)|'s'` and hash fields `m|enc(K)|'h'|enc(F)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tistream.model.span import KeySpan
+
+META_SPAN = KeySpan(b"m", b"n")
+
+_GROUP = 8
+_PREFIX = b"m"
+_STRING = (ord("s")).to_bytes(8, "big")
+_HASH = (ord("h")).to_bytes(8, "big")
+
+
+@dataclass(frozen=True, slots=True)
+class MetaKey:
+    """A key of the meta space; `field` is None for a plain string."""
+
+    key: bytes
+    field: bytes | None
+
+
+def encode_bytes(data: bytes) -> bytes:
+    """Memcomparable bytes: groups of 8, each with a marker byte that says how many of them are padding."""
+    out = bytearray()
+    for at in range(0, len(data) + 1, _GROUP):
+        group = data[at : at + _GROUP]
+        pad = _GROUP - len(group)
+        out += group + bytes(pad) + bytes((0xFF - pad,))
+    return bytes(out)
+
+
+def decode_bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    """Decode memcomparable bytes from offset `at`: (the bytes, the offset behind them). Raises ValueError."""
+    out = bytearray()
+    while True:
+        group = data[at : at + _GROUP + 1]
+        if len(group) != _GROUP + 1:
+            raise ValueError("memcomparable bytes are cut short")
+        at += _GROUP + 1
+        pad = 0xFF - group[_GROUP]
+        if pad > _GROUP or any(group[_GROUP - pad : _GROUP]):
+            raise ValueError("memcomparable bytes have a bad group")
+        out += group[: _GROUP - pad]
+        if pad:
+            return bytes(out), at
+
+
+def encode_key(key: bytes, field: bytes | None = None) -> bytes:
+    """The raw key of a string (`field` None) or of a hash field."""
+    if field is None:
+        return _PREFIX + encode_bytes(key) + _STRING
+    return _PREFIX + encode_bytes(key) + _HASH + encode_bytes(field)
+
+
+def decode_key(raw: bytes) -> MetaKey | None:
+    """Take a raw key apart. None for what is neither a string nor a hash field (lists, hash metas).
+
+    Raises:
+        ValueError: it is no `m` key at all, or cut short.
+    """
+    if raw[:1] != _PREFIX:
+        raise ValueError("not an m key")
+    key, at = decode_bytes(raw, 1)
+    letter, rest = raw[at : at + 8], raw[at + 8 :]
+    if letter == _STRING and not rest:
+        return MetaKey(key, None)
+    if letter != _HASH:
+        return None
+    field, end = decode_bytes(rest, 0)
+    if end != len(rest):
+        raise ValueError("bytes behind a hash field")
+    return MetaKey(key, field)

@@ -1,0 +1,79 @@
+"""Names over time: which table bore a name, and which tables were in a database, when."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tistream.model.ts import MAX_TS
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """A name was borne by a logical table during `from_ts < t <= to_ts` (as the schema strictly before t has it)."""
+
+    from_ts: int
+    to_ts: int
+    table_id: int
+
+
+@dataclass(slots=True)
+class NameIndex:
+    """Tenures of every (database, table) name, folded. A name has one bearer at a time, a database many."""
+
+    _closed: dict[tuple[str, str], list[Tenure]] = field(default_factory=dict)
+    _open: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)  # name -> (from_ts, table_id)
+    _tables_of: dict[str, set[str]] = field(default_factory=dict)
+
+    def leave(self, name: tuple[str, str], table_id: int, ts: int) -> None:
+        """The table does not bear the name after `ts`. Call before whoever takes the name over enters."""
+        from_ts, bearer = self._open[name]
+        if bearer != table_id:
+            return
+        del self._open[name]
+        if from_ts < ts:
+            self._closed.setdefault(name, []).append(Tenure(from_ts, ts, table_id))
+
+    def enter(self, name: tuple[str, str], table_id: int, ts: int) -> None:
+        """The table bears the name after `ts`."""
+        self._open[name] = (ts, table_id)
+        self._tables_of.setdefault(name[0], set()).add(name[1])
+
+    def bearers(self, name: tuple[str, str], low: int, high: int) -> Iterator[Tenure]:
+        """Who bore the name at any t in `low < t <= high`, oldest first, clipped to that."""
+        closed = self._closed.get(name, [])
+        for tenure in closed[bisect_right(closed, low, key=lambda tenure: tenure.to_ts) :]:
+            if tenure.from_ts >= high:
+                return
+            yield Tenure(max(low, tenure.from_ts), min(high, tenure.to_ts), tenure.table_id)
+        if name in self._open:
+            from_ts, table_id = self._open[name]
+            if from_ts < high:
+                yield Tenure(max(low, from_ts), high, table_id)
+
+    def at(self, name: tuple[str, str], ts: int) -> int | None:
+        """The logical id of who bears the name at `ts`, a change at `ts` itself included."""
+        if ts >= MAX_TS:
+            return self._open[name][1] if name in self._open else None
+        return next((tenure.table_id for tenure in self.bearers(name, ts, ts + 1)), None)
+
+    def tables(self, database: str) -> Iterator[tuple[str, str]]:
+        """Every name that a table of the database ever had."""
+        for table in self._tables_of.get(database, ()):
+            yield database, table
+
+    def forget(self, ts: int) -> None:
+        """Drop tenures that ended at or below `ts`, and names that nobody has borne since."""
+        for name in list(self._closed):
+            kept = [tenure for tenure in self._closed[name] if tenure.to_ts > ts]
+            if kept:
+                self._closed[name] = kept
+            else:
+                del self._closed[name]
+        for database, tables in list(self._tables_of.items()):
+            tables &= {
+                table for table in tables if (database, table) in self._closed or (database, table) in self._open
+            }
+            if not tables:
+                del self._tables_of[database]

@@ -1,0 +1,108 @@
+"""What the upstream's schema consists of, as typed records: the content of the registry's log.
+
+A record is one committed key of the `m` space, or one row of `mysql.tidb_ddl_job`. The snapshot is records too,
+all at its snapshot_ts: history begins with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+JOB_DONE = 4
+# rolling back, rolled back, cancelled, cancelling: such a job ends without effect
+JOB_UNDONE = frozenset({2, 3, 5, 7})
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseChange:
+    """`DBs` / `DB:{id}`: DBInfo JSON, or None where it was deleted."""
+
+    database_id: int
+    info: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """`DB:{id}` / `Table:{id}`: TableInfo JSON, or None where it was deleted."""
+
+    database_id: int
+    table_id: int
+    info: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionChange:
+    """`Diff:{v}`: schema version `v` exists from this commit on."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is needed of a DDL job's JSON. `existed`: the row was there before this put (its old value)."""
+
+    id: int
+    type: int
+    state: int
+    schema_id: int
+    table_id: int
+    schema_name: str
+    table_name: str
+    query: str
+    existed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobChange:
+    """One put (or, with None, the deletion) of a row of `mysql.tidb_ddl_job`."""
+
+    job_id: int
+    job: Job | None
+
+
+Change = DatabaseChange | TableChange | VersionChange | JobChange
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One change of the schema, with the transaction that made it."""
+
+    commit_ts: int
+    start_ts: int
+    change: Change
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    """Plain JSON; `kind` says which change it is."""
+    change = record.change
+    out: dict[str, Any] = {"commit_ts": record.commit_ts, "start_ts": record.start_ts}
+    match change:
+        case DatabaseChange():
+            return out | {"kind": "database", "database_id": change.database_id, "info": change.info}
+        case TableChange():
+            ids = {"database_id": change.database_id, "table_id": change.table_id}
+            return out | {"kind": "table", **ids, "info": change.info}
+        case VersionChange():
+            return out | {"kind": "version", "version": change.version}
+        case JobChange():
+            job = change.job and {name: getattr(change.job, name) for name in Job.__slots__}
+            return out | {"kind": "job", "job_id": change.job_id, "job": job}
+
+
+def from_json(data: dict[str, Any]) -> Record:
+    """The inverse of `to_json`. Raises ValueError on a kind that this program does not know."""
+    change: Change
+    match data["kind"]:
+        case "database":
+            change = DatabaseChange(data["database_id"], data["info"])
+        case "table":
+            change = TableChange(data["database_id"], data["table_id"], data["info"])
+        case "version":
+            change = VersionChange(data["version"])
+        case "job":
+            job = data["job"]
+            change = JobChange(data["job_id"], job and Job(**{name: job[name] for name in Job.__slots__}))
+        case kind:
+            raise ValueError(f"schema record of kind {kind!r}")
+    return Record(data["commit_ts"], data["start_ts"], change)

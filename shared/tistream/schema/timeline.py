@@ -1,0 +1,64 @@
+"""Values over time: each holds from its ts on, until the next."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Timeline(Generic[T]):
+    """Changes of one value in ts order; it is `first` before the first of them. Look-ups are O(log changes)."""
+
+    __slots__ = ("_first", "_ts", "_values")
+
+    def __init__(self, first: T) -> None:
+        self._first = first
+        self._ts: list[int] = []
+        self._values: list[T] = []
+
+    @property
+    def last(self) -> T:
+        """The newest value."""
+        return self._values[-1] if self._values else self._first
+
+    def set(self, ts: int, value: T) -> None:
+        """The value from `ts` on; `ts` is never below the newest change's. An equal value is no change."""
+        if self._ts and self._ts[-1] == ts:
+            self._ts.pop()
+            self._values.pop()
+        assert not self._ts or ts > self._ts[-1], f"{ts} is not above {self._ts[-1]}"
+        if value != self.last:
+            self._ts.append(ts)
+            self._values.append(value)
+
+    def at(self, ts: int) -> T:
+        """The value at `ts`, a change at `ts` itself included."""
+        return self._value(bisect_right(self._ts, ts))
+
+    def before(self, ts: int) -> T:
+        """The value strictly before `ts`."""
+        return self._value(bisect_left(self._ts, ts))
+
+    def runs(self, low: int, high: int) -> Iterator[tuple[int, int, T]]:
+        """Cut `low < t <= high` where the value *strictly before* t changes: (from, to, value), from exclusive."""
+        at = bisect_right(self._ts, low)
+        while low < high:
+            to = min(self._ts[at], high) if at < len(self._ts) else high
+            yield low, to, self._value(at)
+            low, at = to, at + 1
+
+    def changes(self) -> Iterator[tuple[int, T]]:
+        """Every change, oldest first."""
+        yield from zip(self._ts, self._values, strict=True)
+
+    def forget(self, ts: int) -> None:
+        """Drop what is no longer needed to answer for any time at or above `ts`."""
+        keep = bisect_right(self._ts, ts) - 1
+        if keep > 0:
+            del self._ts[:keep], self._values[:keep]
+
+    def _value(self, end: int) -> T:
+        return self._values[end - 1] if end else self._first

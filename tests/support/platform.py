@@ -1,0 +1,251 @@
+"""`tistream up` as a user starts it, on a directory of its own; killed, restarted, and never left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from support.golden import GoldenSet
+from support.pull import Consumer
+from tistream.model.ids import TenantKey
+
+COMMAND = Path(sys.executable).with_name("tistream")
+MARK = "TISTREAM_HARNESS_RUN"  # in the environment of every process of one platform, however it was started
+SERVICES = ("meta", "schema", "dispatcher", "sorter", "api")
+READY_SECONDS = 90
+STOP_SECONDS = 10
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A living process of the platform, as /proc shows it."""
+
+    pid: int
+    command: str
+
+    @property
+    def role(self) -> str:
+        """A service's name, `jvm`, `up`, or `other` (Spark's Python workers among them)."""
+        for service in SERVICES:
+            if f"tistream_{service}" in self.command:
+                return service
+        if "/java " in self.command or self.command.startswith("java "):
+            return "jvm"
+        return "up" if " up " in self.command else "other"
+
+
+def processes(mark: str) -> list[Process]:
+    """Every living process that carries the mark; zombies are dead."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if f"{MARK}={mark}".encode() not in (entry / "environ").read_bytes().split(b"\0"):
+                continue
+            state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue  # it ended while we looked
+        if state not in "ZX":
+            found.append(Process(int(entry.name), command))
+    return found
+
+
+@dataclass
+class Platform:
+    """One data directory and what runs on it."""
+
+    data_dir: Path
+    ranges: int = 1
+    environ: Mapping[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _up: subprocess.Popen[str] | None = None
+    _runs: int = 0
+
+    @property
+    def url(self) -> str:
+        """The public URL."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def objects(self) -> Path:
+        """The bucket."""
+        return self.data_dir / "objects"
+
+    @property
+    def logs(self) -> Path:
+        """Where the services log."""
+        return self.data_dir / "logs"
+
+    def start(self) -> Platform:
+        """Start `tistream up` and wait for its ready line."""
+        self.launch()
+        self.wait_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start `tistream up`; do not wait."""
+        assert self._up is None or self._up.poll() is not None, "runs already"
+        self._runs += 1
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        command = [str(COMMAND), "up", "--data-dir", str(self.data_dir), "--port", str(self.port)]
+        environ = {
+            **os.environ,
+            "TISTREAM_META__RANGES_PER_TENANT": str(self.ranges),
+            **self.environ,
+            MARK: self.mark,
+        }
+        with self._stderr_path.open("a") as stderr:
+            self._up = subprocess.Popen(
+                command, env=environ, stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True
+            )
+
+    @property
+    def _stderr_path(self) -> Path:
+        return self.data_dir / f"up-{self._runs}.stderr"
+
+    def wait_ready(self, timeout: float = READY_SECONDS) -> None:
+        """Wait for exactly `ready URL`. Raises AssertionError with the logs' ends."""
+        assert self._up is not None
+        assert self._up.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._up.stdout, selectors.EVENT_READ)
+            readable = selector.select(timeout)
+        line = self._up.stdout.readline() if readable else ""
+        assert line == f"ready {self.url}\n", f"ready line: {line!r} exit {self._up.poll()}\n{self.report()}"
+
+    # --- ending it -------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """SIGTERM; within 10 s everything is gone, the JVM included, with status 0."""
+        assert self._up is not None
+        started = time.monotonic()
+        self._up.send_signal(signal.SIGTERM)
+        try:
+            status = self._up.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"not stopped after {STOP_SECONDS} s: {self.alive()}\n{self.report()}") from None
+        self._close()
+        left = self.wait_gone(max(0.5, STOP_SECONDS - (time.monotonic() - started)))
+        assert not left, f"left behind: {left}"
+        assert status == 0, f"exit status {status}\n{self.report()}"
+
+    def kill_all(self) -> None:
+        """kill -9 of everything at once, as a power cut would."""
+        for _ in range(20):
+            living = self.alive()
+            if not living:
+                break
+            for process in living:
+                _kill(process.pid)
+            time.sleep(0.05)
+        assert self._up is not None
+        self._up.wait(5)
+        self._close()
+        assert not self.alive(), self.alive()
+
+    def kill(self, role: str) -> int:
+        """kill -9 of one service (its main process); the pid."""
+        pid = self.pid(role)
+        _kill(pid)
+        return pid
+
+    def pid(self, role: str) -> int:
+        """The main process of a service: the eldest that bears its name. Raises AssertionError if there is none."""
+        pids = sorted(process.pid for process in self.alive() if process.role == role)
+        assert pids, f"no process of {role}: {self.alive()}"
+        return pids[0]
+
+    def alive(self) -> list[Process]:
+        """Every living process of this platform."""
+        return processes(self.mark)
+
+    def wait_gone(self, timeout: float) -> list[Process]:
+        """Wait until nothing lives; what still does."""
+        deadline = time.monotonic() + timeout
+        while (living := self.alive()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return living
+
+    def _close(self) -> None:
+        if self._up is not None and self._up.stdout is not None:
+            rest = self._up.stdout.read()
+            self._up.stdout.close()
+            assert rest == "", f"more than the ready line on stdout: {rest!r}"
+
+    # --- using it --------------------------------------------------------------------------------------------------
+
+    def create_tenant(self, tenant: TenantKey) -> Consumer:
+        """Register a tenant; a consumer of it."""
+        answer = httpx.post(
+            f"{self.url}/v1/clusters/{tenant.cluster_id}/tenants", json={"tenant_id": tenant.tenant_id}, timeout=10
+        )
+        assert answer.status_code == 201, answer.text
+        return self.consumer(tenant)
+
+    def consumer(self, tenant: TenantKey) -> Consumer:
+        """A consumer of a tenant."""
+        return Consumer(self.url, tenant)
+
+    def create_for(self, golden: GoldenSet) -> Consumer:
+        """Register a golden set's tenant."""
+        return self.create_tenant(golden.tenant)
+
+    def log_text(self) -> str:
+        """Everything that was logged."""
+        files = [*sorted(self.logs.glob("*")), *sorted(self.data_dir.glob("up-*.stderr"))]
+        return "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
+
+    def report(self, lines: int = 25) -> str:
+        """The ends of all logs, for a failed test."""
+        out = []
+        for file in [*sorted(self.logs.glob("*")), *sorted(self.data_dir.glob("up-*.stderr"))]:
+            if file.is_file():
+                out += [f"--- {file.name}", *file.read_text(errors="replace").splitlines()[-lines:]]
+        return "\n".join(line[:600] for line in out)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def running(data_dir: Path, ranges: int = 1, **environ: str) -> Iterator[Platform]:
+    """A started platform, stopped at the end; on failure its logs are shown. Nothing is left behind."""
+    platform = Platform(data_dir, ranges, environ)
+    try:
+        yield platform.start()
+        if platform.alive():
+            platform.stop()
+    except BaseException:
+        print(platform.report())
+        raise
+    finally:
+        for process in platform.alive():
+            _kill(process.pid)
+        platform.wait_gone(5)
+        shutil.rmtree(platform.objects, ignore_errors=True)

@@ -23,9 +23,7 @@ def test_followers_see_everything_once_while_files_arrive(tmp_path: Path, ranges
         def follow(consumer: Consumer, loaded: golden.GoldenSet, *scope: str) -> None:
             kept = streams[(loaded.name, *scope)] = []
             try:
-                kept.extend(
-                    consumer.follow(*scope, until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, timeout=120)
-                )
+                kept.extend(consumer.follow(*scope, until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, timeout=120))
             except BaseException as error:  # the main thread raises it
                 failures.append(error)
 

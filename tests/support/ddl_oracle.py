@@ -109,7 +109,7 @@ class _Schema:
 
 def _shown(table: Json) -> tuple[Any, ...]:
     columns = tuple(
-        (column["id"], column["name"]["O"], json.dumps(column["type"], sort_keys=True))
+        (column["id"], column["name"]["O"], json.dumps(_shown_type(column["type"]), sort_keys=True))
         for column in table["cols"] or []
         if column["state"] == PUBLIC and not column["hidden"]
     )
@@ -121,6 +121,11 @@ def _shown(table: Json) -> tuple[Any, ...]:
         hidden = {definition["id"] for definition in partition.get("dropping_definitions") or []}
     physical = tuple(sorted(d["id"] for d in partition["definitions"] if d["id"] not in hidden))
     return columns, (table["id"], *physical)
+
+
+def _shown_type(field_type: Json) -> Json:
+    """Key and NOT NULL flags come and go in steps that no SELECT sees; UNSIGNED, ZEROFILL and BINARY do show."""
+    return {**field_type, "Flag": field_type["Flag"] & (32 | 64 | 128)}
 
 
 def _table_id(key: bytes) -> int:

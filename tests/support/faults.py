@@ -1,0 +1,112 @@
+"""Golden sets with something wrong in them: at a named file, in a named way, and what heals it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from support import change_files
+from support.change_files import Row, groups_of, metadata_of, with_metadata
+from support.golden import Delivery, GoldenSet
+from support.oracle import solve
+from tistream.storage import layout
+
+SCAN_REGION = 9_000_001
+SCAN_VERSION = 1_000_000
+
+
+def has_changes(file: Delivery) -> bool:
+    """Whether the file holds any change, not only watermarks."""
+    return metadata_of(file.data)["tistream.first_watermark_row_group"] != "0"
+
+
+def a_file_in_the_middle(loaded: GoldenSet, store_id: int = 2) -> Delivery:
+    """A file with changes, well inside one store's chain."""
+    chain = loaded.chain(store_id)
+    return next(file for file in chain[len(chain) // 3 :] if has_changes(file))
+
+
+def replaced(files: Sequence[Delivery], key: str, alter: Callable[[bytes], bytes]) -> list[Delivery]:
+    """The files with one of them altered."""
+    return [replace(file, data=alter(file.data)) if file.key == key else file for file in files]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "truncated": change_files.truncated,
+    "empty": lambda data: b"",
+    "footer-flipped": change_files.flipped_footer,
+    "changes-flipped": change_files.flipped_change_group,
+    "watermarks-flipped": change_files.flipped_watermark_group,
+    "unknown-version": lambda data: with_metadata(data, version="2"),
+    "no-version": lambda data: with_metadata(data, version=None),
+    "wrong-tenant": lambda data: with_metadata(data, tenant_id="somebody-else"),
+    "wrong-cluster": lambda data: with_metadata(data, cluster_id="8"),
+    "wrong-store": lambda data: with_metadata(data, store_id="3"),
+    "wrong-crc": lambda data: with_metadata(data, row_group_crc32=",".join("00000000" for _ in groups_of(data))),
+    "no-old-values": lambda data: with_metadata(data, old_value="0"),
+    "chain-broken": lambda data: with_metadata(data, prev_ts=str(int(metadata_of(data)["tistream.prev_ts"]) - 1)),
+}
+"""Ways to spoil one file; each must hold its store, with a reason that names the object."""
+
+
+def whole_scan(loaded: GoldenSet, store_id: int, ts: int) -> Delivery:
+    """A new chain of `store_id` that says everything again: one region over all keys, scanned from the snapshot.
+
+    Every committed change comes as COMMITTED, so that whatever a quarantine swallowed is there, and everything else
+    is there for a second time.
+    """
+    rows = solve([file.data for file in loaded.files], loaded.snapshot_ts, keep_index_keys=True).rows
+    place = {"type": 4, "region_id": SCAN_REGION, "region_version": SCAN_VERSION, "log_index": 0}
+    changes: list[dict[str, Any]] = [
+        {**place, "op_type": op, **dict(zip(_SCANNED, cells, strict=True))}
+        for op, *cells in rows.sort("key", "commit_ts").select("op", *_SCANNED).iter_rows()
+    ]
+    watermark = {
+        **{**place, "type": 100, "op_type": 0},
+        "key": b"",
+        "end_key": b"",
+        "first_index": 1,
+        "base_ts": loaded.snapshot_ts,
+        "resolved_ts": loaded.end_ts,
+    }
+    tenant = loaded.tenant
+    data = change_files.change_file(tenant.cluster_id, tenant.tenant_id, store_id, 0, changes, [watermark])
+    return Delivery(0.0, layout.change_file(tenant, store_id, ts), data)
+
+
+_SCANNED = ("key", "value", "old_value", "start_ts", "commit_ts", "txn_source")
+
+
+def with_row(file: Delivery, make: Callable[[Row, Row], Row]) -> Delivery:
+    """The file with one COMMITTED change more, made from one of its committed user rows and its region's last
+    watermark: `make(entry, watermark)` gives key, value, start_ts and commit_ts."""
+    parquet = pq.ParquetFile(io.BytesIO(file.data))
+    first_watermarks = int(metadata_of(file.data)["tistream.first_watermark_row_group"])
+    groups = [parquet.read_row_group(index) for index in range(parquet.num_row_groups)]
+    entries = [row for group in groups[:first_watermarks] for row in group.to_pylist()]
+    watermarks = [row for group in groups[first_watermarks:] for row in group.to_pylist()]
+    by_region = {row["region_id"]: row for row in watermarks}
+    for at in reversed(range(len(entries))):
+        entry = entries[at]
+        watermark = by_region.get(entry["region_id"])
+        if entry["type"] == 2 and _is_user_row(entry["key"]) and watermark is not None:
+            place = {name: entry[name] for name in ("region_id", "region_version", "log_index")}
+            more = {**place, "type": 4, "op_type": 1, **make(entry, watermark)}
+            entries.insert(at + 1, more)
+            break
+    else:
+        raise AssertionError(f"no committed user row in {file.key}")
+    metadata = metadata_of(file.data)
+    tables = [change_files.table(entries), change_files.table(watermarks)]
+    kept = {name: value for name, value in metadata.items() if name != change_files.CRC}
+    kept["tistream.first_watermark_row_group"] = "1"
+    return replace(file, data=change_files.encode(tables, kept))
+
+
+def _is_user_row(key: bytes) -> bool:
+    table_id = int.from_bytes(key[1:9], "big") - 2**63
+    return key[:1] == b"t" and key[9:11] == b"_r" and 100 < table_id < 2**40

@@ -66,7 +66,7 @@ class CurrentSchema:
     def database_name(self, database_id: int) -> str | None:
         """The name of a database, visible or not."""
         database = self._databases.get(database_id)
-        return database and database.name
+        return None if database is None else database.name
 
     def table_name(self, table_id: int) -> Name | None:
         """(database, table) of a table, visible or not."""

@@ -133,7 +133,7 @@ class History:
         self._move_ids(commit_ts, changed)
         self._move_names(commit_ts, changed)
         for table_id, (before, after) in changed.items():
-            if (before and before.signature) != (after and after.signature):
+            if before is None or after is None or before.signature != after.signature:
                 yield table_id, (before, after)
 
     def _move_ids(self, commit_ts: int, changed: dict[int, tuple[TableVersion | None, TableVersion | None]]) -> None:
@@ -153,7 +153,7 @@ class History:
 
     def _move_names(self, commit_ts: int, changed: dict[int, tuple[TableVersion | None, TableVersion | None]]) -> None:
         moved = [
-            (table_id, before and before.folded, after and after.folded)
+            (table_id, before.folded if before else None, after.folded if after else None)
             for table_id, (before, after) in changed.items()
         ]
         for table_id, old, new in moved:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from tistream.model.span import KeySpan
 from tistream.schema.meta_key import META_SPAN, MetaKey, decode_key
@@ -80,7 +81,7 @@ class MetaDecoder:
         """The row's record; None for keys that say nothing of the schema. Raises UndecodableMeta."""
         try:
             change = self._job(row) if row.table_id == DDL_JOB_TABLE_ID else _meta(row)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise UndecodableMeta(row, f"{type(error).__name__}: {error}") from error
         if change is None:
             return None
@@ -182,7 +183,7 @@ def check_table(info: dict[str, Any]) -> None:
 
 
 def _object(text: bytes) -> dict[str, Any]:
-    data = json.loads(text)
+    data = orjson.loads(text)
     if not isinstance(data, dict):
         raise ValueError("JSON, but no object")
     return data

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from tistream.errors import CorruptObject
 from tistream.model.ts import MAX_TS
@@ -25,17 +26,15 @@ class Snapshot:
 def parse_snapshot(key: str, data: bytes) -> Snapshot:
     """Parse the object's bytes. Raises CorruptObject naming `key` and what is wrong."""
     try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        content = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
         raise CorruptObject(key, f"schema_snap is no JSON: {error}") from error
     if not isinstance(content, dict):
         raise CorruptObject(key, "schema_snap is no JSON object")
     version = content.get("version")
-    if version != VERSION:
+    if version != VERSION or isinstance(version, bool):
         raise CorruptObject(key, f"schema_snap version {version!r}; this program knows {VERSION}")
     snapshot_ts = content.get("snapshot_ts")
-    if isinstance(snapshot_ts, str) and snapshot_ts.isdecimal():
-        snapshot_ts = int(snapshot_ts)
     if not isinstance(snapshot_ts, int) or isinstance(snapshot_ts, bool) or not 0 < snapshot_ts <= MAX_TS:
         raise CorruptObject(key, f"schema_snap has snapshot_ts {str(snapshot_ts)[:40]!r}")
     databases = content.get("databases")

@@ -11,7 +11,7 @@ from tistream.schema.table import FLAG_UNSIGNED, Table
 SYSTEM_SCHEMAS = frozenset(
     {"mysql", "sys", "information_schema", "performance_schema", "metrics_schema", "workload_schema"}
 )
-_FLAG_ZEROFILL = 64
+_FLAGS_SEEN = FLAG_UNSIGNED | 64  # zerofill
 
 Name = tuple[str, str]
 """(database, table); the table is "" where the database itself is meant."""
@@ -62,8 +62,7 @@ class TableVersion:
         """
         table = self.table
         columns = tuple(
-            (c.id, c.name, c.tp, c.flag & (FLAG_UNSIGNED | _FLAG_ZEROFILL), c.flen, c.decimal, c.charset, c.collate)
-            + c.elems
+            (c.id, c.name, c.tp, c.flag & _FLAGS_SEEN, c.flen, c.decimal, c.charset, c.collate, c.elems)
             for c in table.columns
             if c.public and not c.hidden  # virtual ones, too: SELECT shows them, though no event does
         )

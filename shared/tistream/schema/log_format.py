@@ -1,0 +1,90 @@
+"""The schema registry's durable log (docs/formats.md): numbered objects from 1 without a hole, never changed.
+
+    b"TSSL" | u32 LE version = 1 | u32 LE crc32 of the rest | zstd( JSON lines: one header, then one per record )
+
+Object 1 is the snapshot: its records all have commit_ts = high_ts = snapshot_ts. Each further object carries every
+record of the window (low_ts, high_ts], where low_ts is the high_ts of the object before it.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+import orjson
+import zstandard
+
+from tistream.errors import CorruptObject
+from tistream.model.ids import TenantKey
+from tistream.schema import records
+from tistream.schema.records import Record
+
+MAGIC = b"TSSL"
+VERSION = 1
+_HEAD_BYTES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class LogObject:
+    """One object of the log. `nonce` tells which writer made it."""
+
+    tenant: TenantKey
+    number: int
+    low_ts: int
+    high_ts: int
+    nonce: str
+    records: tuple[Record, ...]
+
+
+def encode(log: LogObject) -> bytes:
+    """The object's bytes. Deterministic."""
+    header = {
+        "cluster_id": log.tenant.cluster_id,
+        "tenant_id": log.tenant.tenant_id,
+        "number": log.number,
+        "low_ts": log.low_ts,
+        "high_ts": log.high_ts,
+        "nonce": log.nonce,
+        "records": len(log.records),
+    }
+    lines = [orjson.dumps(header), *map(encode_record, log.records)]
+    body = zstandard.compress(b"\n".join(lines), 3)
+    return MAGIC + struct.pack("<II", VERSION, zlib.crc32(body)) + body
+
+
+def encode_record(record: Record) -> bytes:
+    """One record as a line of JSON."""
+    return orjson.dumps(records.to_json(record))
+
+
+def decode_record(line: bytes) -> Record:
+    """The inverse of `encode_record`. Raises ValueError or KeyError."""
+    return records.from_json(orjson.loads(line))
+
+
+def decode(key: str, data: bytes) -> LogObject:
+    """Parse an object's bytes. Raises CorruptObject naming `key` and what is wrong."""
+    if data[:4] != MAGIC or len(data) < _HEAD_BYTES:
+        raise CorruptObject(key, "not a schema log object (bad magic)")
+    version, crc = struct.unpack_from("<II", data, 4)
+    if version != VERSION:
+        raise CorruptObject(key, f"schema log version {version}; this program knows {VERSION}")
+    if zlib.crc32(data[_HEAD_BYTES:]) != crc:
+        raise CorruptObject(key, "schema log object fails its CRC-32")
+    try:
+        first, *lines = zstandard.decompress(data[_HEAD_BYTES:]).split(b"\n")
+        header = orjson.loads(first)
+        log = LogObject(
+            tenant=TenantKey(header["cluster_id"], header["tenant_id"]),
+            number=header["number"],
+            low_ts=header["low_ts"],
+            high_ts=header["high_ts"],
+            nonce=header["nonce"],
+            records=tuple(map(decode_record, lines)),
+        )
+    except (KeyError, TypeError, ValueError, zstandard.ZstdError) as error:
+        raise CorruptObject(key, f"schema log object: {type(error).__name__}: {error}") from error
+    if len(log.records) != header["records"]:
+        raise CorruptObject(key, f"schema log object has {len(log.records)} of {header['records']} records")
+    return log

@@ -1,0 +1,57 @@
+"""A column's type as SQL writes it (`SHOW COLUMNS`)."""
+
+from __future__ import annotations
+
+from tistream.schema import table as t
+from tistream.schema.table import Column
+
+_FLAG_ZEROFILL = 64
+
+_INTEGERS = {t.TINY: "tinyint", t.SHORT: "smallint", t.INT24: "mediumint", t.LONG: "int", t.LONGLONG: "bigint"}
+_BLOBS = {t.TINYBLOB: "tiny", t.BLOB: "", t.MEDIUMBLOB: "medium", t.LONGBLOB: "long"}
+_NUMBERS = {t.FLOAT: "float", t.DOUBLE: "double", t.DECIMAL: "decimal"}
+_TIMES = {t.DURATION: "time", t.DATETIME: "datetime", t.TIMESTAMP: "timestamp"}
+_PLAIN = {t.NULL: "null", t.DATE: "date", t.NEWDATE: "date", t.JSON: "json", t.GEOMETRY: "geometry"}
+_BOOLEAN_WIDTH = 1
+
+
+def sql_type(column: Column) -> str:
+    """For example `bigint unsigned`, `varchar(20)`, `decimal(10,2)`, `enum('a','b')`."""
+    tp = column.tp
+    if tp in _INTEGERS:
+        return _INTEGERS[tp] + _integer_width(column) + _sign(column)
+    if tp in _NUMBERS:
+        return _NUMBERS[tp] + _scale(column) + _sign(column)
+    if tp in _TIMES:
+        return _TIMES[tp] + (f"({column.decimal})" if column.decimal > 0 else "")
+    if tp in _BLOBS:
+        return _BLOBS[tp] + ("blob" if column.binary else "text")
+    if tp in (t.VARCHAR, t.VARSTRING):
+        return f"{'varbinary' if column.binary else 'varchar'}({column.flen})"
+    if tp == t.STRING:
+        return f"{'binary' if column.binary else 'char'}({column.flen})"
+    if tp in (t.ENUM, t.SET):
+        elements = ",".join("'" + elem.replace("'", "''") + "'" for elem in column.elems)
+        return f"{'enum' if tp == t.ENUM else 'set'}({elements})"
+    if tp == t.VECTOR:
+        return f"vector({column.flen})" if column.flen > 0 else "vector"
+    if tp == t.BIT:
+        return f"bit({column.flen})"
+    if tp == t.YEAR:
+        return f"year({column.flen})" if column.flen > 0 else "year"
+    return _PLAIN.get(tp, f"type {tp}")
+
+
+def _integer_width(column: Column) -> str:
+    boolean = column.tp == t.TINY and column.flen == _BOOLEAN_WIDTH
+    return f"({column.flen})" if boolean or column.flag & _FLAG_ZEROFILL else ""
+
+
+def _scale(column: Column) -> str:
+    if column.tp == t.DECIMAL:
+        return f"({column.flen},{max(column.decimal, 0)})"
+    return f"({column.flen},{column.decimal})" if column.decimal >= 0 and column.flen >= 0 else ""
+
+
+def _sign(column: Column) -> str:
+    return (" unsigned" if column.unsigned else "") + (" zerofill" if column.flag & _FLAG_ZEROFILL else "")

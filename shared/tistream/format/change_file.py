@@ -1,0 +1,303 @@
+"""The push contract's change file (design.md 2): a Parquet file of changes, then watermarks. Pure: bytes in, model out.
+
+What a footer must say is checked here, and what rows must look like in `change_rows`. Row groups are taken by byte
+range, and only after their CRC-32 was checked, since Parquet readers do not check it.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tistream.errors import CorruptObject
+from tistream.format.parquet_ranges import NeedMore, read_footer, row_group_range
+from tistream.format.sparse_file import SparseFile
+from tistream.model.ids import TenantKey
+
+VERSION = "1"
+PREWRITE, COMMIT, ROLLBACK, COMMITTED, WATERMARK = 1, 2, 3, 4, 100
+OP_NONE, OP_PUT, OP_DELETE = 0, 1, 2
+
+AFTER = pa.list_(pa.struct([pa.field("region_id", pa.int64()), pa.field("log_index", pa.int64())]))
+SCHEMA = pa.schema(
+    [
+        pa.field("type", pa.int32(), nullable=False),
+        pa.field("op_type", pa.int32(), nullable=False),
+        pa.field("region_id", pa.int64(), nullable=False),
+        pa.field("region_version", pa.int64(), nullable=False),
+        pa.field("log_index", pa.int64()),
+        pa.field("key", pa.binary(), nullable=False),
+        pa.field("value", pa.binary()),
+        pa.field("old_value", pa.binary()),
+        pa.field("start_ts", pa.int64()),
+        pa.field("commit_ts", pa.int64()),
+        pa.field("txn_source", pa.int64()),
+        pa.field("generation", pa.int64()),
+        pa.field("end_key", pa.binary()),
+        pa.field("first_index", pa.int64()),
+        pa.field("base_ts", pa.int64()),
+        pa.field("resolved_ts", pa.int64()),
+        pa.field("after", AFTER),
+    ]
+)
+CHANGE_COLUMNS = tuple(SCHEMA.names[:12])
+WATERMARK_COLUMNS = ("type", "region_id", "region_version", "log_index", "key", *SCHEMA.names[12:])
+
+_DECIMAL = re.compile(r"0|[1-9][0-9]{0,18}")
+_HEX = re.compile(r"[0-9a-fA-F]{8}")
+
+
+class RowGroupLike(Protocol):
+    """What a reader needs of a row group: ours, or a reference that came over the wire."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def crc32(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRowGroup:
+    """One row group: its bytes `[offset, offset + length)`, their CRC-32, and bounds on its keys.
+
+    The bounds are inclusive but need not be keys that occur (writers shorten them); None where there are none.
+    """
+
+    index: int
+    offset: int
+    length: int
+    rows: int
+    crc32: int
+    key_min: bytes | None
+    key_max: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFile:
+    """A change file's footer, checked. `tail` is what was read of the object's end (footer included)."""
+
+    key: str
+    size: int
+    tenant: TenantKey
+    store_id: int
+    ts: int
+    prev_ts: int
+    footer_start: int
+    groups: tuple[ChangeRowGroup, ...]
+    first_watermark_row_group: int
+    metadata: pq.FileMetaData = field(repr=False, compare=False)
+    tail: bytes = field(repr=False, compare=False)
+
+    @property
+    def change_groups(self) -> tuple[ChangeRowGroup, ...]:
+        return self.groups[: self.first_watermark_row_group]
+
+    @property
+    def watermark_groups(self) -> tuple[ChangeRowGroup, ...]:
+        return self.groups[self.first_watermark_row_group :]
+
+
+def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, size: int) -> ChangeFile | NeedMore:
+    """Read a change file's footer from the object's last bytes.
+
+    Args:
+        key: the object's key, for errors.
+        identity: (tenant, store_id, ts) as the key says (`layout.parse_change_file`).
+        tail: the object's last bytes, any number; NeedMore says how many it takes.
+        size: the object's size.
+
+    Raises:
+        CorruptObject: the footer is damaged or breaks the push contract.
+    """
+    metadata = read_footer(key, tail, size)
+    if isinstance(metadata, NeedMore):
+        return metadata
+    footer_start = size - 8 - int.from_bytes(tail[-8:-4], "little")
+    tenant, store_id, ts = identity
+    said = _metadata(key, metadata)
+    _check_identity(key, said, tenant, store_id)
+    prev_ts = _decimal(key, said, "prev_ts")
+    if prev_ts >= ts:
+        raise CorruptObject(key, f"tistream.prev_ts {prev_ts} is not below its own ts {ts}")
+    first_watermark = _decimal(key, said, "first_watermark_row_group")
+    if first_watermark > metadata.num_row_groups:
+        count = metadata.num_row_groups
+        raise CorruptObject(key, f"first_watermark_row_group {first_watermark} of only {count} row groups")
+    check_columns(key, metadata)
+    groups = _groups(key, metadata, _crcs(key, said, metadata.num_row_groups), footer_start)
+    return ChangeFile(key, size, tenant, store_id, ts, prev_ts, footer_start, groups, first_watermark, metadata, tail)
+
+
+def _metadata(key: str, metadata: pq.FileMetaData) -> dict[str, str]:
+    """The footer's `tistream.` entries; the version first, since all else depends on it."""
+    try:
+        said = {name.decode(): text.decode() for name, text in (metadata.metadata or {}).items()}
+    except UnicodeDecodeError as error:
+        raise CorruptObject(key, "its footer metadata is not UTF-8") from error
+    version = _text(key, said, "version")
+    if version != VERSION:
+        raise CorruptObject(key, f"push contract version {version[:20]!r}; this program knows {VERSION}")
+    return said
+
+
+def _check_identity(key: str, said: Mapping[str, str], tenant: TenantKey, store_id: int) -> None:
+    expected = {"cluster_id": tenant.cluster_id, "tenant_id": tenant.tenant_id, "store_id": str(store_id)}
+    for name, value in expected.items():
+        found = _text(key, said, name)
+        if found != value:
+            raise CorruptObject(key, f"wrong identity: its footer says {name} {found[:80]!r}, its key {value!r}")
+    old_value = _text(key, said, "old_value")
+    if old_value != "1":
+        raise CorruptObject(key, f"tistream.old_value is {old_value[:20]!r}; version 1 knows '1' only")
+
+
+def _crcs(key: str, said: Mapping[str, str], count: int) -> list[int]:
+    text = _text(key, said, "row_group_crc32")
+    parts = text.split(",") if text else []
+    if len(parts) != count:
+        raise CorruptObject(key, f"tistream.row_group_crc32 has {len(parts)} entries for {count} row groups")
+    for part in parts:
+        if not _HEX.fullmatch(part):
+            raise CorruptObject(key, f"tistream.row_group_crc32: {part[:20]!r} is not eight hex digits")
+    return [int(part, 16) for part in parts]
+
+
+def _groups(key: str, metadata: pq.FileMetaData, crcs: Sequence[int], footer_start: int) -> tuple[ChangeRowGroup, ...]:
+    out = []
+    for index, crc in enumerate(crcs):
+        offset, length = row_group_range(metadata, index)
+        rows = metadata.row_group(index).num_rows
+        if offset < 4 or length < 0 or offset + length > footer_start or rows < 0:
+            raise CorruptObject(key, f"row group {index} lies at [{offset}, {offset + length}), outside of the data")
+        out.append(ChangeRowGroup(index, offset, length, rows, crc, *key_bounds(key, metadata, index)))
+    return tuple(out)
+
+
+def key_bounds(key: str, metadata: pq.FileMetaData, index: int) -> tuple[bytes | None, bytes | None]:
+    """Bounds on a row group's keys by its statistics; (None, None) where there are none."""
+    group = metadata.row_group(index)
+    for number in range(group.num_columns):
+        chunk = group.column(number)
+        if chunk.path_in_schema != "key":
+            continue
+        found = chunk.statistics
+        if found is None or not found.has_min_max:
+            return None, None
+        low, high = bytes(found.min), bytes(found.max)
+        if low > high:
+            raise CorruptObject(key, f"row group {index}: its lowest key is above its highest")
+        return low, high
+    return None, None
+
+
+def check_columns(key: str, metadata: pq.FileMetaData) -> None:
+    """The required columns are there, and every known one has its type. Raises CorruptObject."""
+    try:
+        found = metadata.schema.to_arrow_schema()
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptObject(key, f"its schema cannot be read: {error}") from error
+    for column in SCHEMA:
+        places = found.get_all_field_indices(column.name)
+        if len(places) > 1:
+            raise CorruptObject(key, f"column {column.name} occurs {len(places)} times")
+        if not places:
+            if not column.nullable:
+                raise CorruptObject(key, f"column {column.name} is missing")
+        elif not _same_type(found.field(places[0]).type, column.type):
+            raise CorruptObject(key, f"column {column.name} is {found.field(places[0]).type}, not {column.type}")
+
+
+def _same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether `found` is another Arrow form of what Parquet stores the same way."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_binary(wanted):
+        return bool(pa.types.is_binary(found) or pa.types.is_large_binary(found) or pa.types.is_binary_view(found))
+    if not pa.types.is_list(wanted):
+        return bool(found == wanted)
+    if not (pa.types.is_list(found) or pa.types.is_large_list(found)) or not pa.types.is_struct(found.value_type):
+        return False
+    members = {member.name: member.type for member in found.value_type}
+    return all(members.get(member.name) == member.type for member in wanted.value_type)
+
+
+def _text(key: str, said: Mapping[str, str], name: str) -> str:
+    try:
+        return said[f"tistream.{name}"]
+    except KeyError:
+        raise CorruptObject(key, f"footer metadata tistream.{name} is missing") from None
+
+
+def _decimal(key: str, said: Mapping[str, str], name: str) -> int:
+    text = _text(key, said, name)
+    if not _DECIMAL.fullmatch(text) or int(text) >= 2**63:
+        raise CorruptObject(key, f"tistream.{name} {text[:40]!r} is not a decimal integer")
+    return int(text)
+
+
+def check_group(key: str, group: RowGroupLike, metadata: pq.FileMetaData, source: SparseFile) -> None:
+    """A row group's bytes are those that the footer's CRC-32 was made of. Raises CorruptObject."""
+    if group.index >= metadata.num_row_groups or (
+        (group.offset, group.length) != row_group_range(metadata, group.index)
+        or group.rows != metadata.row_group(group.index).num_rows
+    ):
+        raise CorruptObject(key, f"row group {group.index} is not where the file's footer said before: it was replaced")
+    if zlib.crc32(source.view(group.offset, group.length)) != group.crc32:
+        raise CorruptObject(key, f"row group {group.index} fails its CRC-32")
+
+
+def decode_groups(
+    key: str,
+    metadata: pq.FileMetaData,
+    source: SparseFile,
+    indexes: Sequence[int],
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Row groups, in the order given, as SCHEMA's columns (all, or `columns`, in SCHEMA's order).
+
+    Columns that the file lacks are null, those that SCHEMA lacks are left out. Raises CorruptObject.
+    """
+    wanted = pa.schema([column for column in SCHEMA if columns is None or column.name in columns])
+    present = set(metadata.schema.to_arrow_schema().names)
+    try:
+        file = pq.ParquetFile(pa.PythonFile(source, mode="r"), metadata=metadata, pre_buffer=False)
+        names = [name for name in wanted.names if name in present]
+        found = file.read_row_groups(list(indexes), columns=names, use_threads=False)
+        return pa.table(
+            [_column(found, column) for column in wanted],
+            schema=pa.schema([column.with_nullable(True) for column in wanted]),
+        )
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptObject(key, f"row groups {list(indexes)} cannot be decoded: {error}") from error
+
+
+def _column(table: pa.Table, column: pa.Field) -> pa.ChunkedArray:
+    if column.name not in table.column_names:
+        return pa.chunked_array([pa.nulls(table.num_rows, column.type)])
+    found = table.column(column.name)
+    if pa.types.is_list(column.type) and found.type != column.type:
+        return _after(found)
+    return found if found.type == column.type else found.cast(column.type)
+
+
+def _after(found: pa.ChunkedArray) -> pa.ChunkedArray:
+    """`after` with exactly its two members, in order, whatever the writer called the list's element."""
+    chunks = []
+    for chunk in found.chunks:
+        members = [chunk.values.field("region_id"), chunk.values.field("log_index")]
+        values = pa.StructArray.from_arrays(members, fields=list(AFTER.value_type), mask=chunk.values.is_null())
+        offsets = chunk.offsets.cast(pa.int32())
+        chunks.append(pa.ListArray.from_arrays(offsets, values, type=AFTER, mask=chunk.is_null()))
+    return pa.chunked_array(chunks, AFTER)

@@ -1,0 +1,113 @@
+"""What the rows of a change file must look like (design.md 2): checked as columns, never row by row."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.errors import CorruptObject
+from tistream.format.change_file import (
+    COMMIT,
+    COMMITTED,
+    OP_DELETE,
+    OP_NONE,
+    OP_PUT,
+    PREWRITE,
+    ROLLBACK,
+    SCHEMA,
+    WATERMARK,
+)
+
+WATERMARKS = pa.schema(
+    [
+        pa.field("start_key", pa.binary(), nullable=False),
+        pa.field("end_key", pa.binary(), nullable=False),  # empty = +inf
+        pa.field("region_id", pa.int64(), nullable=False),
+        pa.field("region_version", pa.int64(), nullable=False),
+        pa.field("first_index", pa.int64(), nullable=False),
+        pa.field("log_index", pa.int64(), nullable=False),
+        pa.field("base_ts", pa.int64()),
+        pa.field("resolved_ts", pa.int64(), nullable=False),
+        SCHEMA.field("after"),
+    ]
+)
+
+_NEEDS_START_TS = (PREWRITE, COMMIT, ROLLBACK, COMMITTED)
+_NEEDS_COMMIT_TS = (COMMIT, COMMITTED)
+_NEEDS_OP = (PREWRITE, COMMITTED)
+
+
+def check_changes(key: str, table: pa.Table, key_min: bytes | None = None, key_max: bytes | None = None) -> None:
+    """Rows of change row groups are changes, and complete. Only columns that `table` has are checked.
+
+    `key_min` and `key_max` are the bounds that the footer states and routing relied on: no CRC covers the footer,
+    so a damaged bound shows here. Raises CorruptObject.
+    """
+    _no_nulls(key, table, [column.name for column in SCHEMA if not column.nullable])
+    if "type" in table.column_names:
+        kind = table.column("type")
+        _refuse(key, _not_in(kind, (PREWRITE, COMMIT, ROLLBACK, COMMITTED)), kind, "a change has type")
+        for name, kinds in (("start_ts", _NEEDS_START_TS), ("commit_ts", _NEEDS_COMMIT_TS)):
+            if name in table.column_names:
+                missing = pc.and_(_is_in(kind, kinds), pc.invert(pc.greater(pc.fill_null(table.column(name), 0), 0)))
+                _refuse(key, missing, kind, f"a change has no {name}; its type is")
+        if "op_type" in table.column_names:
+            op = table.column("op_type")
+            _refuse(key, _not_in(op, (OP_NONE, OP_PUT, OP_DELETE)), op, "a change has op_type")
+            _refuse(key, pc.and_(_is_in(kind, _NEEDS_OP), pc.equal(op, OP_NONE)), kind, "no op_type with type")
+    if "key" in table.column_names and table.num_rows and key_min is not None and key_max is not None:
+        found = pc.min_max(table.column("key")).as_py()
+        if found["min"] < key_min or found["max"] > key_max:
+            raise CorruptObject(key, "holds a key outside of the bounds that its footer states")
+
+
+def watermarks(key: str, table: pa.Table) -> pa.Table:
+    """The rows of the watermark row groups (WATERMARK_COLUMNS) as WATERMARKS, in file order.
+
+    Raises CorruptObject if one of them is no complete watermark.
+    """
+    kind = table.column("type")
+    _no_nulls(key, table, ("type",))
+    _refuse(key, pc.not_equal(kind, WATERMARK), kind, "a watermark row group holds a row of type")
+    renamed = table.drop_columns(["type"]).rename_columns({"key": "start_key"}).select(WATERMARKS.names)
+    _no_nulls(key, renamed, [column.name for column in WATERMARKS if not column.nullable])
+    start, end = renamed.column("start_key"), renamed.column("end_key")
+    bounded = pc.greater(pc.binary_length(end), 0)
+    _refuse(key, pc.and_(bounded, pc.less_equal(end, start)), start, "an empty or reversed span at start key")
+    first, last = renamed.column("first_index"), renamed.column("log_index")
+    _refuse(key, pc.greater(first, pc.add(last, 1)), first, "first_index beyond log_index + 1:")
+    for name in ("region_id", "region_version", "first_index", "log_index", "base_ts", "resolved_ts"):
+        column = renamed.column(name)
+        _refuse(key, pc.fill_null(pc.less(column, 0), False), column, f"a watermark has {name}")
+    _check_after(key, renamed.column("after"))
+    return renamed.cast(WATERMARKS).combine_chunks()
+
+
+def _check_after(key: str, after: pa.ChunkedArray) -> None:
+    named = pc.list_flatten(after)
+    if (
+        named.null_count
+        or pc.struct_field(named, "region_id").null_count
+        or pc.struct_field(named, "log_index").null_count
+    ):
+        raise CorruptObject(key, "a watermark's `after` names a log incompletely")
+
+
+def _no_nulls(key: str, table: pa.Table, names: list[str] | tuple[str, ...]) -> None:
+    for name in names:
+        if name in table.column_names and table.column(name).null_count:
+            raise CorruptObject(key, f"column {name} holds nulls where there may be none")
+
+
+def _is_in(column: pa.ChunkedArray, values: tuple[int, ...]) -> pa.ChunkedArray:
+    return pc.is_in(column, value_set=pa.array(values, column.type))
+
+
+def _not_in(column: pa.ChunkedArray, values: tuple[int, ...]) -> pa.ChunkedArray:
+    return pc.invert(_is_in(column, values))
+
+
+def _refuse(key: str, bad: pa.ChunkedArray, shown: pa.ChunkedArray, what: str) -> None:
+    if pc.any(bad).as_py():
+        example = shown.filter(bad)[0].as_py()
+        raise CorruptObject(key, f"{what} {example.hex() if isinstance(example, bytes) else example}")

@@ -1,0 +1,110 @@
+"""Reading change files from the object store: footers with one request, row groups by range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tistream.errors import CorruptObject
+from tistream.format import change_file, change_rows
+from tistream.format.change_file import ChangeFile, RowGroupLike
+from tistream.format.parquet_ranges import NeedMore, read_footer
+from tistream.format.sparse_file import SparseFile
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+from tistream.storage.range_reader import fetch_ranges
+
+TAIL_BYTES = 64 << 10  # holds the footer of some 25 row groups, and all of a small file
+
+
+class FileReference(Protocol):
+    """A change file as a dispatcher's batch names it (tistream.wire.file_batch.FileRef)."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def footer_start(self) -> int: ...
+    @property
+    def groups(self) -> Sequence[RowGroupLike]: ...
+
+
+def open_change_file(objects: ObjectStore, key: str, tail_bytes: int = TAIL_BYTES) -> ChangeFile:
+    """Read and check a change file's footer: one request, or two if the footer is larger than `tail_bytes`.
+
+    Raises:
+        NotFoundYet: no such object.
+        CorruptObject: the object breaks the push contract, or is still being written.
+        Unavailable: no answer came.
+    """
+    identity = layout.parse_change_file(key)
+    if identity is None:
+        raise CorruptObject(key, "is not named as a change file")
+    tail, size = objects.get_tail(key, tail_bytes)
+    found = change_file.parse_footer(key, identity, tail, size)
+    if isinstance(found, NeedMore):
+        tail, size = objects.get_tail(key, found.length)
+        found = change_file.parse_footer(key, identity, tail, size)
+        if isinstance(found, NeedMore):
+            raise CorruptObject(key, "changed while its footer was read")
+    return found
+
+
+def read_watermarks(objects: ObjectStore, file: ChangeFile) -> pa.Table:
+    """All watermark rows of a file, checked, as change_rows.WATERMARKS in file order."""
+    indexes = [group.index for group in file.watermark_groups]
+    source, metadata = fetch_groups(objects, file, indexes)
+    table = change_file.decode_groups(file.key, metadata, source, indexes, change_file.WATERMARK_COLUMNS)
+    return change_rows.watermarks(file.key, table)
+
+
+def read_changes(
+    objects: ObjectStore,
+    file: ChangeFile | FileReference,
+    indexes: Sequence[int],
+    columns: Sequence[str] = change_file.CHANGE_COLUMNS,
+) -> pa.Table:
+    """Row groups of changes, in the order of `indexes`, CRC-checked, their rows checked as far as `columns` go.
+
+    Raises:
+        CorruptObject: damaged, replaced, or not changes.
+        NotFoundYet: the object is gone.
+    """
+    source, metadata = fetch_groups(objects, file, indexes)
+    tables = []
+    for index in indexes:
+        table = change_file.decode_groups(file.key, metadata, source, [index], columns)
+        bounds = change_file.key_bounds(file.key, metadata, index)
+        change_rows.check_changes(file.key, table, *bounds)
+        tables.append(table)
+    return pa.concat_tables(tables) if tables else _empty(columns)
+
+
+def fetch_groups(
+    objects: ObjectStore, file: ChangeFile | FileReference, indexes: Sequence[int]
+) -> tuple[SparseFile, pq.FileMetaData]:
+    """The bytes of some row groups, CRC-checked but not decoded, and the footer that describes them."""
+    groups = [file.groups[index] for index in indexes]
+    ranges = [(group.offset, group.length) for group in groups]
+    if isinstance(file, ChangeFile):
+        held = [(file.size - len(file.tail), file.tail)]
+        source, metadata = fetch_ranges(objects, file.key, file.size, ranges, held), file.metadata
+    else:
+        footer = (file.footer_start, file.size - file.footer_start)
+        source = fetch_ranges(objects, file.key, file.size, [footer, *ranges])
+        found = read_footer(file.key, bytes(source.view(*footer)), file.size)
+        if isinstance(found, NeedMore):
+            raise CorruptObject(file.key, "its footer is not where it was said to be: it was replaced")
+        change_file.check_columns(file.key, found)
+        metadata = found
+    for group in groups:
+        change_file.check_group(file.key, group, metadata, source)
+    return source, metadata
+
+
+def _empty(columns: Sequence[str]) -> pa.Table:
+    return pa.schema([f.with_nullable(True) for f in change_file.SCHEMA if f.name in columns]).empty_table()

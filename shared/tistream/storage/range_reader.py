@@ -1,0 +1,52 @@
+"""Fetching byte ranges of one object in few requests, as a sparse file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tistream.errors import CorruptObject
+from tistream.format.parquet_ranges import ByteRange, coalesce
+from tistream.format.sparse_file import SparseFile
+from tistream.storage.object_store import ObjectStore
+
+
+def fetch_ranges(
+    objects: ObjectStore,
+    key: str,
+    size: int,
+    ranges: Iterable[ByteRange],
+    held: Sequence[tuple[int, bytes]] = (),
+) -> SparseFile:
+    """`ranges` of an object of `size` bytes; what lies whole in `held` (offset, bytes) is not fetched again.
+
+    Raises:
+        NotFoundYet: the object is gone.
+        CorruptObject: the object is shorter than it was said to be.
+    """
+    missing = [
+        (start, length)
+        for start, length in ranges
+        if not any(at <= start and start + length <= at + len(body) for at, body in held)
+    ]
+    pieces: list[tuple[int, bytes | memoryview]] = []
+    for start, length in coalesce(missing):
+        body = objects.get_range(key, start, length)
+        if len(body) != length:
+            raise CorruptObject(key, f"ends at {start + len(body)}, not at {size}: truncated")
+        pieces.append((start, body))
+    return SparseFile(size, _disjoint(pieces, held))
+
+
+def _disjoint(
+    pieces: list[tuple[int, bytes | memoryview]], held: Sequence[tuple[int, bytes]]
+) -> list[tuple[int, bytes | memoryview]]:
+    """All pieces without overlaps: a sparse file looks only at the last piece that begins before a place."""
+    out: list[tuple[int, bytes | memoryview]] = []
+    end = 0
+    for start, body in sorted([*pieces, *held], key=lambda piece: piece[0]):
+        if start + len(body) <= end:
+            continue
+        skip = max(0, end - start)
+        out.append((start + skip, memoryview(body)[skip:]))
+        end = start + len(body)
+    return out

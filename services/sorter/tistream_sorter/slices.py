@@ -381,6 +381,12 @@ class History:
         self._tables: list[pa.Table] = []
         self._rows: list[dict[str, Any]] = []
 
+    def copy(self) -> History:
+        """An independent history."""
+        other = History()
+        other._tables, other._rows = list(self._tables), list(self._rows)
+        return other
+
     def begin(self, slices: SliceMap) -> None:
         """The states before the first change, under seq -1."""
         starts, ends = slices._boundaries()

@@ -40,7 +40,11 @@ UNMATCHED = "unmatched"  # a pending part of prewrites, commits and rollbacks th
 
 @dataclass(frozen=True, slots=True)
 class PendingPart:
-    """One immutable Parquet file of pending entries, with what prunes it; all bounds inclusive."""
+    """One immutable Parquet file of pending entries, or what is left of it: its entries with keys in `span`.
+
+    `rows` bounds their number from above; the ts bounds are inclusive, and `commit_ts_min` is MAX_TS where no entry
+    has a commit_ts.
+    """
 
     key: str
     size: int
@@ -49,19 +53,17 @@ class PendingPart:
     kind: str
     start_ts_min: int
     start_ts_max: int
-    commit_ts_min: int  # of rows that have one; MAX_TS where none has
-    key_min: bytes
-    key_max: bytes
+    commit_ts_min: int
+    span: KeySpan
 
     def to_json(self) -> dict[str, Any]:
         out = {name: getattr(self, name) for name in self.__slots__}
-        out["key_min"], out["key_max"] = self.key_min.hex(), self.key_max.hex()
+        out["span"] = [self.span.start.hex(), self.span.end.hex()]
         return out
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> PendingPart:
-        bounds = {name: bytes.fromhex(data[name]) for name in ("key_min", "key_max")}
-        return cls(**{**data, **bounds})
+        return cls(**{**data, "span": KeySpan(*map(bytes.fromhex, data["span"]))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +178,7 @@ def decode(key: str, data: bytes) -> Manifest:
             for store, chains in header["positions"].items()
         },
         children=tuple(
-            (task, KeySpan(bytes.fromhex(start), bytes.fromhex(end)))
-            for task, start, end in header["children"]
+            (task, KeySpan(bytes.fromhex(start), bytes.fromhex(end))) for task, start, end in header["children"]
         ),
         slices=_table(body[4 + length : slices_end]),
         waiting=_table(body[slices_end : slices_end + header["arrow"][1]]),

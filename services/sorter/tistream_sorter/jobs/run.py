@@ -1,0 +1,51 @@
+"""The edge to Spark: shards in, one job, results out. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql import SparkSession
+
+from tistream_sorter.jobs import shard_io
+from tistream_sorter.jobs.shard import Shard, ShardResult
+from tistream_sorter.shards import bundles
+
+
+class SparkRunner:
+    """Runs the shards of a tick, of all due tasks of the node, as one Spark job.
+
+    Executors read, match, sort and write; the driver sees object names and counts only.
+    """
+
+    def __init__(self, session: SparkSession, objects_url: str) -> None:
+        self._context = session.sparkContext
+        self._url = objects_url
+
+    @property
+    def slots(self) -> int:
+        """How many shards run at the same time."""
+        return int(self._context.defaultParallelism)
+
+    def run(self, shards: Sequence[Shard]) -> list[ShardResult]:
+        """One job; results in the order of `shards`. Raises what Spark raises if a task died."""
+        url = self._url
+        work = bundles(shards, self.slots)
+
+        def tasks(bundle: Iterator[list[Shard]]) -> Iterator[ShardResult]:
+            for part in bundle:
+                yield from shard_io.process(url, part)
+
+        results = self._context.parallelize(work, len(work)).mapPartitions(tasks).collect()
+        order = {(shard.task_id, shard.number): at for at, shard in enumerate(shards)}
+        return sorted(results, key=lambda result: order[result.task_id, result.number])
+
+    def warm(self) -> None:
+        """Start the Python workers and let them import the kernel: the first job of a cold session takes seconds."""
+        url = self._url
+        count = self.slots
+
+        def imports(numbers: Iterator[int]) -> Iterator[int]:
+            shard_io.process(url, [])
+            yield sum(1 for _ in numbers)
+
+        self._context.parallelize(range(count), count).mapPartitions(imports).collect()

@@ -1,0 +1,40 @@
+"""Builds *the* SparkSession of a sorter process; nobody else may. The settings that mattered were measured."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+
+def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> SparkSession:
+    """A session on `master` (`local[*]`, a standalone URL or k8s://…), with Python workers kept and warm.
+
+    `extra` overrides any setting. The worker's interpreter is this one where the master is local.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    # One thread per Python worker: the parallelism is Spark's. Read before polars starts its pool.
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "512m",
+        "spark.python.worker.reuse": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.executorEnv.POLARS_MAX_THREADS": "1",
+        "spark.locality.wait": "0",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.task.maxFailures": "1",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.worker.idleTimeoutSeconds": "0",
+    }
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for name, value in {**settings, **extra}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    return session

@@ -1,0 +1,81 @@
+"""A key-range shard of one task's tick, and its outcome: what travels between the driver and Spark's workers. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tistream.format.manifest import PendingPart
+from tistream.format.segment import SegmentRef
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.wire.file_batch import RowGroupRef
+from tistream_sorter.jobs.kernel import MatchRules
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFile:
+    """One change file (all its row groups of changes, by index) and which of them may hold keys of the shard.
+
+    `seq` is the file's place in the tick.
+    """
+
+    seq: int
+    key: str
+    size: int
+    footer_start: int
+    groups: tuple[RowGroupRef, ...]
+    wanted: tuple[int, ...]
+
+    @property
+    def wanted_groups(self) -> tuple[RowGroupRef, ...]:
+        return tuple(self.groups[index] for index in self.wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Everything one Spark task needs to know; data stays in object storage.
+
+    `history` and `scans` are Arrow IPC streams (slices.HISTORY, contracts.SCANS_SCHEMA). `lookup` are the segments
+    in which repeats at or below the window are looked up; None before it is known whether there are any.
+    """
+
+    tenant: TenantKey
+    task_id: int
+    task_epoch: int
+    nonce: str
+    number: int
+    span: KeySpan
+    rules: MatchRules
+    files: tuple[ShardFile, ...]
+    unmatched: tuple[PendingPart, ...]
+    ready: tuple[PendingPart, ...]
+    history: bytes
+    scans: bytes
+    lookup: tuple[SegmentRef, ...] | None = None
+
+    @property
+    def weight(self) -> int:
+        """Bytes to read: what tasks are balanced by."""
+        groups = sum(group.length for file in self.files for group in file.wanted_groups)
+        return groups + sum(part.size for part in (*self.unmatched, *self.ready)) + 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ShardResult:
+    """What a shard wrote, or why it could not. Only a manifest makes it true.
+
+    bad_files: seq -> reason, for files whose row groups fail their checks: nothing was written. lookup_window:
+    (lowest, highest) commit_ts of repeats to be looked up: run again with the segments. broken: (invariant, reason).
+    """
+
+    task_id: int
+    number: int
+    segments: tuple[SegmentRef, ...] = ()
+    pending: tuple[PendingPart, ...] = ()
+    consumed: frozenset[str] = frozenset()
+    counters: dict[str, int] = field(default_factory=dict)
+    bad_files: dict[int, str] = field(default_factory=dict)
+    lookup_window: tuple[int, int] | None = None
+    broken: tuple[int, str] | None = None
+    read_bytes: int = 0
+    wall_ms: int = 0

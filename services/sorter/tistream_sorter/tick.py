@@ -1,0 +1,371 @@
+"""The tick: a function of (last manifest, new references) to the next manifest (design.md 4). Pure.
+
+    plan(view, files)  ->  Plan: the slices after those files, the window, the shards to run
+    conclude(plan, shard results)  ->  Manifest to be committed
+    settled(view, plan, manifest)  ->  the view after the commit
+
+A plan whose files bring no entries and that has nothing to flush needs no job: its progress is kept in memory, and
+written with the next manifest. Whatever a crash loses of it comes again from the files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.errors import InvariantBroken
+from tistream.format.manifest import (
+    KIND_CHECKPOINT,
+    KIND_TICK,
+    READY,
+    UNMATCHED,
+    ChainPosition,
+    Manifest,
+    PendingPart,
+)
+from tistream.format.segment import SegmentRef
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.model.ts import MAX_TS, Window
+from tistream.wire.file_batch import FileRef, RowGroupRef
+from tistream_sorter.jobs.contracts import SCANS_SCHEMA
+from tistream_sorter.jobs.kernel import MatchRules
+from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
+from tistream_sorter.shards import cut
+from tistream_sorter.slices import History, SliceMap
+
+Positions = dict[int, tuple[ChainPosition, ...]]
+
+CHECKPOINT_EVERY = 64  # manifests; bounds what a reader must read to begin
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIdentity:
+    """What never changes during an epoch."""
+
+    tenant: TenantKey
+    task_id: int
+    span: KeySpan
+    snapshot_ts: int
+    task_epoch: int
+    keep_index_keys: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """One file as this task sees it: its reference and its clipped watermark rows."""
+
+    ref: FileRef
+    watermarks: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A task as its last manifest left it, plus the progress of files without entries since."""
+
+    identity: TaskIdentity
+    number: int
+    checkpoint: int
+    flushed_ts: int
+    slices: SliceMap
+    positions: Positions
+    pending: tuple[PendingPart, ...]
+    live_segments: tuple[SegmentRef, ...]
+    counters: dict[str, int]
+    written_ms: int
+    history: History = field(default_factory=History)
+    scans: tuple[pa.Table, ...] = ()
+    next_seq: int = 0
+    unwritten: int = 0  # files taken since the manifest
+
+    @property
+    def progress_ts(self) -> int:
+        """Nothing at or below it is pending, and nothing will come: a resolved ts that needs no object."""
+        return max(self.flushed_ts, self.slices.watermark())
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A tick to be run. `after` is the view once its manifest is committed, but for what the job will say."""
+
+    after: TaskView
+    window: Window
+    nonce: str
+    shards: tuple[Shard, ...]
+    files: tuple[tuple[int, TaskFile], ...]
+
+
+def first_view(identity: TaskIdentity, number: int) -> TaskView:
+    """A task that has no state manifest yet. `number` is the last manifest (a claim)."""
+    return _begun(
+        TaskView(
+            identity=identity,
+            number=number,
+            checkpoint=0,
+            flushed_ts=identity.snapshot_ts,
+            slices=SliceMap(identity.span, identity.snapshot_ts),
+            positions={},
+            pending=(),
+            live_segments=(),
+            counters={},
+            written_ms=0,
+        )
+    )
+
+
+def recovered_view(identity: TaskIdentity, manifest: Manifest, live: Sequence[SegmentRef], number: int) -> TaskView:
+    """The task as its newest state manifest says; `number` is the last manifest of any kind."""
+    assert manifest.slices is not None
+    assert manifest.waiting is not None
+    return _begun(
+        TaskView(
+            identity=identity,
+            number=number,
+            checkpoint=manifest.checkpoint,
+            flushed_ts=manifest.flushed_ts,
+            slices=SliceMap.from_tables(identity.span, manifest.slices, manifest.waiting),
+            positions=dict(manifest.positions),
+            pending=manifest.pending,
+            live_segments=tuple(live),
+            counters=dict(manifest.counters),
+            written_ms=manifest.written_ms,
+        )
+    )
+
+
+def _begun(view: TaskView) -> TaskView:
+    history = History()
+    history.begin(view.slices)
+    return replace(view, history=history, scans=(), next_seq=0, unwritten=0)
+
+
+def follows(positions: Positions, ref: FileRef) -> bool:
+    """Whether `ref` is the next file of its chain, or the first of a new one."""
+    chains = positions.get(ref.store_id, ())
+    for chain in chains:
+        if chain.first_ts == ref.chain_ts:
+            return chain.at_ts == ref.prev_ts and ref.ts > chain.at_ts
+    return ref.chain_ts == ref.ts and ref.prev_ts == 0
+
+
+CHAINS_MAX = 8  # open chains of one store; an older one has been replaced by as many restarts
+
+
+def moved(positions: Positions, ref: FileRef) -> Positions:
+    """The positions once `ref` is taken."""
+    chains = positions.get(ref.store_id, ())
+    kept = tuple(chain for chain in chains if chain.first_ts != ref.chain_ts)
+    added = (*kept, ChainPosition(ref.chain_ts, ref.ts))
+    return {**positions, ref.store_id: tuple(sorted(added, key=lambda chain: chain.first_ts))[-CHAINS_MAX:]}
+
+
+def take(view: TaskView, files: Sequence[TaskFile]) -> tuple[TaskView, tuple[tuple[int, TaskFile], ...]]:
+    """The view after the files' watermarks, in the order given; and the files with their place in the tick."""
+    slices, history = view.slices.copy(), view.history.copy()
+    positions, scans, seq = view.positions, list(view.scans), view.next_seq
+    taken: list[tuple[int, TaskFile]] = []
+    for file in files:
+        assert follows(positions, file.ref), f"{file.ref.key} does not follow {positions.get(file.ref.store_id)}"
+        slices.apply(file.watermarks, file.ref.store_id, file.ref.ts, seq, history)
+        found = _scans(file.watermarks, seq)
+        if found.num_rows:
+            scans.append(found)
+        positions = moved(positions, file.ref)
+        taken.append((seq, file))
+        seq += 1
+    if slices.watermark() < view.slices.watermark():
+        raise InvariantBroken(3, f"watermark of task {view.identity.task_id} would go down")
+    after = replace(
+        view,
+        slices=slices,
+        history=history,
+        positions=positions,
+        scans=tuple(scans),
+        next_seq=seq,
+        unwritten=view.unwritten + len(files),
+    )
+    return after, tuple(taken)
+
+
+def _scans(rows: pa.Table, seq: int) -> pa.Table:
+    found = rows.filter(pc.is_valid(rows["base_ts"]))
+    columns = [
+        pa.array([seq] * found.num_rows, pa.int32()),
+        found["start_key"],
+        found["end_key"],
+        found["region_version"],
+        pc.subtract(found["first_index"], 1),
+    ]
+    return pa.Table.from_arrays(columns, schema=SCANS_SCHEMA)
+
+
+def needs_job(view: TaskView, files: Sequence[TaskFile], *, sweep: bool) -> bool:
+    """Whether entries came or rows can be flushed; `sweep` also looks for dead locks among the unmatched."""
+    if any(file.ref.row_groups.get(view.identity.task_id) for file in files):
+        return True
+    high = view.progress_ts
+    if any(part.commit_ts_min <= high for part in view.pending):
+        return True
+    return sweep and any(part.kind == UNMATCHED for part in view.pending)
+
+
+@dataclass(frozen=True, slots=True)
+class CutRules:
+    """How a task's tick is cut into shards: at most `shards_max`, each of at least `shard_bytes_min`."""
+
+    shards_max: int
+    shard_bytes_min: int
+
+
+def plan(view: TaskView, taken: tuple[TaskView, tuple[tuple[int, TaskFile], ...]], nonce: str, rules: CutRules) -> Plan:
+    """The shards of one tick. `taken` is what take() answered for `view`; `nonce` is unique to this attempt."""
+    after, files = taken
+    identity = view.identity
+    window = Window(view.flushed_ts, after.progress_ts)
+    found = tuple(_shard_file(seq, file, identity.task_id) for seq, file in files)
+    sources = tuple(file for file in found if file.wanted)
+    history = _ipc(after.history.table())
+    scans = _ipc(pa.concat_tables([SCANS_SCHEMA.empty_table(), *after.scans]))
+    shards = [
+        Shard(
+            tenant=identity.tenant,
+            task_id=identity.task_id,
+            task_epoch=identity.task_epoch,
+            nonce=nonce,
+            number=number,
+            span=span,
+            rules=MatchRules(window, identity.snapshot_ts, identity.keep_index_keys),
+            files=_touching(sources, span),
+            unmatched=_of_kind(view.pending, UNMATCHED, span),
+            ready=_of_kind(view.pending, READY, span),
+            history=history,
+            scans=scans,
+        )
+        for number, span in enumerate(cut(identity.span, sources, rules.shards_max, rules.shard_bytes_min))
+    ]
+    return Plan(after, window, nonce, tuple(shards), files)
+
+
+def _shard_file(seq: int, file: TaskFile, task_id: int) -> ShardFile:
+    ref = file.ref
+    return ShardFile(seq, ref.key, ref.size, ref.footer_start, ref.groups, ref.row_groups.get(task_id, ()))
+
+
+def _touching(files: Sequence[ShardFile], span: KeySpan) -> tuple[ShardFile, ...]:
+    out = []
+    for file in files:
+        wanted = tuple(group.index for group in file.wanted_groups if _may_touch(group, span))
+        if wanted:
+            out.append(replace(file, wanted=wanted))
+    return tuple(out)
+
+
+def _may_touch(group: RowGroupRef, span: KeySpan) -> bool:
+    return group.key_min is None or group.key_max is None or span.touches(group.key_min, group.key_max)
+
+
+def _of_kind(parts: Sequence[PendingPart], kind: str, span: KeySpan) -> tuple[PendingPart, ...]:
+    clipped = ((part, part.span.clip(span)) for part in parts if part.kind == kind)
+    return tuple(replace(part, span=piece) for part, piece in clipped if piece is not None)
+
+
+def lookup_needed(done: Plan, results: Sequence[ShardResult]) -> Plan | None:
+    """The plan to run instead if repeats at or below the window must be looked up in the pool; else None."""
+    windows = {result.number: result.lookup_window for result in results if result.lookup_window}
+    if not windows:
+        return None
+    live = done.after.live_segments
+    shards = []
+    for shard in done.shards:
+        low, high = windows.get(shard.number) or (MAX_TS, 0)
+        where = tuple(s for s in live if s.commit_ts_min <= high and s.commit_ts_max >= low)
+        shards.append(replace(shard, lookup=where))
+    return replace(done, shards=tuple(shards))
+
+
+def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[Manifest, TaskView]:
+    """The manifest that makes the results true, and the view once it is committed.
+
+    Raises:
+        InvariantBroken: a shard found what must not be; nothing may be committed.
+    """
+    after = done.after
+    for result in results:
+        assert not result.bad_files
+        assert result.lookup_window is None
+        if result.broken:
+            raise InvariantBroken(*result.broken)
+    assert len(results) == len(done.shards)
+    counters = Counter(after.counters)
+    for result in results:
+        counters.update(result.counters)
+    segments = tuple(segment for result in results for segment in result.segments)
+    pending = _carried(after.pending, done.shards, results) + tuple(p for r in results for p in r.pending)
+    written = replace(
+        after,
+        flushed_ts=done.window.high,
+        pending=pending,
+        live_segments=after.live_segments + segments,
+        counters=dict(sorted(counters.items())),
+    )
+    return manifest_of(written, done.window.low, segments, done.nonce, now_ms)
+
+
+def manifest_of(
+    view: TaskView, low_ts: int, segments: tuple[SegmentRef, ...], nonce: str, now_ms: int
+) -> tuple[Manifest, TaskView]:
+    """Restate `view` as its next manifest; every CHECKPOINT_EVERY manifests with all live segments."""
+    identity, number = view.identity, view.number + 1
+    checkpoint = number - view.checkpoint >= CHECKPOINT_EVERY
+    slices, waiting = view.slices.to_tables()
+    after = replace(view, number=number, checkpoint=number if checkpoint else view.checkpoint, written_ms=now_ms)
+    manifest = Manifest(
+        tenant=identity.tenant,
+        task_id=identity.task_id,
+        number=number,
+        task_epoch=identity.task_epoch,
+        nonce=nonce,
+        kind=KIND_CHECKPOINT if checkpoint else KIND_TICK,
+        span=identity.span,
+        low_ts=low_ts,
+        flushed_ts=view.flushed_ts,
+        segments=segments,
+        live_segments=view.live_segments if checkpoint else None,
+        pending=view.pending,
+        positions=view.positions,
+        counters=view.counters,
+        checkpoint=after.checkpoint,
+        written_ms=now_ms,
+        slices=slices,
+        waiting=waiting,
+    )
+    return manifest, _begun(after)
+
+
+def _carried(
+    parts: Sequence[PendingPart], shards: Sequence[Shard], results: Sequence[ShardResult]
+) -> tuple[PendingPart, ...]:
+    """What is left of the parts: each stays for the shards that did not consume it."""
+    consumed = {result.number: result.consumed for result in results}
+    out: list[PendingPart] = []
+    for part in parts:
+        eaters = [shard for shard in shards if part.key in consumed[shard.number]]
+        if not eaters:
+            out.append(part)
+            continue
+        for shard in shards:
+            piece = part.span.clip(shard.span)
+            if shard not in eaters and piece is not None:
+                out.append(replace(part, span=piece))
+    return tuple(out)
+
+
+def _ipc(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()

@@ -12,34 +12,36 @@ _BLOBS = {t.TINYBLOB: "tiny", t.BLOB: "", t.MEDIUMBLOB: "medium", t.LONGBLOB: "l
 _NUMBERS = {t.FLOAT: "float", t.DOUBLE: "double", t.DECIMAL: "decimal"}
 _TIMES = {t.DURATION: "time", t.DATETIME: "datetime", t.TIMESTAMP: "timestamp"}
 _PLAIN = {t.NULL: "null", t.DATE: "date", t.NEWDATE: "date", t.JSON: "json", t.GEOMETRY: "geometry"}
+_WIDE = {t.VECTOR: "vector", t.BIT: "bit", t.YEAR: "year"}
 _BOOLEAN_WIDTH = 1
 
 
 def sql_type(column: Column) -> str:
     """For example `bigint unsigned`, `varchar(20)`, `decimal(10,2)`, `enum('a','b')`."""
-    tp = column.tp
-    if tp in _INTEGERS:
-        return _INTEGERS[tp] + _integer_width(column) + _sign(column)
-    if tp in _NUMBERS:
-        return _NUMBERS[tp] + _scale(column) + _sign(column)
-    if tp in _TIMES:
-        return _TIMES[tp] + (f"({column.decimal})" if column.decimal > 0 else "")
-    if tp in _BLOBS:
-        return _BLOBS[tp] + ("blob" if column.binary else "text")
-    if tp in (t.VARCHAR, t.VARSTRING):
-        return f"{'varbinary' if column.binary else 'varchar'}({column.flen})"
-    if tp == t.STRING:
-        return f"{'binary' if column.binary else 'char'}({column.flen})"
-    if tp in (t.ENUM, t.SET):
-        elements = ",".join("'" + elem.replace("'", "''") + "'" for elem in column.elems)
-        return f"{'enum' if tp == t.ENUM else 'set'}({elements})"
-    if tp == t.VECTOR:
-        return f"vector({column.flen})" if column.flen > 0 else "vector"
-    if tp == t.BIT:
-        return f"bit({column.flen})"
-    if tp == t.YEAR:
-        return f"year({column.flen})" if column.flen > 0 else "year"
-    return _PLAIN.get(tp, f"type {tp}")
+    if column.tp in _INTEGERS:
+        return _INTEGERS[column.tp] + _integer_width(column) + _sign(column)
+    if column.tp in _NUMBERS:
+        return _NUMBERS[column.tp] + _scale(column) + _sign(column)
+    return _sized_name(column) or _PLAIN.get(column.tp, f"type {column.tp}")
+
+
+def _sized_name(column: Column) -> str | None:
+    width = f"({column.flen})" if column.flen > 0 else ""
+    match column.tp:
+        case t.VARCHAR | t.VARSTRING:
+            return f"{'varbinary' if column.binary else 'varchar'}({column.flen})"
+        case t.STRING:
+            return f"{'binary' if column.binary else 'char'}({column.flen})"
+        case t.ENUM | t.SET:
+            elements = ",".join("'" + elem.replace("'", "''") + "'" for elem in column.elems)
+            return f"{'enum' if column.tp == t.ENUM else 'set'}({elements})"
+        case t.DURATION | t.DATETIME | t.TIMESTAMP:
+            return _TIMES[column.tp] + (f"({column.decimal})" if column.decimal > 0 else "")
+        case t.TINYBLOB | t.BLOB | t.MEDIUMBLOB | t.LONGBLOB:
+            return _BLOBS[column.tp] + ("blob" if column.binary else "text")
+        case t.VECTOR | t.BIT | t.YEAR:
+            return _WIDE[column.tp] + width
+    return None
 
 
 def _integer_width(column: Column) -> str:

@@ -1,0 +1,86 @@
+"""Calls to the schema registry, and a replica of a tenant's history that is built from its log."""
+
+from __future__ import annotations
+
+from tistream.errors import Unavailable
+from tistream.model.ids import TenantKey
+from tistream.schema.history import History
+from tistream.schema.records import Record, from_json
+from tistream.wire.client import HttpClient
+from tistream.wire.schema import LogPage, SchemaStatus, SchemaView
+
+
+class SchemaClient:
+    """The schema registry at `base_url`."""
+
+    def __init__(self, http: HttpClient, base_url: str) -> None:
+        self._http = http
+        self._base_url = base_url.rstrip("/")
+
+    def schema(self, tenant: TenantKey, ts: int | None = None) -> SchemaView:
+        """The visible schema at `ts` (default: newest). Raises UnknownName, Gone, Unavailable (ts not reached)."""
+        return self._http.get(self._url(tenant, "schema"), SchemaView, {"ts": ts})
+
+    def log(self, tenant: TenantKey, after: int, known_resolved_ts: int = 0, wait_ms: int = 0) -> LogPage:
+        """One page of the log. Raises UnknownName; Unavailable while the snapshot has not been read."""
+        query = {"after": after, "known_resolved_ts": known_resolved_ts}
+        return self._http.get(self._url(tenant, "schema/log"), LogPage, query, wait_ms=wait_ms)
+
+    def status(self, tenant: TenantKey) -> SchemaStatus:
+        """How far the registry is, and what holds it. Raises UnknownName."""
+        return self._http.get(self._url(tenant, "schema/status"), SchemaStatus)
+
+    def _url(self, tenant: TenantKey, path: str) -> str:
+        return f"{self._base_url}/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/{path}"
+
+
+class SchemaReplica:
+    """A tenant's History, kept up to date from the registry's log.
+
+    Not thread-safe: hold one lock around `refresh` and every use of `history`. `history` is None until the first
+    refresh came through; it is replaced if the registry's log was begun anew.
+    """
+
+    def __init__(self, client: SchemaClient, tenant: TenantKey) -> None:
+        self._client = client
+        self._tenant = tenant
+        self._log_id = ""
+        self._after = 0
+        self._parked: list[Record] = []
+        self.history: History | None = None
+
+    @property
+    def resolved_ts(self) -> int:
+        """Everything at or below is in `history`; 0 before the first refresh."""
+        return self.history.resolved_ts if self.history else 0
+
+    def fetch(self, wait_ms: int = 0) -> LogPage:
+        """One page, not yet taken: the part that waits, for a caller who holds no lock meanwhile."""
+        return self._client.log(self._tenant, self._after, self.resolved_ts, wait_ms)
+
+    def take(self, page: LogPage) -> bool:
+        """Take a page that `fetch` gave. Says whether everything that the registry knew was on it."""
+        if page.log_id != self._log_id:
+            begun_anew = bool(self._log_id)
+            self._log_id, self._after, self._parked, self.history = page.log_id, 0, [], None
+            if begun_anew:
+                return False
+        self._parked += map(from_json, page.records)
+        self._after = page.next_after
+        if page.more:
+            return False
+        if self.history is None:
+            self.history = History(page.snapshot_ts)
+        self.history.apply(self._parked)
+        self._parked = []
+        self.history.advance(page.resolved_ts)
+        return True
+
+    def refresh(self, wait_ms: int = 0) -> History:
+        """Fetch and take until nothing more is there; waits once, up to wait_ms, if nothing is new."""
+        complete = self.take(self.fetch(wait_ms))
+        while not complete:
+            complete = self.take(self.fetch())
+        if self.history is None:
+            raise Unavailable(f"schema of {self._tenant}: no history yet")
+        return self.history

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from support import golden, platform
 from support.compare import concerns, content, shown, tenant_differences
 from support.pull import Consumer, Event

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+
 from support import golden
 from support.compare import ACTIONS, expected_changes, expected_ddl
 from support.ddl_oracle import DDL_JOB_TABLE
 from support.golden import GoldenSet
 from support.oracle import committed_rows
-
 from tistream.decode.keys import table_ids
 from tistream.schema.history import History
 from tistream.schema.meta_change import MetaDecoder, MetaRow

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
+
 from support import golden, platform
 from support.compare import concerns, content, names, shown, tenant_differences
 from support.golden import GoldenSet

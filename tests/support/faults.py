@@ -74,7 +74,9 @@ def whole_scan(loaded: GoldenSet, store_id: int, ts: int) -> Delivery:
         "resolved_ts": loaded.end_ts,
     }
     tenant = loaded.tenant
-    data = change_files.change_file(tenant.cluster_id, tenant.tenant_id, store_id, 0, changes, [watermark])
+    data = change_files.change_file(
+        tenant.cluster_id, tenant.tenant_id, store_id, 0, changes=changes, watermarks=[watermark]
+    )
     return Delivery(0.0, layout.change_file(tenant, store_id, ts), data)
 
 

@@ -1,0 +1,84 @@
+"""The CLI's calls to the public API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import orjson
+
+from tistream.cli.errors import CliError
+from tistream.errors import TiStreamError
+from tistream.wire.problem import to_error
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+_CONNECT_SECONDS = 5.0
+_READ_SECONDS = 75.0  # above the longest long poll
+
+
+class ApiClient:
+    """One API server. Every failure is a CliError that says what was asked and what was answered."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+        timeout = httpx.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
+        self._http = httpx.Client(trust_env=False, timeout=timeout)
+
+    def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
+        """The answer's JSON."""
+        try:
+            answer = self._http.request(method, self._url + path, json=body)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._no_answer(error) from error
+        if answer.is_error:
+            raise CliError(str(_failure(path, answer)))
+        return orjson.loads(answer.content)
+
+    def lines(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
+        """The lines of an NDJSON answer, without their ends, as they arrive. Raises TiStreamError for a problem."""
+        try:
+            with self._http.stream("GET", self._url + path, params=params) as answer:
+                if answer.is_error:
+                    answer.read()
+                    raise _failure(path, answer)
+                yield from _split(answer.iter_bytes())
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._no_answer(error) from error
+
+    def _no_answer(self, error: Exception) -> CliError:
+        return CliError(f"no answer from {self._url}: {error or type(error).__name__}")
+
+
+def _failure(path: str, answer: httpx.Response) -> TiStreamError:
+    try:
+        body = orjson.loads(answer.content)
+    except ValueError:
+        body = {}
+    return to_error(path, answer.status_code, body if isinstance(body, dict) else {}, answer.headers.get("retry-after"))
+
+
+def _split(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
+
+
+def tenant_path(cluster: str, tenant: str | None = None, *more: str) -> str:
+    """The path of a cluster's tenants, of one tenant, or of something below it; every name percent-encoded."""
+    parts = ["v1", "clusters", cluster, "tenants", *([tenant] if tenant is not None else []), *more]
+    return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def changes_path(cluster: str, tenant: str, database: str | None, table: str | None) -> str:
+    """PullTable, PullDB or PullTenant, by what is named."""
+    names: list[str] = []
+    if database is not None:
+        names += ["databases", database]
+    if table is not None:
+        names += ["tables", table]
+    return tenant_path(cluster, tenant, *names, "changes")

@@ -1,0 +1,125 @@
+"""`tistream pull`: events as NDJSON on stdout, page after page until caught up, or for ever."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import IO
+
+import orjson
+from rich.console import Console
+from rich.status import Status
+
+from tistream.cli.client import ApiClient, changes_path
+from tistream.cli.errors import CliError
+from tistream.errors import TiStreamError
+
+_PAGE_EVENTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """What to pull. `limit` is the number of row and ddl events in all; None: no bound."""
+
+    cluster: str
+    tenant: str
+    database: str | None = None
+    table: str | None = None
+    start_ts: str | None = None
+    cursor: str | None = None
+    end_ts: str | None = None
+    limit: int | None = None
+    follow: bool = False
+
+
+@dataclass(slots=True)
+class Progress:
+    """What has passed so far."""
+
+    rows: int = 0
+    ddls: int = 0
+    resolved_ts: str = ""
+    cursor: str | None = field(default=None, repr=False)
+    last_type: str = ""
+
+    def see(self, line: bytes) -> None:
+        """Count one line. Rows, by far the most, are told by their first bytes."""
+        if line.startswith(b'{"type":"row"'):
+            self.rows += 1
+            self.last_type = "row"
+            return
+        event = orjson.loads(line)
+        self.last_type = event["type"]
+        if self.last_type == "ddl":
+            self.ddls += 1
+        elif self.last_type in ("resolved", "continue"):
+            self.cursor = event["cursor"]
+            self.resolved_ts = event.get("resolved_ts", self.resolved_ts)
+
+
+def pull(client: ApiClient, request: PullRequest) -> Iterator[tuple[bytes, Progress]]:
+    """Every line of the pull, with the progress after it. Ends when caught up, at end_ts or at `limit` events.
+
+    Raises CliError, also when an answer was cut before its closing line.
+    """
+    path = changes_path(request.cluster, request.tenant, request.database, request.table)
+    progress = Progress(cursor=request.cursor)
+    while True:
+        before = progress.rows + progress.ddls
+        try:
+            for line in client.lines(path, _params(request, progress)):
+                progress.see(line)
+                yield line, progress
+        except TiStreamError as error:
+            raise CliError(str(error)) from error
+        if progress.last_type not in ("resolved", "continue"):
+            raise CliError("the answer was cut before its last line; pull again from the last cursor")
+        events = progress.rows + progress.ddls
+        if request.limit is not None and events >= request.limit:
+            return
+        if progress.last_type == "resolved" and events == before and not request.follow:
+            return
+
+
+def _params(request: PullRequest, progress: Progress) -> dict[str, str]:
+    params: dict[str, str] = {}
+    if progress.cursor is not None:
+        params["cursor"] = progress.cursor
+    elif request.start_ts is not None:
+        params["start_ts"] = request.start_ts
+    if request.end_ts is not None and progress.cursor is None:
+        params["end_ts"] = request.end_ts
+    if request.follow:
+        params["follow"] = "true"
+        return params
+    left = None if request.limit is None else request.limit - progress.rows - progress.ddls
+    params["limit"] = str(_PAGE_EVENTS if left is None else min(left, _PAGE_EVENTS))
+    return params
+
+
+def run_pull(client: ApiClient, request: PullRequest, out: IO[bytes]) -> None:
+    """Write every line to `out`; a progress line on stderr while that is a terminal."""
+    console = Console(file=sys.stderr)
+    status = console.status("pulling") if console.is_terminal else None
+    try:
+        _copy(client, request, out, status)
+    except BrokenPipeError:
+        # The reader (head, say) has what it wanted. Keep Python from complaining when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        if status is not None:
+            status.stop()
+
+
+def _copy(client: ApiClient, request: PullRequest, out: IO[bytes], status: Status | None) -> None:
+    if status is not None:
+        status.start()
+    for count, (line, progress) in enumerate(pull(client, request)):
+        out.write(line + b"\n")
+        if progress.last_type != "row":
+            out.flush()
+        if status is not None and (count % 1000 == 0 or progress.last_type != "row"):
+            status.update(f"{progress.rows} rows, {progress.ddls} ddls, resolved {progress.resolved_ts or '-'}")
+    out.flush()

@@ -1,0 +1,139 @@
+"""`tistream up`: the whole platform on one machine, as five child processes (docs/architecture.md)."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+
+from tistream.cli.data_dir import DataDir, open_data_dir
+from tistream.cli.errors import CliError
+from tistream.cli.ports import free_ports, listen
+from tistream.cli.supervisor import ChildSpec, Ended, Supervisor
+from tistream.clock import SystemClock
+from tistream.service import java
+from tistream.service.lifetime import die_with_parent
+from tistream.service.logging import configure_logging
+
+log = logging.getLogger(__name__)
+
+# In the order in which they are started; each waits for what it needs, so the order only saves time. The sorter's
+# Spark takes longest.
+SERVICES = {
+    "meta": "tistream_meta",
+    "sorter": "tistream_sorter",
+    "schema": "tistream_schema",
+    "dispatcher": "tistream_dispatcher",
+    "api": "tistream_api",
+}
+GRACE_MS = 6_500  # above the services' own limit of 5 s, below the 10 s that SIGTERM may take
+_PORT_PATIENCE_MS = 3_000
+_LOOP_SECONDS = 0.1
+_EXIT_SETTINGS = 2
+
+
+def run_up(data_dir: Path, port: int, ranges: int | None) -> None:
+    """Run until SIGTERM or SIGINT. Prints `ready http://127.0.0.1:PORT` once every service is ready.
+
+    Raises CliError when it cannot start: no Java, port taken, directory in use or not writable, wrong settings.
+    """
+    die_with_parent()
+    stop = _StopSignals()
+    try:
+        java.find()
+    except java.JavaMissing as error:
+        raise CliError(str(error)) from error
+    directory = open_data_dir(data_dir)
+    listening = listen(port, patience_ms=_PORT_PATIENCE_MS, sleep=stop.requested.wait)
+    shutil.rmtree(directory.scratch, ignore_errors=True)
+    directory.scratch.mkdir(exist_ok=True)
+    with (directory.logs / "up.log").open("a", encoding="utf-8") as log_stream, listening:
+        configure_logging("up", stream=log_stream)
+        ports = dict(zip(SERVICES, free_ports(len(SERVICES), random.Random()), strict=True))
+        ports["api"] = listening.getsockname()[1]
+        supervisor = Supervisor(_specs(directory, ports, listening, ranges), directory.logs, SystemClock())
+        try:
+            supervisor.start()
+            _watch(supervisor, ports, directory, stop)
+        finally:
+            log.info("stopping")
+            supervisor.stop(GRACE_MS, hurry=stop.insisted.is_set)
+            log.info("stopped")
+
+
+class _StopSignals:
+    """The first SIGTERM or SIGINT asks for an orderly end, the second for a quick one."""
+
+    def __init__(self) -> None:
+        self.requested = threading.Event()
+        self.insisted = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, _number: int, _frame: object) -> None:
+        (self.insisted if self.requested.is_set() else self.requested).set()
+
+
+def _watch(supervisor: Supervisor, ports: Mapping[str, int], directory: DataDir, stop: _StopSignals) -> None:
+    waiting_for = list(SERVICES)
+    with httpx.Client(trust_env=False, timeout=2.0) as http:
+        while not stop.requested.wait(_LOOP_SECONDS):
+            for ended in supervisor.poll():
+                _report(ended, directory, started=not waiting_for)
+            if not waiting_for:
+                continue
+            waiting_for = [name for name in waiting_for if not _is_ready(http, ports[name])]
+            if not waiting_for:
+                log.info("ready", extra={"ports": dict(ports)})
+                sys.stdout.write(f"ready http://127.0.0.1:{ports['api']}\n")
+                sys.stdout.flush()
+
+
+def _is_ready(http: httpx.Client, port: int) -> bool:
+    try:
+        return http.get(f"http://127.0.0.1:{port}/readyz").status_code == httpx.codes.OK
+    except httpx.HTTPError:
+        return False
+
+
+def _report(ended: Ended, directory: DataDir, *, started: bool) -> None:
+    how = f"status {ended.status}" if ended.status >= 0 else signal.Signals(-ended.status).name
+    path = directory.logs / f"{ended.name}.log"
+    if ended.status == _EXIT_SETTINGS and not started:
+        lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
+        raise CliError(f"{ended.name} refuses its settings: {lines[-1] if lines else 'see ' + str(path)}")
+    log.error("child ended", extra={"child": ended.name, "how": how, "restart_in_ms": ended.restart_in_ms})
+    sys.stderr.write(f"{ended.name} ended ({how}), restarting in {ended.restart_in_ms} ms; see {path}\n")
+
+
+def _specs(
+    directory: DataDir, ports: Mapping[str, int], listening: socket.socket, ranges: int | None
+) -> list[ChildSpec]:
+    own: dict[str, dict[str, str]] = {
+        "meta": {"DATABASE_URL": directory.database_url},
+        "sorter": {"SCRATCH_DIR": str(directory.scratch)},
+        "api": {"LISTEN_FD": str(listening.fileno())},
+    }
+    if ranges is not None:
+        own["meta"]["RANGES_PER_TENANT"] = str(ranges)
+    specs = []
+    for name, module in SERVICES.items():
+        settings = {
+            "HOST": "127.0.0.1",
+            "PORT": str(ports[name]),
+            "META_URL": f"http://127.0.0.1:{ports['meta']}",
+            "OBJECTS_URL": directory.objects_url,
+            **own.get(name, {}),
+        }
+        env = {f"TISTREAM_{name.upper()}__{key}": value for key, value in settings.items()}
+        fds = (listening.fileno(),) if name == "api" else ()
+        specs.append(ChildSpec(name, (sys.executable, "-m", module), env, fds))
+    return specs

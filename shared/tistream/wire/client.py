@@ -41,9 +41,7 @@ class HttpClient:
         """Close every connection."""
         self._http.close()
 
-    def get(
-        self, url: str, model: type[M], params: Params | None = None, *, wait_ms: int = 0, attempts: int = 1
-    ) -> M:
+    def get(self, url: str, model: type[M], params: Params | None = None, *, wait_ms: int = 0, attempts: int = 1) -> M:
         """GET `url` as `model`. A long poll adds `wait_ms` to the deadline and to the query."""
         query = dict(params or {})
         if wait_ms:

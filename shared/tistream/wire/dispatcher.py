@@ -1,5 +1,7 @@
 """The dispatcher's HTTP contract: what it knows of every store."""
 
+from pydantic import Field
+
 from tistream.wire.sorter import Chain, Hold, Wire
 
 
@@ -20,4 +22,4 @@ class StoreList(Wire):
 
     node_id: str
     stores: list[StoreStatus]
-    holds: list[Hold] = []
+    holds: list[Hold] = Field(default_factory=list)

@@ -96,7 +96,7 @@ def encode(batch: FileBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
 def _group_json(group: RowGroupRef) -> list[Any]:

@@ -27,7 +27,7 @@ class MetaClient:
         self._base_url = base_url.rstrip("/")
 
     def routes(self, known_version: int = -1, wait_ms: int = 0) -> RouteTable:
-        """The route table, at once if its version is not `known_version`, else as soon as it changes or after wait_ms."""
+        """The route table; waits up to wait_ms while its version is `known_version`."""
         url = f"{self._base_url}/upcall/v1/routes"
         return self._http.get(url, RouteTable, {"known_version": known_version}, wait_ms=wait_ms)
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic import Field
+
 from tistream.wire.sorter import Hold, Wire
 
 
@@ -68,4 +70,4 @@ class SchemaStatus(Wire):
     resolved_ts: int | None
     records: int
     log_objects: int
-    holds: list[Hold] = []
+    holds: list[Hold] = Field(default_factory=list)

@@ -1,0 +1,22 @@
+"""`python -m tistream_meta`: the composition root of the meta server."""
+
+from fastapi import FastAPI
+
+from tistream.clock import SystemClock
+from tistream.service.serve import run_service
+from tistream.storage.open import open_objects
+from tistream_meta.app import build_app
+from tistream_meta.settings import MetaSettings
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    run_service(MetaSettings, _build)
+
+
+def _build(settings: MetaSettings) -> FastAPI:
+    return build_app(settings, open_objects(settings.objects_url), SystemClock())
+
+
+if __name__ == "__main__":
+    main()

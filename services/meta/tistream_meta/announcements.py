@@ -1,0 +1,70 @@
+"""Announced files, kept for a short while in memory: a lost announcement costs latency only.
+
+Sequences grow across restarts: those of owner_rev r lie in (r << 32, (r + 1) << 32]. A reader that comes with a
+sequence of an earlier owner, or one that the ring has overrun, is told that it has lost some.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from threading import Condition
+
+from tistream.wire.meta import Announcement, Announcements
+
+_REV_BITS = 32
+_POLL_S = 0.2  # how soon a waiting reader notices that the process stops
+
+
+class AnnouncementRing:
+    """The newest `capacity` announcements under one owner_rev. Pure."""
+
+    def __init__(self, owner_rev: int, capacity: int) -> None:
+        self._first = (owner_rev << _REV_BITS) + 1  # sequence of the oldest one kept
+        self._kept: deque[Announcement] = deque()
+        self._capacity = capacity
+
+    @property
+    def last(self) -> int:
+        """The newest sequence handed out."""
+        return self._first + len(self._kept) - 1
+
+    def add(self, announcement: Announcement) -> int:
+        """Keep it under the next sequence, which is returned."""
+        self._kept.append(announcement)
+        if len(self._kept) > self._capacity:
+            self._kept.popleft()
+            self._first += 1
+        return self.last
+
+    def after(self, sequence: int) -> Announcements:
+        """Those with a higher sequence; `lost` if some between are not kept (or the sequence is none of ours)."""
+        lost = not self._first - 1 <= sequence <= self.last
+        skip = 0 if lost else sequence - self._first + 1
+        kept = [self._kept[index] for index in range(skip, len(self._kept))]
+        return Announcements(next_after=self.last, lost=lost, announcements=kept)
+
+
+class AnnouncementBoard:
+    """A ring that readers can wait on."""
+
+    def __init__(self, owner_rev: int, capacity: int, stopping: Callable[[], bool]) -> None:
+        self._ring = AnnouncementRing(owner_rev, capacity)
+        self._stopping = stopping
+        self._changed = Condition()
+
+    def add(self, announcement: Announcement) -> int:
+        """Keep it and wake those who wait."""
+        with self._changed:
+            sequence = self._ring.add(announcement)
+            self._changed.notify_all()
+        return sequence
+
+    def after(self, sequence: int, wait_ms: int) -> Announcements:
+        """As the ring's; waits up to wait_ms while there are none and none were lost."""
+        with self._changed:
+            remaining_s = wait_ms / 1000
+            while sequence == self._ring.last and remaining_s > 0 and not self._stopping():
+                self._changed.wait(min(_POLL_S, remaining_s))
+                remaining_s -= _POLL_S
+            return self._ring.after(sequence)

@@ -1,0 +1,67 @@
+"""Puts the meta server together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fastapi import FastAPI
+
+from tistream.clock import Clock
+from tistream.service.app import new_app
+from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.worker import Loop
+from tistream.storage.object_store import ObjectStore
+from tistream_meta.database import open_engine
+from tistream_meta.liveness import Timings
+from tistream_meta.metrics import MetaMetrics
+from tistream_meta.repository import Repository
+from tistream_meta.routes import router
+from tistream_meta.server import MetaServer, Options
+from tistream_meta.settings import MetaSettings
+
+
+def build_app(settings: MetaSettings, objects: ObjectStore, clock: Clock) -> FastAPI:
+    """The app, its loops running for as long as it serves."""
+    registry = new_registry()
+    loop_metrics = LoopMetrics(registry)
+
+    @contextmanager
+    def running() -> Iterator[None]:
+        loops = [
+            Loop("lease", server.hold_lease, interval_ms=max(50, settings.lease_ms // 6), metrics=loop_metrics),
+            Loop("nodes", server.look_after_nodes, interval_ms=settings.check_ms, metrics=loop_metrics),
+            Loop("activation", server.activate_tenants, interval_ms=100, metrics=loop_metrics),
+        ]
+        for loop in loops:
+            loop.start()
+        try:
+            yield
+        finally:
+            for loop in loops:
+                loop.stop()
+            engine.dispose()
+
+    def not_ready() -> str | None:
+        return server.not_ready()
+
+    app = new_app("tistream-meta", ready=not_ready, registry=registry, running=running, clock=clock)
+    engine = open_engine(settings.database_url)
+    server = MetaServer(
+        Repository(engine, settings.node),
+        objects,
+        clock,
+        MetaMetrics(registry),
+        Options(
+            own_url=settings.url,
+            ranges_per_tenant=settings.ranges_per_tenant,
+            lease_ms=settings.lease_ms,
+            timings=Timings(settings.suspect_ms, settings.lost_ms),
+            snapshot_retry_max_ms=settings.snapshot_retry_max_ms,
+            announcements_max=settings.announcements_max,
+        ),
+        stopping=app.state.stopping.is_set,
+    )
+    app.state.server = server
+    app.include_router(router)
+    return app

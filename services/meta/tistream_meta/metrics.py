@@ -1,0 +1,28 @@
+"""Metrics of the meta server."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from tistream_meta.liveness import Liveness
+
+
+class MetaMetrics:
+    """Declared in one place; made once per process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.owner_rev = Gauge("tistream_meta_owner_rev", "Election number of this owner.", registry=registry)
+        self.route_version = Gauge("tistream_meta_route_version", "Version of the routes.", registry=registry)
+        self.tenants = Gauge("tistream_meta_tenants", "Tenants registered.", registry=registry)
+        self.tasks = Gauge("tistream_meta_tasks", "Tasks of all tenants.", registry=registry)
+        self.nodes = Gauge("tistream_meta_nodes", "Nodes by what is known of them.", ("state",), registry=registry)
+        self.announced = Counter("tistream_meta_announcements_total", "Files announced by writers.", registry=registry)
+
+    def count_nodes(self, states: Iterable[Liveness]) -> None:
+        """Set the gauge of nodes."""
+        tally = Tally(states)
+        for state in Liveness:
+            self.nodes.labels(state.value).set(tally[state])

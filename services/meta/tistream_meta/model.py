@@ -1,0 +1,56 @@
+"""What the repository keeps, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A registered tenant. `snapshot_ts` is None until its schema_snap was read; `problem` says why."""
+
+    key: TenantKey
+    snapshot_ts: int | None
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A tenant's span and who serves it. `task_epoch` 0: nobody ever did."""
+
+    task_id: int
+    tenant: TenantKey
+    span: KeySpan
+    sorter_node: str | None
+    task_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A process that registered; `start_epoch` counts its starts."""
+
+    node_id: str
+    role: str
+    url: str
+    start_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that routes are made of, as of one `version`."""
+
+    version: int
+    tenants: tuple[Tenant, ...]
+    tasks: tuple[Task, ...]
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The lease as this process holds it."""
+
+    owner_rev: int
+    lease_until_ms: int

@@ -1,0 +1,95 @@
+"""Cuts the key space of a new tenant into ranges, one per task. Pure and deterministic.
+
+The keys of a tenant are `m…` (schema) and `t{table id}_r{handle}`, `t{table id}_i…` (tidb, tablecodec.go); ids and
+integer handles are encoded so that bytes compare as numbers do. The cuts are spread over the table ids that exist
+and some that will be created next, at table starts and inside tables by turns, and with many ranges also inside
+the `m` keys and the tables with reserved ids. Any byte string is a legal boundary, so a cut needs no live key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tistream.model.span import KeySpan
+
+RANGES_MAX = 4096
+NEW_TABLES = 256  # TiDB hands out ids one by one, shared with databases and partitions
+
+# Tables with fixed ids lie just below 2^48 (tidb, meta/metadef: ReservedGlobalIDUpperBound). They say nothing about
+# where the ids of users' tables are.
+RESERVED_FROM = 1 << 47
+DDL_JOB_TABLE = 0x0000FFFFFFFFFFFE
+_SIGN_BIT = 1 << 63
+
+
+def cut(physical_ids: Sequence[int], count: int) -> tuple[KeySpan, ...]:
+    """Exactly `count` (1..RANGES_MAX) non-empty spans in key order that cover the whole key space."""
+    assert 1 <= count <= RANGES_MAX
+    top = max((table_id for table_id in physical_ids if table_id < RESERVED_FROM), default=0) + NEW_TABLES
+    bounds = _schema_bounds(top, count) + _reserved_bounds(count)
+    bounds += _table_bounds(top, count - 1 - len(bounds))
+    bounds.sort()
+    assert len(set(bounds)) == count - 1
+    return tuple(KeySpan(start, end) for start, end in zip([b"", *bounds], [*bounds, b""], strict=True))
+
+
+def table_key(table_id: int) -> bytes:
+    """The prefix of every key of a table (or partition)."""
+    return b"t" + _comparable(table_id)
+
+
+def row_key(table_id: int, handle: int) -> bytes:
+    """The key of the row with that integer handle."""
+    return table_key(table_id) + b"_r" + _comparable(handle)
+
+
+def _comparable(number: int) -> bytes:
+    return (number + _SIGN_BIT).to_bytes(8, "big")
+
+
+def _schema_bounds(top: int, count: int) -> list[bytes]:
+    """The end of `m`; and one cut in 16 between the hashes `DB:{id}`, whose ids come from the same sequence as those
+    of tables and compare as text."""
+    if count < 8:
+        return []
+    inside = (count - 1) // 16
+    assert inside < NEW_TABLES <= top
+    return [f"mDB:{id_}".encode() for id_ in _spread(top, inside)] + [b"n"]
+
+
+def _spread(top: int, count: int) -> list[int]:
+    """`count` ids spread evenly over 1..top; different ones while count <= top."""
+    return [1 + (2 * index + 1) * top // (2 * count) for index in range(count)]
+
+
+def _reserved_bounds(count: int) -> list[bytes]:
+    if count < 16:
+        return []
+    return [table_key(DDL_JOB_TABLE)] + ([row_key(DDL_JOB_TABLE, 128)] if count >= 64 else [])
+
+
+def _table_bounds(top: int, count: int) -> list[bytes]:
+    """`count` cuts at ids spread evenly over 1..top: by turns at a table's start and inside its rows.
+
+    Where an id gets several cuts, the first is its start and the others lie at growing handles.
+    """
+    ids = _spread(top, count)
+    cuts = Counter(ids)
+    seen = Counter[int]()
+    bounds = []
+    for index, table_id in enumerate(ids):
+        nth = seen[table_id]
+        seen[table_id] += 1
+        if nth:
+            bounds.append(row_key(table_id, nth * nth * 4))
+        elif cuts[table_id] == 1 and index % 2:
+            bounds.append(row_key(table_id, _handle(index)))
+        else:
+            bounds.append(table_key(table_id))
+    return bounds
+
+
+def _handle(index: int) -> int:
+    """Low handles, where small tables have their rows; not the same one everywhere."""
+    return 2 + (index * 7) % 61

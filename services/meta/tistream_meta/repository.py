@@ -1,0 +1,271 @@
+"""Rows <-> model: the only file that has a Connection.
+
+Persisted: clusters, tenants, tasks with their epochs, nodes with their start counts, the owner's lease, and the
+version of the route table. Not persisted: liveness (heard again within a heartbeat), announcements (a lost one costs
+latency only), route tables (made from the rest).
+
+Every write transaction begins by touching the owner row under this process's owner_rev. That takes the write lock
+before anything is read, so no transaction is upgraded half-way, and it fences: a meta server that has lost its lease
+to another writes nothing. Whatever changes a route raises the route version in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, insert, select, update
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from tistream.errors import Fenced, Unavailable, UnknownName
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream_meta import tables
+from tistream_meta.assignment import Move
+from tistream_meta.database import now_ms
+from tistream_meta.migrations import migrate
+from tistream_meta.model import Node, Ownership, Plan, Task, Tenant
+
+_OWNER_ROW = 1
+
+
+class Repository:
+    """The meta database. Thread-safe: each call is a transaction of its own.
+
+    Every method raises Unavailable where the database does not answer; writes raise Fenced once another meta server
+    owns it.
+    """
+
+    def __init__(self, engine: Engine, node_id: str) -> None:
+        self._engine = engine
+        self._node_id = node_id
+        self._owner_rev = 0
+        self._now_ms = now_ms(engine)
+
+    def prepare(self) -> int:
+        """Bring the schema up to date; its version."""
+        with _translated():
+            version = migrate(self._engine)
+            with self._engine.begin() as connection:
+                _seed(connection)
+        return version
+
+    # -- owner ---------------------------------------------------------------------------------------------------
+
+    def take_ownership(self, lease_ms: int) -> Ownership | None:
+        """Become the owner, under a new owner_rev, if the lease has run out or was this node's; None if another
+        node holds it."""
+        owner = tables.owner
+        take = (
+            update(owner)
+            .where(owner.c.id == _OWNER_ROW)
+            .where((owner.c.lease_until_ms < self._now_ms) | (owner.c.node_id == self._node_id))
+            .values(node_id=self._node_id, owner_rev=owner.c.owner_rev + 1, lease_until_ms=self._now_ms + lease_ms)
+        )
+        with _translated(), self._engine.begin() as connection:
+            if connection.execute(take).rowcount != 1:
+                return None
+            row = connection.execute(select(owner.c.owner_rev, owner.c.lease_until_ms)).one()
+        self._owner_rev = row.owner_rev
+        return Ownership(row.owner_rev, row.lease_until_ms)
+
+    def renew(self, lease_ms: int, heard: Iterable[str] = ()) -> None:
+        """Extend the lease, and note the nodes that were heard since the last renewal."""
+        names = sorted(heard)
+        with self._writing() as connection:
+            connection.execute(update(tables.owner).values(lease_until_ms=self._now_ms + lease_ms))
+            if names:
+                nodes = tables.nodes
+                connection.execute(
+                    update(nodes).where(nodes.c.node_id.in_(names)).values(last_heartbeat_ms=self._now_ms)
+                )
+
+    # -- tenants and tasks ---------------------------------------------------------------------------------------
+
+    def create_tenant(self, key: TenantKey) -> Tenant:
+        """Register a tenant, and its cluster with its first one; the tenant as it is, if it was there before."""
+        clusters, tenants = tables.clusters, tables.tenants
+        with self._writing() as connection:
+            found = connection.execute(select(tenants).where(_tenant_is(tenants, key))).one_or_none()
+            if found is not None:
+                return _tenant(found)
+            known = connection.execute(select(clusters).where(clusters.c.cluster_id == key.cluster_id)).one_or_none()
+            if known is None:
+                connection.execute(insert(clusters).values(cluster_id=key.cluster_id, created_ms=self._now_ms))
+            names = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
+            connection.execute(insert(tenants).values(**names, created_ms=self._now_ms))
+            _raise_version(connection)
+        return Tenant(key, None, None)
+
+    def tenants_of(self, cluster_id: str) -> tuple[Tenant, ...]:
+        """In the order of their names. Raises UnknownName if no tenant ever named that cluster."""
+        clusters, tenants = tables.clusters, tables.tenants
+        with _translated(), self._engine.begin() as connection:
+            if connection.execute(select(clusters).where(clusters.c.cluster_id == cluster_id)).one_or_none() is None:
+                raise UnknownName(f"no cluster {cluster_id}")
+            query = select(tenants).where(tenants.c.cluster_id == cluster_id).order_by(tenants.c.tenant_id)
+            return tuple(map(_tenant, connection.execute(query)))
+
+    def set_problem(self, key: TenantKey, problem: str) -> None:
+        """Say why a tenant cannot start yet."""
+        tenants = tables.tenants
+        with self._writing() as connection:
+            changed = connection.execute(
+                update(tenants)
+                .where(_tenant_is(tenants, key), tenants.c.snapshot_ts.is_(None))
+                .where(tenants.c.problem.is_(None) | (tenants.c.problem != problem))
+                .values(problem=problem)
+            )
+            if changed.rowcount:
+                _raise_version(connection)
+
+    def activate(self, key: TenantKey, snapshot_ts: int, spans: Sequence[KeySpan]) -> bool:
+        """Give a tenant its start and its tasks, in one transaction; False if it had them already."""
+        tenants = tables.tenants
+        with self._writing() as connection:
+            changed = connection.execute(
+                update(tenants)
+                .where(_tenant_is(tenants, key), tenants.c.snapshot_ts.is_(None))
+                .values(snapshot_ts=snapshot_ts, problem=None)
+            )
+            if changed.rowcount != 1:
+                return False
+            first = _next_task_ids(connection, len(spans))
+            rows = [
+                {
+                    "task_id": first + index,
+                    "cluster_id": key.cluster_id,
+                    "tenant_id": key.tenant_id,
+                    "range_start": span.start,
+                    "range_end": span.end,
+                    "task_epoch": 0,
+                }
+                for index, span in enumerate(spans)
+            ]
+            connection.execute(insert(tables.tasks), rows)
+            _raise_version(connection)
+        return True
+
+    def move(self, moves: Sequence[Move]) -> None:
+        """Give tasks to sorters, each under a new epoch."""
+        tasks = tables.tasks
+        with self._writing() as connection:
+            for move in moves:
+                connection.execute(
+                    update(tasks)
+                    .where(tasks.c.task_id == move.task_id)
+                    .values(sorter_node=move.sorter_node, task_epoch=tasks.c.task_epoch + 1)
+                )
+            _raise_version(connection)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def register(self, node_id: str, role: str, url: str) -> Node:
+        """Note a start of a process. The tasks of a sorter get new epochs: what an earlier start still writes for
+        them is fenced."""
+        nodes, tasks = tables.nodes, tables.tasks
+        with self._writing() as connection:
+            row = connection.execute(select(nodes).where(nodes.c.node_id == node_id)).one_or_none()
+            epoch = 1 if row is None else row.start_epoch + 1
+            values = {"role": role, "url": url, "start_epoch": epoch, "last_heartbeat_ms": self._now_ms}
+            if row is None:
+                connection.execute(insert(nodes).values(node_id=node_id, **values))
+            else:
+                connection.execute(update(nodes).where(nodes.c.node_id == node_id).values(**values))
+            connection.execute(
+                update(tasks).where(tasks.c.sorter_node == node_id).values(task_epoch=tasks.c.task_epoch + 1)
+            )
+            _raise_version(connection)
+        return Node(node_id, role, url, epoch)
+
+    # -- everything ----------------------------------------------------------------------------------------------
+
+    def plan(self) -> Plan:
+        """Everything, as of one moment; tenants and nodes by name, tasks of a tenant in key order."""
+        tasks = tables.tasks
+        with _translated(), self._engine.begin() as connection:
+            version = _counter(connection, tables.ROUTE_VERSION)
+            tenant_rows = connection.execute(
+                select(tables.tenants).order_by(tables.tenants.c.cluster_id, tables.tenants.c.tenant_id)
+            ).all()
+            task_rows = connection.execute(select(tasks).order_by(tasks.c.task_id)).all()
+            node_rows = connection.execute(select(tables.nodes).order_by(tables.nodes.c.node_id)).all()
+        return Plan(
+            version=version,
+            tenants=tuple(map(_tenant, tenant_rows)),
+            tasks=tuple(sorted(map(_task, task_rows), key=lambda task: (task.tenant, task.span.start))),
+            nodes=tuple(Node(row.node_id, row.role, row.url, row.start_epoch) for row in node_rows),
+        )
+
+    def raise_version(self) -> None:
+        """The routes have changed by something that is not persisted: which nodes are alive."""
+        with self._writing() as connection:
+            _raise_version(connection)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        owner = tables.owner
+        touch = (
+            update(owner)
+            .where(owner.c.id == _OWNER_ROW, owner.c.owner_rev == self._owner_rev, owner.c.node_id == self._node_id)
+            # A plain `= lease` changes nothing, and MySQL then counts no row.
+            .values(lease_until_ms=owner.c.lease_until_ms + 1)
+        )
+        with _translated(), self._engine.begin() as connection:
+            if connection.execute(touch).rowcount != 1:
+                current = connection.execute(select(owner.c.owner_rev)).scalar_one()
+                raise Fenced("meta database", held_epoch=self._owner_rev, current_epoch=current)
+            yield connection
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        raise Unavailable(f"meta database: {error.orig}") from error
+    except SQLAlchemyError as error:
+        raise Unavailable(f"meta database: {type(error).__name__}: {error}") from error
+
+
+def _seed(connection: Connection) -> None:
+    """The rows that exist always."""
+    for name, value in ((tables.ROUTE_VERSION, 1), (tables.LAST_TASK_ID, 0)):
+        if connection.execute(select(tables.counters).where(tables.counters.c.name == name)).one_or_none() is None:
+            connection.execute(insert(tables.counters).values(name=name, value=value))
+    if connection.execute(select(tables.owner)).one_or_none() is None:
+        connection.execute(insert(tables.owner).values(id=_OWNER_ROW, node_id="", owner_rev=0, lease_until_ms=0))
+
+
+def _counter(connection: Connection, name: str) -> int:
+    counters = tables.counters
+    return int(connection.execute(select(counters.c.value).where(counters.c.name == name)).scalar_one())
+
+
+def _raise_counter(connection: Connection, name: str, by: int) -> None:
+    counters = tables.counters
+    connection.execute(update(counters).where(counters.c.name == name).values(value=counters.c.value + by))
+
+
+def _raise_version(connection: Connection) -> None:
+    _raise_counter(connection, tables.ROUTE_VERSION, 1)
+
+
+def _next_task_ids(connection: Connection, count: int) -> int:
+    """The first of `count` new ids in a row."""
+    _raise_counter(connection, tables.LAST_TASK_ID, count)
+    return _counter(connection, tables.LAST_TASK_ID) - count + 1
+
+
+def _tenant_is(table: Table, key: TenantKey) -> ColumnElement[bool]:
+    return and_(table.c.cluster_id == key.cluster_id, table.c.tenant_id == key.tenant_id)
+
+
+def _tenant(row: Row[Any]) -> Tenant:
+    return Tenant(TenantKey(row.cluster_id, row.tenant_id), row.snapshot_ts, row.problem)
+
+
+def _task(row: Row[Any]) -> Task:
+    span = KeySpan(bytes(row.range_start), bytes(row.range_end))
+    return Task(row.task_id, TenantKey(row.cluster_id, row.tenant_id), span, row.sorter_node, row.task_epoch)

@@ -1,0 +1,101 @@
+"""HTTP surface of the meta server. Parses, calls, translates; decides nothing.
+
+`/v1/*` is public and reaches us through the API server; `/upcall/v1/*` is for the platform's own processes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+
+from tistream.errors import InvalidRequest, Unavailable
+from tistream.model.ids import TenantKey, parse_store_id
+from tistream.model.ts import MAX_TS
+from tistream.wire.meta import (
+    Accepted,
+    Announcement,
+    Announcements,
+    CreateTenant,
+    Heartbeat,
+    HeartbeatAnswer,
+    Notification,
+    Registered,
+    RegisterNode,
+    RouteTable,
+    TenantInfo,
+    TenantList,
+)
+from tistream_meta.route_table import tenant_info
+from tistream_meta.server import MetaServer
+
+_TS = re.compile(r"[0-9]{1,20}")
+
+router = APIRouter()
+
+NodeId = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
+WaitMs = Annotated[int, Query(ge=0, le=60_000)]
+
+
+def _server(request: Request) -> MetaServer:
+    server: MetaServer = request.app.state.server
+    return server
+
+
+@router.post("/v1/clusters/{cluster_id}/tenants", status_code=201, operation_id="CreateTenant")
+def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> TenantInfo:
+    """Register a tenant. The same again is no error."""
+    return tenant_info(_server(request).create_tenant(TenantKey.parse(cluster_id, body.tenant_id)))
+
+
+@router.get("/v1/clusters/{cluster_id}/tenants", operation_id="ListTenants")
+def list_tenants(request: Request, cluster_id: str) -> TenantList:
+    """A cluster's tenants, in the order of their names."""
+    found = _server(request).tenants(TenantKey.parse(cluster_id, "any").cluster_id)
+    return TenantList(cluster_id=cluster_id, tenants=[tenant_info(tenant) for tenant in found])
+
+
+@router.post("/v1/notifications", status_code=202, operation_id="Notify")
+def notify(request: Request, body: Notification) -> Accepted:
+    """Announce a file. A tenant that nobody registered yet is no error: its files may come first."""
+    key = TenantKey.parse(body.cluster_id, body.tenant_id)
+    if not _TS.fullmatch(body.ts) or not 0 < int(body.ts) <= MAX_TS:
+        raise InvalidRequest(f"ts {body.ts[:80]!r} is not a decimal timestamp")
+    announcement = Announcement(
+        cluster_id=key.cluster_id,
+        tenant_id=key.tenant_id,
+        store_id=parse_store_id(body.store_id),
+        ts=int(body.ts),
+    )
+    _server(request).announce(announcement)
+    return Accepted()
+
+
+@router.put("/upcall/v1/nodes/{node_id}", operation_id="RegisterNode")
+def register_node(request: Request, node_id: NodeId, body: RegisterNode) -> Registered:
+    """A process has started. The tasks of a sorter take new epochs."""
+    node, version = _server(request).register(node_id, body.role, body.url)
+    return Registered(start_epoch=node.start_epoch, route_version=version)
+
+
+@router.post("/upcall/v1/nodes/{node_id}/heartbeat", operation_id="Heartbeat")
+def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAnswer:
+    """A process is still there."""
+    owner_rev, version = _server(request).heartbeat(node_id, body.start_epoch)
+    return HeartbeatAnswer(owner_rev=owner_rev, route_version=version)
+
+
+@router.get("/upcall/v1/routes", operation_id="Routes")
+def routes(request: Request, known_version: int = -1, wait_ms: WaitMs = 0) -> RouteTable:
+    """The route table; waits while its version is `known_version`."""
+    table = _server(request).routes().wait(known_version, wait_ms)
+    if table is None:
+        raise Unavailable("no routes yet")
+    return table
+
+
+@router.get("/upcall/v1/announcements", operation_id="Announcements")
+def announcements(request: Request, after: int = 0, wait_ms: WaitMs = 0) -> Announcements:
+    """Announced files with a sequence above `after`; waits while there are none."""
+    return _server(request).announcements().after(after, wait_ms)

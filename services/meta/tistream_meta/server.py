@@ -1,0 +1,269 @@
+"""The meta server's state and its loops: executes what the pure modules decide.
+
+One lock guards what is in memory (who was heard, and the plan that routes are made of); the database has the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tistream.clock import Clock
+from tistream.errors import CorruptObject, Fenced, NotFoundYet, Unavailable, UnknownName
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.meta import Announcement
+from tistream_meta import ranges, route_table, snapshot
+from tistream_meta.announcements import AnnouncementBoard
+from tistream_meta.assignment import Held, assign
+from tistream_meta.liveness import Liveness, Timings, liveness
+from tistream_meta.metrics import MetaMetrics
+from tistream_meta.model import Node, Plan, Tenant
+from tistream_meta.repository import Repository
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The settings that decide something here; see settings.py."""
+
+    own_url: str
+    ranges_per_tenant: int
+    lease_ms: int
+    timings: Timings
+    snapshot_retry_max_ms: int
+    announcements_max: int
+
+
+@dataclass(slots=True)
+class _Retry:
+    """When to look for a tenant's schema_snap again. Monotonic milliseconds."""
+
+    next_ms: int
+    pause_ms: int
+
+
+class MetaServer:
+    """Everything behind the routes. `stopping` says that the process is to end."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        objects: ObjectStore,
+        clock: Clock,
+        metrics: MetaMetrics,
+        options: Options,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._repository = repository
+        self._objects = objects
+        self._clock = clock
+        self._metrics = metrics
+        self._options = options
+        self._stopping = stopping
+        self._lock = threading.RLock()
+        self._routes = route_table.RouteBoard(stopping)
+        self._announcements: AnnouncementBoard | None = None
+        self._prepared = False
+        self._owner_since_ms: int | None = None  # None: this process is not the owner
+        self._owner_rev = 0
+        self._heard: dict[str, int] = {}  # node -> monotonic ms
+        self._heard_since_renewal: set[str] = set()
+        self._states: dict[str, Liveness] = {}
+        self._plan: Plan | None = None
+        self._retries: dict[TenantKey, _Retry] = {}
+
+    def not_ready(self) -> str | None:
+        """Why requests cannot be served, or None."""
+        if not self._prepared:
+            return "the meta database was not opened yet"
+        if self._owner_since_ms is None:
+            return "another meta server is the owner"
+        return None if self._plan is not None else "the plan was not read yet"
+
+    # -- loops ---------------------------------------------------------------------------------------------------
+
+    def hold_lease(self) -> None:
+        """Loop body: become the owner, then stay it."""
+        if not self._prepared:
+            version = self._repository.prepare()
+            self._prepared = True
+            log.info("database ready", extra={"schema_version": version})
+        if self._owner_since_ms is None:
+            self._take()
+            return
+        with self._lock:
+            heard, self._heard_since_renewal = self._heard_since_renewal, set()
+        try:
+            self._repository.renew(self._options.lease_ms, heard)
+        except Fenced as error:
+            self._owner_since_ms = None
+            log.error("lost the ownership", extra={"owner_rev": self._owner_rev, "reason": str(error)})
+
+    def _take(self) -> None:
+        taken = self._repository.take_ownership(self._options.lease_ms)
+        if taken is None:
+            return
+        with self._lock:
+            self._owner_rev = taken.owner_rev
+            self._announcements = AnnouncementBoard(taken.owner_rev, self._options.announcements_max, self._stopping)
+            self._heard.clear()
+            self._owner_since_ms = self._clock.monotonic_ms()
+        self._metrics.owner_rev.set(taken.owner_rev)
+        log.info("owner now", extra={"owner_rev": taken.owner_rev})
+        self.look_after_nodes(always=True)
+
+    def look_after_nodes(self, *, always: bool = False) -> None:
+        """Loop body: who is there, and does every task have a sorter?"""
+        if self._owner_since_ms is None:
+            return
+        with self._lock:
+            plan = self._repository.plan() if always or self._plan is None else self._plan
+            states = self._judge(plan)
+            moves = assign(
+                [Held(task.task_id, task.sorter_node) for task in plan.tasks],
+                {node.node_id: states[node.node_id] for node in plan.nodes if node.role == "sorter"},
+            )
+            changed = {node for node in states if (states[node] is Liveness.LOST) != self._was_lost(node)}
+            self._note_states(states)
+            if moves:
+                self._repository.move(moves)
+                log.info(
+                    "tasks assigned", extra={"tasks": len(moves), "sorters": sorted({m.sorter_node for m in moves})}
+                )
+            elif changed:
+                self._repository.raise_version()
+            if moves or changed or always or self._plan is None:
+                self._publish()
+
+    def _was_lost(self, node_id: str) -> bool:
+        return self._states.get(node_id) is Liveness.LOST
+
+    def _judge(self, plan: Plan) -> dict[str, Liveness]:
+        assert self._owner_since_ms is not None
+        now_ms, since_ms, timings = self._clock.monotonic_ms(), self._owner_since_ms, self._options.timings
+        return {node.node_id: liveness(self._heard.get(node.node_id), since_ms, now_ms, timings) for node in plan.nodes}
+
+    def _note_states(self, states: dict[str, Liveness]) -> None:
+        for node_id, state in states.items():
+            before = self._states.get(node_id)
+            if before is not state and (before is not None or state is not Liveness.ALIVE):
+                log.warning("node", extra={"node": node_id, "from": before and before.value, "to": state.value})
+        self._states = states
+        self._metrics.count_nodes(states.values())
+
+    def _publish(self) -> None:
+        plan = self._repository.plan()
+        self._plan = plan
+        self._routes.publish(route_table.build(plan, self._states, self._options.own_url))
+        self._metrics.tenants.set(len(plan.tenants))
+        self._metrics.tasks.set(len(plan.tasks))
+        self._metrics.route_version.set(plan.version)
+
+    def activate_tenants(self) -> None:
+        """Loop body: look for the schema_snap of tenants that have none yet, each at its own growing pauses."""
+        plan = self._plan
+        if self._owner_since_ms is None or plan is None:
+            return
+        keys = route_table.waiting(plan)
+        self._retries = {key: retry for key, retry in self._retries.items() if key in keys}
+        for key in keys:
+            retry = self._retries.setdefault(key, _Retry(0, 100))
+            if self._clock.monotonic_ms() < retry.next_ms:
+                continue
+            if self._activate(key):
+                continue
+            retry.next_ms = self._clock.monotonic_ms() + retry.pause_ms
+            retry.pause_ms = min(retry.pause_ms * 2, self._options.snapshot_retry_max_ms)
+
+    def _activate(self, key: TenantKey) -> bool:
+        name = layout.schema_snap(key)
+        try:
+            facts = snapshot.parse(name, self._objects.get(name))
+        except NotFoundYet:
+            return self._cannot(key, f"schema_snap has not come: {name}")
+        except CorruptObject as error:
+            return self._cannot(key, f"schema_snap is damaged: {error}")
+        except Unavailable as error:
+            return self._cannot(key, f"object storage does not answer: {error}")
+        spans = ranges.cut(facts.physical_ids, self._options.ranges_per_tenant)
+        if self._repository.activate(key, facts.snapshot_ts, spans):
+            log.info("tenant starts", extra={"tenant": str(key), "snapshot_ts": facts.snapshot_ts, "tasks": len(spans)})
+        self.look_after_nodes(always=True)
+        return True
+
+    def _cannot(self, key: TenantKey, problem: str) -> bool:
+        plan = self._plan
+        known = {tenant.key: tenant.problem for tenant in plan.tenants} if plan else {}
+        if known.get(key) != problem:
+            log.warning("tenant waits", extra={"tenant": str(key), "problem": problem})
+            self._repository.set_problem(key, problem)
+            with self._lock:
+                self._publish()
+        return False
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def create_tenant(self, key: TenantKey) -> Tenant:
+        """Register a tenant; it is served once its schema_snap was read."""
+        self._require_owner()
+        tenant = self._repository.create_tenant(key)
+        with self._lock:
+            self._publish()
+        return tenant
+
+    def tenants(self, cluster_id: str) -> tuple[Tenant, ...]:
+        """A cluster's tenants by name. Raises UnknownName."""
+        self._require_owner()
+        return self._repository.tenants_of(cluster_id)
+
+    def register(self, node_id: str, role: str, url: str) -> tuple[Node, int]:
+        """A process has started; its node and the version of the routes that know of it."""
+        self._require_owner()
+        with self._lock:
+            node = self._repository.register(node_id, role, url)
+            self._hear(node_id)
+            log.info("node registered", extra={"node": node_id, "role": role, "start_epoch": node.start_epoch})
+            self.look_after_nodes(always=True)
+            assert self._plan is not None
+            return node, self._plan.version
+
+    def heartbeat(self, node_id: str, start_epoch: int) -> tuple[int, int]:
+        """(owner_rev, route version). Raises UnknownName if the node is unknown under this start_epoch."""
+        self._require_owner()
+        with self._lock:
+            plan = self._plan
+            assert plan is not None
+            if not any(node.node_id == node_id and node.start_epoch == start_epoch for node in plan.nodes):
+                raise UnknownName(f"no node {node_id} with start_epoch {start_epoch}")
+            self._hear(node_id)
+            return self._owner_rev, plan.version
+
+    def _hear(self, node_id: str) -> None:
+        self._heard[node_id] = self._clock.monotonic_ms()
+        self._heard_since_renewal.add(node_id)
+
+    def routes(self) -> route_table.RouteBoard:
+        """The board that readers wait on."""
+        self._require_owner()
+        return self._routes
+
+    def announce(self, announcement: Announcement) -> None:
+        """Keep it for the dispatchers."""
+        self.announcements().add(announcement)
+        self._metrics.announced.inc()
+
+    def announcements(self) -> AnnouncementBoard:
+        """The board of announced files."""
+        self._require_owner()
+        assert self._announcements is not None
+        return self._announcements
+
+    def _require_owner(self) -> None:
+        reason = self.not_ready()
+        if reason is not None:
+            raise Unavailable(reason)

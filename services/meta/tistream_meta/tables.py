@@ -1,0 +1,68 @@
+"""The tables of the meta database, for SQLAlchemy Core. migrations/*.sql creates them; a test compares the two.
+
+Only what must survive a restart of every process is here. Timestamps from the upstream end in `_ts`; the rest are
+milliseconds since the Unix epoch of the database's clock.
+"""
+
+from sqlalchemy import BigInteger, Column, LargeBinary, MetaData, String, Table, Text
+
+metadata = MetaData()
+
+clusters = Table(
+    "clusters",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("snapshot_ts", BigInteger),  # null until schema_snap was read and the tasks were made
+    Column("problem", Text),  # why it is null
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("task_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("cluster_id", String(63), nullable=False),
+    Column("tenant_id", String(63), nullable=False),
+    Column("range_start", LargeBinary, nullable=False),
+    Column("range_end", LargeBinary, nullable=False),  # empty = +infinity
+    Column("sorter_node", String(63)),
+    Column("dispatcher_node", String(63)),
+    Column("task_epoch", BigInteger, nullable=False),
+)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("node_id", String(63), primary_key=True),
+    Column("role", String(16), nullable=False),
+    Column("url", String(255), nullable=False),
+    Column("start_epoch", BigInteger, nullable=False),
+    Column("last_heartbeat_ms", BigInteger, nullable=False),  # coarse: written with each renewal of the lease
+)
+
+owner = Table(
+    "owner",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),  # always 1
+    Column("node_id", String(63), nullable=False),
+    Column("owner_rev", BigInteger, nullable=False),
+    Column("lease_until_ms", BigInteger, nullable=False),
+)
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("name", String(32), primary_key=True),  # ROUTE_VERSION, LAST_TASK_ID
+    Column("value", BigInteger, nullable=False),
+)
+
+ROUTE_VERSION = "route_version"
+LAST_TASK_ID = "last_task_id"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
 from support import golden, platform
 from support.compare import shown, tenant_differences
 from support.faults import a_file_in_the_middle

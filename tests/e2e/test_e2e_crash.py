@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from support import golden, platform
 from support.compare import content, shown, tenant_differences
 from support.platform import SERVICES, Platform

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from support import golden, platform
 from support.compare import shown, tenant_differences
 from support.platform import COMMAND, SERVICES, Platform, free_port, processes

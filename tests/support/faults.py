@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
-
-import pyarrow.parquet as pq
 
 from support import change_files
 from support.change_files import Row, groups_of, metadata_of, with_metadata
@@ -83,30 +80,30 @@ def whole_scan(loaded: GoldenSet, store_id: int, ts: int) -> Delivery:
 _SCANNED = ("key", "value", "old_value", "start_ts", "commit_ts", "txn_source")
 
 
-def with_row(file: Delivery, make: Callable[[Row, Row], Row]) -> Delivery:
-    """The file with one COMMITTED change more, made from one of its committed user rows and its region's last
-    watermark: `make(entry, watermark)` gives key, value, start_ts and commit_ts."""
-    parquet = pq.ParquetFile(io.BytesIO(file.data))
-    first_watermarks = int(metadata_of(file.data)["tistream.first_watermark_row_group"])
-    groups = [parquet.read_row_group(index) for index in range(parquet.num_row_groups)]
-    entries = [row for group in groups[:first_watermarks] for row in group.to_pylist()]
-    watermarks = [row for group in groups[first_watermarks:] for row in group.to_pylist()]
-    by_region = {row["region_id"]: row for row in watermarks}
-    for at in reversed(range(len(entries))):
-        entry = entries[at]
-        watermark = by_region.get(entry["region_id"])
-        if entry["type"] == 2 and _is_user_row(entry["key"]) and watermark is not None:
+def with_row(loaded: GoldenSet, make: Callable[[Row, Row], Row]) -> tuple[Delivery, Row]:
+    """One file with one COMMITTED change more, and that change.
+
+    It is made from a committed user row in the middle of the set and its region's last watermark in that file:
+    `make(entry, watermark)` gives key, value, start_ts and commit_ts.
+    """
+    for file in loaded.files[len(loaded.files) // 3 :]:
+        groups = groups_of(file.data)
+        metadata = metadata_of(file.data)
+        first = int(metadata["tistream.first_watermark_row_group"])
+        entries = [row for group in groups[:first] for row in group.to_pylist()]
+        watermarks = [row for group in groups[first:] for row in group.to_pylist()]
+        last = {row["region_id"]: row for row in watermarks}
+        for at, entry in reversed(list(enumerate(entries))):
+            if entry["type"] != 2 or not _is_user_row(entry["key"]) or entry["region_id"] not in last:
+                continue
             place = {name: entry[name] for name in ("region_id", "region_version", "log_index")}
-            more = {**place, "type": 4, "op_type": 1, **make(entry, watermark)}
+            more = {**place, "type": 4, "op_type": 1, **make(entry, last[entry["region_id"]])}
             entries.insert(at + 1, more)
-            break
-    else:
-        raise AssertionError(f"no committed user row in {file.key}")
-    metadata = metadata_of(file.data)
-    tables = [change_files.table(entries), change_files.table(watermarks)]
-    kept = {name: value for name, value in metadata.items() if name != change_files.CRC}
-    kept["tistream.first_watermark_row_group"] = "1"
-    return replace(file, data=change_files.encode(tables, kept))
+            kept = {name: value for name, value in metadata.items() if name != change_files.CRC}
+            kept["tistream.first_watermark_row_group"] = "1"
+            tables = [change_files.table(entries), change_files.table(watermarks)]
+            return replace(file, data=change_files.encode(tables, kept)), more
+    raise AssertionError("no committed user row")
 
 
 def _is_user_row(key: bytes) -> bool:

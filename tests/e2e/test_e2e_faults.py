@@ -1,0 +1,202 @@
+"""Missing and damaged files: the watermark stands still, status, log and metric say why, nothing is skipped, the other
+tenants go on; the missing file, a repair in place, or a new chain heals it, and then every event is there."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from support import golden, platform
+from support.compare import content, shown, tenant_differences
+from support.faults import DAMAGES, a_file_in_the_middle, replaced, whole_scan
+from support.golden import GoldenSet
+from support.platform import Platform
+from support.pull import Consumer
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    with platform.running(tmp_path_factory.mktemp("up"), ranges=4) as started:
+        yield started
+
+
+def held_by(consumer: Consumer, stage: str, object_key: str, timeout: float = 20) -> dict[str, Any]:
+    """Wait until the status says that this object holds the tenant, at this stage; what it says."""
+    deadline = time.monotonic() + timeout
+    while True:
+        status = consumer.status()
+        held = status["held_by"]
+        if held is not None and (held["stage"], held["object"]) == (stage, object_key):
+            assert set(held) == {"stage", "store_id", "region_id", "object", "reason"}
+            assert held["reason"]
+            return dict(held)
+        assert time.monotonic() < deadline, status
+        time.sleep(0.2)
+
+
+def stands_below(consumer: Consumer, ts: int, seconds: float = 2.0) -> None:
+    """The tenant's resolved_ts stays below ts, and so does everything that is pulled."""
+    time.sleep(seconds)
+    status = consumer.status()
+    assert int(status["resolved_ts"]) < ts, status
+    assert int(status["flushed_ts"]) <= int(status["resolved_ts"]), status
+
+
+def complete(loaded: GoldenSet, consumer: Consumer) -> None:
+    """Everything is there, and right."""
+    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    problems = tenant_differences(loaded, events)
+    assert not problems, shown(problems)
+
+
+def a_prefix(loaded: GoldenSet, consumer: Consumer, whole: list[str]) -> None:
+    """What can be pulled now is the beginning of what will be."""
+    now = content(consumer.page(start_ts=loaded.snapshot_ts, limit=100_000).events)
+    assert now == whole[: len(now)]
+
+
+@pytest.fixture(scope="module")
+def healthy(up: Platform) -> list[str]:
+    """A sound tenant, pushed beside the others: its content is what the others' must become."""
+    loaded = golden.load_as("everything", "9", "healthy")
+    golden.push(loaded.deliveries, up.objects)
+    consumer = up.create_for(loaded)
+    return content(consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000))
+
+
+def test_a_missing_file_is_named_and_waited_for(up: Platform, healthy: list[str]) -> None:
+    loaded = golden.load_as("everything", "9", "missing")
+    missing = a_file_in_the_middle(loaded)
+    golden.push([loaded.schema_snap, *(file for file in loaded.files if file.key != missing.key)], up.objects)
+    consumer = up.create_for(loaded)
+    held = held_by(consumer, "push", missing.key)
+    assert held["store_id"] == "2"
+    stands_below(consumer, loaded.end_ts)
+    a_prefix(loaded, consumer, healthy)
+    golden.put(up.objects, missing)
+    complete(loaded, consumer)
+    assert consumer.status()["held_by"] is None or int(consumer.status()["lag_seconds"]) > 5
+
+
+def test_a_silent_store_holds_with_its_region(up: Platform) -> None:
+    """The last files of a store never come: nobody can know their names, but a region is late."""
+    loaded = golden.load_as("large", "9", "silent")
+    tail = {file.key for file in loaded.chain(2)[-5:]}
+    golden.push([loaded.schema_snap, *(file for file in loaded.files if file.key not in tail)], up.objects)
+    consumer = up.create_for(loaded)
+    deadline = time.monotonic() + 20
+    while True:
+        held = consumer.status()["held_by"]
+        if held is not None and held["stage"] == "push" and held["region_id"] is not None:
+            break
+        assert time.monotonic() < deadline, consumer.status()
+        time.sleep(0.2)
+    stands_below(consumer, loaded.end_ts)
+    golden.push([file for file in loaded.files if file.key in tail], up.objects)
+    complete(loaded, consumer)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_holds_its_store_and_a_repair_heals_it(up: Platform, healthy: list[str], damage: str) -> None:
+    loaded = golden.load_as("everything", "9", f"damaged-{damage}")
+    victim = a_file_in_the_middle(loaded)
+    golden.push([loaded.schema_snap, *replaced(loaded.files, victim.key, DAMAGES[damage])], up.objects)
+    consumer = up.create_for(loaded)
+    held = held_by(consumer, "damaged", victim.key)
+    assert held["store_id"] == "2"
+    stands_below(consumer, loaded.end_ts, seconds=1.0)
+    a_prefix(loaded, consumer, healthy)
+    assert [line for line in up.log_text().splitlines() if victim.key in line], "the log does not name the object"
+    assert _metric(up, "tistream_.*(damaged|quarantined)", f"damaged-{damage}") > 0
+    golden.put(up.objects, victim)
+    complete(loaded, consumer)
+
+
+def _metric(up: Platform, name: str, tenant: str) -> float:
+    """The largest value of a metric whose labels name the tenant, on any service's /metrics."""
+    found = [0.0]
+    for url in service_urls(up):
+        text = httpx.get(f"{url}/metrics", timeout=5).text
+        for line in text.splitlines():
+            if re.match(name, line) and f'"{tenant}"' in line:
+                found.append(float(line.rsplit(" ", 1)[1]))
+    return max(found)
+
+
+def service_urls(up: Platform) -> list[str]:
+    """Every service's base URL: the ports that its processes listen on."""
+    listening = {}
+    for line in platform.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        cells = line.split()
+        if cells[3] == "0A":
+            listening[f"socket:[{cells[9]}]"] = int(cells[1].split(":")[1], 16)
+    ports = set()
+    for process in up.alive():
+        if process.role in platform.SERVICES:
+            for fd in platform.Path(f"/proc/{process.pid}/fd").iterdir():
+                try:
+                    ports.add(listening.get(str(fd.readlink())))
+                except OSError:
+                    continue
+    urls = [f"http://127.0.0.1:{port}" for port in ports if port]
+    return [url for url in urls if _answers(url)]
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz", timeout=2).status_code == 200
+    except (httpx.TransportError, httpx.TimeoutException):
+        return False
+
+
+def test_a_new_chain_ends_a_quarantine(up: Platform, healthy: list[str]) -> None:
+    """The damaged file is lost for good: a scan of everything, as a new chain of the store, closes the gap."""
+    loaded = golden.load_as("everything", "9", "new-chain")
+    victim = a_file_in_the_middle(loaded)
+    golden.push([loaded.schema_snap, *replaced(loaded.files, victim.key, DAMAGES["truncated"])], up.objects)
+    consumer = up.create_for(loaded)
+    held_by(consumer, "damaged", victim.key)
+    golden.put(up.objects, whole_scan(loaded, store_id=2, ts=loaded.end_ts + 1_000))
+    complete(loaded, consumer)
+    deadline = time.monotonic() + 10
+    while (held := consumer.status()["held_by"]) is not None and held["stage"] == "damaged":
+        assert time.monotonic() < deadline, held
+        time.sleep(0.2)
+
+
+def test_a_scan_of_what_is_there_already_changes_nothing(up: Platform, healthy: list[str]) -> None:
+    loaded = golden.load_as("everything", "9", "scanned-again")
+    golden.push(loaded.deliveries, up.objects)
+    consumer = up.create_for(loaded)
+    complete(loaded, consumer)
+    golden.put(up.objects, whole_scan(loaded, store_id=5, ts=loaded.end_ts + 1_000))
+    time.sleep(3)
+    complete(loaded, consumer)
+    assert consumer.status()["held_by"] is None or consumer.status()["held_by"]["stage"] == "push"
+
+
+@pytest.mark.parametrize("damage", ["missing", "no-json", "wrong-version"])
+def test_a_schema_snapshot_that_is_missing_or_damaged(up: Platform, damage: str) -> None:
+    loaded = golden.load_as("large", "9", f"snap-{damage}")
+    golden.push(loaded.files, up.objects)
+    if damage != "missing":
+        data = b"{" if damage == "no-json" else loaded.schema_snap.data.replace(b'"version":1', b'"version":9', 1)
+        assert data != loaded.schema_snap.data
+        golden.put(up.objects, golden.Delivery(0, loaded.schema_snap.key, data))
+    consumer = up.create_for(loaded)
+    deadline = time.monotonic() + 20
+    while True:
+        held = consumer.status()["held_by"]
+        if held is not None and held["object"] == loaded.schema_snap.key:
+            break
+        assert time.monotonic() < deadline, consumer.status()
+        time.sleep(0.2)
+    golden.put(up.objects, loaded.schema_snap)
+    complete(loaded, consumer)

@@ -26,7 +26,7 @@ class Sheet:
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[str | None, ...], ...]
     total: int
 
 
@@ -144,9 +144,13 @@ def _row_groups(metadata: pq.FileMetaData) -> Sheet:
             if column.path_in_schema in ("table_id", "commit_ts", "start_ts", "key") and column.is_stats_set:
                 statistics = column.statistics
                 if statistics.has_min_max:
-                    line[column.path_in_schema] = f"{_cell(statistics.min)}..{_cell(statistics.max)}"
+                    line[column.path_in_schema] = f"{_bound(statistics.min)}..{_bound(statistics.max)}"
         objects.append(line)
     return _objects("row groups", objects, metadata.num_row_groups)
+
+
+def _bound(value: Any) -> str:
+    return _cell(value) or ("-" if value is None else "")
 
 
 def _json(name: str, data: bytes) -> Description:
@@ -178,9 +182,9 @@ def _objects(title: str, objects: Sequence[Mapping[str, Any]], rows_max: int, to
     return Sheet(title, columns, rows, len(objects) if total is None else total)
 
 
-def _cell(value: Any, column: str = "") -> str:
+def _cell(value: Any, column: str = "") -> str | None:
     if value is None:
-        return ""
+        return None
     if column == "type" and value in _TYPES:
         return _TYPES[value]
     if column in ("op", "op_type") and value in _OPS:
@@ -194,8 +198,11 @@ def _span(span: KeySpan) -> str:
 
 def to_json(found: Description) -> dict[str, Any]:
     """The same as plain JSON."""
-    return {
-        "kind": found.kind,
-        **found.facts,
-        **{sheet.title: [dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows] for sheet in found.sheets},
+    tables = {
+        sheet.title: {
+            "total": sheet.total,
+            "rows": [dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows],
+        }
+        for sheet in found.sheets
     }
+    return {"kind": found.kind, "facts": dict(found.facts), "tables": tables}

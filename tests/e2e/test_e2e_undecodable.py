@@ -17,31 +17,15 @@ from support.pull import Consumer, Event, Refused
 
 pytestmark = pytest.mark.e2e
 
-UNNAMED_TABLE = 0x8000_0000_0000_0000 + 987_654
+GARBAGE = b"\x7fgarbage"  # of no known row format
+ONE_INT = b"\x80\x00\x01\x00\x00\x00\x01\x01\x00\x05"  # a sound row: column 1 is 5
+UNNAMED_KEY = b"t" + (2**63 + 987_654).to_bytes(8, "big") + b"_r" + (2**63 + 1).to_bytes(8, "big")
 
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     with platform.running(tmp_path_factory.mktemp("up"), ranges=4) as started:
         yield started
-
-
-def garbled(entry: Row, watermark: Row) -> Row:
-    """The same key again, with a value of no known row format."""
-    return {"key": entry["key"], "value": b"\x7fgarbage", **just_after(entry, watermark)}
-
-
-def unnamed(entry: Row, watermark: Row) -> Row:
-    """A row of a table that no schema ever named. (It lies outside of its region, which nobody minds.)"""
-    key = b"t" + UNNAMED_TABLE.to_bytes(8, "big") + b"_r" + entry["key"][-8:]
-    return {"key": key, "value": b"\x80\x00\x01\x00\x00\x00\x01\x01\x00\x05", **just_after(entry, watermark)}
-
-
-def just_after(entry: Row, watermark: Row) -> Row:
-    """The next two timestamps; nothing else has them."""
-    commit_ts = entry["commit_ts"] + 2
-    assert commit_ts <= watermark["resolved_ts"]
-    return {"start_ts": entry["commit_ts"] + 1, "commit_ts": commit_ts}
 
 
 def pull_until_refused(consumer: Consumer, loaded: GoldenSet, *scope: str) -> tuple[list[Event], Refused]:
@@ -71,7 +55,7 @@ def test_a_garbled_row_stops_its_table_only(up: Platform) -> None:
     sound = up.create_for(plain).pull(until_ts=plain.end_ts, start_ts=plain.snapshot_ts, limit=100_000)
 
     loaded = golden.load_as("everything", "9", "garbled")
-    file, row = with_row(loaded, garbled)
+    file, row = with_row(loaded, GARBAGE)
     golden.push([loaded.schema_snap, *replaced(loaded.files, file.key, lambda data: file.data)], up.objects)
     consumer = up.create_for(loaded)
     consumer.wait_for(loaded.end_ts)
@@ -108,7 +92,7 @@ def test_a_garbled_row_stops_its_table_only(up: Platform) -> None:
 
 def test_a_row_of_a_table_that_no_schema_ever_named(up: Platform) -> None:
     loaded = golden.load_as("everything", "9", "unnamed")
-    file, row = with_row(loaded, unnamed)
+    file, row = with_row(loaded, ONE_INT, UNNAMED_KEY)
     golden.push([loaded.schema_snap, *replaced(loaded.files, file.key, lambda data: file.data)], up.objects)
     consumer = up.create_for(loaded)
     consumer.wait_for(loaded.end_ts)

@@ -80,11 +80,11 @@ def whole_scan(loaded: GoldenSet, store_id: int, ts: int) -> Delivery:
 _SCANNED = ("key", "value", "old_value", "start_ts", "commit_ts", "txn_source")
 
 
-def with_row(loaded: GoldenSet, make: Callable[[Row, Row], Row]) -> tuple[Delivery, Row]:
-    """One file with one COMMITTED change more, and that change.
+def with_row(loaded: GoldenSet, value: bytes, key: bytes | None = None) -> tuple[Delivery, Row]:
+    """One file with one COMMITTED put more, and that put: of `key`, else of a user row that the file commits.
 
-    It is made from a committed user row in the middle of the set and its region's last watermark in that file:
-    `make(entry, watermark)` gives key, value, start_ts and commit_ts.
+    It stands where the contract allows it: in the log of the region that has the key, at the last index that the file
+    covers, committed at that region's resolved_ts.
     """
     for file in loaded.files[len(loaded.files) // 3 :]:
         groups = groups_of(file.data)
@@ -92,18 +92,30 @@ def with_row(loaded: GoldenSet, make: Callable[[Row, Row], Row]) -> tuple[Delive
         first = int(metadata["tistream.first_watermark_row_group"])
         entries = [row for group in groups[:first] for row in group.to_pylist()]
         watermarks = [row for group in groups[first:] for row in group.to_pylist()]
-        last = {row["region_id"]: row for row in watermarks}
-        for at, entry in reversed(list(enumerate(entries))):
-            if entry["type"] != 2 or not _is_user_row(entry["key"]) or entry["region_id"] not in last:
+        own = [entry["key"] for entry in entries if entry["type"] == 2 and _is_user_row(entry["key"])]
+        for wanted in own if key is None else [key]:
+            watermark = _covering(watermarks, wanted)
+            if watermark is None:
                 continue
-            place = {name: entry[name] for name in ("region_id", "region_version", "log_index")}
-            more = {**place, "type": 4, "op_type": 1, **make(entry, last[entry["region_id"]])}
-            entries.insert(at + 1, more)
-            kept = {name: value for name, value in metadata.items() if name != change_files.CRC}
+            names = ("region_id", "region_version", "log_index")
+            times = {"start_ts": watermark["resolved_ts"] - 1, "commit_ts": watermark["resolved_ts"]}
+            place = {name: watermark[name] for name in names}
+            more = {**place, **times, "type": 4, "op_type": 1, "key": wanted, "value": value}
+            region = [at for at, entry in enumerate(entries) if entry["region_id"] == place["region_id"]]
+            entries.insert(region[-1] + 1 if region else len(entries), more)
+            kept = {name: text for name, text in metadata.items() if name != change_files.CRC}
             kept["tistream.first_watermark_row_group"] = "1"
             tables = [change_files.table(entries), change_files.table(watermarks)]
             return replace(file, data=change_files.encode(tables, kept)), more
-    raise AssertionError("no committed user row")
+    raise AssertionError("no file covers such a key")
+
+
+def _covering(watermarks: Sequence[Row], key: bytes) -> Row | None:
+    """The file's last watermark of the key, if it covers any entries and is no scan."""
+    covering = [row for row in watermarks if row["key"] <= key and (not row["end_key"] or key < row["end_key"])]
+    if not covering or covering[-1]["base_ts"] is not None:
+        return None
+    return covering[-1] if covering[-1]["first_index"] <= covering[-1]["log_index"] else None
 
 
 def _is_user_row(key: bytes) -> bool:

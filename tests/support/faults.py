@@ -80,19 +80,20 @@ def whole_scan(loaded: GoldenSet, store_id: int, ts: int) -> Delivery:
 _SCANNED = ("key", "value", "old_value", "start_ts", "commit_ts", "txn_source")
 
 
-def with_row(loaded: GoldenSet, value: bytes, key: bytes | None = None) -> tuple[Delivery, Row]:
-    """One file with one COMMITTED put more, and that put: of `key`, else of a user row that the file commits.
+def with_row(loaded: GoldenSet, value: bytes, *, key: bytes | None = None, table_id: int = 0) -> tuple[Delivery, Row]:
+    """One file with one COMMITTED put more, and that put: of `key`, else of a row of `table_id` that it commits.
 
     It stands where the contract allows it: in the log of the region that has the key, at the last index that the file
     covers, committed at that region's resolved_ts.
     """
-    for file in loaded.files[len(loaded.files) // 3 :]:
+    prefix = b"t" + (2**63 + table_id).to_bytes(8, "big") + b"_r"
+    for file in loaded.files:
         groups = groups_of(file.data)
         metadata = metadata_of(file.data)
         first = int(metadata["tistream.first_watermark_row_group"])
         entries = [row for group in groups[:first] for row in group.to_pylist()]
         watermarks = [row for group in groups[first:] for row in group.to_pylist()]
-        own = [entry["key"] for entry in entries if entry["type"] == 2 and _is_user_row(entry["key"])]
+        own = [entry["key"] for entry in entries if entry["type"] == 2 and entry["key"].startswith(prefix)]
         for wanted in own if key is None else [key]:
             watermark = _covering(watermarks, wanted)
             if watermark is None:
@@ -116,8 +117,3 @@ def _covering(watermarks: Sequence[Row], key: bytes) -> Row | None:
     if not covering or covering[-1]["base_ts"] is not None:
         return None
     return covering[-1] if covering[-1]["first_index"] <= covering[-1]["log_index"] else None
-
-
-def _is_user_row(key: bytes) -> bool:
-    table_id = int.from_bytes(key[1:9], "big") - 2**63
-    return key[:1] == b"t" and key[9:11] == b"_r" and 100 < table_id < 2**40

@@ -26,12 +26,9 @@ def sql_type(column: Column) -> str:
 
 
 def _sized_name(column: Column) -> str | None:
-    width = f"({column.flen})" if column.flen > 0 else ""
     match column.tp:
-        case t.VARCHAR | t.VARSTRING:
-            return f"{'varbinary' if column.binary else 'varchar'}({column.flen})"
-        case t.STRING:
-            return f"{'binary' if column.binary else 'char'}({column.flen})"
+        case t.VARCHAR | t.VARSTRING | t.STRING:
+            return f"{'var' if column.tp != t.STRING else ''}{'binary' if column.binary else 'char'}({column.flen})"
         case t.ENUM | t.SET:
             elements = ",".join("'" + elem.replace("'", "''") + "'" for elem in column.elems)
             return f"{'enum' if column.tp == t.ENUM else 'set'}({elements})"
@@ -40,7 +37,7 @@ def _sized_name(column: Column) -> str | None:
         case t.TINYBLOB | t.BLOB | t.MEDIUMBLOB | t.LONGBLOB:
             return _BLOBS[column.tp] + ("blob" if column.binary else "text")
         case t.VECTOR | t.BIT | t.YEAR:
-            return _WIDE[column.tp] + width
+            return _WIDE[column.tp] + (f"({column.flen})" if column.flen > 0 else "")
     return None
 
 

@@ -1,0 +1,23 @@
+"""`python -m tistream_schema`: the composition root of the schema registry."""
+
+from fastapi import FastAPI
+
+from tistream.clock import SystemClock
+from tistream.service.serve import run_service
+from tistream.storage.open import open_objects
+from tistream.wire.client import HttpClient
+from tistream_schema.app import build_app
+from tistream_schema.settings import SchemaSettings
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    run_service(SchemaSettings, _build)
+
+
+def _build(settings: SchemaSettings) -> FastAPI:
+    return build_app(settings, open_objects(settings.objects_url), HttpClient(), SystemClock())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Puts the schema registry together."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fastapi import FastAPI
+
+from tistream.clock import Clock
+from tistream.service.app import new_app
+from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.worker import Loop
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.client import HttpClient
+from tistream.wire.meta_client import Membership, MetaClient
+from tistream.wire.sorter_client import SorterClient
+from tistream_schema.metrics import SchemaMetrics
+from tistream_schema.registry import Options, Registry
+from tistream_schema.routes import router
+from tistream_schema.settings import SchemaSettings
+
+_BEAT_MS = 1_000
+_NONCE_BYTES = 8
+
+
+def build_app(settings: SchemaSettings, objects: ObjectStore, http: HttpClient, clock: Clock) -> FastAPI:
+    """The app, its loops running for as long as it serves."""
+    metrics_registry = new_registry()
+    loop_metrics = LoopMetrics(metrics_registry)
+    meta = MetaClient(http, settings.meta_url)
+    membership = Membership(meta, settings.node, "schema", settings.url)
+    registry = Registry(
+        objects,
+        meta,
+        SorterClient(http),
+        clock,
+        Options(settings.poll_ms, settings.poll_idle_ms, settings.route_wait_ms, settings.quiet_segments),
+        new_nonce=lambda: secrets.token_hex(_NONCE_BYTES),
+        sleep=time.sleep,
+        metrics=SchemaMetrics(metrics_registry),
+        loop_metrics=loop_metrics,
+    )
+
+    @contextmanager
+    def running() -> Iterator[None]:
+        loops = [
+            Loop("membership", membership.beat, interval_ms=_BEAT_MS, metrics=loop_metrics).start(),
+            Loop("routes", registry.follow_routes, interval_ms=0, metrics=loop_metrics).start(),
+        ]
+        try:
+            yield
+        finally:
+            for loop in loops:
+                loop.stop(0.1)
+            registry.stop()
+            http.close()
+
+    app = new_app("tistream-schema", ready=registry.not_ready, registry=metrics_registry, running=running, clock=clock)
+    app.state.registry = registry
+    app.state.clock = clock
+    app.include_router(router)
+    return app

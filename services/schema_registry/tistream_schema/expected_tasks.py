@@ -1,0 +1,68 @@
+"""Which tasks a tenant's schema comes from, and how far they have got. Pure.
+
+The minimum is taken over the tasks that *must* be there, the whole of the schema's key spans, never over those that
+happened to answer (invariant 14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tistream.model.span import KeySpan
+from tistream.schema.meta_change import SCHEMA_SPANS
+from tistream.wire.meta import TaskRoute, TenantRoute
+from tistream.wire.sorter import TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaTask:
+    """A task whose span overlaps the schema's keys."""
+
+    task_id: int
+    span: KeySpan
+    task_epoch: int
+    sorter_url: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a sorter says of a task: no row at or below progress_ts is missing from manifests 1 … `manifest`."""
+
+    manifest: int
+    progress_ts: int
+
+
+def schema_tasks(route: TenantRoute) -> list[SchemaTask]:
+    """The tasks that the schema comes from, in key order."""
+    tasks = [_task(task) for task in route.tasks]
+    needed = [task for task in tasks if any(task.span.overlaps(span) for span in SCHEMA_SPANS)]
+    return sorted(needed, key=lambda task: task.span.start)
+
+
+def gap(tasks: list[SchemaTask]) -> KeySpan | None:
+    """Schema keys that no task serves; None if all are served. `tasks` are in key order."""
+    for needed in SCHEMA_SPANS:
+        at = needed.start
+        for task in tasks:
+            if at in task.span:
+                at = task.span.end
+                if not at or at >= needed.end:
+                    break
+        else:
+            return KeySpan(at, needed.end)
+    return None
+
+
+def promises(tasks: list[SchemaTask], statuses: Mapping[int, TaskStatus]) -> dict[int, Promise]:
+    """What to rely on. A sorter that holds a task under an older epoch than the route's is not listened to."""
+    return {
+        task.task_id: Promise(status.manifest, status.progress_ts)
+        for task in tasks
+        if (status := statuses.get(task.task_id)) is not None and status.task_epoch >= task.task_epoch
+    }
+
+
+def _task(route: TaskRoute) -> SchemaTask:
+    span = KeySpan(bytes.fromhex(route.start_key), bytes.fromhex(route.end_key))
+    return SchemaTask(route.task_id, span, route.task_epoch, route.sorter_url)

@@ -1,0 +1,157 @@
+"""Brings one tenant's schema up to what its tasks have committed. All I/O; what to rely on is `expected_tasks`'."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from tistream.errors import CorruptObject, InvariantBroken, NotFoundYet
+from tistream.model.ts import Window
+from tistream.pool.footers import FooterCache
+from tistream.pool.task_log import TaskLog
+from tistream.schema.log_format import LogObject
+from tistream.schema.meta_change import MetaDecoder, MetaRow, UndecodableMeta
+from tistream.schema.records import Record
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.meta import TenantRoute
+from tistream.wire.sorter import Hold, TaskStatus
+from tistream_schema import expected_tasks
+from tistream_schema.durable_log import DurableLog
+from tistream_schema.expected_tasks import Promise, SchemaTask
+from tistream_schema.pool_rows import schema_rows
+from tistream_schema.tenant_schema import TenantSchema
+
+log = logging.getLogger(__name__)
+
+
+class SchemaFollower:
+    """Call `step` again and again, from one thread."""
+
+    def __init__(
+        self, objects: ObjectStore, schema: TenantSchema, durable: DurableLog, footers: FooterCache, quiet_segments: int
+    ) -> None:
+        self._objects = objects
+        self._schema = schema
+        self._durable = durable
+        self._footers = footers
+        self._quiet_segments = quiet_segments
+        self._decoder = MetaDecoder()
+        self._logs: dict[int, TaskLog] = {}
+        self._read_segments = 0  # since the last object of the log
+        self._broken = False
+
+    def load(self) -> bool:
+        """Read the log, or begin it from schema_snap. Says whether the history is there; if not, a hold says why."""
+        key = layout.schema_snap(self._schema.tenant)
+        try:
+            for log_object in self._durable.catch_up():
+                self._take(log_object)
+            if self._durable.number == 0:
+                self._take(self._durable.begin())
+        except NotFoundYet:
+            self._hold(key, "schema_snap has not arrived")
+            return False
+        except CorruptObject as error:
+            self._hold(error.key, error.reason)
+            return False
+        self._schema.set_holds([])
+        return True
+
+    def step(self, route: TenantRoute, statuses: Mapping[int, TaskStatus]) -> bool:
+        """Take what is committed. Says whether resolved_ts has moved.
+
+        `statuses` are the sorters' answers by task, asked for *before* this call: a promise counts only once every
+        manifest that it rests on has been read.
+        """
+        if self._broken or (self._schema.resolved_ts is None and not self.load()):
+            return False
+        tasks = expected_tasks.schema_tasks(route)
+        missing = expected_tasks.gap(tasks)
+        if missing is not None:
+            self._hold(None, f"no task serves the schema's keys from {missing.start.hex()}")
+            return False
+        before = self._schema.resolved_ts
+        try:
+            self._read_to(self._covered(tasks, expected_tasks.promises(tasks, statuses)))
+        except UndecodableMeta as error:
+            self._hold(error.key.hex(), str(error))
+        except CorruptObject as error:
+            self._hold(error.key, error.reason)
+        except InvariantBroken as error:
+            # What is in memory and what is durable say different things: only a start from the log can go on.
+            self._broken = True
+            self._hold(None, str(error))
+        else:
+            self._schema.set_holds([])
+        return self._schema.resolved_ts != before
+
+    def _covered(self, tasks: Sequence[SchemaTask], promises: Mapping[int, Promise]) -> int:
+        """The ts up to which every row of every task stands in manifests that were read."""
+        self._logs = {task.task_id: self._logs.get(task.task_id) or self._open(task) for task in tasks}
+        reached = []
+        for task in tasks:
+            task_log = self._logs[task.task_id]
+            promise = promises.get(task.task_id)
+            if promise is None or promise.manifest > task_log.number:
+                task_log.refresh()
+            kept = promise is not None and promise.manifest <= task_log.number
+            reached.append(max(task_log.flushed_ts, promise.progress_ts if promise is not None and kept else 0))
+        return min(reached)
+
+    def _read_to(self, high_ts: int) -> None:
+        low_ts = self._schema.resolved_ts
+        assert low_ts is not None
+        if high_ts <= low_ts:
+            return
+        window = Window(low_ts, high_ts)
+        try:
+            rows, segments = schema_rows(self._objects, self._logs.values(), window, self._footers)
+        except NotFoundYet:
+            for task_log in self._logs.values():
+                task_log.refresh()
+            rows, segments = schema_rows(self._objects, self._logs.values(), window, self._footers)
+        self._read_segments += segments
+        records, bad = self._decode(rows)
+        if bad is not None:
+            high_ts = bad.commit_ts - 1
+        if records or self._read_segments >= self._quiet_segments:
+            self._append(high_ts, tuple(records))
+        self._schema.advance(high_ts)
+        if bad is not None:
+            raise bad
+
+    def _decode(self, rows: Sequence[MetaRow]) -> tuple[list[Record], UndecodableMeta | None]:
+        """Records of all rows, or of those at commits before the first that cannot be read."""
+        records: list[Record] = []
+        for row in rows:
+            try:
+                record = self._decoder.decode(row)
+            except UndecodableMeta as error:
+                return [kept for kept in records if kept.commit_ts < error.commit_ts], error
+            if record is not None:
+                records.append(record)
+        return records, None
+
+    def _append(self, high_ts: int, records: tuple[Record, ...]) -> None:
+        """Make records durable, behind whatever another incarnation has written meanwhile."""
+        while True:
+            self._take(self._durable.append(high_ts, records))
+            records = tuple(record for record in records if record.commit_ts > self._durable.high_ts)
+            if not records:
+                return
+
+    def _take(self, log_object: LogObject) -> None:
+        self._schema.take(log_object)
+        self._read_segments = 0
+        for record in log_object.records:
+            self._decoder.learn(record)
+
+    def _open(self, task: SchemaTask) -> TaskLog:
+        return TaskLog(self._objects, self._schema.tenant, task.task_id)
+
+    def _hold(self, name: str | None, reason: str) -> None:
+        hold = Hold(stage="schema", object=name, reason=reason)
+        if self._schema.holds != [hold]:
+            log.warning("schema is held", extra={"tenant": str(self._schema.tenant), "object": name, "reason": reason})
+        self._schema.set_holds([hold])

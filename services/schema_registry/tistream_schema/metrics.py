@@ -1,0 +1,16 @@
+"""Metrics of the schema registry."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class SchemaMetrics:
+    """Declared in one place; made once per process. No tenant's name is a label."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.tenants = Gauge("tistream_schema_tenants", "Tenants followed.", registry=registry)
+        self.records = Counter("tistream_schema_records_total", "Schema records taken.", registry=registry)
+        self.silent = Counter(
+            "tistream_schema_sorter_failures_total", "Times that a sorter did not tell its progress.", registry=registry
+        )

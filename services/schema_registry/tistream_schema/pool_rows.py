@@ -1,0 +1,43 @@
+"""Reading the schema's own rows from the committed pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tistream.format.segment import META_TABLE_ID, OP_PUT
+from tistream.model.ts import Window
+from tistream.pool.footers import FooterCache
+from tistream.pool.rows import read_rows
+from tistream.pool.task_log import TaskLog
+from tistream.schema.meta_change import DDL_JOB_TABLE_ID, MetaRow
+from tistream.storage.object_store import ObjectStore
+
+SCHEMA_TABLES = (META_TABLE_ID, DDL_JOB_TABLE_ID)
+_COLUMNS = ("table_id", "commit_ts", "start_ts", "key", "op", "value", "old_value")
+
+
+def schema_rows(
+    objects: ObjectStore, logs: Iterable[TaskLog], window: Window, footers: FooterCache
+) -> tuple[list[MetaRow], int]:
+    """Rows of the window in (commit_ts, start_ts, key) order, and how many segments had to be looked at.
+
+    Raises:
+        NotFoundYet: a segment was compacted away; refresh the logs and read again.
+        CorruptObject: a segment is damaged.
+    """
+    rows: list[MetaRow] = []
+    segments = 0
+    for log in logs:
+        for segment in log.segments_overlapping(window):
+            segments += 1
+            table = read_rows(objects, segment, window, SCHEMA_TABLES, _COLUMNS, footers)
+            rows += _rows(table.to_pydict())
+    rows.sort(key=lambda row: (row.commit_ts, row.start_ts, row.key))
+    return rows, segments
+
+
+def _rows(columns: dict[str, list[object]]) -> Iterator[MetaRow]:
+    for table_id, commit_ts, start_ts, key, op, value, old_value in zip(
+        *(columns[name] for name in _COLUMNS), strict=True
+    ):
+        yield MetaRow(table_id, commit_ts, start_ts, key, value if op == OP_PUT else None, old_value)  # type: ignore[arg-type]

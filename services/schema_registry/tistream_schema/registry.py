@@ -1,0 +1,158 @@
+"""All tenants of the registry: who they are comes from meta's route table, each is followed by a loop of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tistream.clock import Clock
+from tistream.errors import TiStreamError, UnknownName
+from tistream.model.ids import TenantKey
+from tistream.pool.footers import FooterCache
+from tistream.service.metrics import LoopMetrics
+from tistream.service.worker import Loop
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.meta import RouteTable, TenantRoute
+from tistream.wire.meta_client import MetaClient
+from tistream.wire.sorter import TaskStatus
+from tistream.wire.sorter_client import SorterClient
+from tistream_schema import expected_tasks
+from tistream_schema.durable_log import DurableLog
+from tistream_schema.follower import SchemaFollower
+from tistream_schema.metrics import SchemaMetrics
+from tistream_schema.tenant_schema import TenantSchema
+
+log = logging.getLogger(__name__)
+
+_MOVING_MS = 3_000  # for so long after its last progress a tenant is looked at often
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """From the settings; milliseconds."""
+
+    poll_ms: int
+    poll_idle_ms: int
+    route_wait_ms: int
+    quiet_segments: int
+
+
+@dataclass(slots=True)
+class _Followed:
+    route: TenantRoute
+    schema: TenantSchema
+    follower: SchemaFollower
+    moved_ms: int
+    loop: Loop | None = None
+
+
+class Registry:
+    """Tenants by key. Routes read it from many threads; `follow_routes` alone changes who is in it."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        meta: MetaClient,
+        sorters: SorterClient,
+        clock: Clock,
+        options: Options,
+        *,
+        new_nonce: Callable[[], str],
+        sleep: Callable[[float], None],
+        metrics: SchemaMetrics,
+        loop_metrics: LoopMetrics,
+    ) -> None:
+        self._objects = objects
+        self._meta = meta
+        self._sorters = sorters
+        self._clock = clock
+        self._options = options
+        self._new_nonce = new_nonce
+        self._sleep = sleep
+        self._metrics = metrics
+        self._loop_metrics = loop_metrics
+        self._lock = threading.Lock()
+        self._tenants: dict[TenantKey, _Followed] = {}
+        self._route_version = -1
+        self._footers = FooterCache()
+
+    def tenant(self, key: TenantKey) -> TenantSchema:
+        """A tenant's schema. Raises UnknownName."""
+        with self._lock:
+            if key not in self._tenants:
+                raise UnknownName(f"no tenant {key}")
+            return self._tenants[key].schema
+
+    def not_ready(self) -> str | None:
+        """Why the registry cannot answer yet."""
+        return "the meta server has not told the routes yet" if self._route_version < 0 else None
+
+    def follow_routes(self) -> None:
+        """One long poll of the route table."""
+        self.take_routes(self._meta.routes(self._route_version, self._options.route_wait_ms))
+
+    def take_routes(self, table: RouteTable) -> None:
+        """Follow who is in the table, and nobody else."""
+        routes = {TenantKey(route.cluster_id, route.tenant_id): route for route in table.tenants}
+        with self._lock:
+            gone = [self._tenants.pop(key) for key in list(self._tenants) if key not in routes]
+            for key, route in routes.items():
+                if key in self._tenants:
+                    self._tenants[key].route = route
+                else:
+                    self._tenants[key] = self._start(key, route)
+            self._metrics.tenants.set(len(self._tenants))
+        for followed in gone:
+            if followed.loop is not None:
+                followed.loop.stop()
+        self._route_version = table.version
+
+    def stop(self) -> None:
+        """Stop every loop; what is under way may finish."""
+        with self._lock:
+            loops = [followed.loop for followed in self._tenants.values() if followed.loop is not None]
+        for loop in loops:
+            loop.stop(0)
+        for loop in loops:
+            loop.stop(0.5)
+
+    def _start(self, key: TenantKey, route: TenantRoute) -> _Followed:
+        schema = TenantSchema(key)
+        durable = DurableLog(self._objects, key, self._new_nonce(), self._sleep)
+        follower = SchemaFollower(self._objects, schema, durable, self._footers, self._options.quiet_segments)
+        followed = _Followed(route, schema, follower, self._clock.monotonic_ms())
+        followed.loop = Loop(
+            f"schema {key}",
+            lambda: self._step(followed),
+            interval_ms=self._options.poll_ms,
+            backoff_max_ms=2_000,
+            metrics=self._loop_metrics,
+        ).start()
+        return followed
+
+    def _step(self, followed: _Followed) -> int:
+        records = followed.schema.sizes[0]
+        moved = followed.follower.step(followed.route, self._statuses(followed.route))
+        self._metrics.records.inc(followed.schema.sizes[0] - records)
+        now_ms = self._clock.monotonic_ms()
+        if moved:
+            followed.moved_ms = now_ms
+        active = now_ms - followed.moved_ms < _MOVING_MS
+        return self._options.poll_ms if active else self._options.poll_idle_ms
+
+    def _statuses(self, route: TenantRoute) -> dict[int, TaskStatus]:
+        """What the sorters say of the tasks that the schema comes from. One that does not answer says nothing: then
+        its manifests alone tell how far it is."""
+        statuses: dict[int, TaskStatus] = {}
+        for url in {task.sorter_url for task in expected_tasks.schema_tasks(route)} - {None}:
+            assert url is not None
+            try:
+                answer = self._sorters.tasks(url, route.cluster_id, route.tenant_id)
+            except TiStreamError as error:
+                log.debug("no progress from a sorter", extra={"url": url, "error": str(error)})
+                self._metrics.silent.inc()
+                continue
+            statuses.update((status.task_id, status) for status in answer.tasks)
+        return statuses

@@ -1,0 +1,203 @@
+"""One column of many rows: cells to an Arrow array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tistream.decode.arrow_buffers import I64, U8, Bools, binary_array, flat_bytes, number_array
+from tistream.decode.decimal_cells import TEXT_MAX, decode_decimals
+from tistream.decode.json_cells import EXPANSION, SLACK, decode_json, decode_vectors
+from tistream.decode.kinds import Kind, date_only, fsp_of
+from tistream.decode.number_cells import decode_doubles, decode_integers
+from tistream.decode.string_cells import count_not_utf8, elements_length, gather_bytes, put_elements
+from tistream.decode.text_io import FLOAT_CHARS
+from tistream.decode.time_cells import DATETIME_CHARS, DURATION_CHARS, put_durations, put_times
+from tistream.schema.table import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Cells of one column: row i is `data[start[i]:start[i] + length[i]]`; a negative length is no cell.
+
+    `errors` is shared by all columns of a batch: a kernel writes the reason where a cell is bad.
+    """
+
+    data: U8
+    start: I64
+    length: I64
+    errors: U8
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def bytes(self) -> int:
+        return int(np.maximum(self.length, 0).sum())
+
+
+def decode_cells(column: Column, kind: Kind, cells: Cells) -> Any:
+    """The column as an Arrow array of `kinds.arrow_type`; null where there is no cell or a bad one."""
+    return _DECODERS[kind](column, cells)
+
+
+def integer_bits(cells: Cells, *, unsigned: bool) -> tuple[I64, Bools]:
+    """64-bit integers (unsigned ones reinterpreted), and where there is one."""
+    out = np.empty(len(cells), np.int64)
+    valid = np.empty(len(cells), np.bool_)
+    decode_integers(cells.data, cells.start, cells.length, unsigned, out, valid, cells.errors)
+    return out, valid
+
+
+def _ints(_: Column, cells: Cells) -> Any:
+    return number_array(*integer_bits(cells, unsigned=False))
+
+
+def _uints(_: Column, cells: Cells) -> Any:
+    bits, valid = integer_bits(cells, unsigned=True)
+    return number_array(bits.view(np.uint64), valid)
+
+
+def _doubles(_: Column, cells: Cells) -> Any:
+    bits, valid = _double_bits(cells)
+    return number_array(bits.view(np.float64), valid)
+
+
+def _floats(_: Column, cells: Cells) -> Any:
+    bits, valid = _double_bits(cells)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return number_array(bits.view(np.float64).astype(np.float32), valid)
+
+
+def _double_bits(cells: Cells) -> tuple[I64, Bools]:
+    out = np.empty(len(cells), np.int64)
+    valid = np.empty(len(cells), np.bool_)
+    decode_doubles(cells.data, cells.start, cells.length, out, valid, cells.errors)
+    return out, valid
+
+
+def _text(capacity: int, rows: int, fill: Callable[[U8, I64, Bools], None]) -> Any:
+    """An array of texts that a kernel writes end to end."""
+    out = np.empty(capacity, np.uint8)
+    offsets = np.empty(rows + 1, np.int64)
+    valid = np.empty(rows, np.bool_)
+    fill(out, offsets, valid)
+    return binary_array(out[: offsets[-1]], offsets, valid, text=True)
+
+
+def _decimals(column: Column, cells: Cells) -> Any:
+    def fill(out: U8, offsets: I64, valid: Bools) -> None:
+        decode_decimals(cells.data, cells.start, cells.length, column.decimal, out, offsets, valid, cells.errors)
+
+    return _text(len(cells) * TEXT_MAX, len(cells), fill)
+
+
+def _times(column: Column, cells: Cells) -> Any:
+    packed, present = integer_bits(cells, unsigned=True)
+
+    def fill(out: U8, offsets: I64, valid: Bools) -> None:
+        put_times(packed, present, fsp_of(column), date_only(column), out, offsets, valid, cells.errors)
+
+    return _text(len(cells) * DATETIME_CHARS, len(cells), fill)
+
+
+def _durations(column: Column, cells: Cells) -> Any:
+    nanos, present = integer_bits(cells, unsigned=False)
+
+    def fill(out: U8, offsets: I64, valid: Bools) -> None:
+        put_durations(nanos, present, fsp_of(column), out, offsets, valid, cells.errors)
+
+    return _text(len(cells) * DURATION_CHARS, len(cells), fill)
+
+
+def _elements(column: Column, cells: Cells, *, is_set: bool) -> Any:
+    indexes, present = integer_bits(cells, unsigned=True)
+    names = flat_bytes(pa.array(list(column.elems), pa.large_string()))
+    valid = np.empty(len(cells), np.bool_)
+    size = elements_length(indexes, present, is_set, names.offsets, valid, cells.errors)
+    out = np.empty(size, np.uint8)
+    offsets = np.empty(len(cells) + 1, np.int64)
+    put_elements(indexes, valid, is_set, names.data, names.offsets, out, offsets)
+    return binary_array(out[: offsets[-1]], offsets, valid, text=True)
+
+
+def _enums(column: Column, cells: Cells) -> Any:
+    return _elements(column, cells, is_set=False)
+
+
+def _sets(column: Column, cells: Cells) -> Any:
+    return _elements(column, cells, is_set=True)
+
+
+def _strings(_: Column, cells: Cells) -> Any:
+    out, offsets, valid, seen = _gathered(cells)
+    return utf8_array(out, offsets, valid, ascii_only=seen < 0x80)
+
+
+def _blobs(_: Column, cells: Cells) -> Any:
+    out, offsets, valid, _ascii = _gathered(cells)
+    return binary_array(out, offsets, valid, text=False)
+
+
+def _gathered(cells: Cells) -> tuple[U8, I64, Bools, int]:
+    out = np.empty(cells.bytes, np.uint8)
+    offsets = np.empty(len(cells) + 1, np.int64)
+    valid = np.empty(len(cells), np.bool_)
+    seen = gather_bytes(cells.data, cells.start, cells.length, out, offsets, valid)
+    return out, offsets, valid, seen
+
+
+def _documents(_: Column, cells: Cells) -> Any:
+    out = np.empty(EXPANSION * cells.bytes + SLACK * len(cells), np.uint8)
+    offsets = np.empty(len(cells) + 1, np.int64)
+    valid = np.empty(len(cells), np.bool_)
+    decode_json(cells.data, cells.start, cells.length, out, offsets, valid, cells.errors)
+    return utf8_array(out[: offsets[-1]], offsets, valid, ascii_only=False)
+
+
+def _vectors(_: Column, cells: Cells) -> Any:
+    def fill(out: U8, offsets: I64, valid: Bools) -> None:
+        decode_vectors(cells.data, cells.start, cells.length, out, offsets, valid, cells.errors)
+
+    return _text((cells.bytes // 4 + 1) * (FLOAT_CHARS + 1) + 2 * len(cells), len(cells), fill)
+
+
+def _nothing(_: Column, cells: Cells) -> Any:
+    return pa.nulls(len(cells), pa.large_string())
+
+
+def utf8_array(data: U8, offsets: I64, valid: Bools | None, *, ascii_only: bool) -> Any:
+    """A large_string array; what is no valid UTF-8 is replaced by U+FFFD."""
+    if not ascii_only:
+        bad = np.empty(len(offsets) - 1, np.bool_)
+        if count_not_utf8(data, offsets, bad):
+            repaired = [
+                data[offsets[row] : offsets[row + 1]].tobytes().decode("utf-8", "replace")
+                for row in np.flatnonzero(bad)
+            ]
+            raw = binary_array(data, offsets, valid, text=False)
+            fixed = pa.array([text.encode() for text in repaired], pa.large_binary())
+            return pa.compute.replace_with_mask(raw, pa.array(bad), fixed).cast(pa.large_string())
+    return binary_array(data, offsets, valid, text=True)
+
+
+_DECODERS: dict[Kind, Callable[[Column, Cells], Any]] = {
+    Kind.INT: _ints,
+    Kind.UINT: _uints,
+    Kind.FLOAT: _floats,
+    Kind.DOUBLE: _doubles,
+    Kind.DECIMAL: _decimals,
+    Kind.TIME: _times,
+    Kind.DURATION: _durations,
+    Kind.ENUM: _enums,
+    Kind.SET: _sets,
+    Kind.TEXT: _strings,
+    Kind.BINARY: _blobs,
+    Kind.JSON: _documents,
+    Kind.VECTOR: _vectors,
+    Kind.NOTHING: _nothing,
+}

@@ -1,0 +1,130 @@
+"""Cells of decimals to text, with the column's fraction digits (docs/formats.md, row values)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tistream.decode.arrow_buffers import I64, U8, Bools
+from tistream.decode.jit import inline, kernel
+from tistream.decode.locate import decimal_bytes
+from tistream.decode.reasons import BAD_DECIMAL
+
+PRECISION_MAX = 65
+FRACTION_MAX = 30
+TEXT_MAX = 1 + PRECISION_MAX + 1 + 1 + FRACTION_MAX  # sign, digits, a digit that rounding adds, point, padding
+_ZERO, _POINT, _MINUS = 0x30, 0x2E, 0x2D
+_WORD_DIGITS = 9
+_HEADER_BYTES = 2
+
+
+@kernel
+def decode_decimals(
+    data: U8, start: I64, length: I64, scale: int, out: U8, out_offsets: I64, valid: Bools, errors: U8
+) -> None:
+    """Exactly `scale` fraction digits, rounded half away from zero; -1 leaves the stored ones.
+
+    `out` has room for TEXT_MAX bytes a row.
+    """
+    digits = np.zeros(PRECISION_MAX + 1, np.uint8)  # digits[0] takes the carry
+    at = 0
+    out_offsets[0] = 0
+    for row in range(len(start)):
+        size = length[row]
+        valid[row] = size >= 0
+        if size >= 0:
+            after = _put_cell(data, start[row], size, scale, digits, out, at)
+            if after < 0:
+                valid[row] = False
+                errors[row] = BAD_DECIMAL
+            else:
+                at = after
+        out_offsets[row + 1] = at
+
+
+@inline
+def _put_cell(data: U8, start: int, size: int, scale: int, digits: U8, out: U8, at: int) -> int:
+    if size < _HEADER_BYTES:
+        return -1
+    precision = np.int64(data[start])
+    fraction = np.int64(data[start + 1])
+    if not 0 < precision <= PRECISION_MAX or fraction > min(precision, FRACTION_MAX):
+        return -1
+    if size != _HEADER_BYTES + decimal_bytes(precision, fraction):
+        return -1
+    negative = (data[start + _HEADER_BYTES] & 0x80) == 0
+    if not _read_digits(data, start + _HEADER_BYTES, precision - fraction, fraction, negative, digits):
+        return -1
+    keep = fraction if scale < 0 else scale
+    first = _round(digits, precision, fraction, keep)
+    return _put_digits(digits, first, precision - fraction, fraction, keep, negative, out, at)
+
+
+@inline
+def _read_digits(data: U8, at: int, whole: int, fraction: int, negative: bool, digits: U8) -> bool:
+    """digits[1:] of a binary decimal: the whole part's short word comes first, the fraction's last."""
+    mask = np.int64(0xFF if negative else 0)
+    flip = np.int64(0x80)
+    digits[0] = 0
+    place = 1
+    for part in range(2):
+        left = whole if part == 0 else fraction
+        while left > 0:
+            short = left % _WORD_DIGITS if part == 0 else (left if left < _WORD_DIGITS else 0)
+            count = short if short > 0 else _WORD_DIGITS
+            word = np.int64(0)
+            for _ in range((count + 1) // 2 if count < _WORD_DIGITS else 4):
+                word = (word << 8) | ((np.int64(data[at]) ^ mask ^ flip) & 0xFF)
+                flip = np.int64(0)
+                at += 1
+            for index in range(count - 1, -1, -1):
+                digits[place + index] = word % 10
+                word //= 10
+            if word != 0:
+                return False  # more than `count` digits
+            place += count
+            left -= count
+    return True
+
+
+@inline
+def _round(digits: U8, precision: int, fraction: int, keep: int) -> int:
+    """Round half up to `keep` fraction digits, in place; digits beyond them are ignored later. 0 if a digit came in."""
+    if keep >= fraction:
+        return 1
+    place = precision - fraction + keep  # the last digit kept; 0 is the carry's place
+    if digits[place + 1] < 5:
+        return 1
+    while digits[place] == 9:
+        digits[place] = 0
+        place -= 1
+    digits[place] += 1
+    return 0 if place == 0 else 1
+
+
+@inline
+def _put_digits(digits: U8, first: int, whole: int, fraction: int, keep: int, negative: bool, out: U8, at: int) -> int:
+    kept = min(fraction, keep)
+    zero = True
+    for index in range(first, 1 + whole + kept):
+        if digits[index] != 0:
+            zero = False
+            break
+    if negative and not zero:
+        out[at] = _MINUS
+        at += 1
+    while first < whole and digits[first] == 0:
+        first += 1
+    if first > whole:  # no digit before the point
+        out[at] = _ZERO
+        at += 1
+    for index in range(first, whole + 1):
+        out[at] = _ZERO + digits[index]
+        at += 1
+    if keep > 0:
+        out[at] = _POINT
+        at += 1
+    for index in range(kept):
+        out[at + index] = _ZERO + digits[whole + 1 + index]
+    for index in range(kept, keep):
+        out[at + index] = _ZERO
+    return at + max(keep, 0)

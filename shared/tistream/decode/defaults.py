@@ -1,0 +1,146 @@
+"""What a row shows for a column that was added after the row was written: the origin default (docs/formats.md)."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from typing import Any
+
+from tistream.decode.kinds import Kind, date_only, fsp_of, kind_of
+from tistream.schema import table as t
+from tistream.schema.table import Column
+
+Default = int | float | str | bytes | None
+
+_TIME = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6})\d*)?)?")
+_DURATION = re.compile(r"(-?)(\d+):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6})\d*)?")
+_DECIMAL_DIGITS = 120
+
+
+def origin_default(column: Column) -> Default:
+    """The default as the column's Arrow value; None for NULL. Raises ValueError if it does not fit the type."""
+    kind = kind_of(column)
+    if column.tp == t.BIT and column.origin_default_bit is not None:
+        return int.from_bytes(column.origin_default_bit, "big")
+    if column.origin_default is None:
+        return _zero(column, kind) if column.not_null else None
+    text = _as_text(column.origin_default)
+    try:
+        return _parse(column, kind, text)
+    except (ValueError, InvalidOperation, OverflowError, RecursionError) as error:
+        raise ValueError(f"column {column.name}: origin default {text[:80]!r} does not fit") from error
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _zero(column: Column, kind: Kind) -> Default:
+    """The value of a NOT NULL column without a default."""
+    if kind in (Kind.INT, Kind.UINT):
+        return 0
+    if kind in (Kind.FLOAT, Kind.DOUBLE):
+        return 0.0
+    if kind is Kind.DECIMAL:
+        return _decimal("0", column.decimal)
+    if kind is Kind.TIME:
+        return _time("0000-00-00 00:00:00", column)
+    if kind is Kind.DURATION:
+        return _duration("00:00:00", fsp_of(column))
+    if kind is Kind.ENUM:
+        return column.elems[0] if column.elems else ""
+    if kind is Kind.BINARY:
+        return _padded(b"", column)
+    return {Kind.JSON: "null", Kind.VECTOR: "[]", Kind.NOTHING: None}.get(kind, "")
+
+
+def _parse(column: Column, kind: Kind, text: str) -> Default:
+    if column.tp == t.YEAR:
+        return _year(text)
+    if column.tp == t.BIT:
+        return int.from_bytes(text.encode("latin-1"), "big")
+    if kind in (Kind.INT, Kind.UINT):
+        return _integer(text, unsigned=kind is Kind.UINT)
+    if kind in (Kind.FLOAT, Kind.DOUBLE):
+        return float(text)
+    if kind is Kind.DECIMAL:
+        return _decimal(text, column.decimal)
+    if kind is Kind.TIME:
+        return _time(text, column)
+    if kind is Kind.DURATION:
+        return _duration(text, fsp_of(column))
+    if kind in (Kind.ENUM, Kind.SET):
+        return _elements(text, column, kind)
+    if kind is Kind.BINARY:
+        return _padded(text.encode(), column)
+    if kind in (Kind.JSON, Kind.VECTOR):
+        return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
+    return text if kind is Kind.TEXT else None
+
+
+def _integer(text: str, *, unsigned: bool) -> int:
+    """TiDB keeps what was written, so `1.5` or `1e2` may stand here too; it rounds half away from zero."""
+    value = int(Decimal(text).to_integral_value(ROUND_HALF_UP))
+    low, high = (0, (1 << 64) - 1) if unsigned else (-(1 << 63), (1 << 63) - 1)
+    if not low <= value <= high:
+        raise ValueError("out of range")
+    return value
+
+
+def _year(text: str) -> int:
+    """Two digits mean 1970 to 2069; of zeros, only `0000` is the zero year."""
+    value = int(text)
+    if value == 0:
+        return 0 if len(text) == 4 else 2000
+    if value < 100:
+        return value + (2000 if value < 70 else 1900)
+    return value
+
+
+def _decimal(text: str, scale: int) -> str:
+    with localcontext(prec=_DECIMAL_DIGITS):
+        value = Decimal(text)
+        if scale >= 0:
+            value = value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+        if value.is_zero():
+            value = abs(value)
+        return format(value, "f")
+
+
+def _time(text: str, column: Column) -> str:
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise ValueError("not a time")
+    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    date = f"{year:04}-{month:02}-{day:02}"
+    if date_only(column):
+        return date
+    return f"{date} {hour:02}:{minute:02}:{second:02}{_fraction(found[7], fsp_of(column))}"
+
+
+def _duration(text: str, fsp: int) -> str:
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError("not a duration")
+    hours, minutes, seconds = (int(part) for part in found.groups()[1:4])
+    return f"{found[1]}{hours:02}:{minutes:02}:{seconds:02}{_fraction(found[5], fsp)}"
+
+
+def _fraction(micros: str | None, fsp: int) -> str:
+    return "." + (micros or "").ljust(fsp, "0")[:fsp] if fsp else ""
+
+
+def _elements(text: str, column: Column, kind: Kind) -> str:
+    """The names in the column's own spelling (they compare without case in most collations)."""
+    own = {elem.casefold(): elem for elem in column.elems}
+    names = [text] if kind is Kind.ENUM else [name for name in text.split(",") if name]
+    exact = [name if name in column.elems else own.get(name.casefold(), name) for name in names]
+    if kind is Kind.SET:
+        exact = sorted(set(exact), key=lambda name: column.elems.index(name) if name in column.elems else 64)
+    return ",".join(exact)
+
+
+def _padded(value: bytes, column: Column) -> bytes:
+    """BINARY(n) is filled with zero bytes, which its stored default has lost."""
+    return value.ljust(column.flen, b"\0") if column.tp == t.STRING and 0 < column.flen <= 255 else value

@@ -1,0 +1,56 @@
+"""How the kernels of this package are compiled: without the GIL, once per machine.
+
+Numba keeps compiled kernels beside the source and trusts them while *that* file is unchanged, though a kernel also
+contains the helpers that it calls from other files. So the cache directory bears a digest of the whole package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def kernel(function: Function) -> Function:
+    """Compile on first call, for the types of that call; keep the machine code on disk."""
+    config = numba.core.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = _cache_dir(before)
+    try:
+        compiled = numba.njit(function, cache=True, nogil=True, error_model="numpy")
+    finally:
+        config.CACHE_DIR = before
+    return cast(Function, compiled)
+
+
+def inline(function: Function) -> Function:
+    """A helper that only kernels call; it is compiled into them."""
+    return cast(Function, numba.njit(function, nogil=True, error_model="numpy"))
+
+
+def _package_digest() -> str:
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+_DIGEST = _package_digest()
+
+
+def _cache_dir(chosen: str) -> str:
+    """The operator's NUMBA_CACHE_DIR, else beside the package, else the user's cache; per version of the package."""
+    name = f"tistream-kernels-{_DIGEST}"
+    if chosen:
+        return str(Path(chosen) / name)
+    beside = Path(__file__).parent / "__pycache__" / name
+    try:
+        beside.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return str(Path.home() / ".cache" / "tistream" / name)
+    return str(beside)

@@ -1,0 +1,262 @@
+"""Cells of binary JSON and of vectors to JSON text (docs/formats.md, row values).
+
+Entries of a document point to where their values lie, so hostile bytes could make a small document print without
+end. A document in which no two entries share bytes prints at most EXPANSION bytes for each of its own: what prints
+more is refused.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tistream.decode.arrow_buffers import I64, U8, Bools
+from tistream.decode.cursor_io import load_i64, load_u16, load_u32, varint_end, varint_value
+from tistream.decode.jit import inline, kernel
+from tistream.decode.reasons import BAD_JSON, BAD_VECTOR
+from tistream.decode.text_io import (
+    FLOAT_CHARS,
+    INT_CHARS,
+    put_base64,
+    put_double,
+    put_int,
+    put_quoted,
+    put_single,
+    put_uint,
+)
+from tistream.decode.time_cells import DATETIME_CHARS, DURATION_CHARS, put_duration, put_time
+
+EXPANSION = 6  # a control character is \u001f; every other value prints less for its bytes
+SLACK = 64
+DEPTH_MAX = 100  # TiDB's own limit
+
+_OBJECT, _ARRAY, _LITERAL = 0x01, 0x03, 0x04
+_INT, _UINT, _DOUBLE, _STRING, _OPAQUE = 0x09, 0x0A, 0x0B, 0x0C, 0x0D
+_DATE, _DATETIME, _TIMESTAMP, _DURATION = 0x0E, 0x0F, 0x10, 0x11
+_HEADER, _KEY_ENTRY, _VALUE_ENTRY = 8, 6, 5
+_EXPONENT = 0x7FF << 52
+_SINGLE_EXPONENT = 0xFF << 23
+_QUOTE, _COMMA, _COLON = 0x22, 0x2C, 0x3A
+_ROOM = 8  # a comma and a literal, or a bracket
+_FSP = 6  # times inside JSON always print six fraction digits
+_LITERALS = np.frombuffer(b"null\0true\0false", np.uint8)
+_OPAQUE_HEAD = np.frombuffer(b'"base64:type', np.uint8)
+
+
+@kernel
+def decode_json(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, valid: Bools, errors: U8) -> None:
+    """`out` has room for EXPANSION times each cell's length, plus SLACK, a row."""
+    frames = np.empty((DEPTH_MAX, 4), np.int64)  # position, entries, next entry, whether an object
+    at = 0
+    out_offsets[0] = 0
+    for row in range(len(start)):
+        size = length[row]
+        valid[row] = size >= 0
+        if size >= 0:
+            limit = at + EXPANSION * size + SLACK
+            after = _put_document(data, start[row], start[row] + size, out, at, limit, frames)
+            if after < 0:
+                valid[row] = False
+                errors[row] = BAD_JSON
+            else:
+                at = after
+        out_offsets[row + 1] = at
+
+
+@inline
+def _put_document(data: U8, first: int, end: int, out: U8, at: int, limit: int, frames: I64) -> int:
+    """One document, type byte first; -1 if it is bad."""
+    if end - first < 2:
+        return -1
+    kind = np.int64(data[first])
+    place = first + 1
+    depth = 0
+    while True:
+        if limit - at < _ROOM:
+            return -1
+        if kind in (_OBJECT, _ARRAY):
+            if depth == DEPTH_MAX or not _open(data, place, end, kind == _OBJECT, frames[depth]):
+                return -1
+            out[at] = 0x7B if kind == _OBJECT else 0x5B
+            at += 1
+            depth += 1
+        else:
+            at = _put_scalar(data, kind, place, end, out, at, limit)
+            if at < 0:
+                return -1
+        while depth > 0 and frames[depth - 1, 2] == frames[depth - 1, 1]:
+            depth -= 1
+            if at == limit:
+                return -1
+            out[at] = 0x7D if frames[depth, 3] else 0x5D
+            at += 1
+        if depth == 0:
+            return at
+        at = _put_key(data, out, at, limit, frames[depth - 1])
+        if at < 0:
+            return -1
+        kind, place = _next_value(data, end, frames[depth - 1])
+        if place < 0:
+            return -1
+
+
+@inline
+def _open(data: U8, place: int, end: int, is_object: bool, frame: I64) -> bool:
+    """Enter an object or array whose count field is at `place`."""
+    if end - place < _HEADER:
+        return False
+    count = load_u32(data, place)
+    size = load_u32(data, place + 4)
+    entries = count * (_VALUE_ENTRY + (_KEY_ENTRY if is_object else 0))
+    if size > end - place or _HEADER + entries > size:
+        return False
+    frame[0] = place
+    frame[1] = count
+    frame[2] = 0
+    frame[3] = 1 if is_object else 0
+    return True
+
+
+@inline
+def _put_key(data: U8, out: U8, at: int, limit: int, frame: I64) -> int:
+    """The comma, and in an object the key and its colon."""
+    if limit - at < _ROOM:
+        return -1
+    if frame[2] > 0:
+        out[at] = _COMMA
+        at += 1
+    if not frame[3]:
+        return at
+    entry = frame[0] + _HEADER + frame[2] * _KEY_ENTRY
+    first = load_u32(data, entry)
+    size = load_u16(data, entry + 4)
+    if first + size > load_u32(data, frame[0] + 4) or limit - at < EXPANSION * size + 3:
+        return -1
+    at = put_quoted(out, at, data, frame[0] + first, frame[0] + first + size)
+    out[at] = _COLON
+    return at + 1
+
+
+@inline
+def _next_value(data: U8, end: int, frame: I64) -> tuple[int, int]:
+    """The kind and place of the next value; place -1 if it lies outside."""
+    values = frame[0] + _HEADER + (frame[1] * _KEY_ENTRY if frame[3] else 0)
+    entry = values + frame[2] * _VALUE_ENTRY
+    frame[2] += 1
+    kind = np.int64(data[entry])
+    if kind == _LITERAL:
+        return kind, entry + 1
+    place = frame[0] + load_u32(data, entry + 1)
+    return kind, place if place < end else np.int64(-1)
+
+
+@inline
+def _put_scalar(data: U8, kind: int, place: int, end: int, out: U8, at: int, limit: int) -> int:
+    left = end - place
+    room = limit - at
+    if kind == _LITERAL:
+        return _put_literal(data, place, end, out, at)
+    if kind in (_STRING, _OPAQUE):
+        return _put_bytes(data, kind, place, end, out, at, limit)
+    if left < 8 or room < max(FLOAT_CHARS, INT_CHARS, DATETIME_CHARS + 2, DURATION_CHARS + 2):
+        return -1
+    bits = load_i64(data, place)
+    if kind == _INT:
+        return put_int(out, at, bits)
+    if kind == _UINT:
+        return put_uint(out, at, np.uint64(bits))
+    if kind == _DOUBLE:
+        if (bits & _EXPONENT) == _EXPONENT:  # not finite: no JSON number
+            return _put_word(0, 4, out, at)
+        return put_double(out, at, bits, True)
+    if _DATE <= kind <= _TIMESTAMP:
+        out[at] = _QUOTE
+        at = put_time(
+            out, at + 1, (bits >> 50) & 0x3FFF, (bits >> 46) & 15, (bits >> 41) & 31, (bits >> 36) & 31,
+            (bits >> 30) & 63, (bits >> 24) & 63, (bits >> 4) & 0xFFFFF, _FSP, kind == _DATE,
+        )  # fmt: skip
+    elif kind == _DURATION and left >= 12:
+        out[at] = _QUOTE
+        at = put_duration(out, at + 1, bits, _FSP)
+    else:
+        return -1
+    if at < 0:
+        return -1
+    out[at] = _QUOTE
+    return at + 1
+
+
+@inline
+def _put_literal(data: U8, place: int, end: int, out: U8, at: int) -> int:
+    literal = data[place] if place < end else np.uint8(255)
+    if literal > 2:
+        return -1
+    if literal == 2:
+        return _put_word(10, 5, out, at)
+    return _put_word(5 if literal == 1 else 0, 4, out, at)
+
+
+@inline
+def _put_word(first: int, size: int, out: U8, at: int) -> int:
+    for index in range(size):
+        out[at + index] = _LITERALS[first + index]
+    return at + size
+
+
+@inline
+def _put_bytes(data: U8, kind: int, place: int, end: int, out: U8, at: int, limit: int) -> int:
+    """A string, or an opaque value as `base64:type{N}:{base64}`."""
+    first = varint_end(data, place + (1 if kind == _OPAQUE else 0), end)
+    if first < 0:
+        return -1
+    size = varint_value(data, place + (1 if kind == _OPAQUE else 0), first, False)
+    if not 0 <= size <= end - first:
+        return -1
+    if kind == _STRING:
+        if limit - at < EXPANSION * size + 2:
+            return -1
+        return put_quoted(out, at, data, first, first + size)
+    if limit - at < len(_OPAQUE_HEAD) + 5 + (size + 2) // 3 * 4:
+        return -1
+    for index in range(len(_OPAQUE_HEAD)):
+        out[at + index] = _OPAQUE_HEAD[index]
+    at = put_uint(out, at + len(_OPAQUE_HEAD), np.uint64(data[place]))
+    out[at] = _COLON
+    at = put_base64(out, at + 1, data, first, first + size)
+    out[at] = _QUOTE
+    return at + 1
+
+
+@kernel
+def decode_vectors(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, valid: Bools, errors: U8) -> None:
+    """`[1,2.5]`: shortest float32 digits. `out` has room for 2 + (FLOAT_CHARS + 1) for each 4 bytes, a row."""
+    at = 0
+    out_offsets[0] = 0
+    for row in range(len(start)):
+        size = length[row]
+        valid[row] = size >= 0
+        if size >= 0:
+            after = _put_vector(data, start[row], size, out, at)
+            if after < 0:
+                valid[row] = False
+                errors[row] = BAD_VECTOR
+            else:
+                at = after
+        out_offsets[row + 1] = at
+
+
+@inline
+def _put_vector(data: U8, place: int, size: int, out: U8, at: int) -> int:
+    if size < 4 or size != 4 + 4 * load_u32(data, place):
+        return -1
+    out[at] = 0x5B
+    at += 1
+    for number in range(place + 4, place + size, 4):
+        bits = load_u32(data, number)
+        if (bits & _SINGLE_EXPONENT) == _SINGLE_EXPONENT:
+            return -1
+        if number > place + 4:
+            out[at] = _COMMA
+            at += 1
+        at = put_single(out, at, bits)
+    out[at] = 0x5D
+    return at + 1

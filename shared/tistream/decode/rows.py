@@ -1,0 +1,168 @@
+"""Rows of one table version to Arrow: raw keys and row values in, one typed column each out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.decode.arrow_buffers import I64, U8, FlatBytes, flat_bytes, number_array, one_array
+from tistream.decode.cells import Cells, decode_cells, integer_bits
+from tistream.decode.defaults import origin_default
+from tistream.decode.handle import locate_handle
+from tistream.decode.keys import int_handles
+from tistream.decode.kinds import Kind, arrow_type, handle_flag, kind_of
+from tistream.decode.locate import ABSENT, NULL, V2, locate
+from tistream.decode.reasons import BAD_DEFAULT, BAD_KEY, reason_text
+from tistream.schema.table import Column, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Decoded rows.
+
+    `batch` has one field per requested column, in order, named by its position: int64, uint64, float32, float64,
+    large_binary, or large_string (text, and JSON text of JSON and VECTOR). `errors` maps the number of a row that
+    could not be decoded to the reason; it is null in every column.
+    """
+
+    batch: Any  # pa.RecordBatch
+    errors: dict[int, str]
+
+
+def decode_rows(table: Table, columns: Sequence[Column], keys: Any, values: Any) -> Decoded:
+    """Decode row values of any version of the row format.
+
+    Args:
+        table: the version of the table that the rows are to be read with.
+        columns: which of its columns are wanted.
+        keys: raw record keys (`t{id}_r{handle}`), a binary array.
+        values: row values, a binary array of the same length without nulls.
+    """
+    if len(keys) != len(values):
+        raise ValueError(f"{len(keys)} keys for {len(values)} values")
+    located = _Located.of(table, columns, one_array(keys), flat_bytes(values))
+    arrays = []
+    blame: dict[int, tuple[int, str | None]] = {}
+    _take_errors(located.row_errors, blame, None)
+    for column in columns:
+        arrays.append(_decode_column(table, column, located, keys))
+        _take_errors(located.errors, blame, column.name)
+    fields = [pa.field(str(place), array.type) for place, array in enumerate(arrays)]
+    if blame:
+        bad = np.zeros(len(keys), np.bool_)
+        bad[list(blame)] = True
+        arrays = [pc.if_else(pa.array(bad), pa.scalar(None, array.type), array) for array in arrays]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)) if fields else _no_columns(len(keys))
+    return Decoded(batch, {row: reason_text(*blame[row]) for row in sorted(blame)})
+
+
+@dataclass(slots=True)
+class _Located:
+    """Where every wanted cell lies; and what was wrong with which row before any cell was looked at."""
+
+    cells: dict[int, Cells]  # by column id
+    row_errors: U8
+    errors: U8  # written by the kernel of the column that is being decoded
+
+    @classmethod
+    def of(cls, table: Table, columns: Sequence[Column], keys: Any, values: FlatBytes) -> _Located:
+        wanted = np.array(sorted({column.id for column in columns}), np.int64)
+        rows = len(values)
+        start = np.empty((len(wanted), rows), np.int64)
+        length = np.empty((len(wanted), rows), np.int64)
+        errors = np.zeros(rows, np.uint8)
+        flat_keys = flat_bytes(keys)
+        v1_bytes = _bytes_of_v1(values)
+        room = 2 * v1_bytes + (len(flat_keys.data) if table.is_common_handle else 0)
+        scratch = np.empty(room, np.uint8)
+        used = locate(values.data, values.offsets, wanted, scratch, start, length, errors)
+        if table.is_common_handle:
+            used = _locate_handle(table, wanted, flat_keys, scratch, used, len(values.data), start, length, errors)
+        data = values.data
+        if used:
+            data = np.concatenate([data, scratch[:used]])
+            data.flags.writeable = False
+        fresh = np.zeros(rows, np.uint8)
+        cells = {int(id_): Cells(data, start[at], length[at], fresh) for at, id_ in enumerate(wanted)}
+        return cls(cells, errors, fresh)
+
+
+def _take_errors(errors: U8, blame: dict[int, tuple[int, str | None]], column: str | None) -> None:
+    """Move what the rows as a whole, or the column just decoded, got wrong into `blame`: once per row."""
+    if errors.any():
+        for row in np.flatnonzero(errors):
+            blame.setdefault(int(row), (int(errors[row]), column))
+        errors[:] = 0
+
+
+def _bytes_of_v1(values: FlatBytes) -> int:
+    """How many bytes are in rows of format v1, whose cells need scratch."""
+    starts = values.offsets[:-1]
+    lengths = values.lengths
+    if len(values.data) == 0:
+        return 0
+    first = values.data.take(starts, mode="clip")
+    return int(lengths[first != V2].sum())
+
+
+def _locate_handle(
+    table: Table,
+    wanted: I64,
+    keys: FlatBytes,
+    scratch: U8,
+    used: int,
+    base: int,
+    start: I64,
+    length: I64,
+    errors: U8,
+) -> int:
+    handle = table.handle_columns
+    flags = np.array([handle_flag(kind_of(column)) for column in handle], np.int64)
+    places = [int(np.searchsorted(wanted, column.id)) for column in handle]
+    found = [
+        place if place < len(wanted) and wanted[place] == column.id else -1
+        for place, column in zip(places, handle, strict=True)
+    ]
+    columns = np.array(found, np.int64)
+    return locate_handle(keys.data, keys.offsets, flags, columns, scratch, used, base, start, length, errors)
+
+
+def _decode_column(table: Table, column: Column, located: _Located, keys: Any) -> Any:
+    cells = located.cells[column.id]
+    kind = kind_of(column)
+    if table.pk_is_handle and column in table.handle_columns:
+        return _int_handle_column(kind, cells, keys)
+    array = decode_cells(column, kind, cells)
+    absent = cells.length == ABSENT
+    if not absent.any():
+        return array
+    try:
+        default = origin_default(column)
+        filling = pa.scalar(default, arrow_type(kind))
+    except (ValueError, pa.ArrowInvalid, OverflowError):
+        located.errors[absent] = BAD_DEFAULT
+        return array
+    return array if default is None else pc.if_else(pa.array(absent), filling, array)
+
+
+def _int_handle_column(kind: Kind, cells: Cells, keys: Any) -> Any:
+    """The primary key in the key; the value's own cell first, if there is one."""
+    handles, has_handle = int_handles(keys)
+    absent = cells.length == ABSENT
+    valid = absent & has_handle
+    cells.errors[absent & ~has_handle] = BAD_KEY
+    if not absent.all():
+        unsigned = kind is Kind.UINT
+        bits, stored = integer_bits(replace(cells, length=np.where(absent, NULL, cells.length)), unsigned=unsigned)
+        handles = np.where(stored, bits, handles)
+        valid |= stored
+    return number_array(handles.view(np.uint64) if kind is Kind.UINT else handles, valid)
+
+
+def _no_columns(rows: int) -> Any:
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))

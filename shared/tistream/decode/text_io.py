@@ -1,0 +1,212 @@
+"""Writing numbers, strings and base64 as text at a position. Callers see to the room; each returns the new position."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tistream.decode.arrow_buffers import U8
+from tistream.decode.jit import inline
+from tistream.decode.shortest import double_digits, single_digits
+
+INT_CHARS = 20  # -9223372036854775808
+FLOAT_CHARS = 36  # sign, "0.", 14 zeros, 17 digits; with an exponent at most 24
+_ZERO, _POINT, _MINUS, _QUOTE, _BACKSLASH = 0x30, 0x2E, 0x2D, 0x22, 0x5C
+_PLAIN_MAX = 15  # TiDB prints 1e15 and 1e-16 with an exponent, anything between without
+_PAIRS = np.frombuffer("".join(f"{n:02d}" for n in range(100)).encode(), np.uint8)
+_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+
+
+def _escapes() -> U8:
+    """For each byte: 0 = as it is, 1 = \\u00XX, else the letter that follows a backslash."""
+    out = np.zeros(256, np.uint8)
+    out[:0x20] = 1
+    for raw, letter in zip(b'"\\\b\f\n\r\t', b'"\\bfnrt', strict=True):
+        out[raw] = letter
+    return out
+
+
+_ESCAPES = _escapes()
+ESCAPED_BYTES_MAX = 6  # \u001f
+
+
+@inline
+def put_uint(out: U8, at: int, value: np.uint64) -> int:
+    """Decimal digits of 64 unsigned bits."""
+    hundred = np.uint64(100)
+    count = 1
+    bound = np.uint64(10)
+    while count < 20 and value >= bound:
+        count += 1
+        bound *= np.uint64(10)
+    place = at + count
+    while value >= hundred:
+        pair = np.int64(value % hundred) * 2
+        value //= hundred
+        place -= 2
+        out[place] = _PAIRS[pair]
+        out[place + 1] = _PAIRS[pair + 1]
+    if value >= np.uint64(10):
+        pair = np.int64(value) * 2
+        out[place - 2] = _PAIRS[pair]
+        out[place - 1] = _PAIRS[pair + 1]
+    else:
+        out[place - 1] = _ZERO + np.int64(value)
+    return at + count
+
+
+@inline
+def put_int(out: U8, at: int, value: int) -> int:
+    """A signed integer."""
+    if value < 0:
+        out[at] = _MINUS
+        return put_uint(out, at + 1, np.uint64(0) - np.uint64(value))
+    return put_uint(out, at, np.uint64(value))
+
+
+@inline
+def put_padded(out: U8, at: int, value: int, width: int) -> int:
+    """The last `width` digits of a number that is not negative, zeros in front."""
+    place = at + width
+    while place - 2 >= at:
+        place -= 2
+        pair = value % 100 * 2
+        value //= 100
+        out[place] = _PAIRS[pair]
+        out[place + 1] = _PAIRS[pair + 1]
+    if place > at:
+        out[at] = _ZERO + value % 10
+    return at + width
+
+
+@inline
+def put_double(out: U8, at: int, bits: int, point: bool) -> int:
+    """A finite double by its bits, shortest; whole numbers get `.0` if `point`. TiDB's own choice of notation."""
+    if bits < 0:
+        out[at] = _MINUS
+        at += 1
+        bits &= 0x7FFFFFFFFFFFFFFF
+    digits, exponent = double_digits(bits)
+    return _put_decimal(out, at, digits, exponent, point)
+
+
+@inline
+def put_single(out: U8, at: int, bits: int) -> int:
+    """A finite float32 by its bits, shortest digits of the float32."""
+    if bits & 0x80000000:
+        out[at] = _MINUS
+        at += 1
+        bits &= 0x7FFFFFFF
+    digits, exponent = single_digits(bits)
+    return _put_decimal(out, at, digits, exponent, False)
+
+
+@inline
+def _put_decimal(out: U8, at: int, digits: int, exponent: int, point: bool) -> int:
+    if digits == 0:
+        exponent = 0
+    count = 1
+    bound = np.int64(10)
+    while count < 18 and digits >= bound:
+        count += 1
+        bound *= 10
+    whole = count + exponent  # digits before the point
+    if whole > _PLAIN_MAX or whole < 1 - _PLAIN_MAX:
+        return _put_scientific(out, at, digits, count, whole - 1)
+    if exponent >= 0:
+        at = put_uint(out, at, np.uint64(digits))
+        for _ in range(exponent):
+            out[at] = _ZERO
+            at += 1
+        if point:
+            out[at] = _POINT
+            out[at + 1] = _ZERO
+            at += 2
+        return at
+    if whole <= 0:
+        out[at] = _ZERO
+        out[at + 1] = _POINT
+        at += 2
+        for _ in range(-whole):
+            out[at] = _ZERO
+            at += 1
+        return put_padded(out, at, digits, count)
+    scale = np.int64(1)
+    for _ in range(-exponent):
+        scale *= 10
+    at = put_uint(out, at, np.uint64(digits // scale))
+    out[at] = _POINT
+    return put_padded(out, at + 1, digits % scale, -exponent)
+
+
+@inline
+def _put_scientific(out: U8, at: int, digits: int, count: int, power: int) -> int:
+    scale = np.int64(1)
+    for _ in range(count - 1):
+        scale *= 10
+    out[at] = _ZERO + digits // scale
+    at += 1
+    if count > 1:
+        out[at] = _POINT
+        at = put_padded(out, at + 1, digits % scale, count - 1)
+    out[at] = 0x65  # e
+    return put_int(out, at + 1, power)
+
+
+@inline
+def put_raw(out: U8, at: int, data: U8, first: int, last: int) -> int:
+    """Bytes as they are."""
+    for index in range(first, last):
+        out[at + index - first] = data[index]
+    return at + last - first
+
+
+@inline
+def put_quoted(out: U8, at: int, data: U8, first: int, last: int) -> int:
+    """A JSON string of UTF-8 bytes: at most 2 + 6 bytes for each."""
+    out[at] = _QUOTE
+    at += 1
+    for index in range(first, last):
+        byte = data[index]
+        escape = _ESCAPES[byte]
+        if escape == 0:
+            out[at] = byte
+            at += 1
+            continue
+        out[at] = _BACKSLASH
+        if escape == 1:
+            out[at + 1] = 0x75  # u
+            out[at + 2] = _ZERO
+            out[at + 3] = _ZERO
+            out[at + 4] = _HEX[byte >> 4]
+            out[at + 5] = _HEX[byte & 15]
+            at += 6
+        else:
+            out[at + 1] = escape
+            at += 2
+    out[at] = _QUOTE
+    return at + 1
+
+
+@inline
+def put_base64(out: U8, at: int, data: U8, first: int, last: int) -> int:
+    """Base64 with padding: 4 bytes for each 3 begun."""
+    index = first
+    while last - index >= 3:
+        word = (np.int64(data[index]) << 16) | (np.int64(data[index + 1]) << 8) | np.int64(data[index + 2])
+        out[at] = _BASE64[word >> 18]
+        out[at + 1] = _BASE64[(word >> 12) & 63]
+        out[at + 2] = _BASE64[(word >> 6) & 63]
+        out[at + 3] = _BASE64[word & 63]
+        at += 4
+        index += 3
+    if index == last:
+        return at
+    word = np.int64(data[index]) << 16
+    if last - index == 2:
+        word |= np.int64(data[index + 1]) << 8
+    out[at] = _BASE64[word >> 18]
+    out[at + 1] = _BASE64[(word >> 12) & 63]
+    out[at + 2] = _BASE64[(word >> 6) & 63] if last - index == 2 else 0x3D
+    out[at + 3] = 0x3D
+    return at + 4

@@ -1,0 +1,41 @@
+"""Compile every kernel by decoding one row of a table that has a column of each kind."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tistream.decode.json_text import handle_texts, json_strings, render_objects
+from tistream.decode.rows import decode_rows
+from tistream.schema import table as t
+from tistream.schema.table import parse_table
+
+_TYPES = (
+    t.LONGLONG, t.FLOAT, t.DOUBLE, t.DECIMAL, t.DATETIME, t.DURATION, t.ENUM, t.SET, t.VARCHAR, t.BLOB, t.JSON, t.VECTOR,
+)  # fmt: skip
+_KEY = b"t" + bytes([0x80, 0, 0, 0, 0, 0, 0, 1]) + b"_r" + bytes([3, 0x80, 0, 0, 0, 0, 0, 0, 1])
+_EMPTY_ROW = bytes([0x80, 0, 0, 0, 0, 0])
+_TEXT_ROW = bytes([0x80, 0, 1, 0, 0, 0, 9, 2, 0, 0xC3, 0xA9])
+
+
+def warm_kernels() -> None:
+    """Compile or load all of them."""
+    columns = [
+        {
+            "id": number,
+            "name": {"O": f"c{number}", "L": f"c{number}"},
+            "offset": number - 1,
+            "type": {"Tp": tp, "Charset": "binary" if tp == t.BLOB else "utf8mb4", "Elems": ["a"]},
+            "state": t.STATE_PUBLIC,
+        }
+        for number, tp in enumerate(_TYPES, 1)
+    ]
+    primary = {"id": 1, "idx_name": {"O": "p", "L": "p"}, "idx_cols": [{"name": {"O": "c1"}, "offset": 0}],
+               "is_primary": True, "state": t.STATE_PUBLIC}  # fmt: skip
+    table = parse_table(
+        {"id": 1, "name": {"O": "t", "L": "t"}, "cols": columns, "index_info": [primary], "is_common_handle": True}
+    )
+    keys = pa.array([_KEY, _KEY], pa.binary())
+    decoded = decode_rows(table, table.columns, keys, pa.array([_EMPTY_ROW, _TEXT_ROW], pa.binary()))
+    render_objects(table.columns, decoded.batch)
+    json_strings(pa.array(["é"]))
+    handle_texts(keys)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
-from tistream.format.segment import META_TABLE_ID, OP_PUT
+from tistream.format.segment import OP_PUT
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
 from tistream.pool.rows import read_rows
 from tistream.pool.task_log import TaskLog
-from tistream.schema.meta_change import DDL_JOB_TABLE_ID, MetaRow
+from tistream.schema.meta_change import DDL_JOB_TABLE_ID, META_TABLE_ID, MetaRow
 from tistream.storage.object_store import ObjectStore
 
 SCHEMA_TABLES = (META_TABLE_ID, DDL_JOB_TABLE_ID)
@@ -36,8 +37,8 @@ def schema_rows(
     return rows, segments
 
 
-def _rows(columns: dict[str, list[object]]) -> Iterator[MetaRow]:
+def _rows(columns: dict[str, list[Any]]) -> Iterator[MetaRow]:
     for table_id, commit_ts, start_ts, key, op, value, old_value in zip(
         *(columns[name] for name in _COLUMNS), strict=True
     ):
-        yield MetaRow(table_id, commit_ts, start_ts, key, value if op == OP_PUT else None, old_value)  # type: ignore[arg-type]
+        yield MetaRow(table_id, commit_ts, start_ts, key, value if op == OP_PUT else None, old_value)

@@ -1,0 +1,73 @@
+"""What a task's manifests say together: the fold of a run of manifests. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tistream.errors import CorruptObject, InvariantBroken
+from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, Manifest
+from tistream.format.segment import SegmentRef
+from tistream.model.ids import TenantKey
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A task as of manifest `number` (0 = it has none yet)."""
+
+    number: int = 0
+    epoch: int = 0
+    flushed_ts: int = 0
+    last: Manifest | None = None  # the newest of any kind
+    state: Manifest | None = None  # the newest that carries state, so that is no claim
+    segments: tuple[SegmentRef, ...] = ()  # live, in commit order
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the task has ended; its children are `last.children`."""
+        return self.last is not None and self.last.kind == KIND_SEAL
+
+
+NOTHING = TaskView()
+
+
+def check_identity(key: str, manifest: Manifest, tenant: TenantKey, task_id: int, number: int) -> None:
+    """The manifest is the one that its key names. Raises CorruptObject."""
+    found = (manifest.tenant, manifest.task_id, manifest.number)
+    if found != (tenant, task_id, number):
+        raise CorruptObject(key, f"is manifest {found[2]} of task {found[1]} of {found[0]}")
+
+
+def extend(view: TaskView, manifests: Iterable[Manifest]) -> TaskView:
+    """The view after the manifests that follow it, in order.
+
+    The first may also be any checkpoint, when nothing is known yet.
+
+    Raises:
+        InvariantBroken: a manifest follows a seal, epochs or flushed_ts go down, or a number is left out.
+    """
+    number, epoch, flushed_ts = view.number, view.epoch, view.flushed_ts
+    last, state = view.last, view.state
+    segments: list[SegmentRef] | None = None
+    for manifest in manifests:
+        if last is not None and last.kind == KIND_SEAL:
+            raise InvariantBroken(11, f"manifest {manifest.number} of task {manifest.task_id} follows its seal")
+        fresh = last is None and manifest.live_segments is not None
+        if manifest.number != number + 1 and not fresh:
+            raise InvariantBroken(11, f"manifest {manifest.number} of task {manifest.task_id} after {number}")
+        if manifest.task_epoch < epoch:
+            raise InvariantBroken(11, f"epoch {manifest.task_epoch} after {epoch} in manifest {manifest.number}")
+        if manifest.flushed_ts < flushed_ts or manifest.low_ts > manifest.flushed_ts:
+            raise InvariantBroken(3, f"flushed_ts {manifest.flushed_ts} after {flushed_ts} in {manifest.number}")
+        if manifest.kind != KIND_CLAIM:
+            if state is not None and manifest.low_ts != flushed_ts:
+                raise InvariantBroken(3, f"window from {manifest.low_ts} after {flushed_ts} in {manifest.number}")
+            state, flushed_ts = manifest, manifest.flushed_ts
+            if manifest.live_segments is not None:
+                segments = list(manifest.live_segments)
+            elif manifest.segments:
+                segments = list(view.segments) if segments is None else segments
+                segments.extend(manifest.segments)
+        number, epoch, last = manifest.number, manifest.task_epoch, manifest
+    live = view.segments if segments is None else tuple(segments)
+    return TaskView(number, epoch, flushed_ts, last, state, live)

@@ -1,0 +1,39 @@
+"""Footers of segments that are read again and again, kept up to a number of bytes."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+import pyarrow.parquet as pq
+
+DEFAULT_BYTES = 64 << 20
+
+
+class FooterCache:
+    """Least recently used out first. Safe for many threads. Segments never change, so nothing grows stale."""
+
+    def __init__(self, capacity_bytes: int = DEFAULT_BYTES) -> None:
+        self._capacity = capacity_bytes
+        self._lock = threading.Lock()
+        self._held: OrderedDict[str, pq.FileMetaData] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: str) -> pq.FileMetaData | None:
+        """The footer of segment `key`, if it is held."""
+        with self._lock:
+            found = self._held.get(key)
+            if found is not None:
+                self._held.move_to_end(key)
+            return found
+
+    def put(self, key: str, footer: pq.FileMetaData) -> None:
+        """Keep a footer."""
+        with self._lock:
+            if key in self._held:
+                return
+            self._held[key] = footer
+            self._bytes += footer.serialized_size
+            while self._bytes > self._capacity and len(self._held) > 1:
+                _, dropped = self._held.popitem(last=False)
+                self._bytes -= dropped.serialized_size

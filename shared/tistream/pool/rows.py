@@ -1,0 +1,134 @@
+"""Reading committed rows: only the row groups that can hold what is asked for, only the columns asked for."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tistream.errors import CorruptObject
+from tistream.format.parquet_ranges import NeedMore, projected_ranges, read_footer
+from tistream.format.segment import SCHEMA, RowGroupInfo, SegmentRef
+from tistream.model.ts import Window
+from tistream.pool.footers import FooterCache
+from tistream.storage.object_store import ObjectStore
+from tistream.storage.range_reader import fetch_ranges
+
+TAIL_BYTES = 32 << 10  # of a segment's end: holds the footer of some 35 row groups
+WHOLE_BYTES = 256 << 10  # a segment up to this size is read whole, which takes one request
+
+
+def row_groups_touching(segment: SegmentRef, window: Window, table_ids: Sequence[int] | None) -> list[int]:
+    """Indexes of the row groups that may hold rows of the window and of any of the tables (None = all)."""
+    ids = None if table_ids is None else np.unique(np.asarray(table_ids, np.int64))
+    return [
+        index
+        for index, group in enumerate(segment.row_groups)
+        if window.overlaps(group.commit_ts_min, group.commit_ts_max) and (ids is None or _any_between(ids, group))
+    ]
+
+
+def read_rows(
+    objects: ObjectStore,
+    segment: SegmentRef,
+    window: Window,
+    table_ids: Sequence[int] | None = None,
+    columns: Sequence[str] | None = None,
+    footers: FooterCache | None = None,
+) -> pa.Table:
+    """Rows of one segment with commit_ts in `window` and table_id in `table_ids`, in the segment's order.
+
+    Args:
+        table_ids: physical table ids; None means all.
+        columns: of segment.SCHEMA, answered in SCHEMA's order; None means all.
+
+    Raises:
+        NotFoundYet: the segment was compacted away: refresh the task's log and plan again.
+        CorruptObject: the segment is damaged.
+    """
+    wanted = [name for name in SCHEMA.names if columns is None or name in columns]
+    indexes = row_groups_touching(segment, window, table_ids)
+    exact = all(_holds_all(segment.row_groups[index], window, table_ids) for index in indexes)
+    if exact:
+        return read_row_groups(objects, segment, indexes, wanted, footers)
+    found = read_row_groups(objects, segment, indexes, {*wanted, "table_id", "commit_ts"}, footers)
+    commit_ts = found.column("commit_ts")
+    keep = pc.and_(pc.greater(commit_ts, window.low), pc.less_equal(commit_ts, window.high))
+    if table_ids is not None:
+        keep = pc.and_(keep, pc.is_in(found.column("table_id"), value_set=pa.array(table_ids, pa.int64())))
+    return found.select(wanted).filter(keep)
+
+
+def read_row_group(
+    objects: ObjectStore,
+    segment: SegmentRef,
+    index: int,
+    columns: Sequence[str] | None = None,
+    footers: FooterCache | None = None,
+) -> pa.Table:
+    """One row group, unfiltered. Raises as read_rows."""
+    return read_row_groups(objects, segment, [index], columns, footers)
+
+
+def read_row_groups(
+    objects: ObjectStore,
+    segment: SegmentRef,
+    indexes: Sequence[int],
+    columns: Sequence[str] | set[str] | None = None,
+    footers: FooterCache | None = None,
+) -> pa.Table:
+    """Row groups in the order given, unfiltered, with `columns` in SCHEMA's order. Raises as read_rows."""
+    names = [name for name in SCHEMA.names if columns is None or name in columns]
+    schema = pa.schema([SCHEMA.field(name) for name in names])
+    if not indexes:
+        return schema.empty_table()
+    held: list[tuple[int, bytes]] = []
+    metadata = footers.get(segment.key) if footers else None
+    if metadata is None:
+        metadata, held = _open(objects, segment)
+        if footers:
+            footers.put(segment.key, metadata)
+    ranges = projected_ranges(metadata, indexes, names)
+    source = fetch_ranges(objects, segment.key, segment.size, ranges, held)
+    try:
+        file = pq.ParquetFile(
+            pa.PythonFile(source, mode="r"), metadata=metadata, pre_buffer=False, page_checksum_verification=True
+        )
+        return file.read_row_groups(list(indexes), columns=names, use_threads=False).select(names).cast(schema)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptObject(segment.key, f"row groups {list(indexes)} cannot be decoded: {error}") from error
+
+
+def _open(objects: ObjectStore, segment: SegmentRef) -> tuple[pq.FileMetaData, list[tuple[int, bytes]]]:
+    """The segment's footer, and what was read to get it. A segment read whole is checked whole."""
+    length = segment.size if segment.size <= WHOLE_BYTES else TAIL_BYTES
+    while True:
+        tail, size = objects.get_tail(segment.key, length)
+        if size != segment.size:
+            raise CorruptObject(segment.key, f"has {size} bytes; its manifest says {segment.size}")
+        if len(tail) == size and f"{zlib.crc32(tail):08x}" != segment.checksum:
+            raise CorruptObject(segment.key, f"fails its checksum {segment.checksum}")
+        metadata = read_footer(segment.key, tail, size)
+        if not isinstance(metadata, NeedMore):
+            break
+        length = metadata.length
+    rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+    if rows != [group.rows for group in segment.row_groups]:
+        raise CorruptObject(segment.key, f"has row groups of {rows} rows, not those that its manifest says")
+    return metadata, [(size - len(tail), tail)]
+
+
+def _any_between(ids: np.ndarray[tuple[int], np.dtype[np.int64]], group: RowGroupInfo) -> bool:
+    at = int(np.searchsorted(ids, group.table_id_min))
+    return at < len(ids) and int(ids[at]) <= group.table_id_max
+
+
+def _holds_all(group: RowGroupInfo, window: Window, table_ids: Sequence[int] | None) -> bool:
+    """Whether every row of the group is asked for, as far as its bounds tell."""
+    if not (group.commit_ts_min in window and group.commit_ts_max in window):
+        return False
+    return table_ids is None or (group.table_id_min == group.table_id_max and group.table_id_min in table_ids)

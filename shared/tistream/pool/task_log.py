@@ -1,0 +1,88 @@
+"""A task's committed segments as its readers see them: followed manifest by manifest, found by window."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tistream.errors import UnknownName
+from tistream.format.segment import SegmentRef
+from tistream.format.task_view import NOTHING, TaskView
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.model.ts import Window
+from tistream.storage.manifest_follow import TaskObjects
+from tistream.storage.object_store import ObjectStore
+
+
+class TaskLog:
+    """Follows one task. Not for use by several threads at once; what it hands out is immutable."""
+
+    def __init__(self, objects: ObjectStore, tenant: TenantKey, task_id: int) -> None:
+        self._task = TaskObjects(objects, tenant, task_id)
+        self._view = NOTHING
+        self._bounds: tuple[np.ndarray, np.ndarray] | None = None
+
+    def refresh(self) -> bool:
+        """Read what was committed since; whether anything was. With nothing new: two small requests.
+
+        Raises:
+            CorruptObject, InvariantBroken: the task's manifests are damaged, or contradict each other.
+            Unavailable: no answer came; the log stands where it was.
+        """
+        view = self._task.follow(self._view)
+        moved = view.number != self._view.number
+        if view.segments is not self._view.segments:
+            self._bounds = None
+        self._view = view
+        return moved
+
+    @property
+    def view(self) -> TaskView:
+        """All that the manifests say, as of the last refresh."""
+        return self._view
+
+    @property
+    def number(self) -> int:
+        """The newest manifest read; 0 before the first."""
+        return self._view.number
+
+    @property
+    def epoch(self) -> int:
+        return self._view.epoch
+
+    @property
+    def flushed_ts(self) -> int:
+        """Every commit of the span at or below it is in the segments; 0 before the first flush."""
+        return self._view.flushed_ts
+
+    @property
+    def span(self) -> KeySpan:
+        """Raises UnknownName before the task's first manifest."""
+        if self._view.last is None:
+            raise UnknownName(f"task {self._task.task_id} of {self._task.tenant} has no manifest yet")
+        return self._view.last.span
+
+    @property
+    def segments(self) -> tuple[SegmentRef, ...]:
+        """Live segments in commit order."""
+        return self._view.segments
+
+    @property
+    def sealed(self) -> bool:
+        return self._view.sealed
+
+    @property
+    def children(self) -> tuple[tuple[int, KeySpan], ...]:
+        """The tasks that carry on after a seal: (task_id, span)."""
+        return self._view.last.children if self._view.last is not None else ()
+
+    def segments_overlapping(self, window: Window) -> list[SegmentRef]:
+        """Live segments that may hold rows of the window, in commit order."""
+        if not self._view.segments:
+            return []
+        if self._bounds is None:
+            lows = np.array([segment.commit_ts_min for segment in self._view.segments], np.int64)
+            highs = np.array([segment.commit_ts_max for segment in self._view.segments], np.int64)
+            self._bounds = lows, highs
+        lows, highs = self._bounds
+        return [self._view.segments[at] for at in np.flatnonzero((lows <= window.high) & (highs > window.low))]

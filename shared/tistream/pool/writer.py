@@ -1,0 +1,174 @@
+"""Writing a segment: rows in order become a Parquet file cut so that one table's rows can be fetched alone.
+
+Runs inside Spark's Python workers: imports nothing heavier than pyarrow and numpy. The encodings were measured
+(2 M rows of 127-byte values): zstd level 1; deltas for commit_ts, which climbs; byte planes for start_ts, which does
+not; values in front-coded form only where a sample says that it helps.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tistream.errors import InvariantBroken
+from tistream.format.segment import SCHEMA, RowGroupInfo, SegmentRef
+
+PACKED_ROWS = 65_536  # small tables share a row group up to this many rows
+SPLIT_ROWS = 131_072  # a large table is split into row groups of this many rows
+GROUP_BYTES = 64 << 20  # and any row group ends about here, so that reading one takes bounded memory
+SAMPLE_ROWS = 512
+NARROW_SPREAD = 0.25  # of the mean length
+
+Ints = npt.NDArray[np.int64]
+
+
+def write_segment(table: pa.Table, key: str) -> tuple[bytes, SegmentRef]:
+    """Encode rows as the segment object `key`.
+
+    Args:
+        table: at least one row, columns of segment.SCHEMA (any binary type for binary columns), sorted by
+            segment.ORDER.
+        key: the object's key, for the reference.
+
+    Raises:
+        InvariantBroken: the rows are not in order (of table_id and commit_ts).
+    """
+    table_ids, commit_ts = _ints(table, "table_id"), _ints(table, "commit_ts")
+    _check_order(table_ids, commit_ts)
+    cuts = row_group_cuts(table_ids, _row_bytes(table))
+    sink = pa.BufferOutputStream()
+    groups = []
+    with pq.ParquetWriter(sink, _file_schema(table), **_options(table)) as writer:
+        for start, end in cuts:
+            writer.write_table(table.slice(start, end - start), row_group_size=end - start)
+            groups.append(_info(table_ids[start:end], commit_ts[start:end]))
+    body = sink.getvalue().to_pybytes()
+    checksum = f"{zlib.crc32(body):08x}"
+    return body, SegmentRef(key, len(body), checksum, table.num_rows, tuple(groups))
+
+
+def row_group_cuts(table_ids: Ints, row_bytes: Ints | None = None) -> list[tuple[int, int]]:
+    """[start, end) of each row group for rows sorted by table: small tables whole and together, large ones alone.
+
+    `row_bytes` (None: all small) ends a row group early where its rows are long.
+    """
+    cuts: list[tuple[int, int]] = []
+    packed = 0  # where the row group that is being filled begins
+    filled = 0
+    for start, end in _runs(table_ids):
+        if end - start > PACKED_ROWS or end - packed > PACKED_ROWS:
+            if filled > packed:
+                cuts.append((packed, filled))
+            packed = start
+        filled = end
+        if end - start > PACKED_ROWS:
+            cuts.extend((at, min(at + SPLIT_ROWS, end)) for at in range(start, end, SPLIT_ROWS))
+            packed = end
+    if filled > packed:
+        cuts.append((packed, filled))
+    if row_bytes is None:
+        return cuts
+    return [piece for cut in cuts for piece in _cut_by_bytes(*cut, row_bytes)]
+
+
+def _runs(table_ids: Ints) -> Iterator[tuple[int, int]]:
+    """[start, end) of each run of equal table ids."""
+    edges = np.flatnonzero(table_ids[1:] != table_ids[:-1]) + 1
+    bounds = [0, *edges.tolist(), len(table_ids)]
+    return pairwise(bounds)
+
+
+def _cut_by_bytes(start: int, end: int, row_bytes: Ints) -> Iterator[tuple[int, int]]:
+    ends = np.cumsum(row_bytes[start:end])
+    done = 0
+    while start < end:
+        fits = int(np.searchsorted(ends, done + GROUP_BYTES, side="right")) - (len(ends) - (end - start))
+        step = max(1, fits)
+        yield start, start + step
+        start += step
+        done = int(ends[len(ends) - (end - start) - 1])
+
+
+def _row_bytes(table: pa.Table) -> Ints | None:
+    """Bytes of each row's keys and values; None if no row group can come near the limit."""
+    if table.nbytes <= GROUP_BYTES:
+        return None
+    total = np.zeros(table.num_rows, np.int64)
+    for name in ("key", "value", "old_value"):
+        total += _lengths(table.column(name))
+    widest = total.max(initial=0)
+    return total if widest * SPLIT_ROWS > GROUP_BYTES else None
+
+
+def _ints(table: pa.Table, name: str) -> Ints:
+    column = table.column(name)
+    if column.null_count:
+        raise InvariantBroken(8, f"segment column {name} holds nulls")
+    out: Ints = column.to_numpy()
+    return out
+
+
+def _check_order(table_ids: Ints, commit_ts: Ints) -> None:
+    if not len(table_ids):
+        raise InvariantBroken(10, "a segment without rows")
+    ids = table_ids[1:] >= table_ids[:-1]
+    same = table_ids[1:] == table_ids[:-1]
+    if not ids.all() or (same & (commit_ts[1:] < commit_ts[:-1])).any():
+        raise InvariantBroken(8, "a segment's rows are not in order of table_id, commit_ts")
+
+
+def _info(table_ids: Ints, commit_ts: Ints) -> RowGroupInfo:
+    return RowGroupInfo(
+        len(table_ids), int(table_ids[0]), int(table_ids[-1]), int(commit_ts.min()), int(commit_ts.max())
+    )
+
+
+def _file_schema(table: pa.Table) -> pa.Schema:
+    """SCHEMA, with the binary types that `table` has: in the file they are the same."""
+    if table.column_names != SCHEMA.names:
+        raise InvariantBroken(8, f"segment columns {table.column_names}")
+    return pa.schema([column.with_type(found.type) for column, found in zip(SCHEMA, table.schema, strict=True)])
+
+
+def _options(table: pa.Table) -> dict[str, object]:
+    encodings = {"commit_ts": "DELTA_BINARY_PACKED", "start_ts": "BYTE_STREAM_SPLIT"}
+    encodings |= {name: _value_encoding(table.column(name)) for name in ("key", "value", "old_value")}
+    return {
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": ["table_id", "op", "txn_source"],
+        "column_encoding": encodings,
+        "write_statistics": ["table_id", "commit_ts"],
+        "write_page_checksum": True,
+        "store_schema": False,
+    }
+
+
+def _value_encoding(column: pa.ChunkedArray) -> str:
+    """DELTA_BYTE_ARRAY keeps lengths apart from bytes: better for values of one width, worse for mixed ones."""
+    step = max(1, len(column) // SAMPLE_ROWS)
+    lengths = _lengths(column)[::step]
+    lengths = lengths[lengths > 0]
+    if not len(lengths):
+        return "PLAIN"
+    return "DELTA_BYTE_ARRAY" if lengths.std() <= NARROW_SPREAD * lengths.mean() else "PLAIN"
+
+
+def _lengths(column: pa.ChunkedArray) -> Ints:
+    """Bytes of each value; 0 for null."""
+    out = [np.zeros(0, np.int64)]
+    for chunk in column.chunks:
+        if not pa.types.is_binary_view(chunk.type):
+            out.append(pc.fill_null(pc.binary_length(chunk), 0).to_numpy(zero_copy_only=False).astype(np.int64))
+            continue
+        views = np.frombuffer(chunk.buffers()[1], np.int32).reshape(-1, 4)  # length first, in 16 bytes
+        lengths = views[chunk.offset : chunk.offset + len(chunk), 0].astype(np.int64)
+        out.append(np.where(chunk.is_valid().to_numpy(zero_copy_only=False), lengths, 0))
+    return np.concatenate(out)

@@ -1,0 +1,251 @@
+"""The commit protocol of a task's manifests (design.md 4): claim, commit, floor. Fencing rests on storage alone.
+
+One conditional put per number decides who wrote it. A holder first wins an empty claim with its epoch; whoever meets
+a higher epoch stops. What an unknown answer left behind is found out by putting the same bytes at the same number.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tistream.errors import (
+    CommitConflict,
+    CommitStateUnknown,
+    Fenced,
+    InvariantBroken,
+    NotFoundYet,
+    TiStreamError,
+    Unavailable,
+)
+from tistream.format import floor as floor_format
+from tistream.format import manifest as manifest_format
+from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, Manifest
+from tistream.format.task_view import NOTHING, TaskView, extend
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.storage import layout
+from tistream.storage.manifest_follow import TaskObjects
+from tistream.storage.object_store import ObjectStore
+
+ATTEMPTS = 10
+BACKOFF_SECONDS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+CLAIM_RACES = 1000
+
+
+class Sealed(Fenced):
+    """The task has ended: its seal names the tasks that carry on."""
+
+    code = "sealed"
+
+    def __init__(self, what: str, manifest: Manifest, held_epoch: int) -> None:
+        super().__init__(f"{what} is sealed", held_epoch=held_epoch, current_epoch=manifest.task_epoch)
+        self.children = manifest.children
+
+
+class ManifestLog:
+    """One holder's hold on one task's manifests. Not for use by several threads at once."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        tenant: TenantKey,
+        task_id: int,
+        span: KeySpan,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._objects = objects
+        self._task = TaskObjects(objects, tenant, task_id)
+        self._tenant, self._task_id, self._span = tenant, task_id, span
+        self._sleep = sleep
+        self._view = NOTHING
+        self._epoch: int | None = None  # ours, once claimed
+        self._in_doubt: bytes | None = None  # what the next number may hold by our doing
+
+    @property
+    def view(self) -> TaskView:
+        """The task as of the last manifest read or written here."""
+        return self._view
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next commit must bear."""
+        return self._view.number + 1
+
+    def recover(self) -> TaskView:
+        """Read what is committed: floor, checkpoint, and all that follows. Ends a claim held before."""
+        self._epoch, self._in_doubt = None, None
+        self._view = self._task.follow()
+        if self._view.state is not None and self._view.state.span != self._span:
+            raise InvariantBroken(1, f"{self._what} covers {self._view.state.span}, not {self._span}")
+        return self._view
+
+    def claim(self, epoch: int, nonce: str, now_ms: int) -> TaskView:
+        """Win an empty manifest with `epoch` at the next free number, reading every one lost to on the way.
+
+        Returns:
+            The view to work from: everything committed up to the claim.
+
+        Raises:
+            Fenced: an epoch at or above `epoch` has claimed before.
+            Sealed: the task has ended.
+            CommitStateUnknown, Unavailable: claim again with the same epoch and nonce, or give up.
+        """
+        if self._view.number == 0 or self._epoch is not None:
+            self.recover()
+        for _ in range(CLAIM_RACES):
+            if self._claimed_already(epoch, nonce):
+                break  # an earlier try whose answer never came
+            self._refuse_if_over(epoch)
+            claim = self._claim_manifest(epoch, nonce, now_ms)
+            try:
+                self._put(claim.number, manifest_format.encode(claim))
+            except CommitConflict:
+                self._view = self._task.follow(self._view)
+                continue
+            if self._task.floor() > claim.number:  # put where all had long been collected: it says nothing
+                self._view = self._task.follow()
+                continue
+            self._view = extend(self._view, [claim])
+            break
+        else:
+            raise Unavailable(f"{self._what}: lost {CLAIM_RACES} races for a claim")
+        self._epoch = epoch
+        return self._view
+
+    def commit(self, manifest: Manifest) -> TaskView:
+        """Commit `manifest` at the next number. Only after `claim`.
+
+        Raises:
+            Fenced: a newer epoch has claimed the task. Nothing was committed.
+            CommitConflict: somebody else holds the number without a newer epoch: `recover` and claim anew.
+            CommitStateUnknown: it may have happened. Commit the very same manifest again, or stop for good.
+            Unavailable: nothing happened; commit again.
+            InvariantBroken: the number had been collected before.
+        """
+        assert self._epoch is not None, "commit before claim"
+        assert (manifest.number, manifest.task_epoch) == (self.next_number, self._epoch), "not the next manifest"
+        assert (manifest.tenant, manifest.task_id) == (self._tenant, self._task_id), "another task's manifest"
+        assert manifest.span == self._span, "another span"
+        body = manifest_format.encode(manifest)
+        assert self._in_doubt in (None, body), "the number may hold an earlier manifest: put that one again"
+        view = extend(self._view, [manifest])  # refuses what readers would refuse, before it is written
+        try:
+            self._put(manifest.number, body)
+        except CommitStateUnknown:
+            self._in_doubt = body
+            raise
+        except CommitConflict as error:
+            held, self._epoch = self._epoch, None
+            self._refuse_if_fenced(manifest.number, held)
+            raise error
+        self._in_doubt = None
+        self._check_floor(manifest.number, self._epoch)
+        self._view = view
+        return view
+
+    def raise_floor(self, checkpoint: int) -> int:
+        """Let readers begin at manifest `checkpoint`; what lies below may be deleted once this returns.
+
+        Returns:
+            The floor, which never goes down: possibly a higher one than asked for.
+        """
+        if self._task.manifest(checkpoint).live_segments is None:
+            raise InvariantBroken(12, f"{self._what}: manifest {checkpoint} is no checkpoint, but was to be the floor")
+        problem: TiStreamError = Unavailable(f"{self._what}: lost every race for the floor")
+        for pause in self._pauses():
+            try:
+                return self._raise_floor_once(checkpoint)
+            except (CommitConflict, CommitStateUnknown, Unavailable) as error:
+                problem = error
+            self._sleep(pause)
+        raise problem
+
+    def _raise_floor_once(self, checkpoint: int) -> int:
+        key, body = layout.floor(self._tenant, self._task_id), floor_format.encode(checkpoint)
+        try:
+            version = self._objects.head(key).version  # before the body: a change between shows in put_if
+            current = floor_format.decode(key, self._objects.get(key))
+        except NotFoundYet:
+            self._objects.put_new(key, body)
+            return checkpoint
+        if current < checkpoint:
+            self._objects.put_if(key, body, version)
+        return max(current, checkpoint)
+
+    def _put(self, number: int, body: bytes) -> None:
+        """Put `body` at `number`, and again after an unknown answer, until it is known who holds the number."""
+        key = layout.manifest(self._tenant, self._task_id, number)
+        doubtful = self._in_doubt is not None
+        problem: TiStreamError = Unavailable(f"cannot write {key}")
+        for pause in self._pauses():
+            try:
+                try:
+                    self._objects.put_new(key, body)
+                    return
+                except CommitConflict:
+                    if self._objects.get(key) == body:
+                        return
+                    raise
+            except CommitStateUnknown as error:
+                doubtful, problem = True, error
+            except NotFoundYet:
+                pass  # collected between the two, or the conflict was another one: put again
+            except Unavailable as error:
+                problem = error
+            self._sleep(pause)
+        raise CommitStateUnknown(key) if doubtful else problem
+
+    def _pauses(self) -> list[float]:
+        return [BACKOFF_SECONDS[min(at, len(BACKOFF_SECONDS) - 1)] for at in range(ATTEMPTS)]
+
+    def _claim_manifest(self, epoch: int, nonce: str, now_ms: int) -> Manifest:
+        flushed_ts = self._view.flushed_ts
+        return Manifest(
+            tenant=self._tenant,
+            task_id=self._task_id,
+            number=self.next_number,
+            task_epoch=epoch,
+            nonce=nonce,
+            kind=KIND_CLAIM,
+            span=self._span,
+            low_ts=flushed_ts,
+            flushed_ts=flushed_ts,
+            checkpoint=self._view.last.checkpoint if self._view.last else 0,
+            written_ms=now_ms,
+        )
+
+    def _claimed_already(self, epoch: int, nonce: str) -> bool:
+        last = self._view.last
+        return last is not None and (last.kind, last.task_epoch, last.nonce) == (KIND_CLAIM, epoch, nonce)
+
+    def _refuse_if_over(self, epoch: int) -> None:
+        last = self._view.last
+        if last is not None and last.kind == KIND_SEAL:
+            raise Sealed(self._what, last, epoch)
+        if self._view.epoch >= epoch:
+            raise Fenced(self._what, held_epoch=epoch, current_epoch=self._view.epoch)
+
+    def _refuse_if_fenced(self, number: int, held: int) -> None:
+        """A commit at `number` met a foreign manifest: raise Fenced if a newer epoch explains it."""
+        try:
+            winner = self._task.manifest(number)
+        except NotFoundYet:
+            return
+        if winner.task_epoch > held:
+            raise Fenced(self._what, held_epoch=held, current_epoch=winner.task_epoch)
+
+    def _check_floor(self, number: int, epoch: int) -> None:
+        """A number below the floor was collected: others went on long ago, and what was put there is garbage."""
+        checkpoint = self._task.floor()
+        if number >= checkpoint:
+            return
+        self._epoch = None
+        current = self._task.follow().epoch
+        if current > epoch:
+            raise Fenced(self._what, held_epoch=epoch, current_epoch=current)
+        raise InvariantBroken(11, f"{self._what}: manifest {number} was put below the floor {checkpoint}")
+
+    @property
+    def _what(self) -> str:
+        return f"task {self._task_id} of {self._tenant}"

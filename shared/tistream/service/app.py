@@ -129,9 +129,9 @@ class _Shell:
             log.debug("client went away", extra={"path": scope["path"]})
         except Exception as error:
             response = self._unexpected(scope, error)
-            # Once an answer has begun, ending without its last chunk is what tells the client that it is cut.
-            if status == 0:
-                await response(scope, receive, watched_send)
+            if status:
+                raise  # the answer has begun: the server closes the connection without its last chunk
+            await response(scope, receive, watched_send)
 
     def _unexpected(self, scope: Scope, error: Exception) -> Response:
         cause_id = self._new_id()

@@ -6,6 +6,7 @@ log.info("tenant created", extra={"tenant": "7/acme", "tasks": 4})
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from datetime import UTC, datetime
@@ -35,7 +36,10 @@ class JsonFormatter(logging.Formatter):
         line.update((name, value) for name, value in record.__dict__.items() if name not in _STANDARD)
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
+        try:
+            return orjson.dumps(line, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
+        except TypeError:  # lone surrogates, integers beyond 64 bits: rare, and never a reason to lose a line
+            return json.dumps(line, default=repr)
 
 
 def configure_logging(service: str, level: str = "INFO", stream: IO[str] | None = None) -> None:

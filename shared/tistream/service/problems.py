@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import http
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
@@ -16,6 +15,9 @@ from tistream.errors import InvalidRequest, TiStreamError
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = "1"
+
+# http.HTTPStatus changes its phrases with Python's versions; a problem's type must not.
+_CODES = {400: InvalidRequest.code, 404: "not-found", 405: "method-not-allowed", 413: "content-too-large"}
 
 
 def problem_response(
@@ -31,7 +33,7 @@ def problem_response(
     head = dict(headers or {})
     if status in (429, 503):
         head.setdefault("Retry-After", RETRY_AFTER_SECONDS)
-    return Response(orjson.dumps(body, default=str), status, head, MEDIA_TYPE)
+    return Response(json.dumps(body, default=str).encode(), status, head, MEDIA_TYPE)
 
 
 def _text(detail: str) -> str:
@@ -71,6 +73,5 @@ def _parameter(loc: Sequence[Any], reason: str) -> dict[str, str]:
 
 def _on_http(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    phrase = http.HTTPStatus(error.status_code).phrase
-    code = InvalidRequest.code if error.status_code == 400 else phrase.lower().replace(" ", "-")
-    return problem_response(error.status_code, code, str(error.detail or phrase), headers=error.headers)
+    code = _CODES.get(error.status_code, f"http-{error.status_code}")
+    return problem_response(error.status_code, code, str(error.detail), headers=error.headers)

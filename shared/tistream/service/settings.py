@@ -43,7 +43,7 @@ class ServiceSettings(BaseSettings):
     model_config = settings_config("SERVICE")
 
     host: str = Field(default="127.0.0.1", description="address to bind")
-    port: int = Field(default=8000, ge=0, le=65535, description="port to bind")
+    port: int = Field(default=8000, description="port to bind")
     listen_fd: int | None = Field(
         default=None, description="an inherited listening socket; then host/port only name it"
     )
@@ -55,6 +55,13 @@ class ServiceSettings(BaseSettings):
     allow_insecure_bind: bool = Field(default=False, description="bind a non-loopback address without auth")
     shutdown_grace_seconds: int = Field(default=2, ge=0, le=600, description="how long open requests may go on")
     shutdown_limit_seconds: int = Field(default=5, ge=1, le=600, description="then the process ends, whatever hangs")
+
+    @field_validator("port")  # here and not at the field, which a service may declare again for its own default
+    @classmethod
+    def _port(cls, port: int) -> int:
+        if not 0 <= port <= 65535:
+            raise ValueError("must lie from 0 to 65535")
+        return port
 
     @field_validator("meta_url", "advertise_url")
     @classmethod

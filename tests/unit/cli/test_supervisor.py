@@ -1,0 +1,163 @@
+"""The supervisor with real processes: small shell and Python programs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tistream.cli.restarts import Restarts
+from tistream.cli.supervisor import ChildSpec, Ended, Supervisor, session_members
+from tistream.clock import SystemClock
+from tistream.service.lifetime import PARENT_VARIABLE
+
+# A child with a child of its own, which ignores everything but SIGKILL.
+_FAMILY = """
+import os, signal, subprocess, sys, time
+if os.environ.get("STUBBORN"):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+inner = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+grandchild = subprocess.Popen([sys.executable, "-c", inner])
+print("family", os.getpid(), grandchild.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def _wait(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # A killed grandchild that nobody reaps is dead all the same.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def _family(log: Path, count: int = 1) -> list[int]:
+    """The last family that said its pids, once `count` families have."""
+
+    def said() -> list[str]:
+        return [line for line in log.read_text().splitlines() if line.startswith("family")] if log.exists() else []
+
+    _wait(lambda: len(said()) >= count)
+    return [int(pid) for pid in said()[-1].split()[1:]]
+
+
+def _python(name: str, code: str, **env: str) -> ChildSpec:
+    return ChildSpec(name, (sys.executable, "-c", code), env)
+
+
+def _poll_until_ended(supervisor: Supervisor) -> Ended:
+    found: list[Ended] = []
+    _wait(lambda: found.extend(supervisor.poll()) or found)
+    return found[0]
+
+
+def test_stop_takes_the_whole_family(tmp_path: Path) -> None:
+    supervisor = Supervisor([_python("child", _FAMILY)], tmp_path, SystemClock())
+    supervisor.start()
+    family = _family(tmp_path / "child.log")
+    assert set(session_members(family[0])) == set(family)
+    supervisor.stop(grace_ms=5_000)
+    _wait(lambda: not any(map(_alive, family)))
+
+
+def test_stop_does_not_wait_longer_than_its_grace(tmp_path: Path) -> None:
+    supervisor = Supervisor([_python("child", _FAMILY, STUBBORN="1")], tmp_path, SystemClock())
+    supervisor.start()
+    family = _family(tmp_path / "child.log")
+    started = time.monotonic()
+    supervisor.stop(grace_ms=300)
+    assert time.monotonic() - started < 3
+    _wait(lambda: not any(map(_alive, family)))
+
+
+def test_child_that_dies_is_started_again_and_its_own_children_end_with_it(tmp_path: Path) -> None:
+    supervisor = Supervisor([_python("child", _FAMILY)], tmp_path, SystemClock())
+    supervisor.start()
+    first = _family(tmp_path / "child.log")
+    os.kill(first[0], signal.SIGKILL)
+    ended = _poll_until_ended(supervisor)
+    assert ended == Ended("child", -signal.SIGKILL, 200)
+    _wait(lambda: not _alive(first[1]))
+    _wait(lambda: supervisor.poll() or "family" in (tmp_path / "child.log").read_text().split("\n", 1)[1])
+    second = _family(tmp_path / "child.log", 2)
+    assert not set(first) & set(second)
+    supervisor.stop(grace_ms=5_000)
+
+
+def test_status_and_output_of_a_child_that_fails(tmp_path: Path) -> None:
+    spec = _python("child", "import sys; print('to stdout'); sys.exit('to stderr')")
+    supervisor = Supervisor([spec], tmp_path, SystemClock())
+    supervisor.start()
+    assert _poll_until_ended(supervisor).status == 1
+    _wait(lambda: (tmp_path / "child.log").read_text().splitlines() == ["to stdout", "to stderr"])
+    supervisor.stop(grace_ms=1_000)
+
+
+def test_child_knows_its_parent_and_its_own_settings(tmp_path: Path) -> None:
+    code = f"import os; print(os.environ['{PARENT_VARIABLE}'], os.environ['OWN'], os.getsid(0) == os.getpid())"
+    supervisor = Supervisor([_python("child", code, OWN="x")], tmp_path, SystemClock())
+    supervisor.start()
+    _wait(lambda: (tmp_path / "child.log").exists() and (tmp_path / "child.log").read_text())
+    assert (tmp_path / "child.log").read_text() == f"{os.getpid()} x True\n"
+    supervisor.stop(grace_ms=1_000)
+
+
+_ORPHAN = '''
+import sys, time
+from pathlib import Path
+from tistream.cli.supervisor import ChildSpec, Supervisor
+from tistream.clock import SystemClock
+child = """
+import time
+from tistream.service.lifetime import die_with_parent
+die_with_parent()
+print('up', flush=True)
+time.sleep(600)
+"""
+supervisor = Supervisor([ChildSpec("child", (sys.executable, "-c", child), {})], Path(sys.argv[1]), SystemClock())
+supervisor.start()
+print(supervisor._children[0].process.pid, flush=True)
+time.sleep(600)
+'''
+
+
+def test_children_die_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", _ORPHAN, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    _wait(lambda: (tmp_path / "child.log").exists() and (tmp_path / "child.log").read_text())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    _wait(lambda: not _alive(child), seconds=3)
+
+
+@pytest.mark.parametrize(
+    ("lives_ms", "waits_ms"),
+    [
+        ([100] * 7, [200, 400, 800, 1600, 3200, 5000, 5000]),
+        ([60_000, 60_000], [200, 200]),
+        ([100, 100, 60_000, 100], [200, 400, 200, 400]),
+    ],
+)
+def test_restarts_wait_longer_after_short_lives(lives_ms: list[int], waits_ms: list[int]) -> None:
+    restarts, waits = Restarts(), []
+    for lived_ms in lives_ms:
+        restarts = restarts.after(lived_ms)
+        waits.append(restarts.wait_ms)
+    assert waits == waits_ms
+    assert restarts.count == len(lives_ms)

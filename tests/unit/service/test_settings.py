@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tistream.service.settings import ServiceSettings, SettingsError, load_settings, settings_config
+
+
+class Lease(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    seconds: int = 10
+
+
+class ThingSettings(ServiceSettings):
+    model_config = settings_config("THING")
+
+    port: int = 8123
+    lease: Lease = Lease()
+
+
+def test_defaults_are_loopback_and_named_after_the_service() -> None:
+    settings = load_settings(ThingSettings)
+    assert (settings.url, settings.node, settings.service_name()) == ("http://127.0.0.1:8123", "thing-1", "thing")
+
+
+def test_environment_wins_and_nests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TISTREAM_THING__PORT", "9000")
+    monkeypatch.setenv("TISTREAM_THING__LEASE__SECONDS", "3")
+    monkeypatch.setenv("TISTREAM_OTHER__NONSENSE", "of another service")
+    settings = load_settings(ThingSettings)
+    assert (settings.port, settings.lease.seconds) == (9000, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("TISTREAM_THING__PROT", "9000", "unknown setting TISTREAM_THING__PROT"),
+        ("TISTREAM_THING__PORT", "many", "TISTREAM_THING__PORT"),
+        ("TISTREAM_THING__PORT", "65536", "TISTREAM_THING__PORT"),
+        ("TISTREAM_THING__LEASE__SECOND", "3", "TISTREAM_THING__LEASE__SECOND"),
+        ("TISTREAM_THING__LOG_LEVEL", "LOUD", "TISTREAM_THING__LOG_LEVEL"),
+        ("TISTREAM_THING__META_URL", "127.0.0.1:8001", "must begin with http"),
+        ("TISTREAM_THING__HOST", "0.0.0.0", "no authentication"),
+        ("TISTREAM_THING__HOST", "example.test", "no authentication"),
+    ],
+)
+def test_wrong_setting_refuses_and_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError, match=told):
+        load_settings(ThingSettings)
+
+
+def test_other_addresses_only_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TISTREAM_THING__HOST", "0.0.0.0")
+    monkeypatch.setenv("TISTREAM_THING__ALLOW_INSECURE_BIND", "true")
+    monkeypatch.setenv("TISTREAM_THING__ADVERTISE_URL", "http://thing.internal:8123/")
+    assert load_settings(ThingSettings).url == "http://thing.internal:8123"
+
+
+@pytest.mark.parametrize(
+    ("host", "url"), [("::1", "http://[::1]:8123"), ("localhost", "http://localhost:8123"), ("127.0.0.9", None)]
+)
+def test_loopback_in_every_spelling(monkeypatch: pytest.MonkeyPatch, host: str, url: str | None) -> None:
+    monkeypatch.setenv("TISTREAM_THING__HOST", host)
+    assert load_settings(ThingSettings).url == (url or f"http://{host}:8123")
+
+
+def test_settings_are_immutable() -> None:
+    with pytest.raises(ValidationError):
+        load_settings(ThingSettings).port = 1

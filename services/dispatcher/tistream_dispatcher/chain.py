@@ -1,0 +1,262 @@
+"""The chains of one store's files: which file comes next, and what stands in the way (design.md 2). Pure.
+
+Every file names the one before it. A chain begins with a file whose prev_ts is 0; an agent that lost what it had not
+pushed begins a new one, in which all watermarks have a base_ts (a *fresh* file). The files between the first file of
+a chain and that of the next one are the chain's *territory*. Per chain:
+
+    next file: prev_ts = at_ts                  -> ready
+    some later file: prev_ts > at_ts            -> a file is missing: wait, never skip
+    prev_ts < at_ts, or two with one prev_ts    -> broken: quarantine
+    a file that cannot be read                  -> damaged: quarantine; what comes before it is still taken
+
+A fresh file ends a quarantine: the older chain is given up, damaged or broken as it is. An older chain that merely
+waits stays open beside the new one, since slices may rest on its late files; it is closed once the tenant's flushed
+ts has passed the new chain's beginning. Between chains the order is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from sortedcontainers import SortedDict, SortedList
+
+from tistream.format.manifest import ChainPosition
+from tistream.model.ts import MAX_TS
+
+GRACE_MS = 2_000  # a file that cannot be read may still be under way
+_REMEMBERED = 64  # files taken, per chain: tells a repeated announcement from a stranger with an old ts
+
+STAGE_MISSING = "push"
+STAGE_DAMAGED = "damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """A readable file. `fresh`: its prev_ts is 0 and all its watermarks have a base_ts."""
+
+    ts: int
+    prev_ts: int
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.prev_ts < self.ts
+        assert not self.fresh or self.prev_ts == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The file to be taken now, and the first file of its chain."""
+
+    file: SeenFile
+    chain_ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChainHold:
+    """What a store waits for: the file `ts`, which is missing, damaged or breaks the chain."""
+
+    stage: str
+    ts: int
+    reason: str
+
+    @property
+    def quarantined(self) -> bool:
+        return self.stage == STAGE_DAMAGED
+
+
+@dataclass(slots=True)
+class _Chain:
+    first_ts: int
+    at_ts: int
+    taken: list[int] = field(default_factory=list)  # the newest, ascending; the first is where memory begins
+
+    def advance(self, ts: int) -> None:
+        assert ts > self.at_ts
+        self.at_ts = ts
+        self.taken.append(ts)
+        del self.taken[:-_REMEMBERED]
+
+
+class StoreChains:
+    """State: the open chains, and the files seen that cannot be taken yet."""
+
+    def __init__(self, positions: Iterable[ChainPosition] = ()) -> None:
+        """Begin where every receiver is."""
+        ordered = sorted(positions, key=lambda position: position.first_ts)
+        self._chains = [_Chain(position.first_ts, position.at_ts, [position.at_ts]) for position in ordered]
+        self._waiting: SortedDict = SortedDict()  # ts -> SeenFile
+        self._by_prev: SortedList = SortedList()  # (prev_ts, ts) of the same
+        self._damaged: SortedDict = SortedDict()  # ts -> reason
+        self._ignored_below = 0
+
+    # -- what was found ------------------------------------------------------------------------------------------
+
+    def wants(self, ts: int) -> bool:
+        """Whether the file `ts` has to be read: it is neither known nor taken nor too old to matter."""
+        if ts < self._ignored_below or ts in self._waiting or ts in self._damaged:
+            return False
+        place = self._territory(ts)
+        if place is None:
+            return True
+        chain = self._chains[place]
+        return ts > chain.at_ts or (ts > chain.taken[0] and ts not in chain.taken)
+
+    def see(self, file: SeenFile) -> None:
+        """A file was read, for the first time or after it had been damaged."""
+        self.forget(file.ts)
+        if self.wants(file.ts):
+            self._waiting[file.ts] = file
+            self._by_prev.add((file.prev_ts, file.ts))
+        self._settle()
+
+    def damage(self, ts: int, reason: str, unchanged_ms: int) -> None:
+        """A file could not be read, and has not changed for that long: before GRACE_MS it is not there yet."""
+        if unchanged_ms < GRACE_MS:
+            return
+        self.forget(ts)
+        if self.wants(ts):
+            self._damaged[ts] = reason
+        self._settle()
+
+    def forget(self, ts: int) -> None:
+        """A file is not there any more (it was not taken)."""
+        self._damaged.pop(ts, None)
+        known = self._waiting.pop(ts, None)
+        if known is not None:
+            self._by_prev.remove((known.prev_ts, ts))
+
+    def close(self, flushed_ts: int) -> None:
+        """Every task has flushed through `flushed_ts`: nothing rests on older chains than the one that began before."""
+        while len(self._chains) > 1 and self._chains[1].first_ts <= flushed_ts:
+            del self._chains[0]
+        if self._chains and self._chains[0].first_ts <= flushed_ts:
+            self._ignore_below(self._chains[0].first_ts)
+
+    # -- what to do ----------------------------------------------------------------------------------------------
+
+    def ready(self) -> Ready | None:
+        """The next file, older chains first; None while there is none."""
+        for place, chain in enumerate(self._chains):
+            found = self._successor(place)
+            if found is not None:
+                return Ready(found, chain.first_ts)
+        for start in self._with_prev(0):
+            if self._may_start(start):
+                return Ready(start, start.ts)
+        return None
+
+    def take(self, ready: Ready) -> None:
+        """The file was handed on. `ready` must be what `ready()` says."""
+        assert ready == self.ready()
+        ts = ready.file.ts
+        self.forget(ts)
+        if ready.chain_ts == ts:
+            self._chains.append(_Chain(ts, ts, [ts]))
+            self._chains.sort(key=lambda chain: chain.first_ts)
+        else:
+            next(chain for chain in self._chains if chain.first_ts == ready.chain_ts).advance(ts)
+        self._settle()
+
+    def hold(self) -> ChainHold | None:
+        """What stands in the way: a quarantine before a missing file, the oldest of each first."""
+        newest = len(self._chains) - 1
+        trouble = self._trouble(newest) if self._chains else self._first_damaged(0, MAX_TS)
+        return trouble or next(self._missing(), None)
+
+    def positions(self) -> tuple[ChainPosition, ...]:
+        """The open chains, oldest first."""
+        return tuple(ChainPosition(chain.first_ts, chain.at_ts) for chain in self._chains)
+
+    def last_ts(self) -> int:
+        """The newest file taken; 0 before the first."""
+        return self._chains[-1].at_ts if self._chains else 0
+
+    def list_after(self) -> int:
+        """Files above this ts are of interest: a little before where the oldest open chain is."""
+        return self._chains[0].taken[0] if self._chains else 0
+
+    def may_begin_older(self) -> bool:
+        """Whether an older chain than those known, whose files are late, would still be taken."""
+        return bool(self._chains) and self._ignored_below < self._chains[0].first_ts
+
+    # -- rules ---------------------------------------------------------------------------------------------------
+
+    def _territory(self, ts: int) -> int | None:
+        """Index of the chain in whose territory `ts` lies; None before the first."""
+        for place in range(len(self._chains) - 1, -1, -1):
+            if self._chains[place].first_ts <= ts:
+                return place
+        return None
+
+    def _end(self, place: int) -> int:
+        return self._chains[place + 1].first_ts if place + 1 < len(self._chains) else MAX_TS + 1
+
+    def _with_prev(self, prev_ts: int) -> list[SeenFile]:
+        return [self._waiting[ts] for _, ts in self._by_prev.irange((prev_ts, 0), (prev_ts, MAX_TS))]
+
+    def _successor(self, place: int) -> SeenFile | None:
+        chain = self._chains[place]
+        found = [file for file in self._with_prev(chain.at_ts) if file.ts < self._end(place)]
+        if len(found) != 1 or self._broken(place) is not None:
+            return None
+        return found[0] if self._first_damaged(chain.at_ts, found[0].ts) is None else None
+
+    def _may_start(self, file: SeenFile) -> bool:
+        """Whether a file with prev_ts 0 begins a chain here."""
+        place = self._territory(file.ts)
+        if place is not None:
+            return file.fresh and file.ts > self._chains[place].at_ts
+        if self._chains or file.fresh:
+            return True
+        return self._waiting.keys()[0] == file.ts and self._first_damaged(0, file.ts) is None
+
+    def _trouble(self, place: int) -> ChainHold | None:
+        """What quarantines the chain, if anything does."""
+        return self._broken(place) or self._first_damaged(self._chains[place].at_ts, self._end(place))
+
+    def _first_damaged(self, above: int, below: int) -> ChainHold | None:
+        for ts in self._damaged.irange(above, below, inclusive=(False, False)):
+            return ChainHold(STAGE_DAMAGED, ts, self._damaged[ts])
+        return None
+
+    def _broken(self, place: int) -> ChainHold | None:
+        chain, end = self._chains[place], self._end(place)
+        twins = [file for file in self._with_prev(chain.at_ts) if file.ts < end]
+        if len(twins) > 1:
+            reason = f"broken chain: files {twins[0].ts} and {twins[1].ts} both name {chain.at_ts} as the one before"
+            return ChainHold(STAGE_DAMAGED, twins[1].ts, reason)
+        for prev_ts, ts in self._by_prev.irange((0, 0), (chain.at_ts, 0)):
+            if chain.first_ts <= ts < end and not self._may_start(self._waiting[ts]):
+                reason = f"broken chain: its prev_ts {prev_ts} lies below the store's position {chain.at_ts}"
+                return ChainHold(STAGE_DAMAGED, ts, reason)
+        return None
+
+    def _missing(self) -> Iterator[ChainHold]:
+        """Per territory the file that the lowest waiting one names."""
+        bounds = [0, *(chain.first_ts for chain in self._chains), MAX_TS + 1]
+        for place, (low, high) in enumerate(pairwise(bounds), start=-1):
+            at_ts = self._chains[place].at_ts if place >= 0 else 0
+            for ts in self._waiting.irange(low, high, inclusive=(True, False)):
+                prev_ts = self._waiting[ts].prev_ts
+                if prev_ts > at_ts:
+                    yield ChainHold(STAGE_MISSING, prev_ts, f"file {ts} has come, the one before it has not")
+                break
+
+    def _settle(self) -> None:
+        """Give up older chains that are damaged or broken, and all before the first chain if something there is."""
+        for place in range(len(self._chains) - 2, -1, -1):
+            if self._trouble(place) is not None:
+                self._ignore_below(self._chains[place + 1].first_ts)
+                del self._chains[: place + 1]
+                return
+        if self._chains and self._damaged and self._damaged.keys()[0] < self._chains[0].first_ts:
+            self._ignore_below(self._chains[0].first_ts)
+
+    def _ignore_below(self, ts: int) -> None:
+        self._ignored_below = max(self._ignored_below, ts)
+        for known in [*self._waiting.irange(0, ts, inclusive=(True, False))]:
+            self.forget(known)
+        for known in [*self._damaged.irange(0, ts, inclusive=(True, False))]:
+            self.forget(known)

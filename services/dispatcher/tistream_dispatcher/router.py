@@ -1,0 +1,108 @@
+"""Which tasks a file concerns: its row groups by key statistics, its watermarks clipped to each task's span. Pure.
+
+A tenant's tasks are sorted and cover the key space without overlap, so a key interval meets a run of neighbours;
+runs are found for all watermark rows at once, one comparison of a whole column per boundary between tasks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.model.span import KeySpan
+from tistream.wire import file_batch
+
+_ROUTED = pa.schema([column for column in file_batch.WATERMARKS if column.name != "file"])
+
+
+class KeyedGroup(Protocol):
+    """A row group with inclusive bounds on its keys; None where it has no statistics."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def key_min(self) -> bytes | None: ...
+    @property
+    def key_max(self) -> bytes | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpan:
+    """A task and the keys that are its own."""
+
+    task_id: int
+    span: KeySpan
+
+
+class Router:
+    """The tasks of one tenant."""
+
+    def __init__(self, tasks: Sequence[TaskSpan]) -> None:
+        """`tasks` in key order; they cover the key space. Raises ValueError if not."""
+        if not tasks or tasks[0].span.start or tasks[-1].span.end:
+            raise ValueError("the tasks do not cover the key space")
+        if any(left.span.end != right.span.start for left, right in pairwise(tasks)):
+            raise ValueError("the tasks leave gaps or overlap")
+        self.task_ids = tuple(task.task_id for task in tasks)
+        self._bounds = [task.span.start for task in tasks[1:]]
+        self._ids = np.array(self.task_ids, np.int64)
+        bounds = [b"", *self._bounds, b""]
+        self._starts = pa.array(bounds[:-1], pa.binary())
+        self._ends = pa.array(bounds[1:], pa.binary())
+
+    def row_groups(self, groups: Iterable[KeyedGroup]) -> dict[int, tuple[int, ...]]:
+        """Per task the indexes of the row groups that may hold its keys; tasks without any are left out."""
+        found: dict[int, list[int]] = {}
+        for group in groups:
+            for task_id in self._touched(group):
+                found.setdefault(task_id, []).append(group.index)
+        return {task_id: tuple(indexes) for task_id, indexes in found.items()}
+
+    def _touched(self, group: KeyedGroup) -> tuple[int, ...]:
+        if group.key_min is None or group.key_max is None:
+            return self.task_ids
+        first = bisect_right(self._bounds, group.key_min)
+        last = bisect_right(self._bounds, group.key_max)
+        return self.task_ids[first : last + 1]
+
+    def watermarks(self, rows: pa.Table) -> pa.Table:
+        """Watermark rows (change_rows.WATERMARKS) as file_batch.WATERMARKS without `file`: one row per task that the
+        row's span overlaps, in the rows' order, clipped to the task."""
+        first, last = self._runs(rows)
+        counts = last - first + 1
+        row = np.repeat(np.arange(rows.num_rows), counts)
+        # 0, 1, 2 … inside each run
+        step = np.arange(row.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        task = np.repeat(first, counts) + step
+        taken = rows.take(pa.array(row))
+        start = _where(step > 0, self._starts.take(pa.array(task)), taken["start_key"])
+        cut_right = task < np.repeat(last, counts)
+        end = _where(cut_right, self._ends.take(pa.array(task)), taken["end_key"])
+        columns = {**{name: taken[name] for name in taken.column_names}, "start_key": start, "end_key": end}
+        columns["task_id"] = pa.array(self._ids[task], pa.int64())
+        return pa.table([columns[name] for name in _ROUTED.names], schema=_ROUTED)
+
+    def _runs(self, rows: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Per row the first and the last task (as positions) that its span overlaps."""
+        count = rows.num_rows
+        first, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        start, end = rows["start_key"], rows["end_key"]
+        for bound in self._bounds:
+            key = pa.scalar(bound, pa.binary())
+            first += pc.greater_equal(start, key).to_numpy()
+            last += pc.greater(end, key).to_numpy()
+        unbounded = pc.equal(pc.binary_length(end), 0).to_numpy()
+        last[unbounded] = len(self._bounds)
+        return first, last
+
+
+def _where(condition: npt.NDArray[np.bool_], yes: pa.Array, no: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.if_else(pa.array(condition), yes, no)

@@ -15,6 +15,7 @@ from tistream.cli.errors import CliError
 from tistream.format import manifest as manifest_format
 from tistream.format.segment import SegmentRef
 from tistream.model.span import KeySpan
+from tistream.schema import log_format as schema_log
 
 _TYPES = {1: "PREWRITE", 2: "COMMIT", 3: "ROLLBACK", 4: "COMMITTED", 100: "WATERMARK"}
 _OPS = {0: "-", 1: "put", 2: "delete"}
@@ -43,6 +44,8 @@ def describe(name: str, data: bytes, rows_max: int) -> Description:
     """Tell what `data` is by its bytes. Raises CliError if it is nothing we know, CorruptObject if it is damaged."""
     if data[:4] == manifest_format.MAGIC:
         return _manifest(name, data, rows_max)
+    if data[:4] == schema_log.MAGIC:
+        return _schema_log(name, data, rows_max)
     if data[:4] == b"PAR1":
         return _parquet(name, data, rows_max)
     if data.lstrip()[:1] == b"{":
@@ -98,6 +101,18 @@ def _segments(title: str, segments: Sequence[SegmentRef], rows_max: int) -> Shee
         for segment in segments
     ]
     return _objects(title, objects, rows_max)
+
+
+def _schema_log(name: str, data: bytes, rows_max: int) -> Description:
+    found = schema_log.decode(name, data)
+    facts = {
+        "tenant": str(found.tenant),
+        "number": found.number,
+        "window": f"({found.low_ts}, {found.high_ts}]",
+        "nonce": found.nonce,
+    }
+    lines = [json.loads(schema_log.encode_record(record)) for record in found.records[:rows_max]]
+    return Description("schema log", facts, (_objects("records", lines, rows_max, total=len(found.records)),))
 
 
 def _parquet(name: str, data: bytes, rows_max: int) -> Description:

@@ -14,9 +14,10 @@ from rich.status import Status
 
 from tistream.cli.client import ApiClient, changes_path
 from tistream.cli.errors import CliError
-from tistream.errors import TiStreamError
+from tistream.errors import Gone, TiStreamError
 
 _PAGE_EVENTS = 10_000
+_WAIT_MS = "10000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class Progress:
     cursor: str | None = field(default=None, repr=False)
     last_type: str = ""
 
+    @property
+    def events(self) -> int:
+        """Row and ddl events."""
+        return self.rows + self.ddls
+
     def see(self, line: bytes) -> None:
         """Count one line. Rows, by far the most, are told by their first bytes."""
         if line.startswith(b'{"type":"row"'):
@@ -66,36 +72,45 @@ def pull(client: ApiClient, request: PullRequest) -> Iterator[tuple[bytes, Progr
     """
     path = changes_path(request.cluster, request.tenant, request.database, request.table)
     progress = Progress(cursor=request.cursor)
+    start_ts = request.start_ts
     while True:
-        before = progress.rows + progress.ddls
+        before = progress.events
         try:
-            for line in client.lines(path, _params(request, progress)):
+            for line in client.lines(path, _params(request, progress, start_ts or "0")):
                 progress.see(line)
                 yield line, progress
+        except Gone as error:
+            earliest_ts = error.extra.get("earliest_ts")
+            if start_ts is not None or progress.cursor is not None or earliest_ts is None:
+                raise CliError(str(error)) from error
+            start_ts = str(earliest_ts)  # nobody said where to begin: at the beginning
+            continue
         except TiStreamError as error:
             raise CliError(str(error)) from error
         if progress.last_type not in ("resolved", "continue"):
             raise CliError("the answer was cut before its last line; pull again from the last cursor")
-        events = progress.rows + progress.ddls
-        if request.limit is not None and events >= request.limit:
-            return
-        if progress.last_type == "resolved" and events == before and not request.follow:
+        if _is_over(request, progress, got_events=progress.events > before):
             return
 
 
-def _params(request: PullRequest, progress: Progress) -> dict[str, str]:
-    params: dict[str, str] = {}
-    if progress.cursor is not None:
-        params["cursor"] = progress.cursor
-    elif request.start_ts is not None:
-        params["start_ts"] = request.start_ts
-    if request.end_ts is not None and progress.cursor is None:
-        params["end_ts"] = request.end_ts
+def _is_over(request: PullRequest, progress: Progress, *, got_events: bool) -> bool:
+    if request.limit is not None and progress.events >= request.limit:
+        return True
+    if request.follow or progress.last_type == "continue":
+        return False
+    if request.end_ts is not None:
+        return int(progress.resolved_ts) >= int(request.end_ts)
+    return not got_events
+
+
+def _params(request: PullRequest, progress: Progress, start_ts: str) -> dict[str, str]:
+    params = {"cursor": progress.cursor} if progress.cursor is not None else {"start_ts": start_ts}
     if request.follow:
-        params["follow"] = "true"
-        return params
-    left = None if request.limit is None else request.limit - progress.rows - progress.ddls
-    params["limit"] = str(_PAGE_EVENTS if left is None else min(left, _PAGE_EVENTS))
+        return {**params, "follow": "true"}
+    left = _PAGE_EVENTS if request.limit is None else request.limit - progress.events
+    params["limit"] = str(min(left, _PAGE_EVENTS))
+    if request.end_ts is not None:
+        params |= {"end_ts": request.end_ts, "wait_ms": _WAIT_MS}
     return params
 
 

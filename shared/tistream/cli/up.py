@@ -119,7 +119,6 @@ def _specs(
 ) -> list[ChildSpec]:
     own: dict[str, dict[str, str]] = {
         "meta": {"DATABASE_URL": directory.database_url},
-        "sorter": {"SCRATCH_DIR": str(directory.scratch)},
         "api": {"LISTEN_FD": str(listening.fileno())},
     }
     if ranges is not None:
@@ -134,6 +133,8 @@ def _specs(
             **own.get(name, {}),
         }
         env = {f"TISTREAM_{name.upper()}__{key}": value for key, value in settings.items()}
+        if name == "sorter":
+            env["SPARK_LOCAL_DIRS"] = str(directory.scratch)
         fds = (listening.fileno(),) if name == "api" else ()
         specs.append(ChildSpec(name, (sys.executable, "-m", module), env, fds))
     return specs

@@ -1,8 +1,8 @@
 """The tick: a function of (last manifest, new references) to the next manifest (design.md 4). Pure.
 
-    plan(view, files)  ->  Plan: the slices after those files, the window, the shards to run
+    plan(state, files)  ->  Plan: the slices after those files, the window, the shards to run
     conclude(plan, shard results)  ->  Manifest to be committed
-    settled(view, plan, manifest)  ->  the view after the commit
+    settled(state, plan, manifest)  ->  the state after the commit
 
 A plan whose files bring no entries and that has nothing to flush needs no job: its progress is kept in memory, and
 written with the next manifest. Whatever a crash loses of it comes again from the files.
@@ -64,7 +64,7 @@ class TaskFile:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskView:
+class TaskState:
     """A task as its last manifest left it, plus the progress of files without entries since."""
 
     identity: TaskIdentity
@@ -90,19 +90,19 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A tick to be run. `after` is the view once its manifest is committed, but for what the job will say."""
+    """A tick to be run. `after` is the state once its manifest is committed, but for what the job will say."""
 
-    after: TaskView
+    after: TaskState
     window: Window
     nonce: str
     shards: tuple[Shard, ...]
     files: tuple[tuple[int, TaskFile], ...]
 
 
-def first_view(identity: TaskIdentity, number: int) -> TaskView:
+def first_state(identity: TaskIdentity, number: int) -> TaskState:
     """A task that has no state manifest yet. `number` is the last manifest (a claim)."""
     return _begun(
-        TaskView(
+        TaskState(
             identity=identity,
             number=number,
             checkpoint=0,
@@ -117,12 +117,12 @@ def first_view(identity: TaskIdentity, number: int) -> TaskView:
     )
 
 
-def recovered_view(identity: TaskIdentity, manifest: Manifest, live: Sequence[SegmentRef], number: int) -> TaskView:
+def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[SegmentRef], number: int) -> TaskState:
     """The task as its newest state manifest says; `number` is the last manifest of any kind."""
     assert manifest.slices is not None
     assert manifest.waiting is not None
     return _begun(
-        TaskView(
+        TaskState(
             identity=identity,
             number=number,
             checkpoint=manifest.checkpoint,
@@ -137,10 +137,10 @@ def recovered_view(identity: TaskIdentity, manifest: Manifest, live: Sequence[Se
     )
 
 
-def _begun(view: TaskView) -> TaskView:
+def _begun(state: TaskState) -> TaskState:
     history = History()
-    history.begin(view.slices)
-    return replace(view, history=history, scans=(), next_seq=0, unwritten=0)
+    history.begin(state.slices)
+    return replace(state, history=history, scans=(), next_seq=0, unwritten=0)
 
 
 def follows(positions: Positions, ref: FileRef) -> bool:
@@ -163,10 +163,10 @@ def moved(positions: Positions, ref: FileRef) -> Positions:
     return {**positions, ref.store_id: tuple(sorted(added, key=lambda chain: chain.first_ts))[-CHAINS_MAX:]}
 
 
-def take(view: TaskView, files: Sequence[TaskFile]) -> tuple[TaskView, tuple[tuple[int, TaskFile], ...]]:
-    """The view after the files' watermarks, in the order given; and the files with their place in the tick."""
-    slices, history = view.slices.copy(), view.history.copy()
-    positions, scans, seq = view.positions, list(view.scans), view.next_seq
+def take(state: TaskState, files: Sequence[TaskFile]) -> tuple[TaskState, tuple[tuple[int, TaskFile], ...]]:
+    """The state after the files' watermarks, in the order given; and the files with their place in the tick."""
+    slices, history = state.slices.copy(), state.history.copy()
+    positions, scans, seq = state.positions, list(state.scans), state.next_seq
     taken: list[tuple[int, TaskFile]] = []
     for file in files:
         assert follows(positions, file.ref), f"{file.ref.key} does not follow {positions.get(file.ref.store_id)}"
@@ -177,16 +177,16 @@ def take(view: TaskView, files: Sequence[TaskFile]) -> tuple[TaskView, tuple[tup
         positions = moved(positions, file.ref)
         taken.append((seq, file))
         seq += 1
-    if slices.watermark() < view.slices.watermark():
-        raise InvariantBroken(3, f"watermark of task {view.identity.task_id} would go down")
+    if slices.watermark() < state.slices.watermark():
+        raise InvariantBroken(3, f"watermark of task {state.identity.task_id} would go down")
     after = replace(
-        view,
+        state,
         slices=slices,
         history=history,
         positions=positions,
         scans=tuple(scans),
         next_seq=seq,
-        unwritten=view.unwritten + len(files),
+        unwritten=state.unwritten + len(files),
     )
     return after, tuple(taken)
 
@@ -203,14 +203,14 @@ def _scans(rows: pa.Table, seq: int) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SCANS_SCHEMA)
 
 
-def needs_job(view: TaskView, files: Sequence[TaskFile], *, sweep: bool) -> bool:
+def needs_job(state: TaskState, files: Sequence[TaskFile], *, sweep: bool) -> bool:
     """Whether entries came or rows can be flushed; `sweep` also looks for dead locks among the unmatched."""
-    if any(file.ref.row_groups.get(view.identity.task_id) for file in files):
+    if any(file.ref.row_groups.get(state.identity.task_id) for file in files):
         return True
-    high = view.progress_ts
-    if any(part.commit_ts_min <= high for part in view.pending):
+    high = state.progress_ts
+    if any(part.commit_ts_min <= high for part in state.pending):
         return True
-    return sweep and any(part.kind == UNMATCHED for part in view.pending)
+    return sweep and any(part.kind == UNMATCHED for part in state.pending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +221,13 @@ class CutRules:
     shard_bytes_min: int
 
 
-def plan(view: TaskView, taken: tuple[TaskView, tuple[tuple[int, TaskFile], ...]], nonce: str, rules: CutRules) -> Plan:
-    """The shards of one tick. `taken` is what take() answered for `view`; `nonce` is unique to this attempt."""
+def plan(
+    state: TaskState, taken: tuple[TaskState, tuple[tuple[int, TaskFile], ...]], nonce: str, rules: CutRules
+) -> Plan:
+    """The shards of one tick. `taken` is what take() answered for `state`; `nonce` is unique to this attempt."""
     after, files = taken
-    identity = view.identity
-    window = Window(view.flushed_ts, after.progress_ts)
+    identity = state.identity
+    window = Window(state.flushed_ts, after.progress_ts)
     found = tuple(_shard_file(seq, file, identity.task_id) for seq, file in files)
     sources = tuple(file for file in found if file.wanted)
     history = _ipc(after.history.table())
@@ -240,8 +242,8 @@ def plan(view: TaskView, taken: tuple[TaskView, tuple[tuple[int, TaskFile], ...]
             span=span,
             rules=MatchRules(window, identity.snapshot_ts, identity.keep_index_keys),
             files=_touching(sources, span),
-            unmatched=_of_kind(view.pending, UNMATCHED, span),
-            ready=_of_kind(view.pending, READY, span),
+            unmatched=_of_kind(state.pending, UNMATCHED, span),
+            ready=_of_kind(state.pending, READY, span),
             history=history,
             scans=scans,
         )
@@ -287,8 +289,8 @@ def lookup_needed(done: Plan, results: Sequence[ShardResult]) -> Plan | None:
     return replace(done, shards=tuple(shards))
 
 
-def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[Manifest, TaskView]:
-    """The manifest that makes the results true, and the view once it is committed.
+def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[Manifest, TaskState]:
+    """The manifest that makes the results true, and the state once it is committed.
 
     Raises:
         InvariantBroken: a shard found what must not be; nothing may be committed.
@@ -316,13 +318,13 @@ def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[M
 
 
 def manifest_of(
-    view: TaskView, low_ts: int, segments: tuple[SegmentRef, ...], nonce: str, now_ms: int
-) -> tuple[Manifest, TaskView]:
-    """Restate `view` as its next manifest; every CHECKPOINT_EVERY manifests with all live segments."""
-    identity, number = view.identity, view.number + 1
-    checkpoint = number - view.checkpoint >= CHECKPOINT_EVERY
-    slices, waiting = view.slices.to_tables()
-    after = replace(view, number=number, checkpoint=number if checkpoint else view.checkpoint, written_ms=now_ms)
+    state: TaskState, low_ts: int, segments: tuple[SegmentRef, ...], nonce: str, now_ms: int
+) -> tuple[Manifest, TaskState]:
+    """Restate `state` as its next manifest; every CHECKPOINT_EVERY manifests with all live segments."""
+    identity, number = state.identity, state.number + 1
+    checkpoint = number - state.checkpoint >= CHECKPOINT_EVERY
+    slices, waiting = state.slices.to_tables()
+    after = replace(state, number=number, checkpoint=number if checkpoint else state.checkpoint, written_ms=now_ms)
     manifest = Manifest(
         tenant=identity.tenant,
         task_id=identity.task_id,
@@ -332,12 +334,12 @@ def manifest_of(
         kind=KIND_CHECKPOINT if checkpoint else KIND_TICK,
         span=identity.span,
         low_ts=low_ts,
-        flushed_ts=view.flushed_ts,
+        flushed_ts=state.flushed_ts,
         segments=segments,
-        live_segments=view.live_segments if checkpoint else None,
-        pending=view.pending,
-        positions=view.positions,
-        counters=view.counters,
+        live_segments=state.live_segments if checkpoint else None,
+        pending=state.pending,
+        positions=state.positions,
+        counters=state.counters,
         checkpoint=after.checkpoint,
         written_ms=now_ms,
         slices=slices,
@@ -368,4 +370,4 @@ def _ipc(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())

@@ -17,6 +17,8 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from tistream_sorter.jobs.key_range import inside
+
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -80,10 +82,7 @@ def in_scan(locks: Locks, scans: pa.Table) -> Bools:
         same_file = (locks.seq == scan["seq"]) & (locks.log_index == scan["log_index"])
         mask = same_file & (locks.region_version == scan["region_version"])
         if mask.any():
-            inside = locks.key >= scan["start_key"]
-            if scan["end_key"]:
-                inside &= locks.key < scan["end_key"]
-            out |= mask & inside.to_numpy()
+            out |= mask & inside(locks.key, scan["start_key"], scan["end_key"]).to_numpy()
     return out
 
 
@@ -118,7 +117,7 @@ def _steps(keys: pl.Series, history: pa.Table) -> tuple[Int64s, dict[str, Int64s
     used, row_of_key = np.unique(cell, return_inverse=True)
     first = bounds.search_sorted(frame["start_key"], side="left").to_numpy().astype(np.int64)
     last = bounds.search_sorted(frame["end_key"], side="left").to_numpy().astype(np.int64)
-    last = np.where((frame["end_key"] == b"").to_numpy(), len(bounds), last)
+    last = np.where((frame["end_key"].bin.size() == 0).to_numpy(), len(bounds), last)
     low, high = np.searchsorted(used, first), np.searchsorted(used, last)
     lengths = high - low
     event = np.repeat(np.arange(len(frame)), lengths)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -31,7 +31,7 @@ class SparkRunner:
         url = self._url
         work = bundles(shards, self.slots)
 
-        def tasks(bundle: Iterator[list[Shard]]) -> Iterator[ShardResult]:
+        def tasks(bundle: Iterable[list[Shard]]) -> Iterator[ShardResult]:
             for part in bundle:
                 yield from shard_io.process(url, part)
 
@@ -44,7 +44,7 @@ class SparkRunner:
         url = self._url
         count = self.slots
 
-        def imports(numbers: Iterator[int]) -> Iterator[int]:
+        def imports(numbers: Iterable[int]) -> Iterator[int]:
             shard_io.process(url, [])
             yield sum(1 for _ in numbers)
 

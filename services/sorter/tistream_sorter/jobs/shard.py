@@ -66,6 +66,7 @@ class ShardResult:
 
     bad_files: seq -> reason, for files whose row groups fail their checks: nothing was written. lookup_window:
     (lowest, highest) commit_ts of repeats to be looked up: run again with the segments. broken: (invariant, reason).
+    failed: the store did not answer; run again later.
     """
 
     task_id: int
@@ -77,5 +78,6 @@ class ShardResult:
     bad_files: dict[int, str] = field(default_factory=dict)
     lookup_window: tuple[int, int] | None = None
     broken: tuple[int, str] | None = None
+    failed: str | None = None
     read_bytes: int = 0
     wall_ms: int = 0

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tistream.errors import CorruptObject, NotFoundYet
+from tistream.errors import CorruptObject, NotFoundYet, TiStreamError
 from tistream.format.manifest import READY, UNMATCHED, PendingPart
 from tistream.format.segment import SegmentRef
 from tistream.model.span import KeySpan
@@ -25,6 +25,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream_sorter.jobs.contracts import CHANGE_COLUMNS, READY_SCHEMA, UNMATCHED_SCHEMA
 from tistream_sorter.jobs.kernel import IDENTITY, Matched, match
+from tistream_sorter.jobs.key_range import inside
 from tistream_sorter.jobs.shard import Shard, ShardResult
 
 EXAMPLES = 3
@@ -39,7 +40,17 @@ def _objects(url: str) -> ObjectStore:
 def process(url: str, shards: list[Shard]) -> list[ShardResult]:
     """What a Spark task does with its bundle of shards."""
     objects = _objects(url)
-    return [process_shard(objects, shard) for shard in shards]
+    return [process_guarded(objects, shard) for shard in shards]
+
+
+def process_guarded(objects: ObjectStore, shard: Shard) -> ShardResult:
+    """process_shard, but trouble of this shard's own stays its own: the others of the job go on."""
+    try:
+        return process_shard(objects, shard)
+    except CorruptObject as error:
+        return _broken(shard, 10, str(error))
+    except TiStreamError as error:
+        return ShardResult(shard.task_id, shard.number, failed=str(error))
 
 
 def process_shard(objects: ObjectStore, shard: Shard) -> ShardResult:
@@ -88,18 +99,15 @@ def _read_files(objects: ObjectStore, shard: Shard) -> tuple[pa.Table, dict[int,
             bad[file.seq] = str(error)
             continue
         seq = pa.array(np.full(table.num_rows, file.seq, np.int32))
-        tables.append(_inside(table.select(CHANGE_COLUMNS), shard.span).append_column("seq", seq))
+        tables.append(_inside(table.select(CHANGE_COLUMNS).append_column("seq", seq), shard.span))
     empty = UNMATCHED_SCHEMA.empty_table().drop_columns(["floor"]).append_column("seq", pa.array([], pa.int32()))
     return pa.concat_tables([empty, *tables]), bad
 
 
 def _inside(table: pa.Table, span: KeySpan) -> pa.Table:
     """The rows with keys in `span`."""
-    key = pl.Series(table["key"])
-    inside = key >= span.start
-    if span.end:
-        inside &= key < span.end
-    return table if inside.all() else table.filter(inside.to_arrow())
+    chosen = inside(pl.Series(table["key"]), span.start, span.end)
+    return table if chosen.all() else table.filter(chosen.to_arrow())
 
 
 def _read_part(objects: ObjectStore, part: PendingPart, schema: pa.Schema) -> pa.Table:
@@ -170,5 +178,7 @@ def _broken(shard: Shard, invariant: int, reason: str) -> ShardResult:
 
 
 def _shown(rows: pl.DataFrame) -> str:
-    shown = [f"key {key.hex()} start_ts {start} commit_ts {commit}" for start, key, commit in rows.head(EXAMPLES).rows()]
+    shown = [
+        f"key {key.hex()} start_ts {start} commit_ts {commit}" for start, key, commit in rows.head(EXAMPLES).rows()
+    ]
     return f"{len(rows)} rows, such as {'; '.join(shown)}"

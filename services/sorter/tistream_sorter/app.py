@@ -1,0 +1,113 @@
+"""The sorter's app and its background loops: membership, assignment, ticks."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fastapi import FastAPI
+
+from tistream.clock import Clock
+from tistream.service.app import new_app
+from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.worker import Loop
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.client import HttpClient
+from tistream.wire.meta_client import Membership, MetaClient
+from tistream_sorter.assignment import wanted_tasks
+from tistream_sorter.jobs.run import SparkRunner
+from tistream_sorter.jobs.session import build_session
+from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.node import SorterNode
+from tistream_sorter.routes import router
+from tistream_sorter.settings import SorterSettings
+from tistream_sorter.task import TickLimits
+from tistream_sorter.tick import CutRules
+
+ROUTES_WAIT_MS = 5_000
+BEAT_MS = 1_000
+WARM_EVERY_MS = 30_000
+
+
+class _Running:
+    """What the background loops share. The session is built by the tick thread, since that takes seconds."""
+
+    def __init__(self, settings: SorterSettings, objects: ObjectStore, clock: Clock, metrics: SorterMetrics) -> None:
+        self._settings, self._objects, self._clock, self._metrics = settings, objects, clock, metrics
+        self._http = HttpClient()
+        meta = MetaClient(self._http, settings.meta_url)
+        self._meta = meta
+        self._membership = Membership(meta, settings.node, "sorter", settings.url)
+        self._session = build_session(settings.spark.master, f"tistream-{settings.node}", settings.spark.conf)
+        self._runner = SparkRunner(self._session, settings.objects_url)
+        cut = CutRules(self._runner.slots, settings.tick.shard_bytes_min)
+        tick = settings.tick
+        limits = TickLimits(tick.bytes_max, tick.idle_manifest_ms, tick.inbox_files_max, cut)
+        self.node = SorterNode(objects, self._runner, limits, clock, lambda: secrets.token_hex(8), metrics)
+        self._warm_at_ms = 0
+        self._version = -1
+        self._warm = threading.Event()
+
+    def not_ready(self) -> str | None:
+        """Why no task can be served yet."""
+        if not self._warm.is_set():
+            return "Spark is starting"
+        if self._membership.registered is None:
+            return f"not registered at {self._settings.meta_url} yet"
+        return None if self._version >= 0 else "no route table yet"
+
+    def loops(self, metrics: LoopMetrics) -> list[Loop]:
+        """Not started yet."""
+        interval = self._settings.tick.interval_ms
+        return [
+            Loop("beat", self._membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=metrics),
+            Loop("assignment", self._assign, interval_ms=0, backoff_max_ms=1_000, metrics=metrics),
+            Loop("tick", self._tick, interval_ms=interval, backoff_max_ms=1_000, metrics=metrics),
+        ]
+
+    def _assign(self) -> int:
+        if self._membership.registered is None:
+            return 100
+        routes = self._meta.routes(self._version, wait_ms=ROUTES_WAIT_MS if self._version >= 0 else 0)
+        wanted = wanted_tasks(routes, self._settings.node, keep_index_keys=self._settings.tick.keep_index_keys)
+        complete = self.node.assign(wanted)
+        self._version = routes.version
+        if not complete:
+            self._version = -1  # ask again at once: a claim could not be made yet
+            return 500
+        return 0
+
+    def _tick(self) -> int | None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._warm_at_ms:
+            self._runner.warm()
+            self._warm.set()
+            self._warm_at_ms = self._clock.monotonic_ms() + WARM_EVERY_MS
+        return 0 if self.node.tick() else None
+
+    def close(self) -> None:
+        """Stop Spark; its JVM ends with it."""
+        self.node.close()
+        self._http.close()
+        self._session.stop()
+
+
+def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock) -> FastAPI:
+    """The app of one sorter process."""
+    registry = new_registry()
+    running = _Running(settings, objects, clock, SorterMetrics(registry))
+
+    @contextmanager
+    def run() -> Iterator[None]:
+        loops = [loop.start() for loop in running.loops(LoopMetrics(registry))]
+        yield
+        for loop in loops:
+            loop.stop(1.0)
+        running.close()
+
+    app = new_app("tistream sorter", ready=running.not_ready, registry=registry, running=run, clock=clock)
+    app.state.node, app.state.clock, app.state.node_id = running.node, clock, settings.node
+    app.include_router(router)
+    return app

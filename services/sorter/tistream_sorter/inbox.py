@@ -1,0 +1,68 @@
+"""Files that a task has received and not yet taken into a tick. Pure.
+
+The only copy of these references is here: a crash loses them, and the dispatcher sends them again from the position
+that the manifest carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tistream_sorter.tick import Positions, TaskFile, follows, moved
+
+
+@dataclass(slots=True)
+class Inbox:
+    """Files in the order in which they came, which keeps every chain's order."""
+
+    positions: Positions  # once every queued file is taken
+    files: list[TaskFile] = field(default_factory=list)
+
+    def offer(self, file: TaskFile) -> bool:
+        """Queue `file` if it is the next of its chain. A file known already, or ahead of its chain, is left out."""
+        if not follows(self.positions, file.ref):
+            return False
+        self.positions = moved(self.positions, file.ref)
+        self.files.append(file)
+        return True
+
+    def peek(self, bytes_max: int, task_id: int) -> list[TaskFile]:
+        """The oldest files whose row groups for the task fit in `bytes_max`; at least one, if there is one."""
+        out: list[TaskFile] = []
+        total = 0
+        for file in self.files:
+            total += bytes_of(file, task_id)
+            if out and total > bytes_max:
+                break
+            out.append(file)
+        return out
+
+    def taken(self, count: int) -> None:
+        """The first `count` files are in a committed manifest, or in the view's progress."""
+        del self.files[:count]
+
+    def forget(self, durable: Positions, keys: Iterable[str]) -> None:
+        """Drop the named files and those behind them in their stores' chains: they must be sent again."""
+        bad = set(keys)
+        stores = {file.ref.store_id for file in self.files if file.ref.key in bad}
+        kept: list[TaskFile] = []
+        held: set[int] = set()
+        for file in self.files:
+            if file.ref.key in bad:
+                held.add(file.ref.store_id)
+            if file.ref.store_id not in held:
+                kept.append(file)
+        positions = {**self.positions, **{store: durable.get(store, ()) for store in stores}}
+        self.files = []
+        self.positions = {store: chains for store, chains in positions.items() if chains}
+        for file in kept:
+            if file.ref.store_id in stores:
+                self.positions = moved(self.positions, file.ref)
+            self.files.append(file)
+
+
+def bytes_of(file: TaskFile, task_id: int) -> int:
+    """Bytes of the file's row groups that the task must read."""
+    by_index = {group.index: group.length for group in file.ref.groups}
+    return sum(by_index[index] for index in file.ref.row_groups.get(task_id, ()))

@@ -1,0 +1,41 @@
+"""Every metric of the sorter. Names of tenants are no labels."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class SorterMetrics:
+    """Ticks, what they moved, and what went wrong."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.tasks = Gauge("tistream_sorter_tasks", "Tasks held.", registry=registry)
+        self.stopped = Gauge("tistream_sorter_tasks_stopped", "Tasks that stopped loudly.", registry=registry)
+        self.tick_seconds = Histogram(
+            "tistream_sorter_tick_seconds",
+            "One tick with a Spark job, commit included.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.file_seconds = Histogram(
+            "tistream_sorter_file_seconds",
+            "From a file's discovery to the manifest that takes it.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.segments = Counter("tistream_sorter_segments_total", "Segments committed.", registry=registry)
+        self.segment_bytes = Counter("tistream_sorter_segment_bytes_total", "Their bytes.", registry=registry)
+        self.manifests = Counter("tistream_sorter_manifests_total", "Manifests committed.", registry=registry)
+        self.rows = Counter("tistream_sorter_rows_total", "Rows by what became of them.", ("what",), registry=registry)
+        self.fenced = Counter("tistream_sorter_fenced_total", "Tasks lost to a newer epoch.", registry=registry)
+        self.damaged = Counter(
+            "tistream_sorter_damaged_files_total", "Reads of row groups that failed their checks.", registry=registry
+        )
+        self.broken = Counter(
+            "tistream_sorter_invariant_broken_total",
+            "Times that a task stopped, by invariant.",
+            ("invariant",),
+            registry=registry,
+        )

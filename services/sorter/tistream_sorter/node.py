@@ -1,0 +1,272 @@
+"""The sorter process at work: which tasks it holds, and the thread that ticks them. Executes what Task decides."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from tistream.clock import Clock
+from tistream.errors import CommitStateUnknown, CorruptObject, Fenced, InvariantBroken, RetryableError, TiStreamError
+from tistream.format.manifest import Manifest
+from tistream.storage.manifest_log import ManifestLog
+from tistream.storage.object_store import ObjectStore
+from tistream_sorter.jobs.shard import Shard, ShardResult
+from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.task import Task, TickLimits
+from tistream_sorter.tick import (
+    Plan,
+    TaskIdentity,
+    TaskState,
+    conclude,
+    first_state,
+    lookup_needed,
+    recovered_state,
+)
+
+log = logging.getLogger(__name__)
+
+COMMIT_THREADS = 8
+
+
+class Runner(Protocol):
+    """Runs shards as one job; SparkRunner in production."""
+
+    def run(self, shards: Sequence[Shard]) -> list[ShardResult]:
+        """Results in the order of `shards`."""
+
+
+class Held:
+    """A task with its hold on the manifests. `doubtful` is a commit whose answer never came."""
+
+    def __init__(self, task: Task, manifests: ManifestLog) -> None:
+        self.task = task
+        self.manifests = manifests
+        self.doubtful: tuple[Manifest, TaskState, int] | None = None
+
+
+class SorterNode:
+    """Tasks by id. `open_task` and `drop` come from the assignment loop, `tick` from the tick loop."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        runner: Runner,
+        limits: TickLimits,
+        clock: Clock,
+        new_nonce: Callable[[], str],
+        metrics: SorterMetrics,
+    ) -> None:
+        self._objects, self._runner, self._limits = objects, runner, limits
+        self._clock, self._new_nonce, self._metrics = clock, new_nonce, metrics
+        self._held: dict[int, Held] = {}
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
+        self._one_by_one = False
+
+    def tasks(self) -> list[Task]:
+        """The tasks held now."""
+        with self._lock:
+            return [held.task for held in self._held.values()]
+
+    def find(self, task_id: int) -> Task | None:
+        """One task, if it is held."""
+        with self._lock:
+            held = self._held.get(task_id)
+        return held.task if held else None
+
+    # -- assignment -----------------------------------------------------------------------------------------------
+
+    def assign(self, wanted: Sequence[TaskIdentity]) -> bool:
+        """Hold exactly the wanted tasks, each under its epoch; claims run side by side. False: some must be tried
+        again, because the store did not answer."""
+        epochs = {identity.task_id: identity.task_epoch for identity in wanted}
+        with self._lock:
+            current = {task_id: held.task.state.identity.task_epoch for task_id, held in self._held.items()}
+            for task_id, epoch in current.items():
+                if epochs.get(task_id) != epoch:
+                    del self._held[task_id]
+        new = [identity for identity in wanted if current.get(identity.task_id) != identity.task_epoch]
+        complete = True
+        for identity, (opened, final) in zip(new, self._pool.map(self._open, new), strict=True):
+            complete &= final
+            if opened is not None:
+                with self._lock:
+                    self._held[identity.task_id] = opened
+                log.info("task held", extra=_fields(opened.task.state))
+        self._metrics.tasks.set(len(self._held))
+        return complete
+
+    def _open(self, identity: TaskIdentity) -> tuple[Held | None, bool]:
+        """The task, if it could be claimed; and whether that answer is final for this epoch."""
+        manifests = ManifestLog(self._objects, identity.tenant, identity.task_id, identity.span)
+        try:
+            view = manifests.claim(identity.task_epoch, self._new_nonce(), self._clock.now_ms())
+        except Fenced as error:
+            log.warning("task is held by a newer epoch", extra={"task_id": identity.task_id, "error": str(error)})
+            self._metrics.fenced.inc()
+            return None, True
+        except (InvariantBroken, CorruptObject) as error:
+            log.error("task cannot be opened", extra={"task_id": identity.task_id, "error": str(error)})
+            return None, False
+        except (RetryableError, CommitStateUnknown) as error:
+            log.warning("cannot claim task yet", extra={"task_id": identity.task_id, "error": str(error)})
+            return None, False
+        if view.state is None:
+            state = first_state(identity, view.number)
+        else:
+            state = recovered_state(identity, view.state, view.segments, view.number)
+        return Held(Task(state, self._limits), manifests), True
+
+    # -- ticks ----------------------------------------------------------------------------------------------------
+
+    def tick(self) -> bool:
+        """One tick of every task that is due, as one job. Whether there was anything to do."""
+        with self._lock:
+            held = list(self._held.values())
+        plans: list[tuple[Held, Plan]] = []
+        commits: list[tuple[Held, Manifest, TaskState, int]] = []
+        for one in held:
+            if one.doubtful is not None:
+                commits.append((one, *one.doubtful))
+                continue
+            try:
+                due = one.task.due(self._clock.now_ms(), self._new_nonce())
+            except InvariantBroken as error:
+                self._stop(one, error)
+                continue
+            if isinstance(due, Plan):
+                plans.append((one, due))
+            elif due is not None:
+                commits.append((one, *due, 0))
+        began = self._clock.monotonic_ms()
+        commits += self._run(plans)
+        list(self._pool.map(lambda commit: self._commit(*commit), commits))
+        if plans:
+            self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
+        return bool(plans or commits)
+
+    def _run(self, plans: list[tuple[Held, Plan]]) -> list[tuple[Held, Manifest, TaskState, int]]:
+        """Run the plans, again where repeats must be looked up; what may be committed."""
+        if not plans:
+            return []
+        results = self._job(plans)
+        again = [
+            (held, more)
+            for held, done in plans
+            if (more := lookup_needed(done, results.get(held.task.task_id, ()))) is not None
+        ]
+        if again:
+            results |= self._job(again)
+        final = {held.task.task_id: done for held, done in [*plans, *again]}
+        out = []
+        for held, _ in plans:
+            done = self._concluded(held, final[held.task.task_id], results.get(held.task.task_id))
+            if done is not None:
+                out.append(done)
+        return out
+
+    def _job(self, plans: list[tuple[Held, Plan]]) -> dict[int, list[ShardResult]]:
+        """Results by task. After a job that died as a whole, each task runs alone: one cannot stop the others."""
+        groups = [[entry] for entry in plans] if self._one_by_one else [plans]
+        out: dict[int, list[ShardResult]] = {}
+        failed = False
+        for group in groups:
+            try:
+                results = self._runner.run([shard for _, done in group for shard in done.shards])
+            except Exception as error:  # whatever Spark raises: nothing was committed
+                failed = True
+                log.error("job failed", exc_info=error, extra={"tasks": [held.task.task_id for held, _ in group]})
+                continue
+            for result in results:
+                out.setdefault(result.task_id, []).append(result)
+        self._one_by_one = failed
+        return out
+
+    def _concluded(
+        self, held: Held, done: Plan, results: list[ShardResult] | None
+    ) -> tuple[Held, Manifest, TaskState, int] | None:
+        if results is None:
+            return None
+        task = held.task
+        if any(result.bad_files for result in results):
+            self._metrics.damaged.inc()
+            for reason in {reason for result in results for reason in result.bad_files.values()}:
+                log.warning("change file cannot be read", extra={"task_id": task.task_id, "reason": reason})
+            task.refused(done, results, self._clock.now_ms())
+            return None
+        if reasons := [result.failed for result in results if result.failed]:
+            log.warning("shard failed", extra={"task_id": task.task_id, "reason": reasons[0]})
+            return None
+        try:
+            manifest, after = conclude(done, results, self._clock.now_ms())
+        except InvariantBroken as error:
+            self._stop(held, error)
+            return None
+        return held, manifest, after, len(done.files)
+
+    def _commit(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> None:
+        held.doubtful = None
+        before = held.task.state
+        try:
+            held.manifests.commit(manifest)
+        except (Fenced, InvariantBroken) as error:
+            self._lost(held, error)
+            return
+        except CommitStateUnknown as error:
+            held.doubtful = (manifest, after, files)
+            log.warning("unknown whether a manifest was written", extra={**_fields(before), "error": str(error)})
+            return
+        except TiStreamError as error:
+            log.warning("cannot commit", extra={**_fields(before), "error": str(error)})
+            return
+        self._observe(held.task, manifest, before, files)
+        held.task.committed(after, files)
+        if manifest.live_segments is not None:
+            self._raise_floor(held, manifest.number)
+
+    def _raise_floor(self, held: Held, number: int) -> None:
+        try:
+            held.manifests.raise_floor(number)
+        except TiStreamError as error:  # costs readers a longer start, until the next checkpoint
+            log.warning("cannot raise the floor", extra={"task_id": held.task.task_id, "error": str(error)})
+
+    def _observe(self, task: Task, manifest: Manifest, before: TaskState, files: int) -> None:
+        self._metrics.manifests.inc()
+        self._metrics.segments.inc(len(manifest.segments))
+        self._metrics.segment_bytes.inc(sum(segment.size for segment in manifest.segments))
+        for what, total in manifest.counters.items():
+            self._metrics.rows.labels(what).inc(max(0, total - before.counters.get(what, 0)))
+        now_ms = self._clock.now_ms()
+        for file in task.queued(files):
+            self._metrics.file_seconds.observe(max(0, now_ms - file.ref.arrived_ms) / 1000)
+
+    def _stop(self, held: Held, error: InvariantBroken) -> None:
+        held.task.stopped = str(error)
+        self._metrics.broken.labels(str(error.number)).inc()
+        self._metrics.stopped.inc()
+        log.error("task stops and keeps everything", extra={**_fields(held.task.state), "error": str(error)})
+
+    def _lost(self, held: Held, error: TiStreamError) -> None:
+        self._metrics.fenced.inc()
+        log.warning("task is lost", extra={**_fields(held.task.state), "error": str(error)})
+        with self._lock:
+            if self._held.get(held.task.task_id) is held:
+                del self._held[held.task.task_id]
+
+    def close(self) -> None:
+        """No more commits."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _fields(state: TaskState) -> dict[str, object]:
+    identity = state.identity
+    return {
+        "tenant": str(identity.tenant),
+        "task_id": identity.task_id,
+        "task_epoch": identity.task_epoch,
+        "manifest": state.number,
+        "flushed_ts": str(state.flushed_ts),
+    }

@@ -1,0 +1,106 @@
+"""HTTP surface of the sorter. Parses, calls, translates; decides nothing."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+
+from tistream.clock import Clock
+from tistream.errors import InvalidRequest, Unavailable, UnknownName
+from tistream.model.span import KeySpan
+from tistream.wire import file_batch
+from tistream.wire.sorter import Coverage, FilesReceipt, TaskList
+from tistream_sorter.node import SorterNode
+from tistream_sorter.status import chains, coverage
+from tistream_sorter.tick import TaskFile
+
+router = APIRouter()
+
+
+async def raw_body(request: Request) -> bytes:
+    """The body, unparsed."""
+    return await request.body()
+
+
+def node_of(request: Request) -> SorterNode:
+    """The process's node."""
+    node: SorterNode = request.app.state.node
+    return node
+
+
+def clock_of(request: Request) -> Clock:
+    """The process's clock."""
+    clock: Clock = request.app.state.clock
+    return clock
+
+
+Node = Annotated[SorterNode, Depends(node_of)]
+
+
+@router.post("/v1/files", operation_id="AcceptFiles")
+def accept_files(
+    body: Annotated[bytes, Depends(raw_body)], node: Node, clock: Annotated[Clock, Depends(clock_of)]
+) -> FilesReceipt:
+    """Queue new files, by reference, for the tasks that they name. Sending them again is harmless."""
+    try:
+        batch = file_batch.decode(body)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidRequest(f"not a file batch: {error}") from error
+    received = {}
+    unknown = []
+    for task_id, files in _by_task(batch).items():
+        task = node.find(task_id)
+        if task is None:
+            unknown.append(task_id)
+            continue
+        if not task.offer(files, clock.now_ms()):
+            raise Unavailable(f"task {task_id} has no room for more files; send again")
+        received[task_id] = chains(task.received())
+    return FilesReceipt(received=received, unknown_tasks=unknown)
+
+
+def _by_task(batch: file_batch.FileBatch) -> dict[int, list[TaskFile]]:
+    rows = batch.watermarks
+    out: dict[int, list[TaskFile]] = {}
+    groups = rows.select(["file", "task_id"]).to_pydict()
+    places: dict[tuple[int, int], list[int]] = {}
+    for place, pair in enumerate(zip(groups["file"], groups["task_id"], strict=True)):
+        places.setdefault(pair, []).append(place)
+    for number, ref in enumerate(batch.files):
+        for task_id in ref.row_groups:
+            out.setdefault(task_id, []).append(TaskFile(ref, rows.take(places.get((number, task_id), []))))
+    return out
+
+
+@router.get("/v1/tasks", operation_id="ListTasks")
+def list_tasks(
+    request: Request,
+    node: Node,
+    clock: Annotated[Clock, Depends(clock_of)],
+    cluster_id: str | None = None,
+    tenant_id: str | None = None,
+) -> TaskList:
+    """What this sorter holds: progress, positions, and what stands still."""
+    now_ms = clock.now_ms()
+    statuses = [task.status(now_ms) for task in node.tasks()]
+    wanted = [
+        status
+        for status in statuses
+        if (cluster_id is None or status.cluster_id == cluster_id)
+        and (tenant_id is None or status.tenant_id == tenant_id)
+    ]
+    return TaskList(node_id=request.app.state.node_id, tasks=wanted)
+
+
+@router.get("/v1/tasks/{task_id}/coverage", operation_id="TaskCoverage")
+def task_coverage(task_id: int, node: Node, start_key: str = "", end_key: str = "") -> Coverage:
+    """The task's slices inside [start_key, end_key) (hex; empty = unbounded), in key order."""
+    task = node.find(task_id)
+    if task is None:
+        raise UnknownName(f"task {task_id} is not held here")
+    try:
+        start, end = bytes.fromhex(start_key), bytes.fromhex(end_key)
+    except ValueError as error:
+        raise InvalidRequest(f"start_key and end_key are hexadecimal: {error}") from error
+    if end and start >= end:
+        raise InvalidRequest("start_key must lie below end_key")
+    return coverage(task.state, KeySpan(start, end))

@@ -1,0 +1,41 @@
+"""What an operator may set for a sorter. Read once, in `__main__`."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tistream.service.settings import ServiceSettings, settings_config
+
+
+class TickSettings(BaseModel):
+    """When a tick runs, and how much it takes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    interval_ms: int = Field(default=100, ge=10, le=60_000, description="pause after a tick that found nothing to do")
+    bytes_max: int = Field(default=128 << 20, ge=1 << 20, description="row group bytes that one task's tick takes")
+    shard_bytes_min: int = Field(default=8 << 20, ge=1 << 16, description="a task is cut into shards of at least this")
+    idle_manifest_ms: int = Field(
+        default=10_000, ge=100, description="progress without changes is written at most this often"
+    )
+    inbox_files_max: int = Field(default=4_096, ge=1, description="files that a task may have waiting; beyond: 503")
+    keep_index_keys: bool = Field(default=False, description="keep index entries in the pool, for restores")
+
+
+class SparkSettings(BaseModel):
+    """Where the executors are."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    master: str = Field(default="local[*]", description="Spark master: local[*], spark://…, k8s://…")
+    conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings, as JSON")
+
+
+class SorterSettings(ServiceSettings):
+    """`TISTREAM_SORTER__TICK__INTERVAL_MS=50` sets `tick.interval_ms`."""
+
+    model_config = settings_config("SORTER")
+
+    port: int = Field(default=8004, ge=0, le=65535, description="port to bind")
+    tick: TickSettings = TickSettings()
+    spark: SparkSettings = SparkSettings()

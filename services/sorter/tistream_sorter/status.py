@@ -1,0 +1,102 @@
+"""What a task tells about itself: progress, and what holds its watermark. Pure."""
+
+from __future__ import annotations
+
+from tistream.model.span import KeySpan
+from tistream.model.ts import physical_ms
+from tistream.storage import layout
+from tistream.wire.sorter import Chain, Coverage, Hold, SliceStatus, TaskStatus
+from tistream_sorter.slices import NO_REGION, NO_STORE, SliceMap, Watermark
+from tistream_sorter.tick import Positions, TaskState
+
+LATE_MS = 5_000  # design.md 5: from here on something must be named
+
+
+def task_status(
+    state: TaskState, durable: Positions, received: Positions, holds: list[Hold], stopped: str | None
+) -> TaskStatus:
+    """The wire model of one task."""
+    identity = state.identity
+    return TaskStatus(
+        cluster_id=identity.tenant.cluster_id,
+        tenant_id=identity.tenant.tenant_id,
+        task_id=identity.task_id,
+        task_epoch=identity.task_epoch,
+        start_key=identity.span.start.hex(),
+        end_key=identity.span.end.hex(),
+        manifest=state.number,
+        checkpoint=state.checkpoint,
+        flushed_ts=state.flushed_ts,
+        progress_ts=state.progress_ts,
+        received=chains(received),
+        durable=chains(durable),
+        pending_rows=sum(part.rows for part in state.pending),
+        pending_bytes=sum(part.size for part in state.pending),
+        counters=state.counters,
+        holds=holds,
+        stopped=stopped,
+    )
+
+
+def chains(positions: Positions) -> dict[int, list[Chain]]:
+    """Positions on the wire."""
+    return {
+        store: [Chain(first_ts=chain.first_ts, at_ts=chain.at_ts) for chain in chains]
+        for store, chains in positions.items()
+    }
+
+
+def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
+    """The rows that wait for a log range, and, if the watermark is late, the slice that is furthest behind."""
+    slices = state.slices
+    tenant = state.identity.tenant
+    holds = [
+        Hold(
+            stage="push",
+            store_id=str(row.store_id),
+            region_id=str(row.region_id),
+            object=layout.change_file(tenant, row.store_id, row.file_ts),
+            reason=f"region {row.region_id} of this file waits for {slices.waits_for(row)}",
+        )
+        for row in _lowest_first(slices)[:3]
+    ]
+    lowest = slices.lowest()
+    if now_ms - physical_ms(lowest.resolved_ts) > LATE_MS:
+        region = None if lowest.region_id == NO_REGION else str(lowest.region_id)
+        store = None if lowest.store_id == NO_STORE else str(lowest.store_id)
+        what = "no region has reported" if region is None else f"region {region} has reported nothing newer"
+        reason = f"{what} for the keys from {lowest.start.hex() or 'the first'} since {lowest.resolved_ts}"
+        holds.append(Hold(stage="push", store_id=store, region_id=region, reason=reason))
+    return holds
+
+
+def _lowest_first(slices: SliceMap) -> list[Watermark]:
+    """Waiting rows, those over the slowest slices first."""
+    return sorted(
+        slices.waiting, key=lambda row: min(s.resolved_ts for s in slices.states(KeySpan(row.start, row.end)))
+    )
+
+
+def coverage(state: TaskState, only: KeySpan) -> Coverage:
+    """The slices inside `only`, in key order."""
+    clipped = state.identity.span.clip(only)
+    if clipped is None:
+        return Coverage(slices=[])
+    slices = state.slices
+    waiting = [(row, KeySpan(row.start, row.end)) for row in slices.waiting]
+    out = []
+    for piece in slices.states(clipped):
+        here = KeySpan(piece.start, piece.end)
+        row = next((row for row, span in waiting if span.overlaps(here)), None)
+        out.append(
+            SliceStatus(
+                start_key=piece.start.hex(),
+                end_key=piece.end.hex(),
+                region_id=None if piece.region_id == NO_REGION else str(piece.region_id),
+                region_version=str(piece.region_version),
+                index=str(piece.index),
+                resolved_ts=str(piece.resolved_ts),
+                waits_for=None if row is None else slices.waits_for(row.clipped(piece.start, piece.end)),
+            )
+        )
+    return Coverage(slices=out)

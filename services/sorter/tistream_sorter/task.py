@@ -1,0 +1,132 @@
+"""One task in this process: its state, its inbox, and what it decides at each tick. Pure, but for its lock.
+
+The tick thread owns `state`; routes only offer files and read. The lock covers the inbox, nothing that takes time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tistream.format.manifest import Manifest
+from tistream.wire.sorter import TaskStatus
+from tistream_sorter.damage import Damages
+from tistream_sorter.inbox import Inbox
+from tistream_sorter.jobs.shard import ShardResult
+from tistream_sorter.status import slice_holds, task_status
+from tistream_sorter.tick import (
+    CutRules,
+    Plan,
+    Positions,
+    TaskFile,
+    TaskState,
+    manifest_of,
+    needs_job,
+    plan,
+    take,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TickLimits:
+    """What one tick of one task takes; see SorterSettings.tick."""
+
+    bytes_max: int
+    idle_manifest_ms: int
+    inbox_files_max: int
+    cut: CutRules
+
+
+class Task:
+    """A task held under one epoch."""
+
+    def __init__(self, state: TaskState, limits: TickLimits) -> None:
+        self.state = state
+        self.stopped: str | None = None
+        self._limits = limits
+        self._durable: Positions = state.positions
+        self._inbox = Inbox(state.positions)
+        self._damages = Damages()
+        self._lock = threading.Lock()
+
+    @property
+    def task_id(self) -> int:
+        return self.state.identity.task_id
+
+    # -- routes ---------------------------------------------------------------------------------------------------
+
+    def offer(self, files: Sequence[TaskFile], now_ms: int) -> bool:
+        """Queue what follows its chain. False if there is no room: nothing of it was queued."""
+        with self._lock:
+            if len(self._inbox.files) + len(files) > self._limits.inbox_files_max and self._inbox.files:
+                return False
+            for file in files:
+                if not self._damages.refuses(file.ref.store_id, now_ms):
+                    self._inbox.offer(file)
+            return True
+
+    def received(self) -> Positions:
+        """The chains once every queued file is taken."""
+        with self._lock:
+            return self._inbox.positions
+
+    def status(self, now_ms: int) -> TaskStatus:
+        """What the task tells about itself."""
+        with self._lock:
+            received, damaged = self._inbox.positions, self._damages.holds(now_ms)
+        state = self.state
+        return task_status(state, self._durable, received, [*damaged, *slice_holds(state, now_ms)], self.stopped)
+
+    # -- the tick thread ------------------------------------------------------------------------------------------
+
+    def due(self, now_ms: int, nonce: str) -> Plan | tuple[Manifest, TaskState] | None:
+        """What to do now: a tick to run, a manifest that only records progress, or nothing.
+
+        Files without entries that flush nothing are taken into the state at once: they need neither.
+        """
+        if self.stopped is not None:
+            return None
+        with self._lock:
+            files = self._inbox.peek(self._limits.bytes_max, self.task_id)
+        idle = now_ms - self.state.written_ms >= self._limits.idle_manifest_ms
+        sweep = idle and (self.state.unwritten > 0 or bool(files))
+        if not files and not sweep:
+            return None
+        taken = take(self.state, files)
+        if needs_job(taken[0], files, sweep=sweep):
+            return plan(self.state, taken, nonce, self._limits.cut)
+        self.state = taken[0]
+        self._took(files)
+        if not sweep:
+            return None
+        raised = replace(self.state, flushed_ts=self.state.progress_ts)
+        return manifest_of(raised, self.state.flushed_ts, (), nonce, now_ms)
+
+    def committed(self, after: TaskState, files: int) -> None:
+        """A manifest was committed that took the first `files` of the inbox."""
+        with self._lock:
+            taken = self._inbox.files[:files]
+        self._took(taken)
+        self.state = after
+        self._durable = after.positions
+
+    def _took(self, files: Sequence[TaskFile]) -> None:
+        with self._lock:
+            self._inbox.taken(len(files))
+            for file in files:
+                self._damages.taken(file.ref.store_id, file.ref.ts)
+
+    def queued(self, count: int) -> list[TaskFile]:
+        """The first `count` files of the inbox."""
+        with self._lock:
+            return self._inbox.files[:count]
+
+    def refused(self, done: Plan, results: Sequence[ShardResult], now_ms: int) -> None:
+        """Files turned out damaged: forget them and what follows them; they are sent again."""
+        reasons = {seq: reason for result in results for seq, reason in result.bad_files.items()}
+        with self._lock:
+            bad = [(file.ref, reasons[seq]) for seq, file in done.files if seq in reasons]
+            for ref, reason in bad:
+                self._damages.note(ref.store_id, ref.ts, ref.key, reason, now_ms)
+            self._inbox.forget(self.state.positions, [ref.key for ref, _ in bad])

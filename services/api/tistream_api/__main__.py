@@ -1,0 +1,22 @@
+"""`python -m tistream_api`: the composition root of the API server."""
+
+from fastapi import FastAPI
+
+from tistream.clock import SystemClock
+from tistream.service.serve import run_service
+from tistream.storage.open import open_objects
+from tistream_api.app import build_app
+from tistream_api.settings import ApiSettings
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    run_service(ApiSettings, _build)
+
+
+def _build(settings: ApiSettings) -> FastAPI:
+    return build_app(settings, open_objects(settings.objects_url), SystemClock())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Puts the API server together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from fastapi import FastAPI
+
+from tistream import decode
+from tistream.clock import Clock
+from tistream.service.app import new_app
+from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.worker import Loop
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.client import HttpClient
+from tistream.wire.meta_client import Membership, MetaClient
+from tistream_api.group_cache import GroupCache
+from tistream_api.lists import Lists
+from tistream_api.pulls import Pulls
+from tistream_api.raw_path import RawPath
+from tistream_api.readiness import Readiness
+from tistream_api.routes import build_router
+from tistream_api.scan import Budget
+from tistream_api.settings import ApiSettings
+from tistream_api.tenant_status import TenantStatus
+from tistream_api.tenants import Tenants
+
+
+def build_app(settings: ApiSettings, objects: ObjectStore, clock: Clock) -> FastAPI:
+    """The app, its loops running for as long as it serves."""
+    registry = new_registry()
+    loop_metrics = LoopMetrics(registry)
+    http = HttpClient()
+    meta = MetaClient(http, settings.meta_url)
+    executor = ThreadPoolExecutor(settings.refresh_threads, thread_name_prefix="refresh")
+    warm = threading.Event()
+
+    @contextmanager
+    def running() -> Iterator[None]:
+        member = Membership(meta, settings.node, "api", settings.url)
+        loops = [
+            Loop("membership", member.beat, interval_ms=1_000, metrics=loop_metrics),
+            Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
+            Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
+        ]
+        threading.Thread(target=_warm, args=(warm,), name="warm", daemon=True).start()
+        for loop in loops:
+            loop.start()
+        try:
+            yield
+        finally:
+            app.state.stopping.set()
+            for loop in loops:
+                loop.stop(timeout_s=0.5)
+            executor.shutdown(wait=False, cancel_futures=True)
+            http.close()
+
+    def not_ready() -> str | None:
+        return readiness.missing()
+
+    app = new_app("tistream-api", ready=not_ready, registry=registry, running=running, clock=clock)
+    cache = GroupCache(objects, settings.cache_bytes)
+    tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping)
+    readiness = Readiness(http, settings.meta_url, tenants, warm)
+    budget = Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
+    pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max))
+    lists = Lists(clock, settings.list_wait_ms)
+    status = TenantStatus(http, tenants, clock)
+    app.include_router(build_router(tenants, pulls, lists, status, http, settings.meta_url))
+    app.add_middleware(RawPath)
+    return app
+
+
+def _warm(done: threading.Event) -> None:
+    """Compile the decoder before the first pull needs it."""
+    decode.warm()
+    done.set()

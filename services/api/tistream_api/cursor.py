@@ -1,0 +1,121 @@
+"""Where a pull stands, and the opaque text that says so.
+
+The text is urlsafe base64 without padding of
+
+    u8 version = 1 | 12 bytes digest of the scope | i64 commit_ts | u8 place | i64 start_ts | i64 table_id | u8 op
+    | key | 8 bytes digest of all before
+
+so it names no file, and a changed letter, another tenant or another call is seen. It is a position and nothing else:
+no secret, and none of the other parameters, which every request gives anew.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.schema.visible import fold
+
+VERSION = 1
+_HEAD = struct.Struct(">B12sqBqqB")
+_CHECK_BYTES = 8
+_TEXT = re.compile(r"[A-Za-z0-9_-]{1,65536}")
+
+
+class Place(IntEnum):
+    """How much of `commit_ts` has been sent."""
+
+    ROW = 0  # every row event up to the one named, and no ddl event
+    DDL = 1  # every row event, and the first `table_id` ddl events
+    DONE = 2  # everything
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """Everything at or before it has been sent. Positions compare in the order in which events are sent.
+
+    `op` is 0 for a delete and 1 for a put: of one transaction and table all deletes come first. `table_id` is the
+    logical one.
+    """
+
+    commit_ts: int
+    place: Place = Place.DONE
+    start_ts: int = 0
+    table_id: int = 0
+    op: int = 0
+    key: bytes = b""
+
+    @property
+    def low_ts(self) -> int:
+        """The highest ts of which everything has been sent."""
+        return self.commit_ts if self.place is Place.DONE else self.commit_ts - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is pulled: a tenant, one of its databases or one table, by names over time."""
+
+    tenant: TenantKey
+    database: str | None = None
+    table: str | None = None
+
+    @property
+    def call(self) -> str:
+        """The operation's name."""
+        return "PullTenant" if self.database is None else "PullDB" if self.table is None else "PullTable"
+
+    def digest(self) -> bytes:
+        """12 bytes that differ between scopes. Names compare without case, as TiDB's do."""
+        names = (self.tenant.cluster_id, self.tenant.tenant_id, self.call, self.database or "", self.table or "")
+        folded = [name if at < 3 else fold(name) for at, name in enumerate(names)]
+        raw = b"".join(struct.pack(">I", len(text)) + text for text in (name.encode() for name in folded))
+        return hashlib.blake2b(raw, digest_size=12, person=b"tistream-scope").digest()
+
+
+def encode(scope: Scope, at: Position) -> str:
+    """The cursor's text, valid for this scope alone."""
+    head = _HEAD.pack(VERSION, scope.digest(), at.commit_ts, at.place, at.start_ts, at.table_id, at.op)
+    body = head + at.key
+    return base64.urlsafe_b64encode(body + _check(body)).rstrip(b"=").decode()
+
+
+def decode(scope: Scope, text: str) -> Position:
+    """Parse a cursor's text. Raises InvalidRequest if it is none, or belongs to another scope."""
+    raw = _raw(text)
+    if len(raw) < _HEAD.size + _CHECK_BYTES or _check(raw[:-_CHECK_BYTES]) != raw[-_CHECK_BYTES:]:
+        raise _bad("is none that this service gave out")
+    version, digest, commit_ts, place, start_ts, table_id, op = _HEAD.unpack_from(raw)
+    if version != VERSION:
+        raise _bad(f"is of version {version}; this program knows {VERSION}")
+    if digest != scope.digest():
+        raise _bad(f"belongs to another call, tenant, database or table than this {scope.call}")
+    if min(commit_ts, start_ts, table_id) < 0 or place not in tuple(Place) or op > 1:
+        raise _bad("is none that this service gave out")
+    return Position(commit_ts, Place(place), start_ts, table_id, op, raw[_HEAD.size : -_CHECK_BYTES])
+
+
+def _raw(text: str) -> bytes:
+    if not text.isascii() or not _TEXT.fullmatch(text):
+        raise _bad("is none that this service gave out")
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError) as error:
+        raise _bad("is none that this service gave out") from error
+    if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != text:  # bits beyond the last byte were changed
+        raise _bad("is none that this service gave out")
+    return raw
+
+
+def _check(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=_CHECK_BYTES, person=b"tistream-cursor").digest()
+
+
+def _bad(why: str) -> InvalidRequest:
+    return InvalidRequest(f"cursor {why}", {"parameter": "cursor"})

@@ -1,0 +1,67 @@
+"""Row groups of segments, read once and kept while there is room. Segments never change, so nothing grows stale."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tistream.pool.rows import read_row_group
+from tistream.storage.object_store import ObjectStore
+from tistream_api.plan import GroupRef
+
+Ints = npt.NDArray[np.int64]
+
+INDEX_COLUMNS = ("table_id", "commit_ts")
+# Below this a row group is fetched whole even if only its index is asked for: its rows will be asked for next.
+_SMALL_BYTES = 4 << 20
+
+
+class GroupCache:
+    """An LRU of decoded row groups, bounded by their bytes in memory; shared by all pulls. Thread-safe."""
+
+    def __init__(self, objects: ObjectStore, bytes_max: int) -> None:
+        self._objects = objects
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._held: OrderedDict[tuple[str, int, bool], pa.Table] = OrderedDict()
+        self._bytes = 0
+
+    def rows(self, group: GroupRef) -> pa.Table:
+        """The whole row group (tistream.format.segment.SCHEMA). Raises NotFoundYet, CorruptObject, Unavailable."""
+        key = (group.segment.key, group.index, True)
+        return self._get(key, lambda: read_row_group(self._objects, group.segment, group.index))
+
+    def index(self, group: GroupRef) -> tuple[Ints, Ints]:
+        """The table_id and commit_ts of its rows. Raises as `rows`."""
+        key = (group.segment.key, group.index, True)
+        with self._lock:
+            whole = key in self._held
+        if whole or group.bytes_per_row * group.info.rows <= _SMALL_BYTES:
+            table = self.rows(group)
+        else:
+            table = self._get(
+                (*key[:2], False),
+                lambda: read_row_group(self._objects, group.segment, group.index, columns=list(INDEX_COLUMNS)),
+            )
+        table_id, commit_ts = (table.column(name).to_numpy() for name in INDEX_COLUMNS)
+        return table_id, commit_ts
+
+    def _get(self, key: tuple[str, int, bool], read: Callable[[], pa.Table]) -> pa.Table:
+        with self._lock:
+            found = self._held.get(key)
+            if found is not None:
+                self._held.move_to_end(key)
+                return found
+        table = read().combine_chunks()
+        with self._lock:
+            if key not in self._held:
+                self._held[key] = table
+                self._bytes += table.nbytes
+            while self._bytes > self._bytes_max and len(self._held) > 1:
+                self._bytes -= self._held.popitem(last=False)[1].nbytes
+        return table

@@ -1,0 +1,68 @@
+"""Parameters for the OpenAPI document. They are read by params.py, from the raw query: nothing is overlooked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tistream_api.params import FORMATS, LIMIT_DEFAULT, LIMIT_MAX, WAIT_MS_MAX
+
+_TS = {"type": "string", "pattern": "^[0-9]{1,19}$"}
+
+
+def _query(name: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
+
+
+_PULL = [
+    _query("start_ts", _TS, "exclusive; either this or cursor. May lie ahead of resolved_ts, up to the present"),
+    _query("cursor", {"type": "string"}, "where an answer ended; either this or start_ts"),
+    _query("end_ts", _TS, "inclusive, at least start_ts; give it with each request"),
+    _query(
+        "limit",
+        {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
+        "row and ddl events in the answer",
+    ),
+    _query(
+        "wait_ms",
+        {"type": "integer", "minimum": 0, "maximum": WAIT_MS_MAX, "default": 0},
+        "long poll: wait that long for an event",
+    ),
+    _query("follow", {"type": "boolean", "default": False}, "endless stream; not with limit or end_ts"),
+    _query("format", {"type": "string", "enum": list(FORMATS), "default": FORMATS[0]}, "of the answer"),
+]
+_LIST = [_query("ts", _TS, "as of this time; default: the newest")]
+_HEX = {"type": "string", "pattern": "^([0-9a-fA-F]{2})*$"}
+_COVERAGE = [
+    _query("start_key", _HEX, "hexadecimal, inclusive; empty: from the first key"),
+    _query("end_key", _HEX, "hexadecimal, exclusive; empty: to the last key"),
+]
+
+_PROBLEM = {"application/problem+json": {"schema": {"type": "object"}}}
+
+
+def _problems(*statuses: int) -> dict[str, Any]:
+    told = {
+        400: "a bad parameter",
+        404: "an unknown name",
+        410: "the ts lies below the earliest one kept; earliest_ts says which",
+        422: "a row that no schema can decode stands next",
+        429: "too many pulls at once; Retry-After",
+        503: "cannot be answered yet; Retry-After",
+    }
+    return {str(status): {"description": told[status], "content": _PROBLEM} for status in statuses}
+
+
+def pull_doc() -> dict[str, Any]:
+    """openapi_extra of the three pulls."""
+    events = {"description": "events, one a line", "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}
+    return {"parameters": _PULL, "responses": {"200": events, **_problems(400, 404, 410, 422, 429, 503)}}
+
+
+def list_doc() -> dict[str, Any]:
+    """openapi_extra of the two lists."""
+    return {"parameters": _LIST, "responses": _problems(400, 404, 410, 503)}
+
+
+def coverage_doc() -> dict[str, Any]:
+    """openapi_extra of coverage."""
+    return {"parameters": _COVERAGE, "responses": _problems(400, 404, 503)}

@@ -1,0 +1,136 @@
+"""Query parameters, taken apart strictly from the raw query string (design.md 5).
+
+Nothing is guessed: an unknown, repeated, empty or malformed parameter is a 400 that names it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
+
+from tistream.errors import InvalidRequest
+from tistream.model.ts import MAX_TS
+
+LIMIT_DEFAULT = 10_000
+LIMIT_MAX = 1_000_000
+WAIT_MS_MAX = 60_000
+KEY_MAX_BYTES = 16_384
+FORMATS = ("ndjson",)
+
+PULL_PARAMETERS = ("start_ts", "cursor", "end_ts", "limit", "wait_ms", "follow", "format")
+LIST_PARAMETERS = ("ts",)
+COVERAGE_PARAMETERS = ("start_key", "end_key")
+
+_DECIMAL = re.compile(r"[0-9]{1,40}")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
+
+
+@dataclass(frozen=True, slots=True)
+class PullParams:
+    """The parameters of PullTable, PullDB and PullTenant. Exactly one of `start_ts` and `cursor` is set."""
+
+    start_ts: int | None
+    cursor: str | None
+    end_ts: int | None
+    limit: int
+    wait_ms: int
+    follow: bool
+
+
+def parse_pull(query: bytes) -> PullParams:
+    """The parameters of a pull. Raises InvalidRequest, naming the parameter that is wrong."""
+    given = _take_apart(query, PULL_PARAMETERS)
+    if ("start_ts" in given) == ("cursor" in given):
+        raise InvalidRequest("give either start_ts or cursor, and not both", {"parameter": "start_ts"})
+    follow = _boolean("follow", given.get("follow", "false"))
+    for name in ("limit", "end_ts"):
+        if follow and name in given:
+            raise InvalidRequest(f"follow=true is an endless stream: it does not go with {name}", {"parameter": name})
+    if given.get("format", FORMATS[0]) not in FORMATS:
+        raise _bad("format", f"is none of {', '.join(FORMATS)}")
+    start_ts = _number("start_ts", given["start_ts"], 0, MAX_TS) if "start_ts" in given else None
+    end_ts = _number("end_ts", given["end_ts"], 0, MAX_TS) if "end_ts" in given else None
+    if start_ts is not None and end_ts is not None and end_ts < start_ts:
+        raise _bad("end_ts", f"{end_ts} lies below start_ts {start_ts}")
+    return PullParams(
+        start_ts=start_ts,
+        cursor=given.get("cursor"),
+        end_ts=end_ts,
+        limit=_number("limit", given["limit"], 1, LIMIT_MAX) if "limit" in given else LIMIT_DEFAULT,
+        wait_ms=_number("wait_ms", given["wait_ms"], 0, WAIT_MS_MAX) if "wait_ms" in given else 0,
+        follow=follow,
+    )
+
+
+def parse_list(query: bytes) -> int | None:
+    """The `ts` of ListDBs and ListTables; None means the newest. Raises InvalidRequest."""
+    given = _take_apart(query, LIST_PARAMETERS)
+    return _number("ts", given["ts"], 0, MAX_TS) if "ts" in given else None
+
+
+def parse_coverage(query: bytes) -> tuple[bytes, bytes]:
+    """The key range `[start, end)` of a coverage request; an empty end has no bound. Raises InvalidRequest."""
+    given = _take_apart(query, COVERAGE_PARAMETERS, empty=COVERAGE_PARAMETERS)
+    start = _hex("start_key", given.get("start_key", ""))
+    end = _hex("end_key", given.get("end_key", ""))
+    if end and end <= start:
+        raise _bad("end_key", "does not lie above start_key")
+    return start, end
+
+
+def parse_none(query: bytes) -> None:
+    """A call without parameters. Raises InvalidRequest if there are any."""
+    _take_apart(query, ())
+
+
+def _take_apart(query: bytes, known: tuple[str, ...], empty: tuple[str, ...] = ()) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for part in query.split(b"&"):
+        if not part:
+            continue
+        raw_name, _, raw_value = part.partition(b"=")
+        name, value = _text(raw_name), _text(raw_value)
+        if name not in known:
+            allowed = f"this call takes {', '.join(known)}" if known else "this call takes none"
+            raise InvalidRequest(f"unknown parameter {name[:80]!r}; {allowed}", {"parameter": name[:80]})
+        if name in given:
+            raise _bad(name, "is given more than once")
+        if not value and name not in empty:
+            raise _bad(name, "is empty")
+        given[name] = value
+    return given
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return unquote_to_bytes(raw.replace(b"+", b" ")).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequest("the query is not UTF-8") from error
+
+
+def _number(name: str, text: str, low: int, high: int) -> int:
+    if not text.isascii() or not _DECIMAL.fullmatch(text):
+        raise _bad(name, f"{text[:40]!r} is not a decimal number from {low} to {high}")
+    number = int(text)
+    if not low <= number <= high:
+        raise _bad(name, f"{text} does not lie from {low} to {high}")
+    return number
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise _bad(name, f"{text[:40]!r} is neither true nor false")
+    return text == "true"
+
+
+def _hex(name: str, text: str) -> bytes:
+    if not text.isascii() or not _HEX.fullmatch(text):
+        raise _bad(name, f"{text[:40]!r} is not hexadecimal, two digits a byte")
+    if len(text) > 2 * KEY_MAX_BYTES:
+        raise _bad(name, f"is longer than {KEY_MAX_BYTES} bytes")
+    return bytes.fromhex(text)
+
+
+def _bad(name: str, why: str) -> InvalidRequest:
+    return InvalidRequest(f"{name} {why}", {"parameter": name})

@@ -1,0 +1,183 @@
+"""Which row groups to read next, so that what is held at once stays within a budget. Pure.
+
+A pull goes through its window in chunks `(low, high]`. The manifests' row group bounds give a coarse cut without any
+I/O; the commit_ts columns of the groups inside it give an exact one. A commit_ts that alone holds more rows than the
+budget is cut further, into pieces that follow the order of events: transaction, table, deletes before puts, key.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tistream.format.segment import RowGroupInfo, SegmentRef
+from tistream.model.ts import Window
+from tistream_api.cursor import Place, Position
+
+OP_DELETE = 0
+OP_PUT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRef:
+    """One row group of one segment."""
+
+    segment: SegmentRef
+    index: int
+
+    @property
+    def info(self) -> RowGroupInfo:
+        return self.segment.row_groups[self.index]
+
+    @property
+    def bytes_per_row(self) -> float:
+        """The segment's average: manifests know no row group's size."""
+        return self.segment.size / max(self.segment.rows, 1)
+
+
+def groups_in(segments: Iterable[SegmentRef], window: Window, ids: npt.NDArray[np.int64] | None) -> list[GroupRef]:
+    """The row groups that may hold rows of `window` and of the physical ids (ascending; None: every user table),
+    by their lowest commit_ts."""
+    found = [
+        GroupRef(segment, index)
+        for segment in segments
+        for index, group in enumerate(segment.row_groups)
+        if window.overlaps(group.commit_ts_min, group.commit_ts_max) and _may_hold(group, ids)
+    ]
+    return sorted(found, key=lambda ref: ref.info.commit_ts_min)
+
+
+def _may_hold(group: RowGroupInfo, ids: npt.NDArray[np.int64] | None) -> bool:
+    if ids is None:
+        return group.table_id_max > 0
+    at = int(np.searchsorted(ids, group.table_id_min))
+    return at < len(ids) and int(ids[at]) <= group.table_id_max
+
+
+def coarse_cut(groups: Sequence[GroupRef], window: Window, budget: int) -> tuple[int, list[GroupRef]]:
+    """The high end of a chunk whose row groups hold about `budget` rows in all, and those row groups.
+
+    `groups` as groups_in gives them. At least the groups that begin first are taken, whatever they hold.
+    """
+    rows = 0
+    high = window.high
+    for at, ref in enumerate(groups):
+        begins = max(ref.info.commit_ts_min, window.low + 1)
+        if rows >= budget and begins > max(groups[0].info.commit_ts_min, window.low + 1):
+            high = begins - 1
+            return high, list(groups[:at])
+        rows += ref.info.rows
+    return high, list(groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The chunk ends at `high`. `crowded` says that `high` is one commit_ts with too many rows to be held."""
+
+    high: int
+    rows: int
+    crowded: bool
+
+
+def exact_cut(commit_ts: npt.NDArray[np.int64], high: int, budget: int, budget_max: int) -> Cut:
+    """Where to end a chunk of at most `budget` rows; `commit_ts` are those of its candidates, in any order.
+
+    A first commit_ts with more rows than that is a chunk of its own up to `budget_max` rows, and crowded beyond.
+    """
+    if len(commit_ts) <= budget:
+        return Cut(high, len(commit_ts), crowded=False)
+    ordered = np.sort(commit_ts)
+    beyond = int(ordered[budget])
+    fit = int(np.searchsorted(ordered, beyond, side="left"))
+    if fit:
+        return Cut(beyond - 1, fit, crowded=False)
+    rows = int(np.searchsorted(ordered, beyond, side="right"))
+    return Cut(beyond, rows, crowded=rows > budget_max)
+
+
+def rows_within(budget: int, budget_bytes: int, groups: Iterable[GroupRef]) -> int:
+    """The row budget, lowered where rows are so long that it would exceed `budget_bytes` of compressed data."""
+    longest = max((ref.bytes_per_row for ref in groups), default=0.0)
+    return max(1, min(budget, int(budget_bytes / longest))) if longest else budget
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows of one crowded commit_ts, transaction and physical table in one row group, in key order."""
+
+    group: GroupRef
+    start_ts: int
+    table_id: int  # logical
+    physical_id: int
+    rows: int
+    first_key: bytes
+    last_key: bytes
+
+    @property
+    def transaction(self) -> tuple[int, int]:
+        return self.start_ts, self.table_id
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows to be held at once. Every event of a piece comes before every event of the next.
+
+    `op` None means both; the keys are `key_low <= key` and, if `key_high` is not None, `key < key_high`.
+    """
+
+    runs: tuple[Run, ...]
+    op: int | None = None
+    key_low: bytes = b""
+    key_high: bytes | None = None
+
+    def over_before(self, at: Position) -> bool:
+        """Whether all its events lie at or before a position inside the same commit_ts."""
+        if at.place is not Place.ROW:
+            return True
+        mine, there = self.runs[-1].transaction, (at.start_ts, at.table_id)
+        if mine != there or self.op is None:
+            return mine < there
+        return self.op < at.op or (self.op == at.op and self.key_high is not None and self.key_high <= at.key)
+
+
+def pieces(runs: Iterable[Run], budget: int) -> list[Piece]:
+    """Cut a crowded commit_ts. Transactions and tables that fit the budget together make one piece."""
+    ordered = sorted(runs, key=lambda run: (run.start_ts, run.table_id, run.first_key))
+    out: list[Piece] = []
+    together: list[Run] = []
+    for _, grouped in itertools.groupby(ordered, key=lambda run: run.transaction):
+        same = list(grouped)
+        rows = sum(run.rows for run in same)
+        if together and rows + sum(run.rows for run in together) > budget:
+            out.append(Piece(tuple(together)))
+            together = []
+        if rows > budget:
+            for op in (OP_DELETE, OP_PUT):
+                out.extend(_by_key(same, op, budget))
+        else:
+            together.extend(same)
+    if together:
+        out.append(Piece(tuple(together)))
+    return out
+
+
+def _by_key(runs: Sequence[Run], op: int, budget: int) -> Iterable[Piece]:
+    """Pieces of one transaction and table in key order, cut where a row group begins.
+
+    Row groups of one task's flush and of neighbouring tasks follow each other; where they overlap nevertheless, a
+    run belongs to several pieces and each takes its part.
+    """
+    key_low = b""
+    held: list[Run] = []
+    for run in runs:
+        full = sum(one.rows for one in held) + run.rows > budget
+        if held and full and run.first_key > max(key_low, held[0].first_key):
+            yield Piece(tuple(held), op, key_low, run.first_key)
+            key_low = run.first_key
+            held = [one for one in held if one.last_key >= key_low]
+        held.append(run)
+    yield Piece(tuple(held), op, key_low, None)

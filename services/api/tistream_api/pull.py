@@ -1,0 +1,188 @@
+"""One answer to a pull: a page that ends where design.md 5 says, or an endless stream.
+
+An answer is an iterator of bytes. What can go wrong before the first of them is an error with a status; later the
+answer is cut, and never ends with a `resolved` that is not true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import orjson
+
+from tistream.clock import Clock
+from tistream.errors import Undecodable
+from tistream_api import cursor as cursors
+from tistream_api.cursor import Place, Position, Scope
+from tistream_api.events import Events
+from tistream_api.params import PullParams
+from tistream_api.row_events import Barrier
+from tistream_api.scan import Batch
+
+CHUNK_BYTES = 1 << 20
+IDLE_MS = 1_000
+
+
+class Progress(Protocol):
+    """How far a tenant can be read."""
+
+    def resolved_ts(self) -> int:
+        """Everything at or below it can be read now. Never goes down."""
+
+    def wait_above(self, ts: int, timeout_ms: int) -> bool:
+        """Wait until resolved_ts > `ts`, the time has passed, or the service stops; whether it is above."""
+
+    def stopping(self) -> bool:
+        """Whether the service is about to end."""
+
+
+ScanFrom = Callable[[Position, int, int | None], Iterator[Batch]]
+"""(start, high, limit) -> batches: scan.Scan for one scope; with a limit, chunks need not be much larger."""
+
+
+@dataclass(slots=True)
+class Pull:
+    """One request: its scope, where it stands, and what it reads from. `now` is sent, `at` moves with it."""
+
+    scope: Scope
+    params: PullParams
+    start: Position
+    progress: Progress
+    scan: ScanFrom
+    clock: Clock
+
+    def answer(self) -> Iterator[bytes]:
+        """The answer's bytes. Raises Undecodable before the first of them."""
+        return self._stream() if self.params.follow else self._page()
+
+    # ---- a page
+
+    def _page(self) -> Iterator[bytes]:
+        deadline_ms = self.clock.monotonic_ms() + self.params.wait_ms
+        page = _Page(self.start, self.params.limit)
+        while True:
+            high = self._high()
+            if page.at.low_ts < high:
+                for events in page.take(self.scan(page.at, high, self.params.limit)):
+                    yield from _bytes(events)
+            self._refuse(page.barrier, page.at, page.sent)
+            ended = self.params.end_ts is not None and page.at >= Position(self.params.end_ts)
+            if page.sent or page.full or page.barrier or ended:
+                break
+            left_ms = deadline_ms - self.clock.monotonic_ms()
+            if left_ms <= 0 or self.progress.stopping():
+                break
+            self.progress.wait_above(max(high, page.at.low_ts), left_ms)
+        yield self._last_line(page.at)
+
+    def _high(self) -> int:
+        resolved_ts = self.progress.resolved_ts()
+        return resolved_ts if self.params.end_ts is None else min(resolved_ts, self.params.end_ts)
+
+    def _refuse(self, barrier: Barrier | None, at: Position, sent: int) -> None:
+        """A 422, once the answer could do nothing but stand still."""
+        if barrier is None or sent or at > self.start:
+            return
+        where = f"table {barrier.table}" if barrier.table else f"table id {barrier.table_id}"
+        detail = f"{where}, key {barrier.key.hex()}, commit_ts {barrier.commit_ts}: {barrier.reason}"
+        extra = {
+            "table": barrier.table or "",
+            "table_id": str(barrier.table_id),
+            "key": barrier.key.hex(),
+            "commit_ts": str(barrier.commit_ts),
+            "reason": barrier.reason,
+        }
+        raise Undecodable(detail, extra)
+
+    def _last_line(self, at: Position) -> bytes:
+        """`resolved` where a commit_ts ends, `continue` inside one."""
+        text = cursors.encode(self.scope, at)
+        line = {"type": "continue", "cursor": text}
+        if at.place is Place.DONE:
+            line = {"type": "resolved", "resolved_ts": str(at.commit_ts), "cursor": text}
+        return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+
+    # ---- an endless stream
+
+    def _stream(self) -> Iterator[bytes]:
+        page = _Page(self.start, None)
+        told_ms = None
+        while not self.progress.stopping():
+            high = self.progress.resolved_ts()
+            before = page.sent
+            for events in page.take(self.scan(page.at, high, None)) if page.at.low_ts < high else ():
+                yield from _bytes(events)
+                if len(events) and page.at.place is Place.DONE and not page.barrier:
+                    yield self._last_line(page.at)
+                    told_ms = self.clock.monotonic_ms()
+            self._refuse(page.barrier, page.at, page.sent if told_ms is None else 1)
+            now_ms = self.clock.monotonic_ms()
+            if page.barrier or told_ms is None or now_ms - told_ms >= IDLE_MS:
+                yield self._last_line(page.at)
+                told_ms = now_ms
+            if page.barrier:
+                return
+            if page.sent == before:
+                self.progress.wait_above(max(high, page.at.low_ts), max(1, IDLE_MS - (now_ms - told_ms)))
+        yield self._last_line(page.at)
+
+
+class _Page:
+    """Counts what is sent, and cuts where the limit says."""
+
+    def __init__(self, start: Position, limit: int | None) -> None:
+        self.at = start
+        self.sent = 0
+        self.full = False
+        self.barrier: Barrier | None = None
+        self._limit = limit
+
+    def take(self, batches: Iterator[Batch]) -> Iterator[Events]:
+        """The events to send now. `at` says where the answer stands as soon as each has been sent."""
+        for batch in batches:
+            left = None if self._limit is None else self._limit - self.sent
+            if batch.crowd is not None:
+                self._reach(batch.through)
+                if left is not None and self.sent and batch.crowd > left:
+                    self.full = True  # it might not fit: the next answer begins with it
+                    return
+            events = batch.events
+            if left is not None and len(events) > left:
+                yield from self._cut(batch, left)
+                self.full = True
+                return
+            if len(events):
+                self.sent += len(events)
+                self.at = events.position(len(events) - 1)
+            self._reach(batch.through)
+            self.barrier = batch.barrier
+            yield events
+            if left is not None and len(events) == left:
+                self.full = True
+                return
+
+    def _cut(self, batch: Batch, left: int) -> Iterator[Events]:
+        """Of a batch that does not fit: the commit_ts that do; of the first one a part, if nothing else was sent."""
+        events = batch.events
+        beyond = int(events.commit_ts[left])
+        whole = events.before(beyond) if batch.through is not None else events.first(0)
+        if len(whole) or (self.sent and self.at.low_ts < beyond and self.at.place is Place.DONE):
+            self.sent += len(whole)
+            self._reach(beyond - 1)
+            yield whole
+        elif left:
+            self.sent += left
+            self.at = events.position(left - 1)
+            yield events.first(left)
+
+    def _reach(self, through: int | None) -> None:
+        if through is not None:
+            self.at = max(self.at, Position(through))
+
+
+def _bytes(events: Events) -> Iterator[bytes]:
+    text = events.text()
+    for start in range(0, len(text), CHUNK_BYTES):
+        yield bytes(text[start : start + CHUNK_BYTES])

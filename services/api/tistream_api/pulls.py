@@ -1,0 +1,120 @@
+"""Starting a pull: whether the request can be answered, from where, and within which bounds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tistream.clock import Clock
+from tistream.errors import InvalidRequest, Unavailable, UnknownName
+from tistream.model.ts import from_physical_ms
+from tistream_api import cursor as cursors
+from tistream_api.cursor import Position, Scope
+from tistream_api.params import PullParams
+from tistream_api.pull import Pull, ScanFrom
+from tistream_api.scan import Batch, Budget, Scan
+from tistream_api.tenant_view import TenantView
+
+FRESH_MS = 200  # how old what is known of a tenant may be when it is asked for
+SMALL_CHUNK_ROWS = 256
+CHUNK_ROWS_MIN = 4_096
+
+
+class TooManyPulls(Unavailable):
+    """Every slot for pulls is taken."""
+
+    code = "too-many-requests"
+    http_status = 429
+
+
+class Answer:
+    """An answer's bytes, and the slot that it holds until it ends or is dropped."""
+
+    def __init__(self, chunks: Iterator[bytes], release: Callable[[], None]) -> None:
+        self._chunks = chunks
+        self._release: Callable[[], None] | None = release
+        self._first: bytes | None = None
+
+    def begin(self) -> None:
+        """Make the first bytes: what is wrong with the request is raised here, where it still has a status."""
+        self._first = next(self._chunks, None)
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            if self._first is not None:
+                yield self._first
+            self._first = None
+            yield from self._chunks
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give the slot back; once."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+@dataclass(slots=True)
+class Pulls:
+    """Pulls of every tenant. Thread-safe. `slots` bounds those under way."""
+
+    clock: Clock
+    budget: Budget
+    slots: threading.Semaphore
+
+    def answer(self, view: TenantView, scope: Scope, params: PullParams) -> Answer:
+        """Begin an answer. Raises InvalidRequest and its subclasses, Unavailable, TooManyPulls."""
+        view.fresh(FRESH_MS)
+        start = self._start(view, scope, params)
+        if not self.slots.acquire(blocking=False):
+            raise TooManyPulls("as many pulls as this server answers at once are under way")
+        pull = Pull(scope, params, start, view, self._scanner(view, scope), self.clock)
+        answer = Answer(pull.answer(), self.slots.release)
+        try:
+            answer.begin()
+        except BaseException:
+            answer.close()
+            raise
+        return answer
+
+    def _start(self, view: TenantView, scope: Scope, params: PullParams) -> Position:
+        if params.cursor is not None:
+            start = cursors.decode(scope, params.cursor)
+            if params.end_ts is not None and params.end_ts < start.commit_ts:
+                raise InvalidRequest(f"end_ts {params.end_ts} lies below the cursor", {"parameter": "end_ts"})
+            view.check_retained(start.low_ts)
+            view.check_known()
+            return start
+        assert params.start_ts is not None  # parse_pull wants one of the two
+        view.check_retained(params.start_ts)
+        view.check_known()
+        resolved_ts = view.resolved_ts()
+        if params.start_ts > max(resolved_ts, self._now_ts()):
+            raise InvalidRequest(f"start_ts {params.start_ts} lies in the future", {"parameter": "start_ts"})
+        low = min(params.start_ts, resolved_ts)
+        high = resolved_ts if params.end_ts is None else min(params.end_ts, resolved_ts)
+        if not view.source.bears(scope, low, max(low, high)):
+            what = f"database {scope.database!r}" if scope.table is None else f"table {scope.database}.{scope.table}"
+            raise UnknownName(f"no {what} between {low} and {max(low, high)}")
+        return Position(params.start_ts)
+
+    def _now_ts(self) -> int:
+        return from_physical_ms(self.clock.now_ms() + 1) - 1
+
+    def _scanner(self, view: TenantView, scope: Scope) -> ScanFrom:
+        full = self.budget
+
+        def scan(start: Position, high: int, limit: int | None) -> Iterator[Batch]:
+            budget = full
+            if limit is not None:  # a small page needs no large chunk
+                rows = min(full.rows, max(CHUNK_ROWS_MIN, 2 * limit))
+                first = min(full.first_rows, max(SMALL_CHUNK_ROWS, 2 * limit))
+                budget = Budget(rows, min(first, rows), full.chunk_bytes, full.index_rows)
+            return Scan(view.source, scope, start, high, budget).batches()
+
+        return scan

@@ -1,0 +1,30 @@
+"""Names in a path may hold anything, a slash too: routes see the path as it was sent, still percent-encoded."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote_to_bytes
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tistream.errors import UnknownName
+
+
+class RawPath:
+    """Middleware that hands `raw_path` on as `path`, so that an encoded slash is no separator."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope.get("raw_path"):
+            raw: bytes = scope["raw_path"]
+            scope = {**scope, "path": raw.partition(b"?")[0].decode("latin-1")}
+        await self._app(scope, receive, send)
+
+
+def name_of(segment: str) -> str:
+    """The name that a path segment spells. Raises UnknownName if it spells none: names are UTF-8."""
+    try:
+        return unquote_to_bytes(segment.encode("latin-1")).decode()
+    except UnicodeError as error:
+        raise UnknownName(f"the name {segment[:80]!r} in the path is not UTF-8") from error

@@ -1,0 +1,42 @@
+"""Whether pulls can work: every service that they rest on says that it is ready."""
+
+from __future__ import annotations
+
+import threading
+
+from tistream.errors import TiStreamError
+from tistream.wire.client import HttpClient
+from tistream_api.tenants import Tenants
+
+ROLES = ("schema", "dispatcher", "sorter")
+
+
+class Readiness:
+    """Asks the `/readyz` of every service."""
+
+    def __init__(self, http: HttpClient, meta_url: str, tenants: Tenants, warm: threading.Event) -> None:
+        self._http = http
+        self._meta_url = meta_url
+        self._tenants = tenants
+        self._warm = warm
+
+    def missing(self) -> str | None:
+        """What is missing, or None."""
+        if not self._warm.is_set():
+            return "the decoder is being compiled"
+        if self._tenants.routes() is None:
+            return "the meta server has not answered yet"
+        urls = [("meta", self._meta_url)]
+        for role in ROLES:
+            found = self._tenants.services(role)
+            if not found:
+                return f"no {role} has registered"
+            urls.extend((role, url) for url in found)
+        return next((told for role, url in urls if (told := self._ask(role, url)) is not None), None)
+
+    def _ask(self, role: str, url: str) -> str | None:
+        try:
+            self._http.request("GET", f"{url}/readyz", deadline_s=2.0)
+        except TiStreamError as error:
+            return f"{role}: {error}"
+        return None

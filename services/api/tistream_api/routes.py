@@ -1,0 +1,138 @@
+"""HTTP surface of the API server (design.md 5). Parses, calls, translates; decides nothing."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response, StreamingResponse
+
+from tistream.wire.client import HttpClient
+from tistream_api import openapi, params
+from tistream_api.cursor import Scope
+from tistream_api.lists import Lists
+from tistream_api.pulls import Pulls
+from tistream_api.raw_path import name_of
+from tistream_api.tenant_status import TenantStatus
+from tistream_api.tenant_view import TenantView
+from tistream_api.tenants import Tenants
+
+NDJSON = "application/x-ndjson"
+PULL: list[str | Enum] = ["pull"]
+TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
+
+
+def build_router(
+    tenants: Tenants, pulls: Pulls, lists: Lists, status: TenantStatus, http: HttpClient, meta_url: str
+) -> APIRouter:
+    """Every route of the API server."""
+    router = APIRouter()
+    _add_pulls(router, tenants, pulls)
+    _add_lists(router, tenants, lists)
+    _add_status(router, tenants, status)
+    _add_forwarded(router, http, meta_url)
+    return router
+
+
+def _view(tenants: Tenants, cluster_id: str, tenant_id: str) -> TenantView:
+    return tenants.view(name_of(cluster_id), name_of(tenant_id))
+
+
+async def _body(request: Request) -> bytes:
+    return await request.body()
+
+
+Body = Annotated[bytes, Depends(_body)]
+
+
+def _query(request: Request) -> bytes:
+    query: bytes = request.scope["query_string"]
+    return query
+
+
+def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls) -> None:
+    def answer(request: Request, view: TenantView, *names: str) -> Response:
+        asked = params.parse_pull(_query(request))
+        scope = Scope(view.tenant, *map(name_of, names))
+        return StreamingResponse(iter(pulls.answer(view, scope, asked)), media_type=NDJSON)
+
+    doc = openapi.pull_doc()
+
+    @router.get(
+        TENANT + "/databases/{db}/tables/{table}/changes", operation_id="PullTable", tags=PULL, openapi_extra=doc
+    )
+    def pull_table(request: Request, cluster_id: str, tenant_id: str, db: str, table: str) -> Response:
+        """Changes of whatever table bears the name at each time."""
+        return answer(request, _view(tenants, cluster_id, tenant_id), db, table)
+
+    @router.get(TENANT + "/databases/{db}/changes", operation_id="PullDB", tags=PULL, openapi_extra=doc)
+    def pull_db(request: Request, cluster_id: str, tenant_id: str, db: str) -> Response:
+        """Changes of the tables that are in the database at each time."""
+        return answer(request, _view(tenants, cluster_id, tenant_id), db)
+
+    @router.get(TENANT + "/changes", operation_id="PullTenant", tags=PULL, openapi_extra=doc)
+    def pull_tenant(request: Request, cluster_id: str, tenant_id: str) -> Response:
+        """Changes of every table."""
+        return answer(request, _view(tenants, cluster_id, tenant_id))
+
+
+def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
+    @router.get(TENANT + "/databases", operation_id="ListDBs", tags=["list"], openapi_extra=openapi.list_doc())
+    def list_dbs(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
+        """Databases at a time."""
+        ts = params.parse_list(_query(request))
+        return lists.databases(_view(tenants, cluster_id, tenant_id), ts)
+
+    @router.get(
+        TENANT + "/databases/{db}/tables",
+        operation_id="ListTables",
+        tags=["list"],
+        openapi_extra=openapi.list_doc(),
+    )
+    def list_tables(request: Request, cluster_id: str, tenant_id: str, db: str) -> dict[str, Any]:
+        """Base tables of a database at a time."""
+        ts = params.parse_list(_query(request))
+        return lists.tables(_view(tenants, cluster_id, tenant_id), name_of(db), ts)
+
+
+def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> None:
+    @router.get(TENANT + "/status", operation_id="TenantStatus", tags=["tenant"])
+    def tenant_status(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
+        """How far the tenant can be read, and what holds it."""
+        params.parse_none(_query(request))
+        return status.status(_view(tenants, cluster_id, tenant_id))
+
+    @router.get(TENANT + "/coverage", operation_id="Coverage", tags=["tenant"], openapi_extra=openapi.coverage_doc())
+    def coverage(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
+        """Slices of a key range: up to which entry of which region's log they are covered."""
+        start, end = params.parse_coverage(_query(request))
+        return status.coverage(_view(tenants, cluster_id, tenant_id), start, end)
+
+
+def _add_forwarded(router: APIRouter, http: HttpClient, meta_url: str) -> None:
+    """What the meta server answers; the API's is the one public port."""
+
+    def forward(method: str, path: str, body: bytes | None = None) -> Response:
+        answer = http.request(
+            method, meta_url + path, content=body, content_type=None if body is None else "application/json"
+        )
+        return Response(answer.content, answer.status_code, media_type="application/json")
+
+    @router.post("/v1/clusters/{cluster_id}/tenants", operation_id="CreateTenant", tags=["tenant"], status_code=201)
+    def create_tenant(request: Request, cluster_id: str, body: Body) -> Response:
+        """Register a tenant: `{"tenant_id": "acme"}`."""
+        params.parse_none(_query(request))
+        return forward("POST", f"/v1/clusters/{cluster_id}/tenants", body)
+
+    @router.get("/v1/clusters/{cluster_id}/tenants", operation_id="ListTenants", tags=["tenant"])
+    def list_tenants(request: Request, cluster_id: str) -> Response:
+        """A cluster's tenants."""
+        params.parse_none(_query(request))
+        return forward("GET", f"/v1/clusters/{cluster_id}/tenants")
+
+    @router.post("/v1/notifications", operation_id="Notify", tags=["tenant"], status_code=202)
+    def notify(request: Request, body: Body) -> Response:
+        """Announce a file: `{"cluster_id", "tenant_id", "store_id", "ts"}`, all strings."""
+        params.parse_none(_query(request))
+        return forward("POST", "/v1/notifications", body)

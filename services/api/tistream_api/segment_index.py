@@ -1,0 +1,39 @@
+"""The live segments of one task, found by window. Pure; grows at its end, as a task's log does."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tistream.format.segment import SegmentRef
+from tistream.model.ts import Window
+
+Ints = npt.NDArray[np.int64]
+
+
+class SegmentIndex:
+    """Bounds of commit_ts beside their segments."""
+
+    def __init__(self) -> None:
+        self._segments: tuple[SegmentRef, ...] = ()
+        self._lows: Ints = np.empty(0, np.int64)
+        self._highs: Ints = np.empty(0, np.int64)
+
+    def update(self, segments: tuple[SegmentRef, ...]) -> None:
+        """Take the live segments anew; cheap where they only grew."""
+        if segments is self._segments:
+            return
+        known = len(self._segments)
+        if segments[:known] != self._segments:
+            known = 0
+        new = segments[known:]
+        lows = np.array([segment.commit_ts_min for segment in new], np.int64)
+        highs = np.array([segment.commit_ts_max for segment in new], np.int64)
+        self._lows = np.concatenate([self._lows[:known], lows])
+        self._highs = np.concatenate([self._highs[:known], highs])
+        self._segments = segments
+
+    def overlapping(self, window: Window) -> list[SegmentRef]:
+        """The segments that may hold rows of the window, in commit order."""
+        fit = np.flatnonzero((self._lows <= window.high) & (self._highs > window.low))
+        return [self._segments[at] for at in fit]

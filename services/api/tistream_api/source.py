@@ -1,0 +1,121 @@
+"""What a pull reads from: one tenant's committed segments and its schema history, under one lock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tistream.errors import Unavailable
+from tistream.format.segment import SegmentRef
+from tistream.model.ts import MAX_TS, Window
+from tistream.schema.history import History, ListedTable
+from tistream.schema.visible import TableVersion, fold
+from tistream_api import ddl_lines
+from tistream_api.cursor import Scope
+from tistream_api.group_cache import GroupCache
+from tistream_api.plan import GroupRef
+from tistream_api.row_events import Interval, Shapes
+from tistream_api.segment_index import SegmentIndex
+
+Ints = npt.NDArray[np.int64]
+
+
+class TenantSource:
+    """scan.Source of one tenant. `lock` guards the history and the logs; row groups are read outside of it."""
+
+    def __init__(
+        self,
+        lock: threading.RLock,
+        history: Callable[[], History | None],
+        segments: Callable[[], Iterable[SegmentIndex]],
+        cache: GroupCache,
+    ) -> None:
+        self._lock = lock
+        self._history_now = history
+        self._segments = segments
+        self._cache = cache
+
+    def _history(self) -> History:
+        history = self._history_now()
+        if history is None:
+            raise Unavailable("the tenant's schema history is being read anew")
+        return history
+
+    def segments(self, window: Window) -> list[SegmentRef]:
+        with self._lock:
+            return [segment for index in self._segments() for segment in index.overlapping(window)]
+
+    def physical_ids(self, scope: Scope, window: Window) -> Ints | None:
+        if scope.database is None:
+            return None
+        with self._lock:
+            bearers = self._history().bearers(scope.database, scope.table, window.low, window.high)
+        return np.array(sorted({one for bearer in bearers for one in bearer.physical_ids}), dtype=np.int64)
+
+    def shapes(self, scope: Scope, ids: Sequence[int], window: Window) -> Shapes:
+        with self._lock:
+            history = self._history()
+            unknown = frozenset(one for one in ids if not history.ever_named(one))
+            intervals = {one: _shown(history, scope, one, window) for one in ids if one not in unknown}
+            versions = history.schema_versions(window.low, window.high)
+        return Shapes(
+            intervals=intervals,
+            unknown=unknown,
+            version_ts=np.array([low for low, _, _ in versions], dtype=np.int64),
+            versions=pa.array([str(version) for _, _, version in versions], pa.string()),
+        )
+
+    def logical_id(self, physical_id: int, commit_ts: int) -> int:
+        with self._lock:
+            version = self._history().table_at(physical_id, commit_ts)
+        return physical_id if version is None else version.table.id
+
+    def ddl_events(self, scope: Scope, window: Window) -> pa.Table:
+        with self._lock:
+            found = self._history().ddl_events(window.low, window.high, scope.database, scope.table)
+        return ddl_lines.render(found)
+
+    def rows(self, group: GroupRef) -> pa.Table:
+        return self._cache.rows(group)
+
+    def index(self, group: GroupRef) -> tuple[Ints, Ints]:
+        return self._cache.index(group)
+
+    def bears(self, scope: Scope, low: int, high: int) -> bool:
+        """Whether anything bears the scope's name at any time from `low` to `high`, both included."""
+        if scope.database is None:
+            return True
+        until = min(high + 1, MAX_TS)  # history tells what holds strictly before a ts
+        with self._lock:
+            history = self._history()
+            if scope.table is None:
+                return history.database_exists(scope.database, low, until)
+            return bool(history.bearers(scope.database, scope.table, low, until))
+
+    def databases(self, ts: int) -> list[str]:
+        """Databases visible at `ts`, which must not lie above what the history knows."""
+        with self._lock:
+            return self._history().databases(ts)
+
+    def tables(self, ts: int, database: str) -> list[ListedTable] | None:
+        """Base tables visible at `ts`; None if there is no such database then."""
+        with self._lock:
+            return self._history().tables(ts, database)
+
+
+def _shown(history: History, scope: Scope, physical_id: int, window: Window) -> list[Interval]:
+    return [
+        Interval(low, high, version if version is not None and _within(scope, version) else None)
+        for low, high, version in history.versions_of(physical_id, window.low, window.high)
+    ]
+
+
+def _within(scope: Scope, version: TableVersion) -> bool:
+    if scope.database is None:
+        return True
+    database, table = version.folded
+    return database == fold(scope.database) and (scope.table is None or table == fold(scope.table))

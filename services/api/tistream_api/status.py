@@ -1,0 +1,107 @@
+"""Why a tenant is late: one answer out of what every service tells about it. Pure. (design.md 5, `held_by`)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tistream.model.ts import physical_ms
+from tistream.wire.dispatcher import StoreStatus
+from tistream.wire.sorter import Hold, TaskStatus
+
+LATE_SECONDS = 5.0
+# What explains most comes first: a damaged object also makes a log range missing, and that the watermark late.
+_STAGES = ("damaged", "push", "schema", "sort", "dispatch", "node")
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What is known of a tenant at one moment. `unreachable`: peers that gave no answer, by stage, and why."""
+
+    now_ms: int
+    resolved_ts: int
+    schema_ts: int
+    task_ids: Sequence[int]
+    statuses: Mapping[int, TaskStatus]
+    stores: Sequence[StoreStatus] = ()
+    holds: Sequence[Hold] = ()  # of the schema registry, of the dispatcher
+    snapshot_object: str = ""
+    route_problem: str | None = None
+    unreachable: Sequence[Hold] = field(default_factory=tuple)
+
+    @property
+    def lag_seconds(self) -> float:
+        """Wall clock minus resolved_ts; never below 0."""
+        return max(0.0, (self.now_ms - physical_ms(self.resolved_ts)) / 1000)
+
+
+def held_by(picture: Picture) -> Hold | None:
+    """The one thing to look at first; None if the tenant is on time and nothing stands in its way.
+
+    What quarantines a store, or a gap in a store's files, is told at once, the rest only once the tenant is late.
+    """
+    told = _told(picture)
+    late = picture.lag_seconds > LATE_SECONDS
+    at_once = [hold for hold in told if late or hold.stage == "damaged" or _is_gap(hold)]
+    if at_once:
+        return min(at_once, key=lambda hold: (_STAGES.index(hold.stage), hold.object is None))
+    return _suspect(picture) if late else None
+
+
+def _told(picture: Picture) -> list[Hold]:
+    """What somebody names as a cause."""
+    holds = [_of_route(picture)] if picture.route_problem else []
+    for store in picture.stores:
+        if store.hold is not None:
+            holds.append(store.hold)
+        elif store.quarantined:
+            holds.append(Hold(stage="damaged", store_id=str(store.store_id), reason="the store is quarantined"))
+    for status in picture.statuses.values():
+        holds.extend(status.holds)
+        if status.stopped is not None:
+            holds.append(Hold(stage="sort", reason=f"task {status.task_id} stopped: {status.stopped}"))
+    return [*holds, *picture.holds]
+
+
+def _is_gap(hold: Hold) -> bool:
+    """A push that is known to be missing, and not only not seen for a while: its object has a name."""
+    return hold.stage == "push" and hold.object is not None
+
+
+def _of_route(picture: Picture) -> Hold:
+    problem = picture.route_problem or ""
+    if "damaged" in problem:
+        return Hold(stage="damaged", object=picture.snapshot_object, reason=problem)
+    if "has not come" in problem:
+        return Hold(stage="push", object=picture.snapshot_object, reason=problem)
+    return Hold(stage="node", reason=problem)
+
+
+def _suspect(picture: Picture) -> Hold:
+    """Nobody names a cause: find the stage that is behind."""
+    if picture.unreachable:
+        return picture.unreachable[0]
+    unserved = sorted(set(picture.task_ids) - set(picture.statuses))
+    if unserved or not picture.task_ids:
+        return Hold(stage="node", reason=f"no sorter tells of task {unserved[0]}" if unserved else "no tasks yet")
+    progress = min(status.progress_ts for status in picture.statuses.values())
+    if physical_ms(progress) - physical_ms(picture.schema_ts) > LATE_SECONDS * 1000:
+        return Hold(stage="schema", reason=f"the schema is known up to {picture.schema_ts} only")
+    if not picture.stores:
+        return Hold(stage="push", reason="no store has pushed a file")
+    return _slow(picture, progress)
+
+
+def _slow(picture: Picture, progress: int) -> Hold:
+    """Everybody is there: the store that is silent, or the road of its newest file."""
+    silent = min(picture.stores, key=lambda store: store.last_file_ts)
+    store_id, newest = str(silent.store_id), silent.last_file_ts
+    if picture.now_ms - physical_ms(newest) > LATE_SECONDS * 1000:
+        return Hold(stage="push", store_id=store_id, reason=f"store {store_id} pushed nothing after its file {newest}")
+    if min((_received(status, silent.store_id) for status in picture.statuses.values()), default=0) < newest:
+        return Hold(stage="dispatch", store_id=store_id, reason=f"file {newest} is not with every sorter yet")
+    return Hold(stage="sort", reason=f"the slowest task has come to {progress}")
+
+
+def _received(status: TaskStatus, store_id: int) -> int:
+    return max((chain.at_ts for chain in status.received.get(store_id, ())), default=0)

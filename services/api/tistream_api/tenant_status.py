@@ -1,0 +1,103 @@
+"""Status and coverage: asks every service about one tenant; status.py decides what the answers mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tistream.clock import Clock
+from tistream.errors import TiStreamError, Unavailable
+from tistream.model.span import KeySpan
+from tistream.storage import layout
+from tistream.wire.client import HttpClient
+from tistream.wire.dispatcher import StoreList, StoreStatus
+from tistream.wire.schema_client import SchemaClient
+from tistream.wire.sorter import Coverage, Hold, SliceStatus
+from tistream_api.pulls import FRESH_MS
+from tistream_api.status import Picture, held_by
+from tistream_api.tenant_view import TenantView
+from tistream_api.tenants import Tenants
+
+
+@dataclass(slots=True)
+class TenantStatus:
+    """Asks around. Thread-safe."""
+
+    http: HttpClient
+    tenants: Tenants
+    clock: Clock
+
+    def status(self, view: TenantView) -> dict[str, Any]:
+        """Answer of the status call."""
+        view.fresh(FRESH_MS)
+        picture = self._picture(view)
+        hold = held_by(picture)
+        return {
+            "resolved_ts": str(picture.resolved_ts),
+            "flushed_ts": str(view.flushed_ts()),
+            "lag_seconds": round(picture.lag_seconds, 3),
+            "held_by": hold.model_dump() if hold else None,
+        }
+
+    def coverage(self, view: TenantView, start: bytes, end: bytes) -> dict[str, Any]:
+        """Answer of the coverage call: slices in key order. Raises Unavailable if a sorter does not answer."""
+        view.fresh(FRESH_MS)
+        view.earliest_ts()
+        wanted = KeySpan(start, end)
+        slices: list[SliceStatus] = []
+        for task in sorted(view.route.tasks, key=lambda task: bytes.fromhex(task.start_key)):
+            clipped = wanted.clip(KeySpan(bytes.fromhex(task.start_key), bytes.fromhex(task.end_key)))
+            if clipped is None:
+                continue
+            if task.sorter_url is None:
+                raise Unavailable(f"task {task.task_id} has no sorter now")
+            url = f"{task.sorter_url}/v1/tasks/{task.task_id}/coverage"
+            query = {"start_key": clipped.start.hex(), "end_key": clipped.end.hex()}
+            slices.extend(self.http.get(url, Coverage, query).slices)
+        return {"slices": [one.model_dump() for one in slices]}
+
+    def _picture(self, view: TenantView) -> Picture:
+        unreachable: list[Hold] = []
+        holds: list[Hold] = []
+        for peer, why in view.problems.items():
+            stage = "schema" if peer == "schema" else "node"
+            unreachable.append(Hold(stage=stage, reason=f"{peer}: {why}"))
+        stores = self._stores(view, holds, unreachable)
+        holds.extend(self._schema_holds(view))
+        return Picture(
+            now_ms=self.clock.now_ms(),
+            resolved_ts=view.resolved_ts(),
+            schema_ts=view.schema_resolved_ts(),
+            task_ids=[task.task_id for task in view.route.tasks],
+            statuses=dict(view.statuses),
+            stores=stores,
+            holds=holds,
+            snapshot_object=layout.schema_snap(view.tenant),
+            route_problem=view.route.problem,
+            unreachable=unreachable,
+        )
+
+    def _stores(self, view: TenantView, holds: list[Hold], unreachable: list[Hold]) -> list[StoreStatus]:
+        query = {"cluster_id": view.tenant.cluster_id, "tenant_id": view.tenant.tenant_id}
+        stores: list[StoreStatus] = []
+        urls = self.tenants.services("dispatcher")
+        if not urls:
+            unreachable.append(Hold(stage="dispatch", reason="no dispatcher is known"))
+        for url in urls:
+            try:
+                answer = self.http.get(f"{url}/v1/stores", StoreList, query)
+            except TiStreamError as error:
+                unreachable.append(Hold(stage="dispatch", reason=f"dispatcher {url}: {error}"))
+                continue
+            stores.extend(answer.stores)
+            holds.extend(answer.holds)
+        return stores
+
+    def _schema_holds(self, view: TenantView) -> list[Hold]:
+        holds: list[Hold] = []
+        for url in self.tenants.services("schema"):
+            try:
+                holds.extend(SchemaClient(self.http, url).status(view.tenant).holds)
+            except TiStreamError as error:
+                holds.append(Hold(stage="schema", reason=f"schema registry {url}: {error}"))
+        return holds

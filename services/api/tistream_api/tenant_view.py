@@ -1,0 +1,226 @@
+"""How far one tenant can be read, and what it is read from: its tasks' pools, its schema, its tasks' progress.
+
+The order of a refresh is what makes `resolved_ts` true: first each task's progress with the number of the manifest
+that it rests on, then the logs up to at least those numbers, then the schema, and only then resolved_ts.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from tistream.clock import Clock
+from tistream.errors import Gone, TiStreamError, Unavailable
+from tistream.model.ids import TenantKey
+from tistream.pool.task_log import TaskLog
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.meta import TenantRoute
+from tistream.wire.schema_client import SchemaReplica
+from tistream.wire.sorter import TaskStatus
+from tistream.wire.sorter_client import SorterClient
+from tistream_api.group_cache import GroupCache
+from tistream_api.segment_index import SegmentIndex
+from tistream_api.source import TenantSource
+
+log = logging.getLogger(__name__)
+
+
+class TenantView:
+    """One tenant as this process can serve it. Thread-safe; one refresh at a time."""
+
+    def __init__(
+        self,
+        route: TenantRoute,
+        objects: ObjectStore,
+        cache: GroupCache,
+        sorters: SorterClient,
+        new_replica: Callable[[], SchemaReplica | None],
+        clock: Clock,
+        stopping: threading.Event,
+    ) -> None:
+        self.tenant = TenantKey(route.cluster_id, route.tenant_id)
+        self.route = route
+        self.statuses: dict[int, TaskStatus] = {}  # the newest answer of each task's sorter
+        self.problems: dict[str, str] = {}  # what the last refresh could not reach, and why
+        self._objects = objects
+        self._sorters = sorters
+        self._new_replica = new_replica
+        self._replica: SchemaReplica | None = None
+        self._clock = clock
+        self._stopping = stopping
+        self._lock = threading.RLock()
+        self._moved = threading.Condition(self._lock)
+        self._refreshing = threading.Lock()
+        self._refreshed_ms = -(1 << 62)
+        self._asked_ms = -(1 << 62)
+        self._logs: dict[int, TaskLog] = {}  # touched by whoever refreshes, and by nobody else
+        self._segments: dict[int, SegmentIndex] = {}
+        self._progress: dict[int, int] = {}
+        self._resolved_ts = 0
+        self.source = TenantSource(
+            self._lock,
+            lambda: self._replica.history if self._replica else None,
+            self._segments.values,
+            cache,
+        )
+
+    # ---- what pulls ask
+
+    def resolved_ts(self) -> int:
+        """Everything at or below it can be read now; 0 before the first refresh came through. Never goes down."""
+        with self._lock:
+            return self._resolved_ts
+
+    def flushed_ts(self) -> int:
+        """The lowest high end of what the tasks have committed; 0 where a task has not been read yet."""
+        with self._lock:
+            flushed = [self._flushed(task.task_id) for task in self.route.tasks]
+        return min(flushed, default=0)
+
+    def earliest_ts(self) -> int:
+        """Where the tenant's history begins. Raises Unavailable while that is not known."""
+        if self.route.snapshot_ts is None:
+            raise Unavailable(f"tenant {self.tenant} cannot be read yet: {self.route.problem or 'it has no tasks yet'}")
+        return self.route.snapshot_ts
+
+    def check_retained(self, ts: int) -> None:
+        """Raises Gone if changes above `ts` are not all kept."""
+        earliest_ts = self.earliest_ts()
+        if ts < earliest_ts:
+            raise Gone(f"ts {ts} lies below the earliest one kept, {earliest_ts}", {"earliest_ts": str(earliest_ts)})
+
+    def check_known(self) -> None:
+        """Raises Unavailable while nothing at all can be read."""
+        self.earliest_ts()
+        if self.resolved_ts() == 0:
+            told = "; ".join(f"{peer}: {why}" for peer, why in self.problems.items())
+            raise Unavailable(f"tenant {self.tenant} cannot be read yet: {told or 'it is being read'}")
+
+    def wait_above(self, ts: int, timeout_ms: int) -> bool:
+        """Wait until resolved_ts > `ts`, the time has passed or the service stops; whether it is above."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        while not self._stopping.is_set():
+            self._asked_ms = self._clock.monotonic_ms()
+            with self._moved:
+                if self._resolved_ts > ts:
+                    return True
+                left_ms = deadline_ms - self._clock.monotonic_ms()
+                if left_ms <= 0:
+                    return False
+                self._moved.wait(min(left_ms, 250) / 1000)  # a stop wakes nobody: look every now and then
+        return False
+
+    def stopping(self) -> bool:
+        """Whether the service is about to end."""
+        return self._stopping.is_set()
+
+    def idle_ms(self) -> int:
+        """How long nobody has asked for this tenant."""
+        return self._clock.monotonic_ms() - self._asked_ms
+
+    def age_ms(self) -> int:
+        """How old the last refresh is."""
+        return self._clock.monotonic_ms() - self._refreshed_ms
+
+    # ---- refreshing
+
+    def fresh(self, max_age_ms: int) -> None:
+        """Refresh unless the last one is younger than `max_age_ms`. A refresh that fails leaves what was known."""
+        self._asked_ms = self._clock.monotonic_ms()
+        if self.age_ms() <= max_age_ms:
+            return
+        with self._refreshing:
+            if self.age_ms() > max_age_ms:
+                self._refresh()
+
+    def refresh(self) -> None:
+        """Refresh now."""
+        with self._refreshing:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        problems: dict[str, str] = {}
+        statuses = self._ask_sorters(problems)
+        complete = self._read_logs(statuses, problems)
+        self._read_schema(problems)
+        with self._moved:
+            self.statuses = {**{one: self.statuses[one] for one in self.statuses if one in complete}, **statuses}
+            self.problems = problems
+            self._progress.update(complete)
+            self._resolve()
+            self._refreshed_ms = self._clock.monotonic_ms()
+            self._moved.notify_all()
+
+    def _ask_sorters(self, problems: dict[str, str]) -> dict[int, TaskStatus]:
+        wanted = {task.task_id: task.sorter_url for task in self.route.tasks}
+        statuses: dict[int, TaskStatus] = {}
+        for url in sorted({url for url in wanted.values() if url is not None}):
+            try:
+                answer = self._sorters.tasks(url, self.tenant.cluster_id, self.tenant.tenant_id)
+            except TiStreamError as error:
+                problems[f"sorter {url}"] = str(error)
+                continue
+            for status in answer.tasks:
+                if wanted.get(status.task_id) == url:
+                    statuses[status.task_id] = status
+        return statuses
+
+    def _read_logs(self, statuses: dict[int, TaskStatus], problems: dict[str, str]) -> dict[int, int]:
+        """Read each task's manifests as far as its progress rests on them; the progress of those that came so far."""
+        progress: dict[int, int] = {}
+        for task in self.route.tasks:
+            task_log = self._logs.get(task.task_id) or TaskLog(self._objects, self.tenant, task.task_id)
+            status = statuses.get(task.task_id)
+            try:
+                # While its sorter answers, its status says whether there is anything new: no object is asked for.
+                if status is None or task.task_id not in self._logs or status.manifest > task_log.number:
+                    task_log.refresh()
+                    self._logs[task.task_id] = task_log
+                    with self._lock:
+                        self._segments.setdefault(task.task_id, SegmentIndex()).update(task_log.segments)
+            except TiStreamError as error:
+                problems[f"task {task.task_id}"] = str(error)
+                continue
+            progress[task.task_id] = task_log.flushed_ts
+            if status is not None and status.manifest <= task_log.number:
+                progress[task.task_id] = max(task_log.flushed_ts, status.progress_ts)
+        return progress
+
+    def _read_schema(self, problems: dict[str, str]) -> None:
+        if self._replica is None:
+            self._replica = self._new_replica()
+        if self._replica is None:
+            problems["schema"] = "no schema registry is known"
+            return
+        try:
+            complete = False
+            while not complete:
+                page = self._replica.fetch()
+                with self._lock:
+                    complete = self._replica.take(page)
+        except TiStreamError as error:
+            problems["schema"] = str(error)
+
+    def _resolve(self) -> None:
+        """Invariant 14: the minimum is over every task of the route, not over those that answered."""
+        schema_ts = self._replica.resolved_ts if self._replica else 0
+        known = [self._progress.get(task.task_id, 0) for task in self.route.tasks]
+        lowest = min([schema_ts, *known]) if known else 0
+        self._resolved_ts = max(self._resolved_ts, lowest)
+
+    def _flushed(self, task_id: int) -> int:
+        task_log = self._logs.get(task_id)
+        return task_log.flushed_ts if task_log else 0
+
+    def use(self, route: TenantRoute) -> None:
+        """Take a newer route."""
+        with self._lock:
+            self.route = route
+            for task_id in set(self._segments) - {task.task_id for task in route.tasks}:
+                del self._segments[task_id]
+
+    def schema_resolved_ts(self) -> int:
+        """How far the schema is known."""
+        with self._lock:
+            return self._replica.resolved_ts if self._replica else 0

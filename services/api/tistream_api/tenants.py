@@ -1,0 +1,127 @@
+"""Every tenant that this process serves, as the meta server's route table has them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Executor
+
+from tistream.clock import Clock
+from tistream.errors import InvalidRequest, UnknownName
+from tistream.model.ids import TenantKey
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.client import HttpClient
+from tistream.wire.meta import RouteTable, TenantRoute
+from tistream.wire.meta_client import MetaClient
+from tistream.wire.schema_client import SchemaClient, SchemaReplica
+from tistream.wire.sorter_client import SorterClient
+from tistream_api.group_cache import GroupCache
+from tistream_api.tenant_view import TenantView
+
+log = logging.getLogger(__name__)
+
+ROUTES_WAIT_MS = 10_000
+ACTIVE_MS = 10_000  # a tenant is active that long after somebody asked for it
+ACTIVE_EVERY_MS = 100
+IDLE_EVERY_MS = 2_000
+
+
+class Tenants:
+    """Follows the route table and keeps a view of each tenant fresh: run `follow` and `refresh_due` in loops."""
+
+    def __init__(
+        self,
+        http: HttpClient,
+        meta: MetaClient,
+        objects: ObjectStore,
+        cache: GroupCache,
+        clock: Clock,
+        executor: Executor,
+        stopping: threading.Event,
+    ) -> None:
+        self._http = http
+        self._meta = meta
+        self._objects = objects
+        self._cache = cache
+        self._clock = clock
+        self._executor = executor
+        self._stopping = stopping
+        self._lock = threading.Lock()
+        self._routes: RouteTable | None = None
+        self._views: dict[TenantKey, TenantView] = {}
+        self._busy: set[TenantKey] = set()
+
+    def routes(self) -> RouteTable | None:
+        """The newest route table; None before the first one came."""
+        return self._routes
+
+    def services(self, role: str) -> list[str]:
+        """Base URLs of the live services of a role."""
+        routes = self._routes
+        return routes.services.get(role, []) if routes else []
+
+    def view(self, cluster_id: str, tenant_id: str) -> TenantView:
+        """A tenant's view. Raises UnknownName; Unavailable if the meta server has never answered."""
+        try:
+            key = TenantKey.parse(cluster_id, tenant_id)
+        except InvalidRequest as error:
+            raise UnknownName(str(error)) from error
+        found = self._views.get(key)
+        if found is None:  # it may have been registered a moment ago
+            self._take(self._meta.routes())
+            found = self._views.get(key)
+        if found is None:
+            raise UnknownName(f"no tenant {key}")
+        return found
+
+    # ---- loops
+
+    def follow(self) -> int:
+        """Wait for a newer route table, and take it."""
+        known = self._routes.version if self._routes else -1
+        routes = self._meta.routes(known, ROUTES_WAIT_MS if self._routes else 0)
+        if not self._stopping.is_set():
+            self._take(routes)
+        return 0 if routes.version != known else 50
+
+    def refresh_due(self) -> None:
+        """Start a refresh of every view that is due: often for those somebody asks for, seldom for the others."""
+        for key, view in list(self._views.items()):
+            every_ms = ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else IDLE_EVERY_MS
+            with self._lock:
+                due = key not in self._busy and view.age_ms() >= every_ms
+                if due:
+                    self._busy.add(key)
+            if due:
+                self._executor.submit(self._refresh, key, view)
+
+    def _refresh(self, key: TenantKey, view: TenantView) -> None:
+        try:
+            view.refresh()
+        except Exception as error:
+            log.error("refresh failed", exc_info=error, extra={"tenant": str(key)})
+        finally:
+            with self._lock:
+                self._busy.discard(key)
+
+    def _take(self, routes: RouteTable) -> None:
+        with self._lock:
+            self._routes = routes
+            seen = set()
+            for route in routes.tenants:
+                key = TenantKey(route.cluster_id, route.tenant_id)
+                seen.add(key)
+                if key in self._views:
+                    self._views[key].use(route)
+                else:
+                    self._views[key] = self._new_view(route, key)
+            for key in set(self._views) - seen:
+                del self._views[key]
+
+    def _new_view(self, route: TenantRoute, key: TenantKey) -> TenantView:
+        def new_replica() -> SchemaReplica | None:
+            urls = self.services("schema")  # the registry may come later than the tenant
+            return SchemaReplica(SchemaClient(self._http, urls[0]), key) if urls else None
+
+        sorters = SorterClient(self._http)
+        return TenantView(route, self._objects, self._cache, sorters, new_replica, self._clock, self._stopping)

@@ -67,6 +67,9 @@ class SchemaFollower:
         if self._broken or (self._schema.resolved_ts is None and not self.load()):
             return False
         tasks = expected_tasks.schema_tasks(route)
+        if not route.tasks:
+            self._hold(None, route.problem or "the tenant has not been cut into tasks yet")
+            return False
         missing = expected_tasks.gap(tasks)
         if missing is not None:
             self._hold(None, f"no task serves the schema's keys from {missing.start.hex()}")

@@ -16,7 +16,7 @@ def schema_view(history: History, ts: int) -> SchemaView:
             name=name,
             tables=[
                 _table(version)
-                for version in sorted(history.visible_tables(ts, name), key=lambda version: fold(version.table.name))
+                for version in sorted(history.visible_tables(ts, name), key=lambda version: fold(version.head.name))
             ],
         )
         for name in history.databases(ts)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tistream.schema.records import DatabaseChange, JobChange, Record, TableChange, VersionChange
-from tistream.schema.table import STATE_PUBLIC, Table, parse_table
-from tistream.schema.visible import Database, Name, TableVersion, named_ids
+from tistream.schema.table import STATE_PUBLIC
+from tistream.schema.visible import Database, Name, StoredTable, TableVersion, named_ids
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class CurrentSchema:
 
     def __init__(self) -> None:
         self._databases: dict[int, Database] = {}
-        self._tables: dict[int, dict[int, Table]] = {}  # table id -> database id -> table
+        self._tables: dict[int, dict[int, StoredTable]] = {}  # table id -> database id -> table
         self._tables_of: dict[int, set[int]] = {}  # database id -> table ids
         self._ever_named: set[int] = set()
 
@@ -57,10 +57,10 @@ class CurrentSchema:
 
     def visible_table(self, table_id: int) -> TableVersion | None:
         """The table, if SELECT sees it and its database."""
-        for database_id, table in self._tables.get(table_id, {}).items():
+        for database_id, stored in self._tables.get(table_id, {}).items():
             database = self.visible_database(database_id)
-            if table.public and database is not None:
-                return TableVersion(database_id, database.name, table)
+            if stored.head.public and database is not None:
+                return TableVersion(database_id, database.name, stored)
         return None
 
     def database_name(self, database_id: int) -> str | None:
@@ -70,8 +70,8 @@ class CurrentSchema:
 
     def table_name(self, table_id: int) -> Name | None:
         """(database, table) of a table, visible or not."""
-        for database_id, table in self._tables.get(table_id, {}).items():
-            return self.database_name(database_id) or "", table.name
+        for database_id, stored in self._tables.get(table_id, {}).items():
+            return self.database_name(database_id) or "", stored.head.name
         return None
 
     def ever_named(self, physical_id: int) -> bool:
@@ -89,10 +89,11 @@ class CurrentSchema:
         places = self._tables.setdefault(change.table_id, {})
         # The newest place is the last one.
         places.pop(change.database_id, None)
-        if change.info is not None:
-            places[change.database_id] = parse_table(change.info)
+        if change.text is not None:
+            info = change.text.info()
+            places[change.database_id] = StoredTable(change.text, info)
             self._tables_of.setdefault(change.database_id, set()).add(change.table_id)
-            self._ever_named |= named_ids(change.info)
+            self._ever_named |= named_ids(info)
             return
         self._tables_of.get(change.database_id, set()).discard(change.table_id)
         if not places:

@@ -139,12 +139,12 @@ class History:
     def _move_ids(self, commit_ts: int, changed: dict[int, tuple[TableVersion | None, TableVersion | None]]) -> None:
         """Physical ids change hands: all are let go before any is taken (EXCHANGE swaps two)."""
         for before, after in changed.values():
-            kept = set(after.table.physical_ids) if after else set()
-            for physical_id in before.table.physical_ids if before else ():
+            kept = set(after.head.physical_ids) if after else set()
+            for physical_id in before.head.physical_ids if before else ():
                 if physical_id not in kept:
                     self._owners[physical_id].set(commit_ts, None)
         for table_id, (_, after) in changed.items():
-            for physical_id in after.table.physical_ids if after else ():
+            for physical_id in after.head.physical_ids if after else ():
                 line = self._owners.get(physical_id)
                 if line is None:
                     line = self._owners[physical_id] = Timeline(None)
@@ -220,7 +220,7 @@ class History:
         if fold(database) not in map(fold, self.databases(ts)):
             return None
         version = self.schema_version_at(ts)
-        found = (found.table for found in self.visible_tables(ts, database) if found.table.kind == "table")
+        found = (found.head for found in self.visible_tables(ts, database) if found.head.kind == "table")
         return sorted(
             (ListedTable(table.name, table.id, version) for table in found), key=lambda listed: fold(listed.name)
         )
@@ -259,7 +259,7 @@ class History:
     def _physical_runs(self, table_id: int, low: int, high: int) -> list[Bearer]:
         out: list[Bearer] = []
         for from_ts, to_ts, version in self._versions[table_id].runs(low, high):
-            ids = version.table.physical_ids if version else ()
+            ids = version.head.physical_ids if version else ()
             if out and out[-1].physical_ids == ids:
                 out[-1] = replace(out[-1], to_ts=to_ts)
             else:

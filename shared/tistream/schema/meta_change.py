@@ -16,10 +16,11 @@ from tistream.schema.records import (
     JobChange,
     Record,
     TableChange,
+    TableText,
     VersionChange,
 )
 from tistream.schema.row_cell import read_bytes_cell
-from tistream.schema.table import FLAG_UNSIGNED, parse_table
+from tistream.schema.table import check_info
 
 DDL_JOB_TABLE_ID = 0x0000FFFFFFFFFFFE  # mysql.tidb_ddl_job
 META_TABLE_ID = 0  # how a segment marks the `m` keys
@@ -72,8 +73,8 @@ class MetaDecoder:
     def learn(self, record: Record) -> None:
         """Look at a record of history: the job table's own TableInfo tells the id of its `job_meta` column."""
         change = record.change
-        if isinstance(change, TableChange) and change.table_id == DDL_JOB_TABLE_ID and change.info is not None:
-            for column in change.info.get("cols") or ():
+        if isinstance(change, TableChange) and change.table_id == DDL_JOB_TABLE_ID and change.text is not None:
+            for column in change.text.info().get("cols") or ():
                 if column["name"]["L"] == _JOB_META:
                     self._job_meta_id = column["id"]
 
@@ -155,10 +156,10 @@ def _table(found: MetaKey, value: bytes | None) -> TableChange:
     if value is None:
         return TableChange(database_id, table_id, None)
     info = _object(value)
-    check_table(info)
+    check_info(info)
     if info["id"] != table_id:
         raise ValueError(f"TableInfo of id {info['id']} under Table:{table_id}")
-    return TableChange(database_id, table_id, info)
+    return TableChange(database_id, table_id, TableText.pack(value))
 
 
 def check_database(info: dict[str, Any]) -> None:
@@ -166,20 +167,6 @@ def check_database(info: dict[str, Any]) -> None:
     _int(info["id"])
     _text(info["db_name"]["O"])
     _int(info.get("state") or 0)
-
-
-def check_table(info: dict[str, Any]) -> None:
-    """Raises ValueError, KeyError, TypeError or IndexError unless history can take this TableInfo."""
-    table = parse_table(info)
-    _int(table.id)
-    _text(table.name)
-    for column in table.columns:
-        _text(column.name)
-        _int(column.id)
-        _int(column.flag & FLAG_UNSIGNED)
-    for physical_id in table.partition_ids or ():
-        _int(physical_id)
-    _ = table.handle_columns, table.key_columns
 
 
 def _object(text: bytes) -> dict[str, Any]:

@@ -9,9 +9,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+import zstandard
+
 JOB_DONE = 4
 # rolling back, rolled back, cancelled, cancelling: such a job ends without effect
 JOB_UNDONE = frozenset({2, 3, 5, 7})
+
+
+@dataclass(frozen=True, slots=True)
+class TableText:
+    """TableInfo JSON, kept compressed: of the tables of a large tenant most are never asked for."""
+
+    packed: bytes
+
+    @classmethod
+    def pack(cls, text: bytes) -> TableText:
+        """Keep a JSON text."""
+        return cls(zstandard.compress(text, 1))
+
+    def info(self) -> dict[str, Any]:
+        """The JSON object."""
+        info: dict[str, Any] = orjson.loads(self.text())
+        return info
+
+    def text(self) -> bytes:
+        """The JSON text."""
+        return zstandard.decompress(self.packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +52,7 @@ class TableChange:
 
     database_id: int
     table_id: int
-    info: dict[str, Any] | None
+    text: TableText | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +98,7 @@ class Record:
 
 
 def to_json(record: Record) -> dict[str, Any]:
-    """Plain JSON; `kind` says which change it is."""
+    """JSON for orjson; `kind` says which change it is."""
     change = record.change
     out: dict[str, Any] = {"commit_ts": record.commit_ts, "start_ts": record.start_ts}
     match change:
@@ -82,7 +106,8 @@ def to_json(record: Record) -> dict[str, Any]:
             return out | {"kind": "database", "database_id": change.database_id, "info": change.info}
         case TableChange():
             ids = {"database_id": change.database_id, "table_id": change.table_id}
-            return out | {"kind": "table", **ids, "info": change.info}
+            info = None if change.text is None else orjson.Fragment(change.text.text())
+            return out | {"kind": "table", **ids, "info": info}
         case VersionChange():
             return out | {"kind": "version", "version": change.version}
         case JobChange():
@@ -97,7 +122,8 @@ def from_json(data: dict[str, Any]) -> Record:
         case "database":
             change = DatabaseChange(data["database_id"], data["info"])
         case "table":
-            change = TableChange(data["database_id"], data["table_id"], data["info"])
+            text = None if data["info"] is None else TableText.pack(orjson.dumps(data["info"]))
+            change = TableChange(data["database_id"], data["table_id"], text)
         case "version":
             change = VersionChange(data["version"])
         case "job":

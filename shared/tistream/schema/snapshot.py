@@ -9,8 +9,9 @@ import orjson
 
 from tistream.errors import CorruptObject
 from tistream.model.ts import MAX_TS
-from tistream.schema.meta_change import check_database, check_table
-from tistream.schema.records import DatabaseChange, Record, TableChange
+from tistream.schema.meta_change import check_database
+from tistream.schema.records import DatabaseChange, Record, TableChange, TableText
+from tistream.schema.table import check_info
 
 VERSION = 1
 
@@ -55,8 +56,9 @@ def _database(key: str, index: int, entry: Any, snapshot_ts: int) -> list[Record
         records = [Record(snapshot_ts, 0, DatabaseChange(info["id"], info))]
         for place, table in enumerate(entry.get("tables") or ()):
             where = f"database {info['db_name']['O']!r}, tables[{place}]"
-            check_table(table)
-            records.append(Record(snapshot_ts, 0, TableChange(info["id"], table["id"], table)))
+            check_info(table)
+            text = TableText.pack(orjson.dumps(table))
+            records.append(Record(snapshot_ts, 0, TableChange(info["id"], table["id"], text)))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise CorruptObject(key, f"schema_snap, {where}: {type(error).__name__}: {error}") from error
     return records

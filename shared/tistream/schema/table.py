@@ -101,6 +101,28 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
+class TableHead:
+    """What is to be known of every table, asked for or not: a Table without its columns and indexes."""
+
+    id: int
+    name: str
+    state: int
+    partition_ids: tuple[int, ...] | None
+    kind: str
+
+    @property
+    def public(self) -> bool:
+        return self.state == STATE_PUBLIC
+
+    @property
+    def physical_ids(self) -> tuple[int, ...]:
+        """The ids that its row keys bear."""
+        if self.kind != "table":
+            return ()
+        return (self.id,) if self.partition_ids is None else self.partition_ids
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """One version of a base table, view or sequence, by its logical id."""
 
@@ -160,18 +182,59 @@ class Table:
 
 def parse_table(info: dict[str, Any]) -> Table:
     """TableInfo JSON to a Table. Absent members are zero values, unknown ones ignored, lists may be null."""
-    partition = info.get("partition")
+    head = parse_head(info)
     return Table(
-        id=info["id"],
-        name=info["name"]["O"],
+        id=head.id,
+        name=head.name,
         columns=tuple(map(_column, sorted(info.get("cols") or (), key=lambda c: c.get("offset", 0)))),
         indexes=tuple(map(_index, info.get("index_info") or ())),
-        state=info.get("state", 0),
+        state=head.state,
         pk_is_handle=bool(info.get("pk_is_handle")),
         is_common_handle=bool(info.get("is_common_handle")),
+        partition_ids=head.partition_ids,
+        kind=head.kind,
+    )
+
+
+def parse_head(info: dict[str, Any]) -> TableHead:
+    """The same of a TableHead."""
+    partition = info.get("partition")
+    return TableHead(
+        id=info["id"],
+        name=info["name"]["O"],
+        state=info.get("state", 0),
         partition_ids=_visible_partitions(partition) if partition and partition.get("enable") else None,
         kind="view" if info.get("view") else "sequence" if info.get("sequence") else "table",
     )
+
+
+def check_info(info: dict[str, Any]) -> None:
+    """Raises ValueError, KeyError, TypeError or AttributeError unless `parse_table` and what follows will do."""
+    head = parse_head(info)
+    _typed(int, head.id, head.state, *(head.partition_ids or ()))
+    _typed(str, head.name)
+    columns = info.get("cols") or ()
+    for column in columns:
+        kind = column.get("type") or {}
+        _typed(int, column["id"], column.get("offset", 0), column.get("state", 0))
+        _typed(int, *(kind.get(name, 0) for name in ("Tp", "Flag", "Flen", "Decimal")))
+        _typed(str, column["name"]["O"], *(kind.get("Elems") or ()))
+    for index in info.get("index_info") or ():
+        _typed(int, index["id"], index.get("state", 0))
+        _typed(str, index["idx_name"]["O"])
+        for part in index.get("idx_cols") or ():
+            _typed(str, part["name"]["O"])
+            _typed(int, part["offset"], part.get("length", -1))
+            if not 0 <= part["offset"] < len(columns):
+                raise ValueError(f"index {index['idx_name']['O']!r} has a column at offset {part['offset']}")
+    if info.get("is_common_handle") and not any(index.get("is_primary") for index in info.get("index_info") or ()):
+        raise ValueError("a common handle and no primary index")
+
+
+def _typed(wanted: type, *values: object) -> None:
+    for value in values:
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            raise TypeError(f"{value!r} is no {wanted.__name__}")
 
 
 _ACTION_DROP_PARTITION = 20

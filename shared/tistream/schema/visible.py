@@ -6,7 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from tistream.schema.table import FLAG_UNSIGNED, Table
+from tistream.schema.records import TableText
+from tistream.schema.table import FLAG_UNSIGNED, Table, TableHead, parse_head, parse_table
 
 SYSTEM_SCHEMAS = frozenset(
     {"mysql", "sys", "information_schema", "performance_schema", "metrics_schema", "workload_schema"}
@@ -36,23 +37,60 @@ class Database:
         return self.public and fold(self.name) not in SYSTEM_SCHEMAS
 
 
+class StoredTable:
+    """One version of a table: its head at hand, the rest parsed when it is asked for."""
+
+    __slots__ = ("_table", "_text", "head")
+
+    def __init__(self, text: TableText, info: dict[str, Any]) -> None:
+        """`info` is what `text` says."""
+        self.head = parse_head(info)
+        self._text = text
+        self._table: Table | None = None
+
+    @property
+    def table(self) -> Table:
+        """The whole of it."""
+        if self._table is None:
+            self._table = parse_table(self._text.info())
+        return self._table
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StoredTable) or self.head != other.head:
+            return False
+        return self._text == other._text or self.table == other.table
+
+    def __hash__(self) -> int:
+        return hash(self.head)
+
+
 @dataclass(frozen=True, slots=True)
 class TableVersion:
     """One version of a visible table, view or sequence, in its database. Equal versions are one object."""
 
     database_id: int
     database: str
-    table: Table
+    stored: StoredTable
 
     @property
-    def name(self) -> tuple[str, str]:
+    def table(self) -> Table:
+        """The table itself."""
+        return self.stored.table
+
+    @property
+    def head(self) -> TableHead:
+        """What is known of the table without parsing it."""
+        return self.stored.head
+
+    @property
+    def name(self) -> Name:
         """(database, table) as written."""
-        return self.database, self.table.name
+        return self.database, self.head.name
 
     @property
-    def folded(self) -> tuple[str, str]:
+    def folded(self) -> Name:
         """(database, table) as compared."""
-        return fold(self.database), fold(self.table.name)
+        return fold(self.database), fold(self.head.name)
 
     @property
     def signature(self) -> Hashable:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +28,14 @@ CONNECTIONS = 32
 _MISSING = ("NoSuchKey", "404", "NotFound")
 _NEVER_SENT = (EndpointConnectionError, ConnectTimeoutError, NoCredentialsError, ParamValidationError)
 
+_SESSION_LOCK = threading.Lock()  # clients may be shared by threads, but not made by several at once
+
+
+@functools.cache
+def _session() -> boto3.session.Session:
+    """One for the process: each parses S3's description anew, which takes a quarter of a second."""
+    return boto3.session.Session()
+
 
 class S3ObjectStore:
     """Implements ObjectStore; keys are kept below `prefix` (empty, or ending in "/"). Safe for many threads.
@@ -45,10 +55,11 @@ class S3ObjectStore:
         secret_key: str | None = None,
         connect_seconds: float = 3,
         read_seconds: float = 20,
+        list_page: int = 1000,
     ) -> None:
         if prefix and (not prefix.endswith("/") or len(prefix.encode()) > MAX_KEY_BYTES // 2):
             raise InvalidRequest(f"S3 prefix {prefix!r} must be short and end in a slash")
-        self._bucket, self._prefix = bucket, prefix
+        self._bucket, self._prefix, self._list_page = bucket, prefix, list_page
 
         def client(attempts: int) -> Any:
             config = Config(
@@ -58,7 +69,7 @@ class S3ObjectStore:
                 max_pool_connections=CONNECTIONS,
                 s3={"addressing_style": "path"} if endpoint else None,
             )
-            return boto3.session.Session().client(
+            return _session().client(
                 "s3",
                 endpoint_url=endpoint,
                 region_name=region,
@@ -67,7 +78,8 @@ class S3ObjectStore:
                 config=config,
             )
 
-        self._client, self._once = client(READ_ATTEMPTS), client(1)
+        with _SESSION_LOCK:
+            self._client, self._once = client(READ_ATTEMPTS), client(1)
 
     def get(self, key: str) -> bytes:
         return self._read(key, None)[0]
@@ -107,6 +119,7 @@ class S3ObjectStore:
             Bucket=self._bucket,
             Prefix=self._prefix + prefix,
             Delimiter=delimiter,
+            PaginationConfig={"PageSize": self._list_page},
             **({"StartAfter": self._prefix + after} if after else {}),
         )
         try:

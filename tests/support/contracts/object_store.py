@@ -185,11 +185,11 @@ class ObjectStoreContract:
         assert list(objects.list_after("p/", delimiter="/")) == []
 
     def test_lists_more_than_one_page(self, objects: ObjectStore) -> None:
-        keys = [f"many/{number:05d}" for number in range(1005)]
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda key: objects.put(key, b""), keys))
+        keys = [f"many/{number:02d}" for number in range(25)]  # stores with pages make them small for this
+        for key in keys:
+            objects.put(key, b"")
         assert keys_of(list(objects.list_after("many/"))) == keys
-        assert keys_of(list(objects.list_after("many/", "many/01002"))) == keys[1003:]
+        assert keys_of(list(objects.list_after("many/", "many/08"))) == keys[9:]
 
     @pytest.mark.parametrize("key", BAD_KEYS)
     def test_refuses_keys_that_some_store_could_not_hold(self, objects: ObjectStore, key: str) -> None:

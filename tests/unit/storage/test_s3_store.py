@@ -4,6 +4,7 @@ import http.server
 import itertools
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import boto3
 import pytest
@@ -27,30 +28,35 @@ def endpoint() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture
-def bucket(endpoint: str) -> str:
-    name = f"bucket-{next(buckets)}"
-    boto3.client(
+@pytest.fixture(scope="module")
+def client(endpoint: str) -> Any:
+    return boto3.client(
         "s3",
         endpoint_url=endpoint,
         region_name="us-east-1",
         aws_access_key_id="test",
         aws_secret_access_key="test",
-    ).create_bucket(Bucket=name)
+    )
+
+
+@pytest.fixture
+def bucket(client: Any) -> str:
+    name = f"bucket-{next(buckets)}"
+    client.create_bucket(Bucket=name)
     return name
 
 
 class TestS3ObjectStore(ObjectStoreContract):
     @pytest.fixture
     def objects(self, endpoint: str, bucket: str) -> ObjectStore:
-        return S3ObjectStore(bucket, endpoint=endpoint, **KEYS)
+        return S3ObjectStore(bucket, endpoint=endpoint, list_page=10, **KEYS)
 
 
 class TestS3ObjectStoreBelowAPrefix(ObjectStoreContract):
     @pytest.fixture
     def objects(self, endpoint: str, bucket: str) -> ObjectStore:
         S3ObjectStore(bucket, "env/production-2/", endpoint=endpoint, **KEYS).put("other", b"1")
-        return S3ObjectStore(bucket, "env/production/", endpoint=endpoint, **KEYS)
+        return S3ObjectStore(bucket, "env/production/", endpoint=endpoint, list_page=10, **KEYS)
 
 
 def test_a_prefix_ends_in_a_slash() -> None:
@@ -69,6 +75,7 @@ def test_a_missing_bucket_is_no_missing_object(endpoint: str) -> None:
 class Refusing(http.server.BaseHTTPRequestHandler):
     """Answers every request with one status, or with silence, and counts."""
 
+    protocol_version = "HTTP/1.1"  # answers "Expect: 100-continue", for which a client waits a second otherwise
     status: int | None = 503
     code = "SlowDown"
     requests = 0

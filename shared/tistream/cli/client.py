@@ -43,7 +43,7 @@ class ApiClient:
                 if answer.is_error:
                     answer.read()
                     raise _failure(path, answer)
-                yield from _split(answer.iter_bytes())
+                yield from split_lines(answer.iter_bytes())
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._no_answer(error) from error
 
@@ -59,7 +59,8 @@ def _failure(path: str, answer: httpx.Response) -> TiStreamError:
     return to_error(path, answer.status_code, body if isinstance(body, dict) else {}, answer.headers.get("retry-after"))
 
 
-def _split(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Chunks to lines, without their ends; a last line without one counts."""
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")

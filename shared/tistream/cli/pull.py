@@ -76,7 +76,7 @@ def pull(client: ApiClient, request: PullRequest) -> Iterator[tuple[bytes, Progr
     while True:
         before = progress.events
         try:
-            for line in client.lines(path, _params(request, progress, start_ts or "0")):
+            for line in client.lines(path, page_parameters(request, progress, start_ts or "0")):
                 progress.see(line)
                 yield line, progress
         except Gone as error:
@@ -89,11 +89,12 @@ def pull(client: ApiClient, request: PullRequest) -> Iterator[tuple[bytes, Progr
             raise CliError(str(error)) from error
         if progress.last_type not in ("resolved", "continue"):
             raise CliError("the answer was cut before its last line; pull again from the last cursor")
-        if _is_over(request, progress, got_events=progress.events > before):
+        if is_over(request, progress, got_events=progress.events > before):
             return
 
 
-def _is_over(request: PullRequest, progress: Progress, *, got_events: bool) -> bool:
+def is_over(request: PullRequest, progress: Progress, *, got_events: bool) -> bool:
+    """Whether the page that ended brings the pull to its end; `got_events`: it held some."""
     if request.limit is not None and progress.events >= request.limit:
         return True
     if request.follow or progress.last_type == "continue":
@@ -103,7 +104,8 @@ def _is_over(request: PullRequest, progress: Progress, *, got_events: bool) -> b
     return not got_events
 
 
-def _params(request: PullRequest, progress: Progress, start_ts: str) -> dict[str, str]:
+def page_parameters(request: PullRequest, progress: Progress, start_ts: str) -> dict[str, str]:
+    """The query of the next page: from the cursor, or from `start_ts` while there is none."""
     params = {"cursor": progress.cursor} if progress.cursor is not None else {"start_ts": start_ts}
     if request.follow:
         return {**params, "follow": "true"}

@@ -57,8 +57,8 @@ def load_recorded(root: Path) -> Recorded:
         end_ts=simulated["end_ts"],
         schema_snap=snap,
         arrivals=arrivals,
-        rows_removed=sum(len(line["removed"]) for line in expected),
-        rows_added=sum(len(line["added"]) for line in expected),
+        rows_removed=sum(len(table["removed"]) for line in expected for table in line["tables"]),
+        rows_added=sum(len(table["added"]) for line in expected for table in line["tables"]),
     )
 
 

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from tistream.cli.client import changes_path, split_lines, tenant_path
+from tistream.cli.pull import Progress, PullRequest, is_over, page_parameters
+
+ROW = b'{"type":"row","op":"put","commit_ts":"5"}'
+DDL = b'{"type":"ddl","commit_ts":"6"}'
+RESOLVED = b'{"type":"resolved","resolved_ts":"7","cursor":"c7"}'
+CONTINUE = b'{"type":"continue","cursor":"c8"}'
+
+
+def _after(*lines: bytes) -> Progress:
+    progress = Progress()
+    for line in lines:
+        progress.see(line)
+    return progress
+
+
+def test_progress_counts_and_keeps_the_last_cursor() -> None:
+    progress = _after(ROW, DDL, RESOLVED, ROW, CONTINUE)
+    assert (progress.rows, progress.ddls, progress.events) == (2, 1, 3)
+    assert (progress.resolved_ts, progress.cursor, progress.last_type) == ("7", "c8", "continue")
+
+
+@pytest.mark.parametrize(
+    ("request_", "progress", "got_events", "over"),
+    [
+        (PullRequest("7", "a"), _after(ROW, RESOLVED), True, False),
+        (PullRequest("7", "a"), _after(ROW, RESOLVED), False, True),
+        (PullRequest("7", "a"), _after(ROW, CONTINUE), True, False),
+        (PullRequest("7", "a", limit=1), _after(ROW, CONTINUE), True, True),
+        (PullRequest("7", "a", limit=2), _after(ROW, RESOLVED), True, False),
+        (PullRequest("7", "a", end_ts="8"), _after(RESOLVED), False, False),
+        (PullRequest("7", "a", end_ts="7"), _after(ROW, RESOLVED), True, True),
+        (PullRequest("7", "a", follow=True), _after(RESOLVED), False, False),
+    ],
+)
+def test_when_a_pull_is_over(request_: PullRequest, progress: Progress, got_events: bool, over: bool) -> None:
+    assert is_over(request_, progress, got_events=got_events) is over
+
+
+def test_pages_begin_at_the_start_and_go_on_from_the_cursor() -> None:
+    request = PullRequest("7", "a", limit=10_003)
+    assert page_parameters(request, Progress(), "0") == {"start_ts": "0", "limit": "10000"}
+    progress = Progress(rows=10_000, cursor="c")
+    assert page_parameters(request, progress, "0") == {"cursor": "c", "limit": "3"}
+
+
+def test_end_and_follow_are_handed_on() -> None:
+    assert page_parameters(PullRequest("7", "a", end_ts="9"), Progress(), "1") == {
+        "start_ts": "1",
+        "limit": "10000",
+        "end_ts": "9",
+        "wait_ms": "10000",
+    }
+    assert page_parameters(PullRequest("7", "a", follow=True), Progress(), "1") == {"start_ts": "1", "follow": "true"}
+
+
+def test_names_are_percent_encoded() -> None:
+    assert tenant_path("7", "a/b", "status") == "/v1/clusters/7/tenants/a%2Fb/status"
+    assert changes_path("7", "a", None, None) == "/v1/clusters/7/tenants/a/changes"
+    assert changes_path("7", "a", "we`ird 名", "t?#") == (
+        "/v1/clusters/7/tenants/a/databases/we%60ird%20%E5%90%8D/tables/t%3F%23/changes"
+    )
+
+
+@pytest.mark.parametrize(
+    "chunks", [[b"ab\ncd\n"], [b"a", b"b\nc", b"d\n"], [b"ab\ncd"], [b"", b"ab", b"\n", b"cd", b"\n"]]
+)
+def test_lines_do_not_depend_on_chunks(chunks: list[bytes]) -> None:
+    assert list(split_lines(iter(chunks))) == [b"ab", b"cd"]

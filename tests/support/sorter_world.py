@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 
 import polars as pl
 import pyarrow as pa
@@ -51,7 +52,7 @@ class SorterWorld:
         self.objects = MemoryObjectStore()
         self.clock = ManualClock(golden.snapshot_ts >> 18)
         edges = [b"", *sorted(bounds), b""]
-        self.spans = [KeySpan(start, end) for start, end in zip(edges, edges[1:], strict=False)]
+        self.spans = [KeySpan(start, end) for start, end in pairwise(edges)]
         self.limits = TickLimits(1 << 30, 10_000, 10_000, CutRules(shards, shard_bytes_min))
         self.epoch = 0
         self.chain: dict[int, int] = {}

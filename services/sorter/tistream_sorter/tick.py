@@ -355,14 +355,11 @@ def _carried(
     consumed = {result.number: result.consumed for result in results}
     out: list[PendingPart] = []
     for part in parts:
-        eaters = [shard for shard in shards if part.key in consumed[shard.number]]
-        if not eaters:
-            out.append(part)
-            continue
-        for shard in shards:
-            piece = part.span.clip(shard.span)
-            if shard not in eaters and piece is not None:
-                out.append(replace(part, span=piece))
+        # By piece, not by key: what is left of one part may be several pieces, and a shard may be given two of them.
+        given = [(shard, part.span.clip(shard.span)) for shard in shards]
+        pieces = [(shard, piece) for shard, piece in given if piece is not None]
+        left = [piece for shard, piece in pieces if (part.key, piece.start) not in consumed[shard.number]]
+        out += [part] if len(left) == len(pieces) else [replace(part, span=piece) for piece in left]
     return tuple(out)
 
 

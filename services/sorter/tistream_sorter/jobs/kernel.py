@@ -267,11 +267,13 @@ def _living(locks: pl.DataFrame, history: pa.Table, scans: pa.Table, counters: d
 
 
 def _consumed(survivors: pl.DataFrame, sizes: list[int], parts_max: int) -> frozenset[int]:
-    """Parts that lost a row must be written anew; all of them if there are too many."""
+    """Parts that lost a row must be written anew; all of them if there are too many; and those of which this shard's
+    keys hold nothing (any more), or they would be carried along for ever."""
     if len(sizes) > parts_max:
         return frozenset(range(len(sizes)))
-    alive = np.bincount(survivors["part"].to_numpy() + 1, minlength=len(sizes) + 1)[1:]
-    return frozenset(int(part) for part in np.flatnonzero(alive[: len(sizes)] != np.asarray(sizes, np.int64)))
+    alive = np.bincount(survivors["part"].to_numpy() + 1, minlength=len(sizes) + 1)[1 : len(sizes) + 1]
+    held = np.asarray(sizes, np.int64)
+    return frozenset(int(part) for part in np.flatnonzero((alive != held) | (held == 0)))
 
 
 def _rewritten(survivors: pl.DataFrame, consumed: frozenset[int]) -> pl.DataFrame:

@@ -8,20 +8,25 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+LOOPBACK = "127.0.0.1"
+
 
 def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> SparkSession:
     """A session on `master` (`local[*]`, a standalone URL or k8s://…), with Python workers kept and warm.
 
-    `extra` overrides any setting. The worker's interpreter is this one where the master is local.
+    `extra` overrides any setting. With a local master nothing listens but on the loopback address.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # One thread per Python worker: the parallelism is Spark's. Read before polars starts its pool.
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    local: dict[str, str] = {}
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        local = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     settings = {
+        **local,
         "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.python.worker.reuse": "true",
         "spark.python.unix.domain.socket.enabled": "true",
@@ -30,7 +35,6 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> Spark
         "spark.sql.adaptive.enabled": "false",
         "spark.task.maxFailures": "1",
         "spark.ui.showConsoleProgress": "false",
-        "spark.python.worker.idleTimeoutSeconds": "0",
     }
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in {**settings, **extra}.items():

@@ -64,6 +64,7 @@ class Shard:
 class ShardResult:
     """What a shard wrote, or why it could not. Only a manifest makes it true.
 
+    consumed: pending parts that need no further mention, as (key, start of the piece that the shard was given).
     bad_files: seq -> reason, for files whose row groups fail their checks: nothing was written. lookup_window:
     (lowest, highest) commit_ts of repeats to be looked up: run again with the segments. broken: (invariant, reason).
     failed: the store did not answer; run again later.
@@ -73,7 +74,7 @@ class ShardResult:
     number: int
     segments: tuple[SegmentRef, ...] = ()
     pending: tuple[PendingPart, ...] = ()
-    consumed: frozenset[str] = frozenset()
+    consumed: frozenset[tuple[str, bytes]] = frozenset()
     counters: dict[str, int] = field(default_factory=dict)
     bad_files: dict[int, str] = field(default_factory=dict)
     lookup_window: tuple[int, int] | None = None

@@ -74,14 +74,14 @@ def process_shard(objects: ObjectStore, shard: Shard) -> ShardResult:
         if len(missing):
             return _broken(shard, 5, f"change at or below flushed_ts that the pool does not hold: {_shown(missing)}")
     segments, pending = _write(objects, shard, matched)
-    consumed = [shard.ready[part].key for part in matched.ready_parts]
-    consumed += [shard.unmatched[part].key for part in matched.unmatched_parts]
+    pieces = [shard.ready[part] for part in matched.ready_parts]
+    pieces += [shard.unmatched[part] for part in matched.unmatched_parts]
     return ShardResult(
         task_id=shard.task_id,
         number=shard.number,
         segments=segments,
         pending=pending,
-        consumed=frozenset(consumed),
+        consumed=frozenset((piece.key, piece.span.start) for piece in pieces),
         counters=matched.counters | {"repeated_rows": len(matched.repeats)},
         read_bytes=shard.weight,
         wall_ms=(time.perf_counter_ns() - began) // 1_000_000,

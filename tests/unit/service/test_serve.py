@@ -1,0 +1,150 @@
+"""A service as a process: signals, limits, inherited sockets, wrong settings."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+_SERVICE = """
+import time
+from tistream.service.app import new_app
+from tistream.service.metrics import new_registry
+from tistream.service.serve import run_service
+from tistream.service.settings import ServiceSettings, settings_config
+
+class EchoSettings(ServiceSettings):
+    model_config = settings_config("ECHO")
+
+def build(settings):
+    app = new_app("echo", ready=lambda: None, registry=new_registry())
+
+    @app.get("/poll")
+    def poll():
+        return app.state.stopping.wait(60)
+
+    @app.get("/hang")
+    def hang():
+        time.sleep(60)
+
+    @app.get("/cut")
+    def cut():
+        from fastapi.responses import StreamingResponse
+        def lines():
+            yield b"one\\n"
+            raise ValueError("in the middle")
+        return StreamingResponse(lines())
+
+    return app
+
+run_service(EchoSettings, build)
+"""
+
+
+class Service:
+    """The echo service on a socket that the test has bound, as the supervisor does it for the API."""
+
+    def __init__(self, log: Path, **settings: str) -> None:
+        self.log = log
+        with socket.socket() as listening, log.open("wb") as stderr:
+            listening.bind(("127.0.0.1", 0))
+            listening.listen()
+            self.port = listening.getsockname()[1]
+            own = {"LISTEN_FD": str(listening.fileno()), "PORT": str(self.port), **settings}
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _SERVICE],
+                env={**os.environ, **{f"TISTREAM_ECHO__{name}": value for name, value in own.items()}},
+                pass_fds=[listening.fileno()],
+                stderr=stderr,
+            )
+        # The socket listens already: this waits until the service accepts.
+        self.get("/healthz")
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=60)
+
+    def get_in_background(self, path: str) -> threading.Thread:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port)
+        connection.request("GET", path)
+        thread = threading.Thread(target=self._read, args=(connection,), daemon=True)
+        thread.start()
+        time.sleep(0.3)  # the request has reached its route
+        return thread
+
+    def _read(self, connection: http.client.HTTPConnection) -> None:
+        try:
+            self.answer = connection.getresponse().read()
+        except OSError as error:
+            self.answer = repr(error).encode()
+
+    def stop(self) -> tuple[int, float]:
+        """SIGTERM; (exit status, seconds until it)."""
+        started = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(30)
+        return status, time.monotonic() - started
+
+
+@contextmanager
+def _service(log: Path, **settings: str) -> Iterator[Service]:
+    service = Service(log, **settings)
+    try:
+        yield service
+    finally:
+        service.process.kill()
+        service.process.wait()
+
+
+def test_idle_service_stops_at_once_and_well(tmp_path: Path) -> None:
+    with _service(tmp_path / "log") as service:
+        status, seconds = service.stop()
+    assert status == 0
+    assert seconds < 2
+
+
+def test_long_poll_is_answered_when_the_process_is_asked_to_end(tmp_path: Path) -> None:
+    with _service(tmp_path / "log") as service:
+        poll = service.get_in_background("/poll")
+        status, seconds = service.stop()
+        poll.join(5)
+        assert service.answer == b"true"
+    assert status == 0
+    assert seconds < 2
+
+
+def test_what_hangs_does_not_outlive_the_limit(tmp_path: Path) -> None:
+    with _service(tmp_path / "log", SHUTDOWN_GRACE_SECONDS="0", SHUTDOWN_LIMIT_SECONDS="1") as service:
+        service.get_in_background("/hang")
+        status, seconds = service.stop()
+        assert "ended by force" in service.log.read_text()
+    assert status == 0
+    assert seconds < 3
+
+
+def test_stream_that_fails_is_cut_and_not_ended(tmp_path: Path) -> None:
+    with _service(tmp_path / "log") as service, pytest.raises(httpx.RemoteProtocolError):
+        service.get("/cut")
+
+
+def test_wrong_settings_are_one_line_and_status_2() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", _SERVICE],
+        env={**os.environ, "TISTREAM_ECHO__PROT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("unknown setting TISTREAM_ECHO__PROT")
+    assert answer.stderr.count("\n") == 1

@@ -1,6 +1,6 @@
-"""A sorter node without HTTP and without Spark: real tasks, real manifests, real kernel, objects in memory.
+"""A sorter node without HTTP: real tasks, real manifests, real kernel; objects in memory unless told otherwise.
 
-The shards run in this process through the very function that Spark's workers call.
+The shards run in this process through the very function that Spark's workers call, or on a real Spark.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from tistream.pool.rows import read_rows
 from tistream.pool.task_log import TaskLog
 from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.jobs.shard_io import process_guarded
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node import SorterNode
+from tistream_sorter.node import Runner, SorterNode
 from tistream_sorter.task import TickLimits
 from tistream_sorter.tick import CutRules, TaskFile, TaskIdentity
 
@@ -33,12 +34,10 @@ from tistream_sorter.tick import CutRules, TaskFile, TaskIdentity
 class InlineRunner:
     """Runs shards one after the other, here."""
 
-    def __init__(self, objects: MemoryObjectStore) -> None:
+    def __init__(self, objects: ObjectStore) -> None:
         self.objects = objects
-        self.jobs = 0
 
     def run(self, shards: Sequence[Shard]) -> list[ShardResult]:
-        self.jobs += 1
         return [process_guarded(self.objects, shard) for shard in shards]
 
 
@@ -46,10 +45,18 @@ class SorterWorld:
     """One tenant cut at `bounds`, its files in memory, and one node that holds all of its tasks."""
 
     def __init__(
-        self, golden: GoldenSet, bounds: Sequence[bytes], *, shards: int = 1, shard_bytes_min: int = 1 << 30
+        self,
+        golden: GoldenSet,
+        bounds: Sequence[bytes],
+        *,
+        shards: int = 1,
+        shard_bytes_min: int = 1 << 30,
+        objects: ObjectStore | None = None,
+        runner: Runner | None = None,
     ) -> None:
         self.golden = golden
-        self.objects = MemoryObjectStore()
+        self.objects = objects or MemoryObjectStore()
+        self.runner = runner or InlineRunner(self.objects)
         self.clock = ManualClock(golden.snapshot_ts >> 18)
         edges = [b"", *sorted(bounds), b""]
         self.spans = [KeySpan(start, end) for start, end in pairwise(edges)]
@@ -63,7 +70,6 @@ class SorterWorld:
     def start(self) -> None:
         """A new process with a new epoch; the one before is forgotten with all its memory."""
         self.epoch += 1
-        self.runner = InlineRunner(self.objects)
         self.node = SorterNode(
             self.objects,
             self.runner,

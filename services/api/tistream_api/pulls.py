@@ -17,8 +17,6 @@ from tistream_api.scan import Batch, Budget, Scan
 from tistream_api.tenant_view import TenantView
 
 FRESH_MS = 200  # how old what is known of a tenant may be when it is asked for
-SMALL_CHUNK_ROWS = 256
-CHUNK_ROWS_MIN = 4_096
 
 
 class TooManyPulls(Unavailable):
@@ -107,14 +105,8 @@ class Pulls:
         return from_physical_ms(self.clock.now_ms() + 1) - 1
 
     def _scanner(self, view: TenantView, scope: Scope) -> ScanFrom:
-        full = self.budget
-
         def scan(start: Position, high: int, limit: int | None) -> Iterator[Batch]:
-            budget = full
-            if limit is not None:  # a small page needs no large chunk
-                rows = min(full.rows, max(CHUNK_ROWS_MIN, 2 * limit))
-                first = min(full.first_rows, max(SMALL_CHUNK_ROWS, 2 * limit))
-                budget = Budget(rows, min(first, rows), full.chunk_bytes, full.index_rows)
+            budget = self.budget if limit is None else self.budget.for_page(limit)
             return Scan(view.source, scope, start, high, budget).batches()
 
         return scan

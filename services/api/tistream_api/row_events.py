@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +77,7 @@ def render(rows: pa.Table, shapes: Shapes, op: int | None = None) -> Rendered:
         rows = rows.take(pa.array(order)).combine_chunks()
         ids, commit_ts = ids[order], commit_ts[order]
     starts = np.flatnonzero(np.diff(ids, prepend=np.int64(-1)))
-    for start, end in zip(starts, [*starts[1:], len(ids)], strict=True):
+    for start, end in pairwise([*starts.tolist(), len(ids)]):
         physical_id = int(ids[start])
         if physical_id in shapes.unknown:
             barriers.append(_nameless(rows.slice(start, 1), physical_id))
@@ -180,7 +181,7 @@ class _Part:
     def _key(self, keys: Sequence[Column], columns: list[Column], batch: pa.RecordBatch, raw: pa.Array) -> pa.Array:
         if keys:
             return render_objects(keys, _select(batch, [columns.index(column) for column in keys]))
-        return pc.binary_join_element_wise('{"_tidb_rowid":"', handle_texts(raw), '"}', "")
+        return _join('{"_tidb_rowid":"', handle_texts(raw), '"}')
 
     def _undecodable(self, row: int, reason: str) -> None:
         commit_ts, physical_id, key = (self._column[name][row].as_py() for name in ("commit_ts", "table_id", "key"))
@@ -197,13 +198,13 @@ class _Part:
         at = np.searchsorted(self._shapes.version_ts, commit.to_numpy(), side="left") - 1
         before = old.at[rows] if before is None else before
         names = f',"database":{_quoted(version.database)},"table":{_quoted(version.table.name)}'
-        line = pc.binary_join_element_wise(
+        line = _join(
             f'{{"type":"row","op":"{op}","commit_ts":"',
             pc.cast(commit, pa.large_string()),
             '","start_ts":"',
             pc.cast(start, pa.large_string()),
             f'"{names},"table_id":"{version.table.id}","schema_version":"',
-            self._shapes.versions.take(pa.array(at)).cast(pa.large_string()),
+            self._shapes.versions.take(pa.array(at)),
             '","key":',
             key,
             ',"row":',
@@ -211,9 +212,6 @@ class _Part:
             ',"old_row":',
             old.row.take(pa.array(before, mask=before < 0)),
             "}\n",
-            "",
-            null_handling="replace",
-            null_replacement="null",
         )
         count = len(rows)
         return pa.table(
@@ -237,6 +235,14 @@ def _chunk(rows: pa.Table, name: str) -> pa.Array:
 
 def _large(texts: pa.Array) -> pa.Array:
     return texts.cast(pa.large_string())
+
+
+def _join(*parts: pa.Array | str) -> pa.Array:
+    """Texts joined row by row; a null is the text `null`."""
+    text = pa.large_string()
+    large = [pa.scalar(part, text) if isinstance(part, str) else part.cast(text) for part in parts]
+    end = pa.scalar("", text)
+    return pc.binary_join_element_wise(*large, end, null_handling="replace", null_replacement="null")
 
 
 def _select(batch: pa.RecordBatch, places: Sequence[int]) -> pa.RecordBatch:

@@ -6,7 +6,7 @@ Memory is bounded by the chunk, whatever the window holds: plan.py decides what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +23,11 @@ from tistream_api.plan import GroupRef, Piece, Run
 from tistream_api.row_events import Barrier, Shapes, render
 
 Ints = npt.NDArray[np.int64]
+
+
+PAGE_ROWS_MIN = 4_096
+PAGE_FIRST_ROWS_MIN = 16
+CHUNK_GROWTH = 4
 
 
 class Source(Protocol):
@@ -69,13 +74,19 @@ class Batch:
 class Budget:
     """What is held at once: rows of a chunk, their compressed bytes, and rows of which only ids and ts are looked at.
 
-    `first_rows` is the first chunk's: small, so that the first byte comes soon; it doubles from chunk to chunk.
+    `first_rows` is the first chunk's: small, so that the first byte comes soon; it grows from chunk to chunk.
     """
 
     rows: int = 65_536
     first_rows: int = 8_192
     chunk_bytes: int = 16 << 20
     index_rows: int = 1 << 20
+
+    def for_page(self, limit: int) -> Budget:
+        """The budget of an answer with at most `limit` events: a small page needs no large chunk."""
+        rows = min(self.rows, max(PAGE_ROWS_MIN, 2 * limit))
+        first = min(self.first_rows, rows, max(PAGE_FIRST_ROWS_MIN, 2 * limit))
+        return replace(self, rows=rows, first_rows=first)
 
 
 class Scan:
@@ -119,7 +130,7 @@ class Scan:
                 if batch.barrier:
                     return
             low = cut.high
-            budget = min(budget * 2, self._budget.rows)
+            budget = min(budget * CHUNK_GROWTH, self._budget.rows)
 
     def _mask(self, ref: GroupRef, window: Window, ids: Ints | None) -> npt.NDArray[np.bool_]:
         table_ids, commit_ts = self._source.index(ref)

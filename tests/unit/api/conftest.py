@@ -1,0 +1,139 @@
+"""Pools, histories and pulls in memory, made of real parts: for the tests of this folder."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+import pytest
+
+from support import golden
+from support.golden import GoldenSet
+from support.oracle import committed_rows
+from tistream.clock import ManualClock
+from tistream.decode.keys import table_ids
+from tistream.format.segment import SCHEMA, SegmentRef
+from tistream.model.ids import TenantKey
+from tistream.pool.writer import write_segment
+from tistream.schema.history import History
+from tistream.schema.meta_change import DDL_JOB_TABLE_ID, MetaDecoder, MetaRow
+from tistream.schema.snapshot import parse_snapshot
+from tistream.storage import layout
+from tistream.storage.memory import MemoryObjectStore
+from tistream_api.cursor import Position, Scope
+from tistream_api.group_cache import GroupCache
+from tistream_api.params import PullParams
+from tistream_api.pull import Pull
+from tistream_api.scan import Batch, Budget, Scan
+from tistream_api.segment_index import SegmentIndex
+from tistream_api.source import TenantSource
+
+
+def history_of(loaded: GoldenSet, rows: pl.DataFrame) -> History:
+    """The history of a golden set, fed with everything that was committed."""
+    snapshot = parse_snapshot(loaded.schema_snap.key, loaded.schema_snap.data)
+    history, decoder = History(snapshot.snapshot_ts), MetaDecoder()
+    for record in snapshot.records:
+        decoder.learn(record)
+    history.apply(snapshot.records)
+    records = []
+    meta = rows.filter(pl.col("table_id").is_in([0, DDL_JOB_TABLE_ID])).sort("commit_ts", "start_ts", "key")
+    for row in meta.iter_rows(named=True):
+        value = row["value"] if row["op"] == 1 else None
+        found = decoder.decode(
+            MetaRow(row["table_id"], row["commit_ts"], row["start_ts"], row["key"], value, row["old_value"])
+        )
+        records += [found] if found is not None else []
+    history.apply(records)
+    history.advance(loaded.end_ts)
+    return history
+
+
+def write_pool(
+    objects: MemoryObjectStore, tenant: TenantKey, rows: pl.DataFrame, tasks: int, ticks: Sequence[int]
+) -> list[SegmentIndex]:
+    """Segments of `tasks` tasks that cut the key space evenly by rows, one segment for each tick that has rows."""
+    keys = rows["key"].sort()
+    cuts = [keys[len(keys) * at // tasks] for at in range(1, tasks)]
+    out = []
+    for task in range(tasks):
+        mine = rows
+        if task:
+            mine = mine.filter(pl.col("key") >= cuts[task - 1])
+        if task < tasks - 1:
+            mine = mine.filter(pl.col("key") < cuts[task])
+        refs: list[SegmentRef] = []
+        for number, (low, high) in enumerate(zip(ticks, ticks[1:], strict=False)):
+            part = mine.filter((pl.col("commit_ts") > low) & (pl.col("commit_ts") <= high))
+            if part.height:
+                table = part.sort("table_id", "commit_ts", "start_ts", "key").select(SCHEMA.names).to_arrow().cast(SCHEMA)
+                key = layout.segment(tenant, task, 1, f"{number:04x}", 0)
+                body, ref = write_segment(table, key)
+                objects.put(key, body)
+                refs.append(ref)
+        index = SegmentIndex()
+        index.update(tuple(refs))
+        out.append(index)
+    return out
+
+
+@dataclass
+class StandingProgress:
+    """A tenant whose resolved_ts stands still."""
+
+    ts: int
+
+    def resolved_ts(self) -> int:
+        return self.ts
+
+    def wait_above(self, ts: int, timeout_ms: int) -> bool:
+        return self.ts > ts
+
+    def stopping(self) -> bool:
+        return False
+
+
+@dataclass
+class World:
+    """One tenant that can be pulled."""
+
+    tenant: TenantKey
+    snapshot_ts: int
+    end_ts: int
+    source: TenantSource
+    budget: Budget = field(default_factory=Budget)
+
+    def pull(self, *names: str, start: Position, limit: int | None = None, end_ts: int | None = None) -> bytes:
+        """One page; `limit` None: as much as there is."""
+        scope = Scope(self.tenant, *names)
+        params = PullParams(None, None, end_ts, limit or 1_000_000, 0, False)
+
+        def scan(at: Position, high: int, size: int | None) -> Iterator[Batch]:
+            budget = self.budget if size is None else self.budget.for_page(size)
+            return Scan(self.source, scope, at, high, budget).batches()
+
+        progress = StandingProgress(self.end_ts)
+        return b"".join(Pull(scope, params, start, progress, scan, ManualClock()).answer())
+
+
+def golden_world(name: str, *, tasks: int = 1, ticks: int = 20, budget: Budget | None = None) -> World:
+    """A golden set, committed by `tasks` tasks in `ticks` ticks."""
+    loaded = golden.load(name)
+    rows = committed_rows([file.data for file in loaded.files], loaded.snapshot_ts)
+    ids = pl.Series("table_id", table_ids(rows["key"].to_arrow()), pl.Int64)
+    rows = rows.with_columns(ids)
+    objects = MemoryObjectStore()
+    ends = [int(ts) for ts in np.linspace(loaded.snapshot_ts, loaded.end_ts, ticks + 1)]
+    indexes = write_pool(objects, loaded.tenant, rows, tasks, ends)
+    history = history_of(loaded, rows)
+    source = TenantSource(threading.RLock(), lambda: history, lambda: indexes, GroupCache(objects, 64 << 20))
+    return World(loaded.tenant, loaded.snapshot_ts, loaded.end_ts, source, budget or Budget())
+
+
+@pytest.fixture(scope="session")
+def make_golden_world() -> Callable[..., World]:
+    """Builds golden worlds."""
+    return golden_world

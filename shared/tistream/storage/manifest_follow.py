@@ -56,9 +56,9 @@ class TaskObjects:
             if not view.number:
                 view = self._from_floor()
                 oldest = max(1, view.number)
-            view = extend(view, self._run(view.number + 1))
+            run = self._run(view.number + 1)
             if self.floor() <= oldest:
-                return view
+                return extend(view, run)
             view = NOTHING
         raise Unavailable(f"task {self.task_id} of {self.tenant}: its floor moves faster than it can be read")
 

@@ -103,6 +103,14 @@ class StoreChains:
         chain = self._chains[place]
         return ts > chain.at_ts or (ts > chain.taken[0] and ts not in chain.taken)
 
+    def knows(self, ts: int) -> bool:
+        """Whether the file waits here, or is known to be damaged."""
+        return ts in self._waiting or ts in self._damaged
+
+    def backlog(self) -> tuple[int, int]:
+        """How many files wait, and the newest ts of them (0 if none)."""
+        return len(self._waiting), self._waiting.keys()[-1] if self._waiting else 0
+
     def see(self, file: SeenFile) -> None:
         """A file was read, for the first time or after it had been damaged."""
         self.forget(file.ts)

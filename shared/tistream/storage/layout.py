@@ -15,6 +15,7 @@ _PUSH = re.compile(
     r"/Tenant-(?P<tenant>[A-Za-z0-9][A-Za-z0-9_-]{0,62})"
     r"/store-(?P<store>0|[1-9][0-9]{0,18})/file-(?P<ts>[0-9]{20})"
 )
+_STORE = re.compile(r"store-(?P<store>0|[1-9][0-9]{0,18})/")
 
 
 def push_prefix(tenant: TenantKey) -> str:
@@ -43,6 +44,12 @@ def parse_change_file(key: str) -> tuple[TenantKey, int, int] | None:
     if found is None or int(found["ts"]) >= 2**63:
         return None
     return TenantKey(found["cluster"], found["tenant"]), int(found["store"]), int(found["ts"])
+
+
+def parse_store_prefix(tenant: TenantKey, prefix: str) -> int | None:
+    """The store_id of a `store_prefix` as LIST with a delimiter gives it; None for any other name."""
+    found = _STORE.fullmatch(prefix.removeprefix(push_prefix(tenant)))
+    return None if found is None else int(found["store"])
 
 
 def task_prefix(tenant: TenantKey, task_id: int) -> str:

@@ -1,0 +1,22 @@
+"""`python -m tistream_dispatcher`: the composition root of the dispatcher."""
+
+from fastapi import FastAPI
+
+from tistream.clock import SystemClock
+from tistream.service.serve import run_service
+from tistream.storage.open import open_objects
+from tistream_dispatcher.app import build_app
+from tistream_dispatcher.settings import DispatcherSettings
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    run_service(DispatcherSettings, _build)
+
+
+def _build(settings: DispatcherSettings) -> FastAPI:
+    return build_app(settings, open_objects(settings.objects_url), SystemClock())
+
+
+if __name__ == "__main__":
+    main()

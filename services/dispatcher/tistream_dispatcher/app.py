@@ -1,0 +1,89 @@
+"""Puts the dispatcher together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+from fastapi import APIRouter, FastAPI, Query, Request
+
+from tistream.clock import Clock
+from tistream.model.ids import TenantKey
+from tistream.service.app import new_app
+from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.worker import Loop
+from tistream.storage.measured import MeasuredObjectStore
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.client import HttpClient
+from tistream.wire.dispatcher import StoreList
+from tistream.wire.meta_client import Membership, MetaClient
+from tistream.wire.sorter_client import SorterClient
+from tistream_dispatcher.driver import Driver
+from tistream_dispatcher.metrics import DispatcherMetrics, Traffic
+from tistream_dispatcher.pacing import PollSettings
+from tistream_dispatcher.settings import DispatcherSettings
+from tistream_dispatcher.tenant_feed import TenantFeed
+from tistream_dispatcher.window import Limits
+
+BEAT_MS = 1_000
+
+router = APIRouter()
+
+
+@router.get("/v1/stores", operation_id="ListStores")
+def list_stores(
+    request: Request,
+    cluster_id: Annotated[str | None, Query()] = None,
+    tenant_id: Annotated[str | None, Query()] = None,
+) -> StoreList:
+    """What is known of every store: its chains, and what it waits for."""
+    driver: Driver = request.app.state.driver
+    return driver.stores(cluster_id, tenant_id)
+
+
+def build_app(settings: DispatcherSettings, objects: ObjectStore, clock: Clock) -> FastAPI:
+    """The app, its loops running for as long as it serves."""
+    registry = new_registry()
+    metrics, loop_metrics = DispatcherMetrics(registry), LoopMetrics(registry)
+    measured = MeasuredObjectStore(objects)
+    traffic = Traffic(metrics)
+    http = HttpClient()
+    meta = MetaClient(http, settings.meta_url)
+    membership = Membership(meta, settings.node, "dispatcher", settings.url)
+    sorters = SorterClient(http)
+    limits = Limits(settings.window_files, settings.window_bytes, settings.batch_files, settings.batch_bytes)
+    polling = PollSettings(settings.poll_min_ms, settings.poll_max_ms, settings.discover_ms)
+
+    def new_feed(tenant: TenantKey) -> TenantFeed:
+        return TenantFeed(tenant, measured, sorters, clock, metrics, limits, polling, settings.resync_ms)
+
+    driver = Driver(settings.node, meta, new_feed, metrics, loop_metrics)
+
+    def count() -> None:
+        driver.count()
+        traffic.count(measured.traffic())
+
+    @contextmanager
+    def running() -> Iterator[None]:
+        loops = [
+            Loop("beat", membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=loop_metrics),
+            Loop("routes", driver.follow_routes, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
+            Loop(
+                "announcements", driver.follow_announcements, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics
+            ),
+            Loop("gauges", count, interval_ms=1_000, metrics=loop_metrics),
+        ]
+        for loop in loops:
+            loop.start()
+        try:
+            yield
+        finally:
+            driver.stop()
+            for loop in loops:
+                loop.stop(timeout_s=0.2)  # a long poll that hangs dies with the process
+
+    app = new_app("tistream-dispatcher", ready=driver.not_ready, registry=registry, running=running, clock=clock)
+    app.state.driver = driver
+    app.include_router(router)
+    return app

@@ -1,0 +1,80 @@
+"""Reads what routing needs of a change file: its footer and its watermark rows, never its changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tistream.format.change_file import ChangeFile
+from tistream.storage.change_reader import open_change_file, read_watermarks
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.file_batch import FileRef, RowGroupRef
+from tistream_dispatcher.chain import SeenFile
+from tistream_dispatcher.router import Router
+from tistream_dispatcher.window import Routed
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """A change file, checked as far as routing reads it. `watermarks` is change_rows.WATERMARKS."""
+
+    seen: SeenFile
+    store_id: int
+    cluster_id: str
+    tenant_id: str
+    key: str
+    size: int
+    footer_start: int
+    arrived_ms: int
+    groups: tuple[RowGroupRef, ...]
+    watermarks: pa.Table
+
+    @property
+    def change_bytes(self) -> int:
+        return sum(group.length for group in self.groups)
+
+
+def read_file(objects: ObjectStore, key: str, arrived_ms: int) -> ReadFile:
+    """One or two requests. Raises NotFoundYet, CorruptObject, Unavailable."""
+    file = open_change_file(objects, key)
+    watermarks = read_watermarks(objects, file)
+    fresh = file.prev_ts == 0 and watermarks.num_rows > 0 and watermarks["base_ts"].null_count == 0
+    return ReadFile(
+        seen=SeenFile(file.ts, file.prev_ts, fresh),
+        store_id=file.store_id,
+        cluster_id=file.tenant.cluster_id,
+        tenant_id=file.tenant.tenant_id,
+        key=file.key,
+        size=file.size,
+        footer_start=file.footer_start,
+        arrived_ms=arrived_ms,
+        groups=_references(file),
+        watermarks=watermarks,
+    )
+
+
+def _references(file: ChangeFile) -> tuple[RowGroupRef, ...]:
+    return tuple(
+        RowGroupRef(group.index, group.offset, group.length, group.rows, group.crc32, group.key_min, group.key_max)
+        for group in file.change_groups
+    )
+
+
+def route(file: ReadFile, chain_ts: int, router: Router) -> Routed:
+    """The file for every task of its tenant."""
+    ref = FileRef(
+        cluster_id=file.cluster_id,
+        tenant_id=file.tenant_id,
+        store_id=file.store_id,
+        ts=file.seen.ts,
+        prev_ts=file.seen.prev_ts,
+        chain_ts=chain_ts,
+        key=file.key,
+        size=file.size,
+        footer_start=file.footer_start,
+        arrived_ms=file.arrived_ms,
+        groups=file.groups,
+        row_groups=router.row_groups(file.groups),
+    )
+    return Routed(ref, router.watermarks(file.watermarks))

@@ -1,0 +1,51 @@
+"""Files that could not be read: since when they are unchanged, and when to try again. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+FIRST_PAUSE_MS = 500
+PAUSE_MAX_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A file that failed its checks. Monotonic milliseconds."""
+
+    ts: int
+    version: str
+    reason: str
+    since_ms: int
+    retry_ms: int
+    pause_ms: int
+
+
+class Suspects:
+    """The unreadable files of one store. An operator may repair one in place, so none is given up."""
+
+    def __init__(self) -> None:
+        self._by_ts: dict[int, Suspect] = {}
+
+    def __contains__(self, ts: int) -> bool:
+        return ts in self._by_ts
+
+    def failed(self, ts: int, version: str, reason: str, now_ms: int) -> int:
+        """The file, in this version, failed; for how long it is unchanged, in milliseconds."""
+        known = self._by_ts.get(ts)
+        if known is None or known.version != version:
+            known = Suspect(ts, version, reason, now_ms, now_ms, FIRST_PAUSE_MS // 2)
+        pause_ms = min(known.pause_ms * 2, PAUSE_MAX_MS) if now_ms - known.since_ms >= 2_000 else FIRST_PAUSE_MS
+        self._by_ts[ts] = replace(known, reason=reason, retry_ms=now_ms + pause_ms, pause_ms=pause_ms)
+        return now_ms - known.since_ms
+
+    def cleared(self, ts: int) -> None:
+        """The file was read, or is gone, or does not matter any more."""
+        self._by_ts.pop(ts, None)
+
+    def due(self, now_ms: int) -> list[int]:
+        """Files to be tried again now, in order."""
+        return sorted(ts for ts, suspect in self._by_ts.items() if suspect.retry_ms <= now_ms)
+
+    def next_ms(self) -> int | None:
+        """When the first one is due."""
+        return min((suspect.retry_ms for suspect in self._by_ts.values()), default=None)

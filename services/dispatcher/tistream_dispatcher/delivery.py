@@ -1,0 +1,144 @@
+"""Sends a tenant's routed files to the sorters of its tasks, and learns what they have received."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from tistream.clock import Clock
+from tistream.errors import TiStreamError
+from tistream.model.ids import TenantKey
+from tistream.wire.file_batch import encode
+from tistream.wire.problem import PeerBusy
+from tistream.wire.sorter import FilesReceipt, Hold
+from tistream.wire.sorter_client import SorterClient
+from tistream_dispatcher.receivers import Receivers
+from tistream_dispatcher.sorter_link import SorterLink
+from tistream_dispatcher.window import Routed, Window, batch_for
+
+log = logging.getLogger(__name__)
+
+UNCLAIMED_MS = 200  # pause before asking again for tasks that their sorter does not hold yet
+
+
+class Delivery:
+    """Owned by the tenant's thread."""
+
+    def __init__(
+        self,
+        tenant: TenantKey,
+        sorters: SorterClient,
+        receivers: Receivers,
+        window: Window,
+        clock: Clock,
+        resync_ms: int,
+    ) -> None:
+        self._tenant = tenant
+        self._sorters = sorters
+        self._receivers = receivers
+        self._window = window
+        self._clock = clock
+        self._resync_ms = resync_ms
+        self._version = 0
+        self._served: dict[int, tuple[str | None, int]] = {}  # task -> (sorter's URL, epoch)
+        self._links: dict[str, SorterLink] = {}
+
+    def set_tasks(self, version: int, served: Mapping[int, tuple[str | None, int]]) -> None:
+        """Who serves which task under which epoch. What a task had received under another is not known any more."""
+        unchanged = [task for task, by in served.items() if self._served.get(task) == by]
+        self._receivers.keep_only(unchanged)
+        self._version, self._served = version, dict(served)
+        by_url: dict[str, list[int]] = {}
+        for task, (url, _) in served.items():
+            if url is not None:
+                by_url.setdefault(url, []).append(task)
+        links = {}
+        for url, tasks in by_url.items():
+            known = self._links.get(url)
+            links[url] = SorterLink(url, tuple(tasks)) if known is None or known.tasks != tuple(tasks) else known
+            if any(task not in self._receivers.received for task in tasks):
+                links[url].sync_ms = links[url].send_ms = 0
+        self._links = links
+
+    def sync(self) -> None:
+        """Ask the sorters that are due what they have received."""
+        for link in self._links.values():
+            if self._clock.monotonic_ms() < link.sync_ms:
+                continue
+            try:
+                answer = self._sorters.tasks(link.url, self._tenant.cluster_id, self._tenant.tenant_id)
+            except TiStreamError as error:
+                self._failed(link, error)
+                continue
+            link.worked()
+            told = set()
+            for status in answer.tasks:
+                if status.task_id in link.tasks and status.task_epoch >= self._served[status.task_id][1]:
+                    self._receivers.tell(status.task_id, status.received)
+                    self._receivers.flushed[status.task_id] = status.flushed_ts
+                    told.add(status.task_id)
+            for task in set(link.tasks) - told:
+                self._receivers.forget(task)
+            pause_ms = self._resync_ms if len(told) == len(link.tasks) else min(UNCLAIMED_MS, self._resync_ms)
+            link.sync_ms = self._clock.monotonic_ms() + pause_ms
+
+    def send(self) -> bool:
+        """One batch to every sorter that lacks something and can be talked to; whether anything was received."""
+        moved = False
+        for link in self._links.values():
+            now_ms = self._clock.monotonic_ms()
+            tasks = [task for task in link.tasks if task in self._receivers.received]
+            if now_ms < link.send_ms or not tasks:
+                continue
+            files = self._window.batch(tasks, self._receivers, link.stalled_now(now_ms))
+            if files:
+                moved |= self._post(link, files, tasks)
+        return moved
+
+    def _post(self, link: SorterLink, files: tuple[Routed, ...], tasks: list[int]) -> bool:
+        body = encode(batch_for(self._version, files, tasks))
+        lacked = [(file, task) for file in files for task in tasks if self._receivers.lacks(task, file.place)]
+        try:
+            receipt = self._sorters.post_files(link.url, body)
+        except TiStreamError as error:
+            self._failed(link, error)
+            return False
+        link.worked()
+        self._note(link, receipt)
+        got = {file.ref.store_id for file, task in lacked if not self._receivers.lacks(task, file.place)}
+        for store_id in {file.ref.store_id for file in files}:
+            if store_id in got:
+                link.went_on(store_id)
+            else:
+                link.stall(store_id, self._clock.monotonic_ms())
+        return bool(got)
+
+    def _note(self, link: SorterLink, receipt: FilesReceipt) -> None:
+        for task, received in receipt.received.items():
+            if task in self._receivers.received:
+                self._receivers.tell(task, received)
+        for task in receipt.unknown_tasks:
+            self._receivers.forget(task)
+            link.sync_ms = min(link.sync_ms, self._clock.monotonic_ms() + UNCLAIMED_MS)
+
+    def _failed(self, link: SorterLink, error: TiStreamError) -> None:
+        if link.problem is None:
+            log.warning("sorter fails", extra={"tenant": str(self._tenant), "sorter": link.url, "reason": str(error)})
+        link.failed(str(error), self._clock.monotonic_ms(), busy=isinstance(error, PeerBusy))
+
+    def next_ms(self) -> int | None:
+        """When there is something to do next, on the monotonic clock."""
+        pending = len(self._window) > 0
+        due = [link.sync_ms for link in self._links.values()]
+        for link in self._links.values():
+            if pending:
+                due.append(max([link.send_ms, *(until_ms for until_ms, _ in link.stalled.values())]))
+        return min(due, default=None)
+
+    def holds(self) -> list[Hold]:
+        """Sorters that fail."""
+        return [
+            Hold(stage="sort" if link.busy else "node", reason=f"sorter at {link.url}: {link.problem}")
+            for link in self._links.values()
+            if link.problem is not None
+        ]

@@ -1,0 +1,127 @@
+"""The dispatcher's tenants: one loop each, fed by the route table and by announcements."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from tistream.model.ids import TenantKey
+from tistream.service.metrics import LoopMetrics
+from tistream.service.worker import Loop
+from tistream.wire.dispatcher import StoreList, StoreStatus
+from tistream.wire.meta import Announcements, RouteTable
+from tistream.wire.meta_client import MetaClient
+from tistream.wire.sorter import Hold
+from tistream_dispatcher.metrics import DispatcherMetrics
+from tistream_dispatcher.tenant_feed import TenantFeed
+
+log = logging.getLogger(__name__)
+
+WAIT_MS = 10_000  # long polls
+
+
+class Driver:
+    """Owns the tenants' loops. `follow_routes` and `follow_announcements` are loop bodies."""
+
+    def __init__(
+        self,
+        node_id: str,
+        meta: MetaClient,
+        new_feed: Callable[[TenantKey], TenantFeed],
+        metrics: DispatcherMetrics,
+        loop_metrics: LoopMetrics,
+    ) -> None:
+        self._node_id = node_id
+        self._meta = meta
+        self._new_feed = new_feed
+        self._metrics = metrics
+        self._loop_metrics = loop_metrics
+        self._lock = threading.Lock()
+        self._feeds: dict[TenantKey, tuple[TenantFeed, Loop]] = {}
+        self._version = -1
+        self._after = 0
+
+    def not_ready(self) -> str | None:
+        """Why nothing can be dispatched yet, or None."""
+        return None if self._version >= 0 else "the routes were not read yet"
+
+    def follow_routes(self) -> None:
+        """Take the next route table: begin new tenants, tell the others."""
+        table = self._meta.routes(self._version, wait_ms=WAIT_MS if self._version >= 0 else 0)
+        if table.version != self._version:
+            self._apply(table)
+            self._version = table.version
+
+    def _apply(self, table: RouteTable) -> None:
+        for tenant_route in table.tenants:
+            key = TenantKey(tenant_route.cluster_id, tenant_route.tenant_id)
+            if not tenant_route.tasks:
+                continue
+            with self._lock:
+                known = self._feeds.get(key)
+            feed, loop = known or self._begin(key)
+            feed.set_route(table.version, tenant_route)
+            if known is None:
+                loop.start()
+            loop.wake()
+
+    def _begin(self, key: TenantKey) -> tuple[TenantFeed, Loop]:
+        feed = self._new_feed(key)
+        # One label for all: the name of a tenant is no label of a metric.
+        loop = Loop("tenant", feed.step, interval_ms=100, metrics=self._loop_metrics)
+        with self._lock:
+            self._feeds[key] = (feed, loop)
+        log.info("tenant begins", extra={"tenant": str(key)})
+        return feed, loop
+
+    def follow_announcements(self) -> None:
+        """Hand announced files to their tenants, at once."""
+        answer = self._meta.announcements(self._after, wait_ms=WAIT_MS)
+        self._hand_on(answer)
+        self._after = answer.next_after
+
+    def _hand_on(self, answer: Announcements) -> None:
+        with self._lock:
+            feeds = dict(self._feeds)
+        touched = set(feeds) if answer.lost else set()
+        for key in touched:
+            feeds[key][0].look_everywhere()
+        for announcement in answer.announcements:
+            key = TenantKey(announcement.cluster_id, announcement.tenant_id)
+            if key in feeds:
+                feeds[key][0].announce(announcement.store_id, announcement.ts)
+                touched.add(key)
+        for key in touched:
+            feeds[key][1].wake()
+
+    def stores(self, cluster_id: str | None, tenant_id: str | None) -> StoreList:
+        """What is known of every store, of one tenant or of all."""
+        with self._lock:
+            feeds = sorted(self._feeds.items())
+        stores: list[StoreStatus] = []
+        holds: list[Hold] = []
+        for key, (feed, loop) in feeds:
+            if cluster_id not in (None, key.cluster_id) or tenant_id not in (None, key.tenant_id):
+                continue
+            found, held = feed.status()
+            stores.extend(found)
+            holds.extend(held)
+            if loop.last_error is not None:
+                holds.append(Hold(stage="dispatch", reason=f"tenant {key}: {loop.last_error}"))
+        return StoreList(node_id=self._node_id, stores=stores, holds=holds)
+
+    def count(self) -> None:
+        """Loop body: set the gauges."""
+        listed = self.stores(None, None)
+        held = [store.hold for store in listed.stores if store.hold is not None] + listed.holds
+        self._metrics.quarantined.set(sum(store.quarantined for store in listed.stores))
+        for stage in ("push", "damaged", "dispatch", "sort", "node"):
+            self._metrics.holds.labels(stage).set(sum(hold.stage == stage for hold in held))
+
+    def stop(self) -> None:
+        """Stop every tenant's loop."""
+        with self._lock:
+            loops = [loop for _, loop in self._feeds.values()]
+        for loop in loops:
+            loop.stop(timeout_s=0.5)

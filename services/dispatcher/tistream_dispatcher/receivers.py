@@ -1,0 +1,94 @@
+"""What each task of a tenant has received, and so what it lacks. Pure.
+
+A task's positions come from its sorter: absolute from `GET /v1/tasks`, and from the receipts of `POST /v1/files`.
+They may go back: a sorter that restarted, or that found a file damaged, asks for it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tistream.format.manifest import ChainPosition
+from tistream.wire.sorter import Chain
+
+Positions = Mapping[int, tuple[ChainPosition, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a file stands: its store, its chain, and its own ts."""
+
+    store_id: int
+    chain_ts: int
+    ts: int
+
+
+def positions_of(received: Mapping[int, Iterable[Chain]]) -> dict[int, tuple[ChainPosition, ...]]:
+    """Positions as they come over the wire."""
+    return {
+        store: tuple(sorted((ChainPosition(chain.first_ts, chain.at_ts) for chain in chains), key=lambda c: c.first_ts))
+        for store, chains in received.items()
+    }
+
+
+@dataclass(slots=True)
+class Receivers:
+    """The known tasks of one tenant. A task that has not told its positions yet receives nothing."""
+
+    received: dict[int, dict[int, tuple[ChainPosition, ...]]] = field(default_factory=dict)
+    flushed: dict[int, int] = field(default_factory=dict)
+
+    def tell(self, task_id: int, received: Mapping[int, Iterable[Chain]]) -> None:
+        """A task's positions, complete."""
+        self.received[task_id] = positions_of(received)
+
+    def forget(self, task_id: int) -> None:
+        """The task's positions are not known any more."""
+        self.received.pop(task_id, None)
+
+    def keep_only(self, task_ids: Iterable[int]) -> None:
+        """Forget every other task."""
+        wanted = set(task_ids)
+        self.received = {task: positions for task, positions in self.received.items() if task in wanted}
+        self.flushed = {task: ts for task, ts in self.flushed.items() if task in wanted}
+
+    def flushed_ts(self) -> int:
+        """What every known task has flushed; 0 if none is known."""
+        return min((self.flushed.get(task, 0) for task in self.received), default=0)
+
+    def at(self, task_id: int, store_id: int, chain_ts: int) -> int | None:
+        """The task's position in that chain; None if it has none."""
+        for chain in self.received[task_id].get(store_id, ()):
+            if chain.first_ts == chain_ts:
+                return chain.at_ts
+        return None
+
+    def lacks(self, task_id: int, place: Place) -> bool:
+        """Whether a known task still has to be sent that file."""
+        if task_id not in self.received:
+            return False
+        at_ts = self.at(task_id, place.store_id, place.chain_ts)
+        return at_ts is None or at_ts < place.ts
+
+    def common(self, store_id: int) -> tuple[ChainPosition, ...]:
+        """From where on some known task lacks files: per chain the least position. A chain that some task has not
+        begun is left out, so that it is read again from its first file. So are chains older than one that began at
+        or below what every task has flushed: nothing rests on them any more."""
+        firsts = sorted({chain.first_ts for task in self.received for chain in self._chains(task, store_id)})
+        flushed_ts = self.flushed_ts()
+        while len(firsts) > 1 and firsts[1] <= flushed_ts:
+            del firsts[0]
+        out = []
+        for first_ts in firsts:
+            known = [at for task in self.received if (at := self.at(task, store_id, first_ts)) is not None]
+            if len(known) == len(self.received):
+                out.append(ChainPosition(first_ts, min(known)))
+        return tuple(out)
+
+    def stores(self) -> set[int]:
+        """Stores of which some task has received a file."""
+        return {store for positions in self.received.values() for store in positions}
+
+    def _chains(self, task_id: int, store_id: int) -> tuple[ChainPosition, ...]:
+        return self.received[task_id].get(store_id, ())

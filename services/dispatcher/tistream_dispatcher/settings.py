@@ -1,0 +1,23 @@
+"""Settings of the dispatcher: TISTREAM_DISPATCHER__…"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tistream.service.settings import ServiceSettings, settings_config
+
+
+class DispatcherSettings(ServiceSettings):
+    """What an operator may change."""
+
+    model_config = settings_config("DISPATCHER")
+
+    port: int = Field(default=8003, ge=0, le=65535, description="port to bind")
+    poll_min_ms: int = Field(default=250, ge=10, description="pause between LISTs of a store while they find files")
+    poll_max_ms: int = Field(default=2_000, ge=10, description="and while they find none, or announcements find all")
+    discover_ms: int = Field(default=2_000, ge=10, description="pause between LISTs for new stores")
+    resync_ms: int = Field(default=1_000, ge=50, description="how often sorters are asked what they have received")
+    window_files: int = Field(default=2_048, ge=1, description="files routed ahead of a tenant's slowest task")
+    window_bytes: int = Field(default=64 << 20, ge=1 << 16, description="their watermarks and references in memory")
+    batch_files: int = Field(default=128, ge=1, description="files in one request to a sorter")
+    batch_bytes: int = Field(default=8 << 20, ge=1 << 16, description="bytes in one request to a sorter")

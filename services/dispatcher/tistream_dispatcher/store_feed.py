@@ -1,0 +1,220 @@
+"""One store's files: finds them, reads what routing needs, and hands them on in chain order.
+
+The decisions are `chain.StoreChains`' and `damage.Suspects`'; this executes them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable
+from itertools import islice
+
+from tistream.clock import Clock
+from tistream.errors import CorruptObject, NotFoundYet
+from tistream.format.manifest import ChainPosition
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.dispatcher import StoreStatus
+from tistream.wire.sorter import Chain, Hold
+from tistream_dispatcher.chain import ChainHold, Ready, StoreChains
+from tistream_dispatcher.change_source import ReadFile, read_file
+from tistream_dispatcher.damage import Suspects
+from tistream_dispatcher.metrics import DispatcherMetrics
+
+log = logging.getLogger(__name__)
+
+READ_AHEAD = 128  # read files kept until they are taken; others are read again then
+READS_MAX = 256  # files read in one poll; the next one goes on
+LONG_BACKLOG = 1_000  # files that wait for a missing one; beyond, most LISTs begin behind them
+WIDE_MS = 10_000  # pause between LISTs that begin earlier: behind a long backlog, or for the late files of older chains
+RECHECK_MS = 5_000  # pause between looks at a file that breaks a chain: an operator may remove it
+
+
+class StoreFeed:
+    """The files of one store of one tenant. Owned by the tenant's thread."""
+
+    def __init__(
+        self,
+        tenant: TenantKey,
+        store_id: int,
+        positions: Iterable[ChainPosition],
+        objects: ObjectStore,
+        clock: Clock,
+        metrics: DispatcherMetrics,
+    ) -> None:
+        self.store_id = store_id
+        self.chains = StoreChains(positions)
+        self._tenant = tenant
+        self._objects = objects
+        self._clock = clock
+        self._metrics = metrics
+        self._suspects = Suspects()
+        self._arrived: dict[int, int] = {}  # ts -> wall milliseconds, of files not taken yet
+        self._read: OrderedDict[int, ReadFile] = OrderedDict()
+        self._wide_ms = 0
+        self._recheck_ms = 0
+        self._told: ChainHold | None = None
+
+    def rewind(self, positions: Iterable[ChainPosition]) -> None:
+        """Go on from there: some task has lost what came after."""
+        self.chains = StoreChains(positions)
+        self._read.clear()
+        self._arrived.clear()
+        self._wide_ms = 0
+
+    # -- finding -------------------------------------------------------------------------------------------------
+
+    def announced(self, stamps: Iterable[int]) -> bool:
+        """Read files that were announced; whether any was new. One that is not there is left to LIST."""
+        return self._look(sorted(stamps))
+
+    def poll(self) -> bool:
+        """LIST what is new and read it; whether there was any. Raises Unavailable."""
+        now_ms = self._clock.monotonic_ms()
+        prefix = layout.store_prefix(self._tenant, self.store_id)
+        start = layout.change_file(self._tenant, self.store_id, self._list_after(now_ms))
+        names = (layout.parse_change_file(info.key) for info in self._objects.list_after(prefix, start))
+        stamps = (name[2] for name in names if name is not None)
+        return self._look(list(islice(filter(self._is_new, stamps), READS_MAX)))
+
+    def _list_after(self, now_ms: int) -> int:
+        after = self.chains.list_after()
+        waiting, newest_ts = self.chains.backlog()
+        long = waiting > LONG_BACKLOG
+        if not long and not self.chains.may_begin_older():
+            return after
+        if now_ms >= self._wide_ms:
+            self._wide_ms = now_ms + WIDE_MS
+            return 0 if self.chains.may_begin_older() else after
+        return newest_ts if long else after
+
+    def retry(self) -> bool:
+        """Try again what could not be read, and look whether what breaks the chain is still there."""
+        now_ms = self._clock.monotonic_ms()
+        due = self._suspects.due(now_ms)
+        for ts in due:
+            self._inspect(ts)
+        hold = self.chains.hold()
+        if hold is not None and hold.quarantined and hold.ts not in self._suspects and now_ms >= self._recheck_ms:
+            self._recheck_ms = now_ms + RECHECK_MS
+            if self._version(hold.ts) is None:
+                self.chains.forget(hold.ts)
+        return bool(due)
+
+    def next_retry_ms(self) -> int | None:
+        """When `retry` has something to do, on the monotonic clock."""
+        return self._suspects.next_ms()
+
+    def _look(self, stamps: Iterable[int]) -> bool:
+        found = False
+        for ts in stamps:
+            if self._is_new(ts):
+                self._arrived.setdefault(ts, self._clock.now_ms())
+                found |= self._inspect(ts)
+        return found
+
+    def _is_new(self, ts: int) -> bool:
+        return self.chains.wants(ts) and ts not in self._suspects
+
+    def _inspect(self, ts: int) -> bool:
+        """Read one file and tell the chain; whether it is there."""
+        try:
+            self._remember(self._read_file(ts))
+        except NotFoundYet:
+            self._suspects.cleared(ts)
+            self.chains.forget(ts)
+            self._arrived.pop(ts, None)
+            return False
+        except CorruptObject as error:
+            self._cannot_read(ts, error.reason)
+            return True
+        self._suspects.cleared(ts)
+        self.chains.see(self._read[ts].seen)
+        return True
+
+    def _read_file(self, ts: int) -> ReadFile:
+        key = layout.change_file(self._tenant, self.store_id, ts)
+        return read_file(self._objects, key, self._arrived.get(ts, self._clock.now_ms()))
+
+    def _remember(self, file: ReadFile) -> None:
+        self._read[file.seen.ts] = file
+        self._read.move_to_end(file.seen.ts)
+        while len(self._read) > READ_AHEAD:
+            self._read.popitem(last=False)
+
+    def _cannot_read(self, ts: int, reason: str) -> None:
+        version = self._version(ts)
+        if version is None:
+            self._suspects.cleared(ts)
+            self.chains.forget(ts)
+            return
+        unchanged_ms = self._suspects.failed(ts, version, reason, self._clock.monotonic_ms())
+        self.chains.damage(ts, reason, unchanged_ms)
+        if not self.chains.wants(ts) and not self.chains.knows(ts):
+            self._suspects.cleared(ts)  # too old to matter
+
+    def _version(self, ts: int) -> str | None:
+        try:
+            return self._objects.head(layout.change_file(self._tenant, self.store_id, ts)).version
+        except NotFoundYet:
+            return None
+
+    # -- taking --------------------------------------------------------------------------------------------------
+
+    def next_file(self) -> tuple[Ready, ReadFile] | None:
+        """The next file in chain order, read; None while there is none. Raises Unavailable."""
+        while (ready := self.chains.ready()) is not None:
+            ts = ready.file.ts
+            if ts not in self._read and not self._inspect(ts):
+                continue
+            file = self._read.get(ts)
+            if file is not None and ts not in self._suspects and self.chains.ready() == ready:
+                return ready, file
+            if ts in self._suspects:
+                return None
+        return None
+
+    def take(self, ready: Ready) -> None:
+        """The file that `next_file` gave was handed on."""
+        self.chains.take(ready)
+        self._read.pop(ready.file.ts, None)
+        self._arrived.pop(ready.file.ts, None)
+
+    # -- telling -------------------------------------------------------------------------------------------------
+
+    def hold(self) -> Hold | None:
+        """What the store waits for, logged when it changes."""
+        found = self.chains.hold()
+        if found != self._told:
+            self._tell(found)
+        if found is None:
+            return None
+        key = layout.change_file(self._tenant, self.store_id, found.ts)
+        return Hold(stage=found.stage, store_id=str(self.store_id), object=key, reason=found.reason)
+
+    def _tell(self, found: ChainHold | None) -> None:
+        fields = {"tenant": str(self._tenant), "store": self.store_id}
+        if found is None:
+            log.info("store goes on", extra=fields)
+        else:
+            key = layout.change_file(self._tenant, self.store_id, found.ts)
+            message = "store is quarantined" if found.quarantined else "store waits for a file"
+            log.warning(message, extra={**fields, "stage": found.stage, "object": key, "reason": found.reason})
+            if found.quarantined:
+                self._metrics.damaged.inc()
+        self._told = found
+
+    def status(self) -> StoreStatus:
+        """The store on the wire."""
+        hold = self.hold()
+        return StoreStatus(
+            cluster_id=self._tenant.cluster_id,
+            tenant_id=self._tenant.tenant_id,
+            store_id=self.store_id,
+            chains=[Chain(first_ts=chain.first_ts, at_ts=chain.at_ts) for chain in self.chains.positions()],
+            last_file_ts=self.chains.last_ts(),
+            quarantined=hold is not None and hold.stage == "damaged",
+            hold=hold,
+        )

@@ -1,0 +1,265 @@
+"""One tenant: its stores are read and its tasks are fed, by one thread.
+
+    announcements, LIST -> StoreFeed (chain order) -> Router -> Window -> POST /v1/files -> Receivers
+
+Nothing is kept on disk: after a restart the tasks' own positions say where to go on. Trouble with one store, or one
+sorter, leaves the others alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+
+from tistream.clock import Clock
+from tistream.errors import RetryableError
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.dispatcher import StoreStatus
+from tistream.wire.meta import TenantRoute
+from tistream.wire.sorter import Hold
+from tistream.wire.sorter_client import SorterClient
+from tistream_dispatcher.change_source import route
+from tistream_dispatcher.delivery import Delivery
+from tistream_dispatcher.metrics import DispatcherMetrics
+from tistream_dispatcher.pacing import Pace, PollSettings
+from tistream_dispatcher.receivers import Receivers
+from tistream_dispatcher.router import Router, TaskSpan
+from tistream_dispatcher.store_feed import StoreFeed
+from tistream_dispatcher.window import Limits, Window
+
+log = logging.getLogger(__name__)
+
+IDLE_MS = 2_000  # the longest pause between two steps
+MIN_WAIT_MS = 5
+FILL_FILES = 256  # files routed before they are sent
+WAIT_FOR_ALL_MS = 5_000  # for tasks that have not told their positions yet; then the others go on without
+
+
+class TenantFeed:
+    """`step` is the body of the tenant's loop; the other methods may be called by any thread."""
+
+    def __init__(
+        self,
+        tenant: TenantKey,
+        objects: ObjectStore,
+        sorters: SorterClient,
+        clock: Clock,
+        metrics: DispatcherMetrics,
+        limits: Limits,
+        polling: PollSettings,
+        resync_ms: int,
+    ) -> None:
+        self.tenant = tenant
+        self._objects = objects
+        self._clock = clock
+        self._metrics = metrics
+        self._window = Window(limits)
+        self._receivers = Receivers()
+        self._delivery = Delivery(tenant, sorters, self._receivers, self._window, clock, resync_ms)
+        self._pace = Pace(polling)
+        self._stores: dict[int, StoreFeed] = {}
+        self._store_problems: dict[int, str] = {}
+        self._discovery_problem: str | None = None
+        self._router: Router | None = None
+        self._spans: tuple[TaskSpan, ...] = ()
+        self._known_since_ms: int | None = None
+        self._lock = threading.Lock()  # guards what other threads hand over, and what they read
+        self._new_route: tuple[int, TenantRoute] | None = None
+        self._announced: dict[int, set[int]] = defaultdict(set)
+        self._status: tuple[StoreStatus, ...] = ()
+        self._holds: tuple[Hold, ...] = ()
+
+    # -- other threads -------------------------------------------------------------------------------------------
+
+    def set_route(self, version: int, tenant_route: TenantRoute) -> None:
+        """The tenant's part of a new route table."""
+        with self._lock:
+            self._new_route = (version, tenant_route)
+
+    def announce(self, store_id: int, ts: int) -> None:
+        """A file is said to be there."""
+        with self._lock:
+            self._announced[store_id].add(ts)
+
+    def look_everywhere(self) -> None:
+        """Announcements were lost: LIST at once."""
+        self._pace.hurry()
+
+    def status(self) -> tuple[tuple[StoreStatus, ...], tuple[Hold, ...]]:
+        """The stores and the holds of no single store, as of the last step."""
+        with self._lock:
+            return self._status, self._holds
+
+    # -- the tenant's thread -------------------------------------------------------------------------------------
+
+    def step(self) -> int:
+        """Do what can be done now; milliseconds until there may be more to do."""
+        self._take_route()
+        self._delivery.sync()
+        self._rewind_the_behind()
+        moved = False
+        if self._router is not None and self._may_begin():
+            self._close_chains()
+            self._find()
+            moved = self._fill(self._router)
+            moved |= self._delivery.send()
+            self._rewind_the_behind()
+            self._window.trim(self._receivers)
+        self._note_status()
+        return 0 if moved else self._wait_ms()
+
+    def _take_route(self) -> None:
+        with self._lock:
+            new, self._new_route = self._new_route, None
+        if new is None:
+            return
+        version, tenant_route = new
+        spans = tuple(
+            TaskSpan(task.task_id, KeySpan(bytes.fromhex(task.start_key), bytes.fromhex(task.end_key)))
+            for task in tenant_route.tasks
+        )
+        self._delivery.set_tasks(version, {t.task_id: (t.sorter_url, t.task_epoch) for t in tenant_route.tasks})
+        if spans != self._spans:
+            self._spans = spans
+            self._router = Router(spans) if spans else None
+            self._known_since_ms = None
+            # What was routed was routed for other tasks.
+            for store in self._stores.values():
+                self._rewind(store)
+
+    def _may_begin(self) -> bool:
+        """Whether the tasks' positions are known: of all of them, or for a while of some."""
+        if not self._receivers.received:
+            return False
+        now_ms = self._clock.monotonic_ms()
+        if self._known_since_ms is None:
+            self._known_since_ms = now_ms
+        return self._everyone_known() or bool(self._stores) or now_ms - self._known_since_ms >= WAIT_FOR_ALL_MS
+
+    def _everyone_known(self) -> bool:
+        return len(self._receivers.received) == len(self._spans)
+
+    def _close_chains(self) -> None:
+        if not self._everyone_known():
+            return
+        for store in self._stores.values():
+            if len(before := store.chains.positions()) > 1 or store.chains.may_begin_older():
+                store.chains.close(self._receivers.flushed_ts())
+                after = store.chains.positions()
+                if len(after) < len(before):
+                    self._window.drop_closed(store.store_id, after)
+
+    def _rewind_the_behind(self) -> None:
+        for store in self._stores.values():
+            if self._window.behind(self._receivers, store.store_id, store.chains.positions()):
+                self._rewind(store)
+                self._metrics.rewinds.inc()
+                log.info("store is read again", extra={"tenant": str(self.tenant), "store": store.store_id})
+
+    def _rewind(self, store: StoreFeed) -> None:
+        self._window.drop_store(store.store_id)
+        store.rewind(self._receivers.common(store.store_id))
+        self._pace.hurry()
+
+    # -- finding and reading -------------------------------------------------------------------------------------
+
+    def _find(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self._pace.discovery_due(now_ms):
+            self._discover()
+        with self._lock:
+            announced, self._announced = self._announced, defaultdict(set)
+        for store_id, stamps in announced.items():
+            self._try(self._store(store_id), partial(StoreFeed.announced, stamps=stamps))
+        if self._pace.poll_due(now_ms):
+            found = [self._try(store, StoreFeed.poll) for store in self._stores.values()]
+            self._pace.polled(now_ms, found=any(found))
+        for store in self._stores.values():
+            self._try(store, StoreFeed.retry)
+
+    def _discover(self) -> None:
+        """LIST the stores. Those of which tasks have received files are known without."""
+        for store_id in self._receivers.stores():
+            self._store(store_id)
+        prefix = layout.push_prefix(self.tenant)
+        try:
+            entries = list(self._objects.list_after(prefix, delimiter="/"))
+        except RetryableError as error:
+            self._discovery_problem = str(error)
+            return
+        self._discovery_problem = None
+        for entry in entries:
+            store_id = layout.parse_store_prefix(self.tenant, entry.key)
+            if store_id is not None:
+                self._store(store_id)
+
+    def _store(self, store_id: int) -> StoreFeed:
+        store = self._stores.get(store_id)
+        if store is None:
+            positions = self._receivers.common(store_id)
+            store = StoreFeed(self.tenant, store_id, positions, self._objects, self._clock, self._metrics)
+            self._stores[store_id] = store
+            self._pace.hurry()
+            log.info("store found", extra={"tenant": str(self.tenant), "store": store_id})
+        return store
+
+    def _fill(self, router: Router) -> bool:
+        """Route what is ready, store by store in turn, until the window is full or a batch is worth sending."""
+        added = 0
+        going = list(self._stores.values())
+        while going and added < FILL_FILES:
+            for store in list(going):
+                if self._window.full or not self._try(store, partial(self._route_next, router)):
+                    going.remove(store)
+                else:
+                    added += 1
+        return added > 0
+
+    def _route_next(self, router: Router, store: StoreFeed) -> bool:
+        found = store.next_file()
+        if found is None:
+            return False
+        ready, file = found
+        self._window.add(route(file, ready.chain_ts, router))
+        store.take(ready)
+        self._metrics.files.inc()
+        self._metrics.routed_bytes.inc(file.change_bytes)
+        return True
+
+    def _try(self, store: StoreFeed, action: Callable[[StoreFeed], bool]) -> bool:
+        """Trouble with one store's objects leaves the others alone."""
+        try:
+            done = action(store)
+        except RetryableError as error:
+            if store.store_id not in self._store_problems:
+                fields = {"tenant": str(self.tenant), "store": store.store_id, "reason": str(error)}
+                log.warning("store cannot be read", extra=fields)
+            self._store_problems[store.store_id] = str(error)
+            return False
+        self._store_problems.pop(store.store_id, None)
+        return done
+
+    # -- telling -------------------------------------------------------------------------------------------------
+
+    def _note_status(self) -> None:
+        stores = tuple(store.status() for _, store in sorted(self._stores.items()))
+        holds = self._delivery.holds()
+        for store_id, problem in sorted(self._store_problems.items()):
+            holds.append(Hold(stage="dispatch", store_id=str(store_id), reason=problem))
+        if self._discovery_problem is not None:
+            holds.append(Hold(stage="dispatch", reason=self._discovery_problem))
+        with self._lock:
+            self._status, self._holds = stores, tuple(holds)
+
+    def _wait_ms(self) -> int:
+        now_ms = self._clock.monotonic_ms()
+        due = [self._pace.next_ms(), now_ms + IDLE_MS]
+        others = [self._delivery.next_ms(), *(store.next_retry_ms() for store in self._stores.values())]
+        due += [ms for ms in others if ms is not None]
+        return max(MIN_WAIT_MS, min(due) - now_ms)

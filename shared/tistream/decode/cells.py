@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tistream.decode.arrow_buffers import I64, U8, Bools, binary_array, flat_bytes, number_array
 from tistream.decode.decimal_cells import TEXT_MAX, decode_decimals
 from tistream.decode.json_cells import EXPANSION, SLACK, decode_json, decode_vectors
 from tistream.decode.kinds import Kind, date_only, fsp_of
 from tistream.decode.number_cells import decode_doubles, decode_integers
-from tistream.decode.string_cells import count_not_utf8, elements_length, gather_bytes, put_elements
+from tistream.decode.string_cells import count_not_utf8, elements_length, gather_bytes, is_ascii, put_elements
 from tistream.decode.text_io import FLOAT_CHARS
 from tistream.decode.time_cells import DATETIME_CHARS, DURATION_CHARS, put_durations, put_times
 from tistream.schema.table import Column
@@ -134,21 +135,19 @@ def _sets(column: Column, cells: Cells) -> Any:
 
 
 def _strings(_: Column, cells: Cells) -> Any:
-    out, offsets, valid, seen = _gathered(cells)
-    return utf8_array(out, offsets, valid, ascii_only=seen < 0x80)
+    return utf8_array(*_gathered(cells))
 
 
 def _blobs(_: Column, cells: Cells) -> Any:
-    out, offsets, valid, _ascii = _gathered(cells)
-    return binary_array(out, offsets, valid, text=False)
+    return binary_array(*_gathered(cells), text=False)
 
 
-def _gathered(cells: Cells) -> tuple[U8, I64, Bools, int]:
+def _gathered(cells: Cells) -> tuple[U8, I64, Bools]:
     out = np.empty(cells.bytes, np.uint8)
     offsets = np.empty(len(cells) + 1, np.int64)
     valid = np.empty(len(cells), np.bool_)
-    seen = gather_bytes(cells.data, cells.start, cells.length, out, offsets, valid)
-    return out, offsets, valid, seen
+    gather_bytes(cells.data, cells.start, cells.length, out, offsets, valid)
+    return out, offsets, valid
 
 
 def _documents(_: Column, cells: Cells) -> Any:
@@ -156,7 +155,7 @@ def _documents(_: Column, cells: Cells) -> Any:
     offsets = np.empty(len(cells) + 1, np.int64)
     valid = np.empty(len(cells), np.bool_)
     decode_json(cells.data, cells.start, cells.length, out, offsets, valid, cells.errors)
-    return utf8_array(out[: offsets[-1]], offsets, valid, ascii_only=False)
+    return utf8_array(out[: offsets[-1]], offsets, valid)
 
 
 def _vectors(_: Column, cells: Cells) -> Any:
@@ -170,19 +169,15 @@ def _nothing(_: Column, cells: Cells) -> Any:
     return pa.nulls(len(cells), pa.large_string())
 
 
-def utf8_array(data: U8, offsets: I64, valid: Bools | None, *, ascii_only: bool) -> Any:
+def utf8_array(data: U8, offsets: I64, valid: Bools | None) -> Any:
     """A large_string array; what is no valid UTF-8 is replaced by U+FFFD."""
-    if not ascii_only:
-        bad = np.empty(len(offsets) - 1, np.bool_)
-        if count_not_utf8(data, offsets, bad):
-            repaired = [
-                data[offsets[row] : offsets[row + 1]].tobytes().decode("utf-8", "replace")
-                for row in np.flatnonzero(bad)
-            ]
-            raw = binary_array(data, offsets, valid, text=False)
-            fixed = pa.array([text.encode() for text in repaired], pa.large_binary())
-            return pa.compute.replace_with_mask(raw, pa.array(bad), fixed).cast(pa.large_string())
-    return binary_array(data, offsets, valid, text=True)
+    bad = np.empty(len(offsets) - 1, np.bool_)
+    if is_ascii(data) or count_not_utf8(data, offsets, bad) == 0:
+        return binary_array(data, offsets, valid, text=True)
+    texts = [data[offsets[row] : offsets[row + 1]].tobytes().decode("utf-8", "replace") for row in np.flatnonzero(bad)]
+    fixed = pa.array([text.encode() for text in texts], pa.large_binary())
+    raw = binary_array(data, offsets, valid, text=False)
+    return pc.replace_with_mask(raw, pa.array(bad), fixed).cast(pa.large_string())
 
 
 _DECODERS: dict[Kind, Callable[[Column, Cells], Any]] = {

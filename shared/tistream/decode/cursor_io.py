@@ -10,45 +10,43 @@ import numpy as np
 
 from tistream.decode.arrow_buffers import U8
 from tistream.decode.jit import inline
+from tistream.decode.memory import peek16, peek32, peek64, poke64
 
 _VARINT_BYTES_MAX = 10
 
 
 @inline
 def load_u16(data: U8, at: int) -> int:
-    return np.int64(data[at]) | (np.int64(data[at + 1]) << 8)
+    """2 bytes, little-endian."""
+    return np.int64(peek16(data, at))
 
 
 @inline
 def load_u32(data: U8, at: int) -> int:
-    return (
-        np.int64(data[at])
-        | (np.int64(data[at + 1]) << 8)
-        | (np.int64(data[at + 2]) << 16)
-        | (np.int64(data[at + 3]) << 24)
-    )
+    """4 bytes, little-endian."""
+    return np.int64(peek32(data, at))
 
 
 @inline
 def load_i64(data: U8, at: int) -> int:
     """8 bytes, little-endian."""
-    return load_u32(data, at) | (load_u32(data, at + 4) << 32)
+    return np.int64(peek64(data, at))
 
 
 @inline
 def load_i64_big(data: U8, at: int) -> int:
     """8 bytes, big-endian."""
-    value = np.int64(0)
+    little = np.uint64(peek64(data, at))
+    value = np.uint64(0)
     for index in range(8):
-        value = (value << 8) | np.int64(data[at + index])
-    return value
+        value |= ((little >> np.uint64(8 * index)) & np.uint64(0xFF)) << np.uint64(56 - 8 * index)
+    return np.int64(value)
 
 
 @inline
 def store_i64(data: U8, at: int, value: int) -> None:
     """8 bytes, little-endian."""
-    for index in range(8):
-        data[at + index] = np.uint8((value >> (8 * index)) & 0xFF)
+    poke64(data, at, np.int64(value))
 
 
 @inline

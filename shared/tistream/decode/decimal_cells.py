@@ -8,12 +8,15 @@ from tistream.decode.arrow_buffers import I64, U8, Bools
 from tistream.decode.jit import inline, kernel
 from tistream.decode.locate import decimal_bytes
 from tistream.decode.reasons import BAD_DECIMAL
+from tistream.decode.text_io import put_padded, put_uint
 
 PRECISION_MAX = 65
 FRACTION_MAX = 30
 TEXT_MAX = 1 + PRECISION_MAX + 1 + 1 + FRACTION_MAX  # sign, digits, a digit that rounding adds, point, padding
 _ZERO, _POINT, _MINUS = 0x30, 0x2E, 0x2D
 _WORD_DIGITS = 9
+_SMALL_DIGITS = 18
+_TENS = 10 ** np.arange(_WORD_DIGITS + 1, dtype=np.int64)
 _HEADER_BYTES = 2
 
 
@@ -55,13 +58,60 @@ def _put_cell(data: U8, start: int, size: int, scale: int, digits: U8, out: U8, 
     if not _read_digits(data, start + _HEADER_BYTES, precision - fraction, fraction, negative, digits):
         return -1
     keep = fraction if scale < 0 else scale
+    if keep == fraction and precision - fraction <= _SMALL_DIGITS and fraction <= _SMALL_DIGITS:
+        return _put_small(data, start + _HEADER_BYTES, precision - fraction, fraction, negative, out, at)
     first = _round(digits, precision, fraction, keep)
     return _put_digits(digits, first, precision - fraction, fraction, keep, negative, out, at)
 
 
 @inline
+def _put_small(data: U8, place: int, whole: int, fraction: int, negative: bool, out: U8, at: int) -> int:
+    """What fits two 64-bit integers and needs no rounding: nearly every decimal."""
+    mask = np.int64(0xFF if negative else 0)
+    flip = np.int64(0x80)
+    parts = (np.int64(0), np.int64(0))
+    for part in range(2):
+        left = whole if part == 0 else fraction
+        value = np.int64(0)
+        while left > 0:
+            count = _group_digits(left, part == 0)
+            word = np.int64(0)
+            for _ in range(_group_bytes(count)):
+                word = (word << 8) | (np.int64(data[place]) ^ mask ^ flip)
+                flip = np.int64(0)
+                place += 1
+            if word >= _TENS[count]:
+                return -1
+            value = value * _TENS[count] + word
+            left -= count
+        parts = (parts[1], value)
+    if negative and (parts[0] | parts[1]) != 0:
+        out[at] = _MINUS
+        at += 1
+    at = put_uint(out, at, np.uint64(parts[0]))
+    if fraction == 0:
+        return at
+    out[at] = _POINT
+    return put_padded(out, at + 1, parts[1], fraction)
+
+
+@inline
+def _group_digits(left: int, leading: bool) -> int:
+    """The digits of the next word: the whole part's short word comes first, the fraction's last."""
+    short = left % _WORD_DIGITS
+    if leading:
+        return short if short > 0 else _WORD_DIGITS
+    return min(left, _WORD_DIGITS)
+
+
+@inline
+def _group_bytes(digits: int) -> int:
+    return (digits + 1) // 2 if digits < _WORD_DIGITS else 4
+
+
+@inline
 def _read_digits(data: U8, at: int, whole: int, fraction: int, negative: bool, digits: U8) -> bool:
-    """digits[1:] of a binary decimal: the whole part's short word comes first, the fraction's last."""
+    """digits[1:] of a binary decimal; false if a word holds more than its digits."""
     mask = np.int64(0xFF if negative else 0)
     flip = np.int64(0x80)
     digits[0] = 0
@@ -69,18 +119,17 @@ def _read_digits(data: U8, at: int, whole: int, fraction: int, negative: bool, d
     for part in range(2):
         left = whole if part == 0 else fraction
         while left > 0:
-            short = left % _WORD_DIGITS if part == 0 else (left if left < _WORD_DIGITS else 0)
-            count = short if short > 0 else _WORD_DIGITS
+            count = _group_digits(left, part == 0)
             word = np.int64(0)
-            for _ in range((count + 1) // 2 if count < _WORD_DIGITS else 4):
-                word = (word << 8) | ((np.int64(data[at]) ^ mask ^ flip) & 0xFF)
+            for _ in range(_group_bytes(count)):
+                word = (word << 8) | (np.int64(data[at]) ^ mask ^ flip)
                 flip = np.int64(0)
                 at += 1
             for index in range(count - 1, -1, -1):
                 digits[place + index] = word % 10
                 word //= 10
             if word != 0:
-                return False  # more than `count` digits
+                return False
             place += count
             left -= count
     return True

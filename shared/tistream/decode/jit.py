@@ -30,7 +30,7 @@ def kernel(function: Function) -> Function:
 
 def inline(function: Function) -> Function:
     """A helper that only kernels call; it is compiled into them."""
-    return cast(Function, numba.njit(function, nogil=True, error_model="numpy"))
+    return cast(Function, numba.njit(function, nogil=True, error_model="numpy", forceinline=True))
 
 
 def _package_digest() -> str:

@@ -33,6 +33,8 @@ _OBJECT, _ARRAY, _LITERAL = 0x01, 0x03, 0x04
 _INT, _UINT, _DOUBLE, _STRING, _OPAQUE = 0x09, 0x0A, 0x0B, 0x0C, 0x0D
 _DATE, _DATETIME, _TIMESTAMP, _DURATION = 0x0E, 0x0F, 0x10, 0x11
 _HEADER, _KEY_ENTRY, _VALUE_ENTRY = 8, 6, 5
+_FRAME = 4  # what is known of an open object or array
+_PLACE, _COUNT, _NEXT, _IS_OBJECT = 0, 1, 2, 3
 _EXPONENT = 0x7FF << 52
 _SINGLE_EXPONENT = 0xFF << 23
 _QUOTE, _COMMA, _COLON = 0x22, 0x2C, 0x3A
@@ -45,7 +47,7 @@ _OPAQUE_HEAD = np.frombuffer(b'"base64:type', np.uint8)
 @kernel
 def decode_json(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, valid: Bools, errors: U8) -> None:
     """`out` has room for EXPANSION times each cell's length, plus SLACK, a row."""
-    frames = np.empty((DEPTH_MAX, 4), np.int64)  # position, entries, next entry, whether an object
+    frames = np.empty(DEPTH_MAX * _FRAME, np.int64)
     at = 0
     out_offsets[0] = 0
     for row in range(len(start)):
@@ -70,37 +72,40 @@ def _put_document(data: U8, first: int, end: int, out: U8, at: int, limit: int, 
     kind = np.int64(data[first])
     place = first + 1
     depth = 0
+    top = -_FRAME
     while True:
         if limit - at < _ROOM:
             return -1
         if kind in (_OBJECT, _ARRAY):
-            if depth == DEPTH_MAX or not _open(data, place, end, kind == _OBJECT, frames[depth]):
+            if depth == DEPTH_MAX or not _open(data, place, end, kind == _OBJECT, frames, depth * _FRAME):
                 return -1
             out[at] = 0x7B if kind == _OBJECT else 0x5B
             at += 1
+            top = depth * _FRAME
             depth += 1
         else:
             at = _put_scalar(data, kind, place, end, out, at, limit)
             if at < 0:
                 return -1
-        while depth > 0 and frames[depth - 1, 2] == frames[depth - 1, 1]:
-            depth -= 1
+        while depth > 0 and frames[top + _NEXT] == frames[top + _COUNT]:
             if at == limit:
                 return -1
-            out[at] = 0x7D if frames[depth, 3] else 0x5D
+            out[at] = 0x7D if frames[top + _IS_OBJECT] else 0x5D
             at += 1
+            depth -= 1
+            top -= _FRAME
         if depth == 0:
             return at
-        at = _put_key(data, out, at, limit, frames[depth - 1])
+        at = _put_key(data, out, at, limit, frames, top)
         if at < 0:
             return -1
-        kind, place = _next_value(data, end, frames[depth - 1])
+        kind, place = _next_value(data, end, frames, top)
         if place < 0:
             return -1
 
 
 @inline
-def _open(data: U8, place: int, end: int, is_object: bool, frame: I64) -> bool:
+def _open(data: U8, place: int, end: int, is_object: bool, frames: I64, top: int) -> bool:
     """Enter an object or array whose count field is at `place`."""
     if end - place < _HEADER:
         return False
@@ -109,43 +114,43 @@ def _open(data: U8, place: int, end: int, is_object: bool, frame: I64) -> bool:
     entries = count * (_VALUE_ENTRY + (_KEY_ENTRY if is_object else 0))
     if size > end - place or _HEADER + entries > size:
         return False
-    frame[0] = place
-    frame[1] = count
-    frame[2] = 0
-    frame[3] = 1 if is_object else 0
+    frames[top + _PLACE] = place
+    frames[top + _COUNT] = count
+    frames[top + _NEXT] = 0
+    frames[top + _IS_OBJECT] = 1 if is_object else 0
     return True
 
 
 @inline
-def _put_key(data: U8, out: U8, at: int, limit: int, frame: I64) -> int:
+def _put_key(data: U8, out: U8, at: int, limit: int, frames: I64, top: int) -> int:
     """The comma, and in an object the key and its colon."""
     if limit - at < _ROOM:
         return -1
-    if frame[2] > 0:
+    if frames[top + _NEXT] > 0:
         out[at] = _COMMA
         at += 1
-    if not frame[3]:
+    if not frames[top + _IS_OBJECT]:
         return at
-    entry = frame[0] + _HEADER + frame[2] * _KEY_ENTRY
+    entry = frames[top + _PLACE] + _HEADER + frames[top + _NEXT] * _KEY_ENTRY
     first = load_u32(data, entry)
     size = load_u16(data, entry + 4)
-    if first + size > load_u32(data, frame[0] + 4) or limit - at < EXPANSION * size + 3:
+    if first + size > load_u32(data, frames[top + _PLACE] + 4) or limit - at < EXPANSION * size + 3:
         return -1
-    at = put_quoted(out, at, data, frame[0] + first, frame[0] + first + size)
+    at = put_quoted(out, at, data, frames[top + _PLACE] + first, frames[top + _PLACE] + first + size)
     out[at] = _COLON
     return at + 1
 
 
 @inline
-def _next_value(data: U8, end: int, frame: I64) -> tuple[int, int]:
+def _next_value(data: U8, end: int, frames: I64, top: int) -> tuple[int, int]:
     """The kind and place of the next value; place -1 if it lies outside."""
-    values = frame[0] + _HEADER + (frame[1] * _KEY_ENTRY if frame[3] else 0)
-    entry = values + frame[2] * _VALUE_ENTRY
-    frame[2] += 1
+    values = frames[top + _PLACE] + _HEADER + (frames[top + _COUNT] * _KEY_ENTRY if frames[top + _IS_OBJECT] else 0)
+    entry = values + frames[top + _NEXT] * _VALUE_ENTRY
+    frames[top + _NEXT] += 1
     kind = np.int64(data[entry])
     if kind == _LITERAL:
         return kind, entry + 1
-    place = frame[0] + load_u32(data, entry + 1)
+    place = frames[top + _PLACE] + load_u32(data, entry + 1)
     return kind, place if place < end else np.int64(-1)
 
 

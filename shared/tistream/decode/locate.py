@@ -19,8 +19,8 @@ ABSENT = -2
 
 V2 = 0x80
 _LARGE = 1
-_CHECKSUM = 2
 _HEADER_BYTES = 6
+_COUNT_MAX = 0xFFFF
 _EMPTY_V1 = 0
 
 _FLAG_NULL, _FLAG_COMPACT, _FLAG_FLOAT, _FLAG_DECIMAL = 0, 2, 5, 6
@@ -37,85 +37,108 @@ def locate(data: U8, offsets: I64, wanted: I64, scratch: U8, start: I64, length:
     `errors[i]` gets a reason; the cells of such a row are NULL. Scratch needs twice the bytes of the v1 rows.
     """
     used = 0
+    slots = np.empty(_COUNT_MAX, np.int64)  # of each not-null id of the row `like`: its place in wanted, or -1
+    states = np.empty(len(wanted), np.int64)  # of each wanted id there: NULL or ABSENT
+    like = np.int64(-1)  # where the last row that was parsed starts: most rows have the same header
     for row in range(len(offsets) - 1):
         at, end = offsets[row], offsets[row + 1]
-        for column in range(len(wanted)):
-            length[column, row] = ABSENT
-            start[column, row] = 0
-        if at == end:
-            code = CUT_OFF
-        elif data[at] == V2:
-            code = _locate_v2(data, at, end, wanted, start, length, row)
-        elif data[at] == _FLAG_VARINT:
-            code, used = _locate_v1(data, at, end, wanted, scratch, used, start, length, row)
-        elif data[at] == _EMPTY_V1 and end == at + 1:
-            code = OK
+        code = OK
+        if at < end and data[at] == V2:
+            if like < 0 or not _same_header(data, like, at, end):
+                code = _parse_header(data, at, end, wanted, slots, states)
+                like = at if code == OK else np.int64(-1)
+            if code == OK:
+                for column in range(len(wanted)):
+                    length[column, row] = states[column]
+                    start[column, row] = 0
+                code = _place_cells(data, at, end, slots, start, length, row)
         else:
-            code = BAD_VERSION
+            for column in range(len(wanted)):
+                length[column, row] = ABSENT
+                start[column, row] = 0
+            if at == end:
+                code = CUT_OFF
+            elif data[at] == _FLAG_VARINT:
+                code, used = _locate_v1(data, at, end, wanted, scratch, used, start, length, row)
+            elif data[at] != _EMPTY_V1 or end != at + 1:
+                code = BAD_VERSION
         if code != OK:
             errors[row] = code
             for column in range(len(wanted)):
                 length[column, row] = NULL
+                start[column, row] = 0
     return used
 
 
 @inline
-def _locate_v2(data: U8, at: int, end: int, wanted: I64, start: I64, length: I64, row: int) -> int:
-    if end - at < _HEADER_BYTES:
-        return CUT_OFF
-    flags = data[at + 1]
-    large = (flags & _LARGE) != 0
-    filled = load_u16(data, at + 2)
-    nulls = load_u16(data, at + 4)
-    id_bytes = 4 if large else 1
-    ends_at = at + _HEADER_BYTES + (filled + nulls) * id_bytes
-    values_at = ends_at + filled * (4 if large else 2)
-    if values_at > end:
-        return CUT_OFF
-    ids_at = at + _HEADER_BYTES
-    column = 0
-    last_id = -1
-    cell = values_at
-    for index in range(filled):
-        if large:
-            found = load_u32(data, ids_at + index * 4)
-            cell_end = values_at + load_u32(data, ends_at + index * 4)
-        else:
-            found = np.int64(data[ids_at + index])
-            cell_end = values_at + load_u16(data, ends_at + index * 2)
-        if found <= last_id:
-            return BAD_IDS
-        if cell_end < cell or cell_end > end:
-            return BAD_OFFSETS
-        while column < len(wanted) and wanted[column] < found:
-            column += 1
-        if column < len(wanted) and wanted[column] == found:
-            start[column, row] = cell
-            length[column, row] = cell_end - cell
-        last_id = found
-        cell = cell_end
-    if cell != end and (flags & ~_LARGE) == 0:
-        return TRAILING
-    return _mark_nulls(data, ids_at + filled * id_bytes, nulls, large, wanted, length, row)
+def _same_header(data: U8, like: int, at: int, end: int) -> bool:
+    """Whether flags, counts and ids are those of the row at `like` (which is whole), and all of them are here."""
+    if end - at < _HEADER_BYTES or load_u16(data, at) != load_u16(data, like):
+        return False
+    if load_u32(data, at + 2) != load_u32(data, like + 2):
+        return False
+    size = (load_u16(data, at + 2) + load_u16(data, at + 4)) * (4 if data[at + 1] & _LARGE else 1)
+    if end - at < _HEADER_BYTES + size:
+        return False
+    for index in range(_HEADER_BYTES, _HEADER_BYTES + size):
+        if data[at + index] != data[like + index]:
+            return False
+    return True
 
 
 @inline
-def _mark_nulls(data: U8, ids_at: int, nulls: int, large: bool, wanted: I64, length: I64, row: int) -> int:
+def _parse_header(data: U8, at: int, end: int, wanted: I64, slots: I64, states: I64) -> int:
+    if end - at < _HEADER_BYTES:
+        return CUT_OFF
+    id_bytes = 4 if data[at + 1] & _LARGE else 1
+    filled = load_u16(data, at + 2)
+    nulls = load_u16(data, at + 4)
+    ids = at + _HEADER_BYTES
+    if ids + (filled + nulls) * id_bytes > end:
+        return CUT_OFF
+    for column in range(len(wanted)):
+        states[column] = ABSENT
     column = 0
-    last_id = -1
-    for index in range(nulls):
-        if large:
-            found = load_u32(data, ids_at + index * 4)
-        else:
-            found = np.int64(data[ids_at + index])
-        if found <= last_id:
+    last = np.int64(-1)
+    for index in range(filled + nulls):
+        if index == filled:
+            column = 0
+            last = np.int64(-1)
+        found = load_u32(data, ids + index * 4) if id_bytes == 4 else np.int64(data[ids + index])
+        if found <= last:
             return BAD_IDS
-        last_id = found
+        last = found
         while column < len(wanted) and wanted[column] < found:
             column += 1
-        if column < len(wanted) and wanted[column] == found and length[column, row] == ABSENT:
-            length[column, row] = NULL
+        hit = column < len(wanted) and wanted[column] == found
+        if index < filled:
+            slots[index] = column if hit else -1
+        elif hit:
+            states[column] = NULL
     return OK
+
+
+@inline
+def _place_cells(data: U8, at: int, end: int, slots: I64, start: I64, length: I64, row: int) -> int:
+    """The cells of a row whose header fits `slots`: their ends follow the ids, then come the values."""
+    flags = data[at + 1]
+    large = (flags & _LARGE) != 0
+    filled = load_u16(data, at + 2)
+    ends = at + _HEADER_BYTES + (filled + load_u16(data, at + 4)) * (4 if large else 1)
+    values = ends + filled * (4 if large else 2)
+    if values > end:
+        return CUT_OFF
+    cell = values
+    for index in range(filled):
+        cell_end = values + (load_u32(data, ends + index * 4) if large else load_u16(data, ends + index * 2))
+        if cell_end < cell or cell_end > end:
+            return BAD_OFFSETS
+        column = slots[index]
+        if column >= 0:
+            start[column, row] = cell
+            length[column, row] = cell_end - cell
+        cell = cell_end
+    return TRAILING if cell != end and (flags & ~_LARGE) == 0 else OK
 
 
 @inline

@@ -41,9 +41,7 @@ def decode_integers(data: U8, start: I64, length: I64, unsigned: bool, out: I64,
 
 
 @kernel
-def decode_doubles(
-    data: U8, start: I64, length: I64, out: npt.NDArray[np.int64], valid: Bools, errors: U8
-) -> None:
+def decode_doubles(data: U8, start: I64, length: I64, out: npt.NDArray[np.int64], valid: Bools, errors: U8) -> None:
     """8 comparable bytes to the bits of a double."""
     for row in range(len(start)):
         size = length[row]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
-
 import numba
 import numpy as np
-from numba.core import cgutils, types
 
 from tistream.decode.arrow_buffers import I64, U8
 from tistream.decode.jit import inline, kernel
+from tistream.decode.memory import pointer
 from tistream.decode.text_io import put_base64, put_double, put_int, put_quoted, put_raw, put_single, put_uint
 
 _QUOTE = 0x22
@@ -35,16 +33,6 @@ class Form(IntEnum):
 
 _INT, _UINT, _INT_TEXT, _UINT_TEXT, _SINGLE, _DOUBLE, _ESCAPED, _QUOTED, _RAW, _BASE64 = (int(form) for form in Form)
 _NULL = np.frombuffer(b"null", np.uint8)
-
-
-@numba.extending.intrinsic
-def _pointer(_: Any, address: Any) -> Any:
-    """An address as a pointer, for numba.carray."""
-
-    def lower(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
-
-    return types.voidptr(address), lower
 
 
 @kernel
@@ -83,8 +71,8 @@ def render(
             elif forms[column] <= _DOUBLE:
                 at = _put_number(out, at, forms[column], values[column], row)
             else:
-                bounds = numba.carray(_pointer(offsets[column]), (rows + 1,), np.int64)
-                data = numba.carray(_pointer(values[column]), (value_bytes[column],), np.uint8)
+                bounds = numba.carray(pointer(offsets[column]), (rows + 1,), np.int64)
+                data = numba.carray(pointer(values[column]), (value_bytes[column],), np.uint8)
                 at = _put_bytes(out, at, forms[column], data, bounds[row], bounds[row + 1])
         if brackets:
             out[at] = 0x7D
@@ -94,18 +82,18 @@ def render(
 
 @inline
 def _is_valid(address: int, bit: int) -> bool:
-    bits = numba.carray(_pointer(address), ((bit >> 3) + 1,), np.uint8)
+    bits = numba.carray(pointer(address), ((bit >> 3) + 1,), np.uint8)
     return (bits[bit >> 3] >> (bit & 7)) & 1 != 0
 
 
 @inline
 def _put_number(out: U8, at: int, form: int, address: int, row: int) -> int:
     if form == _SINGLE:
-        bits = np.int64(numba.carray(_pointer(address), (row + 1,), np.uint32)[row])
+        bits = np.int64(numba.carray(pointer(address), (row + 1,), np.uint32)[row])
         if (bits & _SINGLE_EXPONENT) == _SINGLE_EXPONENT:
             return put_raw(out, at, _NULL, 0, 4)
         return put_single(out, at, bits)
-    value = numba.carray(_pointer(address), (row + 1,), np.int64)[row]
+    value = numba.carray(pointer(address), (row + 1,), np.int64)[row]
     if form == _DOUBLE:
         if (value & _DOUBLE_EXPONENT) == _DOUBLE_EXPONENT:
             return put_raw(out, at, _NULL, 0, 4)

@@ -6,30 +6,38 @@ import numpy as np
 
 from tistream.decode.arrow_buffers import I64, U8, Bools
 from tistream.decode.jit import inline, kernel
+from tistream.decode.memory import copy_bytes, peek64
 from tistream.decode.reasons import BAD_SET
 from tistream.decode.text_io import put_raw
 
 _COMMA = 0x2C
+_TOPS = np.uint64(0x8080808080808080).astype(np.int64)
 
 
 @kernel
-def gather_bytes(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, valid: Bools) -> int:
-    """Copy the cells end to end. Returns the bitwise or of all bytes: below 128 means ASCII."""
+def gather_bytes(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, valid: Bools) -> None:
+    """Copy the cells end to end."""
     at = 0
     out_offsets[0] = 0
-    seen = np.uint8(0)
     for row in range(len(start)):
         size = length[row]
         valid[row] = size >= 0
         if size > 0:
-            first = start[row]
-            for index in range(size):
-                byte = data[first + index]
-                out[at + index] = byte
-                seen |= byte
+            copy_bytes(out, at, data, start[row], size)
             at += size
         out_offsets[row + 1] = at
-    return np.int64(seen)
+
+
+@kernel
+def is_ascii(data: U8) -> bool:
+    """Whether no byte is above 0x7F."""
+    words = len(data) // 8 * 8
+    seen = np.int64(0)
+    for at in range(0, words, 8):
+        seen |= peek64(data, at)
+    for at in range(words, len(data)):
+        seen |= np.int64(data[at]) << 56
+    return (seen & _TOPS) == 0
 
 
 @kernel

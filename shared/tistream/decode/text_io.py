@@ -6,15 +6,21 @@ import numpy as np
 
 from tistream.decode.arrow_buffers import U8
 from tistream.decode.jit import inline
+from tistream.decode.memory import copy_bytes, peek64, poke16
 from tistream.decode.shortest import double_digits, single_digits
 
 INT_CHARS = 20  # -9223372036854775808
 FLOAT_CHARS = 36  # sign, "0.", 14 zeros, 17 digits; with an exponent at most 24
 _ZERO, _POINT, _MINUS, _QUOTE, _BACKSLASH = 0x30, 0x2E, 0x2D, 0x22, 0x5C
 _PLAIN_MAX = 15  # TiDB prints 1e15 and 1e-16 with an exponent, anything between without
-_PAIRS = np.frombuffer("".join(f"{n:02d}" for n in range(100)).encode(), np.uint8)
+_PAIRS = np.frombuffer("".join(f"{n:02d}" for n in range(100)).encode(), np.uint16)
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+
+
+_WORD = 8
+_ONES = np.uint64(0x0101010101010101)
+_TOPS = np.uint64(0x8080808080808080)
 
 
 def _escapes() -> U8:
@@ -31,6 +37,12 @@ ESCAPED_BYTES_MAX = 6  # \u001f
 
 
 @inline
+def put_pair(out: U8, at: int, value: int) -> None:
+    """Two digits of a number below 100."""
+    poke16(out, at, _PAIRS[value])
+
+
+@inline
 def put_uint(out: U8, at: int, value: np.uint64) -> int:
     """Decimal digits of 64 unsigned bits."""
     hundred = np.uint64(100)
@@ -41,15 +53,12 @@ def put_uint(out: U8, at: int, value: np.uint64) -> int:
         bound *= np.uint64(10)
     place = at + count
     while value >= hundred:
-        pair = np.int64(value % hundred) * 2
-        value //= hundred
+        rest = value // hundred
         place -= 2
-        out[place] = _PAIRS[pair]
-        out[place + 1] = _PAIRS[pair + 1]
+        put_pair(out, place, np.int64(value - rest * hundred))
+        value = rest
     if value >= np.uint64(10):
-        pair = np.int64(value) * 2
-        out[place - 2] = _PAIRS[pair]
-        out[place - 1] = _PAIRS[pair + 1]
+        put_pair(out, place - 2, np.int64(value))
     else:
         out[place - 1] = _ZERO + np.int64(value)
     return at + count
@@ -67,15 +76,16 @@ def put_int(out: U8, at: int, value: int) -> int:
 @inline
 def put_padded(out: U8, at: int, value: int, width: int) -> int:
     """The last `width` digits of a number that is not negative, zeros in front."""
+    left = np.uint64(value)
+    hundred = np.uint64(100)
     place = at + width
     while place - 2 >= at:
+        rest = left // hundred
         place -= 2
-        pair = value % 100 * 2
-        value //= 100
-        out[place] = _PAIRS[pair]
-        out[place + 1] = _PAIRS[pair + 1]
+        put_pair(out, place, np.int64(left - rest * hundred))
+        left = rest
     if place > at:
-        out[at] = _ZERO + value % 10
+        out[at] = _ZERO + np.int64(left % np.uint64(10))
     return at + width
 
 
@@ -156,8 +166,7 @@ def _put_scientific(out: U8, at: int, digits: int, count: int, power: int) -> in
 @inline
 def put_raw(out: U8, at: int, data: U8, first: int, last: int) -> int:
     """Bytes as they are."""
-    for index in range(first, last):
-        out[at + index - first] = data[index]
+    copy_bytes(out, at, data, first, last - first)
     return at + last - first
 
 
@@ -166,26 +175,50 @@ def put_quoted(out: U8, at: int, data: U8, first: int, last: int) -> int:
     """A JSON string of UTF-8 bytes: at most 2 + 6 bytes for each."""
     out[at] = _QUOTE
     at += 1
-    for index in range(first, last):
-        byte = data[index]
-        escape = _ESCAPES[byte]
-        if escape == 0:
-            out[at] = byte
-            at += 1
-            continue
-        out[at] = _BACKSLASH
-        if escape == 1:
-            out[at + 1] = 0x75  # u
-            out[at + 2] = _ZERO
-            out[at + 3] = _ZERO
-            out[at + 4] = _HEX[byte >> 4]
-            out[at + 5] = _HEX[byte & 15]
-            at += 6
-        else:
-            out[at + 1] = escape
-            at += 2
+    while first < last:
+        clean = _clean_until(data, first, last)
+        copy_bytes(out, at, data, first, clean - first)
+        at += clean - first
+        if clean < last:
+            at = _put_escape(out, at, data[clean])
+        first = clean + 1
     out[at] = _QUOTE
     return at + 1
+
+
+@inline
+def _clean_until(data: U8, first: int, last: int) -> int:
+    """The first byte that needs an escape, or `last`. Eight bytes at a time: which are below 0x20, `"` or a backslash.
+
+    Subtracting from each byte borrows into its top bit where it was smaller; a byte above 0x7F has the bit itself and
+    is left out. A borrow from a hit can only mark bytes behind it, so the lowest mark is right.
+    """
+    while last - first >= _WORD:
+        word = np.uint64(peek64(data, first))
+        quotes = word ^ (_ONES * np.uint64(_QUOTE))
+        backslashes = word ^ (_ONES * np.uint64(_BACKSLASH))
+        hits = (word - _ONES * np.uint64(0x20)) | (quotes - _ONES) | (backslashes - _ONES)
+        if hits & ~word & _TOPS:
+            break
+        first += _WORD
+    while first < last and _ESCAPES[data[first]] == 0:
+        first += 1
+    return first
+
+
+@inline
+def _put_escape(out: U8, at: int, byte: np.uint8) -> int:
+    escape = _ESCAPES[byte]
+    out[at] = _BACKSLASH
+    if escape != 1:
+        out[at + 1] = escape
+        return at + 2
+    out[at + 1] = 0x75  # u
+    out[at + 2] = _ZERO
+    out[at + 3] = _ZERO
+    out[at + 4] = _HEX[byte >> 4]
+    out[at + 5] = _HEX[byte & 15]
+    return at + 6
 
 
 @inline

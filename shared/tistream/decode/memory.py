@@ -1,0 +1,125 @@
+"""Unaligned loads, stores and copies for kernels, as single machine instructions. Little-endian machines only.
+
+Numba's own indexing is a byte at a time and looks for negative indexes. Callers check the bounds; with
+NUMBA_BOUNDSCHECK=1, which is how the fuzz test runs, everything here checks them as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+from numba.core import cgutils, types
+from numba.core.errors import TypingError
+
+from tistream.decode.arrow_buffers import U8
+from tistream.decode.jit import inline
+
+_CHECKED = bool(numba.core.config.BOUNDSCHECK)
+
+
+@numba.extending.intrinsic
+def pointer(_: Any, address: Any) -> Any:
+    """An address as a pointer, for numba.carray."""
+
+    def lower(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.voidptr(address), lower
+
+
+def _loader(kind: Any) -> Any:
+    def load(_: Any, address: Any) -> Any:
+        def lower(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            place = builder.inttoptr(arguments[0], context.get_value_type(kind).as_pointer())
+            return builder.load(place, align=1)
+
+        return kind(address), lower
+
+    return numba.extending.intrinsic(load)
+
+
+def _storer(kind: Any) -> Any:
+    def store(_: Any, address: Any, value: Any) -> Any:
+        if value != kind:
+            raise TypingError(f"stores {kind}, not {value}")
+
+        def lower(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            place = builder.inttoptr(arguments[0], context.get_value_type(kind).as_pointer())
+            builder.store(arguments[1], place, align=1)
+            return context.get_dummy_value()
+
+        return types.void(address, value), lower
+
+    return numba.extending.intrinsic(store)
+
+
+@numba.extending.intrinsic
+def _copy(_: Any, to: Any, source: Any, size: Any) -> Any:
+    def lower(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        byte = cgutils.int8_t.as_pointer()
+        cgutils.raw_memcpy(
+            builder, builder.inttoptr(arguments[0], byte), builder.inttoptr(arguments[1], byte), arguments[2], 1
+        )
+        return context.get_dummy_value()
+
+    return types.void(to, source, size), lower
+
+
+_peek16, _peek32, _peek64 = _loader(types.uint16), _loader(types.uint32), _loader(types.int64)
+_poke16, _poke64 = _storer(types.uint16), _storer(types.int64)
+
+
+@inline
+def _check(data: U8, at: int, size: int) -> None:
+    if at < 0 or size < 0 or at + size > len(data):
+        raise IndexError("outside of the buffer")
+
+
+@inline
+def peek16(data: U8, at: int) -> Any:
+    """2 bytes at `at`, uint16."""
+    if _CHECKED:
+        _check(data, at, 2)
+    return _peek16(data.ctypes.data + at)
+
+
+@inline
+def peek32(data: U8, at: int) -> Any:
+    """4 bytes at `at`, uint32."""
+    if _CHECKED:
+        _check(data, at, 4)
+    return _peek32(data.ctypes.data + at)
+
+
+@inline
+def peek64(data: U8, at: int) -> Any:
+    """8 bytes at `at`, int64."""
+    if _CHECKED:
+        _check(data, at, 8)
+    return _peek64(data.ctypes.data + at)
+
+
+@inline
+def poke16(out: U8, at: int, value: Any) -> None:
+    """Write a uint16."""
+    if _CHECKED:
+        _check(out, at, 2)
+    _poke16(out.ctypes.data + at, value)
+
+
+@inline
+def poke64(out: U8, at: int, value: Any) -> None:
+    """Write an int64."""
+    if _CHECKED:
+        _check(out, at, 8)
+    _poke64(out.ctypes.data + at, value)
+
+
+@inline
+def copy_bytes(out: U8, at: int, data: U8, first: int, size: int) -> None:
+    """Copy `size` bytes of `data` from `first` on to `out` at `at`; the buffers do not overlap."""
+    if _CHECKED:
+        _check(out, at, size)
+        _check(data, first, size)
+    _copy(out.ctypes.data + at, data.ctypes.data + first, size)

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import pyarrow as pa
 from fastapi import APIRouter, Depends, Request
 
 from tistream.clock import Clock
@@ -67,7 +68,7 @@ def _by_task(batch: file_batch.FileBatch) -> dict[int, list[TaskFile]]:
         places.setdefault(pair, []).append(place)
     for number, ref in enumerate(batch.files):
         for task_id in ref.row_groups:
-            out.setdefault(task_id, []).append(TaskFile(ref, rows.take(places.get((number, task_id), []))))
+            out.setdefault(task_id, []).append(TaskFile(ref, rows.take(pa.array(places.get((number, task_id), []), pa.int64()))))
     return out
 
 

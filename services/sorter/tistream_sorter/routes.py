@@ -68,7 +68,9 @@ def _by_task(batch: file_batch.FileBatch) -> dict[int, list[TaskFile]]:
         places.setdefault(pair, []).append(place)
     for number, ref in enumerate(batch.files):
         for task_id in ref.row_groups:
-            out.setdefault(task_id, []).append(TaskFile(ref, rows.take(pa.array(places.get((number, task_id), []), pa.int64()))))
+            out.setdefault(task_id, []).append(
+                TaskFile(ref, rows.take(pa.array(places.get((number, task_id), []), pa.int64())))
+            )
     return out
 
 

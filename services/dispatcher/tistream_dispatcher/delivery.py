@@ -70,7 +70,6 @@ class Delivery:
             except TiStreamError as error:
                 self._failed(link, error)
                 continue
-            link.worked()
             told = set()
             for status in answer.tasks:
                 if status.task_id in link.tasks and status.task_epoch >= self._served[status.task_id][1]:
@@ -93,6 +92,8 @@ class Delivery:
             files = self._window.batch(tasks, self._receivers, link.stalled_now(now_ms))
             if files:
                 moved |= self._post(link, files, tasks)
+            elif link.problem is not None and now_ms < link.sync_ms:
+                link.worked()  # it answers, and lacks nothing
         return moved
 
     def _post(self, link: SorterLink, files: tuple[Routed, ...], tasks: list[int]) -> bool:

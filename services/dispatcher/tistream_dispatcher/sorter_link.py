@@ -30,7 +30,7 @@ class SorterLink:
         self.pause_ms = min(self.pause_ms * 2, PAUSE_MAX_MS)
 
     def worked(self) -> None:
-        """A call succeeded."""
+        """It took a batch, or there is none that it lacks."""
         self.problem, self.busy = None, False
         self.pause_ms = PAUSE_MS
 

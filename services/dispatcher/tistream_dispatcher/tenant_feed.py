@@ -195,9 +195,9 @@ class TenantFeed:
             return
         self._discovery_problem = None
         for entry in entries:
-            store_id = layout.parse_store_prefix(self.tenant, entry.key)
-            if store_id is not None:
-                self._store(store_id)
+            found = layout.parse_store_prefix(self.tenant, entry.key)
+            if found is not None:
+                self._store(found)
 
     def _store(self, store_id: int) -> StoreFeed:
         store = self._stores.get(store_id)

@@ -6,10 +6,8 @@ an int64 and a uint64.
 
 from __future__ import annotations
 
-import numpy as np
-
 from tistream.decode.arrow_buffers import U8
-from tistream.decode.jit import inline
+from tistream.decode.jit import i64, inline, u64
 from tistream.decode.memory import peek16, peek32, peek64, poke64
 
 _VARINT_BYTES_MAX = 10
@@ -18,35 +16,35 @@ _VARINT_BYTES_MAX = 10
 @inline
 def load_u16(data: U8, at: int) -> int:
     """2 bytes, little-endian."""
-    return np.int64(peek16(data, at))
+    return i64(peek16(data, at))
 
 
 @inline
 def load_u32(data: U8, at: int) -> int:
     """4 bytes, little-endian."""
-    return np.int64(peek32(data, at))
+    return i64(peek32(data, at))
 
 
 @inline
 def load_i64(data: U8, at: int) -> int:
     """8 bytes, little-endian."""
-    return np.int64(peek64(data, at))
+    return i64(peek64(data, at))
 
 
 @inline
 def load_i64_big(data: U8, at: int) -> int:
     """8 bytes, big-endian."""
-    little = np.uint64(peek64(data, at))
-    value = np.uint64(0)
+    little = u64(peek64(data, at))
+    value = u64(0)
     for index in range(8):
-        value |= ((little >> np.uint64(8 * index)) & np.uint64(0xFF)) << np.uint64(56 - 8 * index)
-    return np.int64(value)
+        value |= ((little >> u64(8 * index)) & u64(0xFF)) << u64(56 - 8 * index)
+    return i64(value)
 
 
 @inline
 def store_i64(data: U8, at: int, value: int) -> None:
     """8 bytes, little-endian."""
-    poke64(data, at, np.int64(value))
+    poke64(data, at, i64(value))
 
 
 @inline
@@ -65,10 +63,10 @@ def varint_end(data: U8, at: int, end: int) -> int:
 @inline
 def varint_value(data: U8, at: int, after: int, signed: bool) -> int:
     """The value of the varint in [at, after); signed ones are zig-zag. 64 bits, as int64."""
-    raw = np.uint64(0)
+    raw = u64(0)
     for index in range(after - at):
-        raw |= np.uint64(data[at + index] & 0x7F) << np.uint64(7 * index)
+        raw |= u64(data[at + index] & 0x7F) << u64(7 * index)
     if signed:
-        half = np.int64(raw >> np.uint64(1))
-        return ~half if raw & np.uint64(1) else half
-    return np.int64(raw)
+        half = i64(raw >> u64(1))
+        return ~half if raw & u64(1) else half
+    return i64(raw)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tistream.decode.arrow_buffers import I64, U8, Bools
-from tistream.decode.jit import inline, kernel
+from tistream.decode.jit import i64, inline, kernel, u64
 from tistream.decode.locate import decimal_bytes
 from tistream.decode.reasons import BAD_DECIMAL
 from tistream.decode.text_io import put_padded, put_uint
@@ -48,8 +48,8 @@ def decode_decimals(
 def _put_cell(data: U8, start: int, size: int, scale: int, digits: U8, out: U8, at: int) -> int:
     if size < _HEADER_BYTES:
         return -1
-    precision = np.int64(data[start])
-    fraction = np.int64(data[start + 1])
+    precision = i64(data[start])
+    fraction = i64(data[start + 1])
     if not 0 < precision <= PRECISION_MAX or fraction > min(precision, FRACTION_MAX):
         return -1
     if size != _HEADER_BYTES + decimal_bytes(precision, fraction):
@@ -67,18 +67,18 @@ def _put_cell(data: U8, start: int, size: int, scale: int, digits: U8, out: U8, 
 @inline
 def _put_small(data: U8, place: int, whole: int, fraction: int, negative: bool, out: U8, at: int) -> int:
     """What fits two 64-bit integers and needs no rounding: nearly every decimal."""
-    mask = np.int64(0xFF if negative else 0)
-    flip = np.int64(0x80)
-    parts = (np.int64(0), np.int64(0))
+    mask = i64(0xFF if negative else 0)
+    flip = i64(0x80)
+    parts = (i64(0), i64(0))
     for part in range(2):
         left = whole if part == 0 else fraction
-        value = np.int64(0)
+        value = i64(0)
         while left > 0:
             count = _group_digits(left, part == 0)
-            word = np.int64(0)
+            word = i64(0)
             for _ in range(_group_bytes(count)):
-                word = (word << 8) | (np.int64(data[place]) ^ mask ^ flip)
-                flip = np.int64(0)
+                word = (word << 8) | (i64(data[place]) ^ mask ^ flip)
+                flip = i64(0)
                 place += 1
             if word >= _TENS[count]:
                 return -1
@@ -88,7 +88,7 @@ def _put_small(data: U8, place: int, whole: int, fraction: int, negative: bool, 
     if negative and (parts[0] | parts[1]) != 0:
         out[at] = _MINUS
         at += 1
-    at = put_uint(out, at, np.uint64(parts[0]))
+    at = put_uint(out, at, u64(parts[0]))
     if fraction == 0:
         return at
     out[at] = _POINT
@@ -112,18 +112,18 @@ def _group_bytes(digits: int) -> int:
 @inline
 def _read_digits(data: U8, at: int, whole: int, fraction: int, negative: bool, digits: U8) -> bool:
     """digits[1:] of a binary decimal; false if a word holds more than its digits."""
-    mask = np.int64(0xFF if negative else 0)
-    flip = np.int64(0x80)
+    mask = i64(0xFF if negative else 0)
+    flip = i64(0x80)
     digits[0] = 0
     place = 1
     for part in range(2):
         left = whole if part == 0 else fraction
         while left > 0:
             count = _group_digits(left, part == 0)
-            word = np.int64(0)
+            word = i64(0)
             for _ in range(_group_bytes(count)):
-                word = (word << 8) | (np.int64(data[at]) ^ mask ^ flip)
-                flip = np.int64(0)
+                word = (word << 8) | (i64(data[at]) ^ mask ^ flip)
+                flip = i64(0)
                 at += 1
             for index in range(count - 1, -1, -1):
                 digits[place + index] = word % 10

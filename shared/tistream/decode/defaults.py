@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
 
@@ -39,20 +40,11 @@ def _as_text(value: Any) -> str:
 def _zero(column: Column, kind: Kind) -> Default:
     """The value of a NOT NULL column without a default."""
     if kind in (Kind.INT, Kind.UINT):
-        return 0
-    if kind in (Kind.FLOAT, Kind.DOUBLE):
-        return 0.0
-    if kind is Kind.DECIMAL:
-        return _decimal("0", column.decimal)
-    if kind is Kind.TIME:
-        return _time("0000-00-00 00:00:00", column)
-    if kind is Kind.DURATION:
-        return _duration("00:00:00", fsp_of(column))
+        return 0  # of YEAR and BIT too
     if kind is Kind.ENUM:
         return column.elems[0] if column.elems else ""
-    if kind is Kind.BINARY:
-        return _padded(b"", column)
-    return {Kind.JSON: "null", Kind.VECTOR: "[]", Kind.NOTHING: None}.get(kind, "")
+    text = _ZEROS.get(kind, "")
+    return None if text is None else _parse(column, kind, text)
 
 
 def _parse(column: Column, kind: Kind, text: str) -> Default:
@@ -60,29 +52,13 @@ def _parse(column: Column, kind: Kind, text: str) -> Default:
         return _year(text)
     if column.tp == t.BIT:
         return int.from_bytes(text.encode("latin-1"), "big")
-    if kind in (Kind.INT, Kind.UINT):
-        return _integer(text, unsigned=kind is Kind.UINT)
-    if kind in (Kind.FLOAT, Kind.DOUBLE):
-        return float(text)
-    if kind is Kind.DECIMAL:
-        return _decimal(text, column.decimal)
-    if kind is Kind.TIME:
-        return _time(text, column)
-    if kind is Kind.DURATION:
-        return _duration(text, fsp_of(column))
-    if kind in (Kind.ENUM, Kind.SET):
-        return _elements(text, column, kind)
-    if kind is Kind.BINARY:
-        return _padded(text.encode(), column)
-    if kind in (Kind.JSON, Kind.VECTOR):
-        return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
-    return text if kind is Kind.TEXT else None
+    return _PARSERS[kind](text, column)
 
 
-def _integer(text: str, *, unsigned: bool) -> int:
+def _integer(text: str, column: Column) -> int:
     """TiDB keeps what was written, so `1.5` or `1e2` may stand here too; it rounds half away from zero."""
     value = int(Decimal(text).to_integral_value(ROUND_HALF_UP))
-    low, high = (0, (1 << 64) - 1) if unsigned else (-(1 << 63), (1 << 63) - 1)
+    low, high = (0, (1 << 64) - 1) if column.unsigned else (-(1 << 63), (1 << 63) - 1)
     if not low <= value <= high:
         raise ValueError("out of range")
     return value
@@ -98,7 +74,8 @@ def _year(text: str) -> int:
     return value
 
 
-def _decimal(text: str, scale: int) -> str:
+def _decimal(text: str, column: Column) -> str:
+    scale = column.decimal
     with localcontext(prec=_DECIMAL_DIGITS):
         value = Decimal(text)
         if scale >= 0:
@@ -119,28 +96,71 @@ def _time(text: str, column: Column) -> str:
     return f"{date} {hour:02}:{minute:02}:{second:02}{_fraction(found[7], fsp_of(column))}"
 
 
-def _duration(text: str, fsp: int) -> str:
+def _duration(text: str, column: Column) -> str:
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise ValueError("not a duration")
     hours, minutes, seconds = (int(part) for part in found.groups()[1:4])
-    return f"{found[1]}{hours:02}:{minutes:02}:{seconds:02}{_fraction(found[5], fsp)}"
+    return f"{found[1]}{hours:02}:{minutes:02}:{seconds:02}{_fraction(found[5], fsp_of(column))}"
 
 
 def _fraction(micros: str | None, fsp: int) -> str:
     return "." + (micros or "").ljust(fsp, "0")[:fsp] if fsp else ""
 
 
-def _elements(text: str, column: Column, kind: Kind) -> str:
-    """The names in the column's own spelling (they compare without case in most collations)."""
+def _element(text: str, column: Column) -> str:
+    """The name in the column's own spelling: names compare without case in most collations."""
     own = {elem.casefold(): elem for elem in column.elems}
-    names = [text] if kind is Kind.ENUM else [name for name in text.split(",") if name]
-    exact = [name if name in column.elems else own.get(name.casefold(), name) for name in names]
-    if kind is Kind.SET:
-        exact = sorted(set(exact), key=lambda name: column.elems.index(name) if name in column.elems else 64)
-    return ",".join(exact)
+    return text if text in column.elems else own.get(text.casefold(), text)
 
 
-def _padded(value: bytes, column: Column) -> bytes:
-    """BINARY(n) is filled with zero bytes, which its stored default has lost."""
+def _elements(text: str, column: Column) -> str:
+    """The names of a set, in the order of its definition."""
+    names = {_element(name, column) for name in text.split(",") if name}
+    return ",".join(name for name in column.elems if name in names)
+
+
+def _float(text: str, _: Column) -> float:
+    return float(text)
+
+
+def _document(text: str, _: Column) -> str:
+    return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
+
+
+def _same(text: str, _: Column) -> str:
+    return text
+
+
+def _padded(text: str, column: Column) -> bytes:
+    """BINARY(n) is filled with zero bytes, which its stored default may have lost."""
+    value = text.encode()
     return value.ljust(column.flen, b"\0") if column.tp == t.STRING and 0 < column.flen <= 255 else value
+
+
+_PARSERS: dict[Kind, Callable[[str, Column], Default]] = {
+    Kind.INT: _integer,
+    Kind.UINT: _integer,
+    Kind.FLOAT: _float,
+    Kind.DOUBLE: _float,
+    Kind.DECIMAL: _decimal,
+    Kind.TIME: _time,
+    Kind.DURATION: _duration,
+    Kind.ENUM: _element,
+    Kind.SET: _elements,
+    Kind.TEXT: _same,
+    Kind.BINARY: _padded,
+    Kind.JSON: _document,
+    Kind.VECTOR: _document,
+    Kind.NOTHING: _same,
+}
+_ZEROS = {
+    Kind.FLOAT: "0",
+    Kind.DOUBLE: "0",
+    Kind.DECIMAL: "0",
+    Kind.TIME: "0000-00-00 00:00:00",
+    Kind.DURATION: "00:00:00",
+    Kind.JSON: "null",
+    Kind.VECTOR: "[]",
+    Kind.NOTHING: None,
+}

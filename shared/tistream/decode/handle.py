@@ -75,7 +75,7 @@ def locate_handle(
 def _is_common_handle(keys: U8, at: int, end: int) -> bool:
     if end - at <= INT_HANDLE_KEY_BYTES:
         return False
-    return keys[at] == 0x74 and keys[at + 9] == 0x5F and keys[at + 10] == 0x72  # t … _r
+    return bool(keys[at] == 0x74 and keys[at + 9] == 0x5F and keys[at + 10] == 0x72)  # t … _r
 
 
 @inline
@@ -83,7 +83,7 @@ def _is_padding(keys: U8, at: int, end: int) -> bool:
     """A handle shorter than 9 bytes is filled with zero bytes; nothing else may follow it."""
     if end - at >= _GROUP + 1:
         return False
-    for index in range(at, end):
+    for index in range(at, end):  # noqa: SIM110  # kernels have no generators
         if keys[index] != 0:
             return False
     return True

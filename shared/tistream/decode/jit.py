@@ -12,13 +12,18 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+# The 64-bit types of kernels. To the type checker both are whole numbers: numpy's own types mix with nothing.
+i64 = cast(Callable[[Any], int], np.int64)
+u64 = cast(Callable[[Any], Any], np.uint64)
 
 
 def kernel(function: Function) -> Function:
     """Compile on first call, for the types of that call; keep the machine code on disk."""
-    config = numba.core.config
+    config: Any = numba.core.config
     before = config.CACHE_DIR
     config.CACHE_DIR = _cache_dir(before)
     try:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tistream.decode.arrow_buffers import I64, U8, Bools
 from tistream.decode.cursor_io import load_i64, load_u16, load_u32, varint_end, varint_value
-from tistream.decode.jit import inline, kernel
+from tistream.decode.jit import i64, inline, kernel, u64
 from tistream.decode.reasons import BAD_JSON, BAD_VECTOR
 from tistream.decode.text_io import (
     FLOAT_CHARS,
@@ -65,11 +65,11 @@ def decode_json(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, va
 
 
 @inline
-def _put_document(data: U8, first: int, end: int, out: U8, at: int, limit: int, frames: I64) -> int:
+def _put_document(data: U8, first: int, end: int, out: U8, at: int, limit: int, frames: I64) -> int:  # noqa: PLR0911  # each return is a way to be bad
     """One document, type byte first; -1 if it is bad."""
     if end - first < 2:
         return -1
-    kind = np.int64(data[first])
+    kind = i64(data[first])
     place = first + 1
     depth = 0
     top = -_FRAME
@@ -147,15 +147,15 @@ def _next_value(data: U8, end: int, frames: I64, top: int) -> tuple[int, int]:
     values = frames[top + _PLACE] + _HEADER + (frames[top + _COUNT] * _KEY_ENTRY if frames[top + _IS_OBJECT] else 0)
     entry = values + frames[top + _NEXT] * _VALUE_ENTRY
     frames[top + _NEXT] += 1
-    kind = np.int64(data[entry])
+    kind = i64(data[entry])
     if kind == _LITERAL:
         return kind, entry + 1
     place = frames[top + _PLACE] + load_u32(data, entry + 1)
-    return kind, place if place < end else np.int64(-1)
+    return kind, place if place < end else i64(-1)
 
 
 @inline
-def _put_scalar(data: U8, kind: int, place: int, end: int, out: U8, at: int, limit: int) -> int:
+def _put_scalar(data: U8, kind: int, place: int, end: int, out: U8, at: int, limit: int) -> int:  # noqa: PLR0911  # each return is a way to be bad
     left = end - place
     room = limit - at
     if kind == _LITERAL:
@@ -168,7 +168,7 @@ def _put_scalar(data: U8, kind: int, place: int, end: int, out: U8, at: int, lim
     if kind == _INT:
         return put_int(out, at, bits)
     if kind == _UINT:
-        return put_uint(out, at, np.uint64(bits))
+        return put_uint(out, at, u64(bits))
     if kind == _DOUBLE:
         if (bits & _EXPONENT) == _EXPONENT:  # not finite: no JSON number
             return _put_word(0, 4, out, at)
@@ -224,7 +224,7 @@ def _put_bytes(data: U8, kind: int, place: int, end: int, out: U8, at: int, limi
         return -1
     for index in range(len(_OPAQUE_HEAD)):
         out[at + index] = _OPAQUE_HEAD[index]
-    at = put_uint(out, at + len(_OPAQUE_HEAD), np.uint64(data[place]))
+    at = put_uint(out, at + len(_OPAQUE_HEAD), u64(data[place]))
     out[at] = _COLON
     at = put_base64(out, at + 1, data, first, first + size)
     out[at] = _QUOTE

@@ -11,7 +11,7 @@ import numpy as np
 
 from tistream.decode.arrow_buffers import I64, U8
 from tistream.decode.cursor_io import load_u16, load_u32, store_i64, varint_end, varint_value
-from tistream.decode.jit import inline, kernel
+from tistream.decode.jit import i64, inline, kernel
 from tistream.decode.reasons import BAD_DATUM, BAD_IDS, BAD_OFFSETS, BAD_VERSION, CUT_OFF, OK, TRAILING
 
 NULL = -1
@@ -39,14 +39,14 @@ def locate(data: U8, offsets: I64, wanted: I64, scratch: U8, start: I64, length:
     used = 0
     slots = np.empty(_COUNT_MAX, np.int64)  # of each not-null id of the row `like`: its place in wanted, or -1
     states = np.empty(len(wanted), np.int64)  # of each wanted id there: NULL or ABSENT
-    like = np.int64(-1)  # where the last row that was parsed starts: most rows have the same header
+    like = i64(-1)  # where the last row that was parsed starts: most rows have the same header
     for row in range(len(offsets) - 1):
         at, end = offsets[row], offsets[row + 1]
         code = OK
         if at < end and data[at] == V2:
             if like < 0 or not _same_header(data, like, at, end):
                 code = _parse_header(data, at, end, wanted, slots, states)
-                like = at if code == OK else np.int64(-1)
+                like = at if code == OK else i64(-1)
             if code == OK:
                 for column in range(len(wanted)):
                     length[column, row] = states[column]
@@ -80,7 +80,7 @@ def _same_header(data: U8, like: int, at: int, end: int) -> bool:
     size = (load_u16(data, at + 2) + load_u16(data, at + 4)) * (4 if data[at + 1] & _LARGE else 1)
     if end - at < _HEADER_BYTES + size:
         return False
-    for index in range(_HEADER_BYTES, _HEADER_BYTES + size):
+    for index in range(_HEADER_BYTES, _HEADER_BYTES + size):  # noqa: SIM110  # kernels have no generators
         if data[at + index] != data[like + index]:
             return False
     return True
@@ -99,12 +99,12 @@ def _parse_header(data: U8, at: int, end: int, wanted: I64, slots: I64, states: 
     for column in range(len(wanted)):
         states[column] = ABSENT
     column = 0
-    last = np.int64(-1)
+    last = i64(-1)
     for index in range(filled + nulls):
         if index == filled:
             column = 0
-            last = np.int64(-1)
-        found = load_u32(data, ids + index * 4) if id_bytes == 4 else np.int64(data[ids + index])
+            last = i64(-1)
+        found = load_u32(data, ids + index * 4) if id_bytes == 4 else i64(data[ids + index])
         if found <= last:
             return BAD_IDS
         last = found
@@ -183,7 +183,7 @@ def _datum_end(data: U8, at: int, end: int) -> int:
         return body
     if flag in (_FLAG_VARINT, _FLAG_UVARINT):
         return varint_end(data, body, end)
-    size = np.int64(-1)
+    size = i64(-1)
     if flag == _FLAG_FLOAT:
         size = 8
     elif flag == _FLAG_COMPACT:
@@ -191,7 +191,7 @@ def _datum_end(data: U8, at: int, end: int) -> int:
         if body >= 0:
             size = varint_value(data, at + 1, body, True)
     elif flag == _FLAG_DECIMAL and end - body >= 2:
-        size = 2 + decimal_bytes(np.int64(data[body]), np.int64(data[body + 1]))
+        size = 2 + decimal_bytes(i64(data[body]), i64(data[body + 1]))
     elif flag == _FLAG_JSON and body < end:
         size = _json_bytes(data, body, end)
     elif flag == _FLAG_VECTOR and end - body >= 4:

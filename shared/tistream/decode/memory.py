@@ -15,13 +15,15 @@ from numba.core.errors import TypingError
 from tistream.decode.arrow_buffers import U8
 from tistream.decode.jit import inline
 
-_CHECKED = bool(numba.core.config.BOUNDSCHECK)
+# Numba's own types say less than they do.
+_numba: Any = numba
+_intrinsic = _numba.extending.intrinsic
+_raw_memcpy: Any = cgutils.raw_memcpy
+carray = _numba.carray
+_CHECKED = bool(_numba.core.config.BOUNDSCHECK)
 
 
-@numba.extending.intrinsic
-def pointer(_: Any, address: Any) -> Any:
-    """An address as a pointer, for numba.carray."""
-
+def _as_pointer(_: Any, address: Any) -> Any:
     def lower(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
 
@@ -36,7 +38,7 @@ def _loader(kind: Any) -> Any:
 
         return kind(address), lower
 
-    return numba.extending.intrinsic(load)
+    return _intrinsic(load)
 
 
 def _storer(kind: Any) -> Any:
@@ -51,14 +53,13 @@ def _storer(kind: Any) -> Any:
 
         return types.void(address, value), lower
 
-    return numba.extending.intrinsic(store)
+    return _intrinsic(store)
 
 
-@numba.extending.intrinsic
-def _copy(_: Any, to: Any, source: Any, size: Any) -> Any:
+def _copier(_: Any, to: Any, source: Any, size: Any) -> Any:
     def lower(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         byte = cgutils.int8_t.as_pointer()
-        cgutils.raw_memcpy(
+        _raw_memcpy(
             builder, builder.inttoptr(arguments[0], byte), builder.inttoptr(arguments[1], byte), arguments[2], 1
         )
         return context.get_dummy_value()
@@ -66,6 +67,8 @@ def _copy(_: Any, to: Any, source: Any, size: Any) -> Any:
     return types.void(to, source, size), lower
 
 
+pointer = _intrinsic(_as_pointer)  # an address as a pointer, for carray
+_copy = _intrinsic(_copier)
 _peek16, _peek32, _peek64 = _loader(types.uint16), _loader(types.uint32), _loader(types.int64)
 _poke16, _poke64 = _storer(types.uint16), _storer(types.int64)
 

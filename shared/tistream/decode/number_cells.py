@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from tistream.decode.arrow_buffers import I64, U8, Bools
 from tistream.decode.cursor_io import load_i64, load_i64_big, load_u16, load_u32
-from tistream.decode.jit import kernel
+from tistream.decode.jit import i64, kernel
 from tistream.decode.reasons import BAD_FLOAT, BAD_INTEGER
 
 _SIGN_BIT = -(1 << 63)
@@ -22,7 +22,7 @@ def decode_integers(data: U8, start: I64, length: I64, unsigned: bool, out: I64,
         out[row] = 0
         valid[row] = size >= 0
         if size == 1:
-            value = np.int64(data[at])
+            value = i64(data[at])
         elif size == 2:
             value = load_u16(data, at)
         elif size == 4:

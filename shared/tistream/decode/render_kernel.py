@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
-import numba
+
 import numpy as np
 
 from tistream.decode.arrow_buffers import I64, U8
-from tistream.decode.jit import inline, kernel
-from tistream.decode.memory import pointer
+from tistream.decode.jit import i64, inline, kernel, u64
+from tistream.decode.memory import carray, pointer
 from tistream.decode.text_io import put_base64, put_double, put_int, put_quoted, put_raw, put_single, put_uint
 
 _QUOTE = 0x22
@@ -71,8 +71,8 @@ def render(
             elif forms[column] <= _DOUBLE:
                 at = _put_number(out, at, forms[column], values[column], row)
             else:
-                bounds = numba.carray(pointer(offsets[column]), (rows + 1,), np.int64)
-                data = numba.carray(pointer(values[column]), (value_bytes[column],), np.uint8)
+                bounds = carray(pointer(offsets[column]), (rows + 1,), np.int64)
+                data = carray(pointer(values[column]), (value_bytes[column],), np.uint8)
                 at = _put_bytes(out, at, forms[column], data, bounds[row], bounds[row + 1])
         if brackets:
             out[at] = 0x7D
@@ -82,18 +82,18 @@ def render(
 
 @inline
 def _is_valid(address: int, bit: int) -> bool:
-    bits = numba.carray(pointer(address), ((bit >> 3) + 1,), np.uint8)
-    return (bits[bit >> 3] >> (bit & 7)) & 1 != 0
+    bits = carray(pointer(address), ((bit >> 3) + 1,), np.uint8)
+    return bool((bits[bit >> 3] >> (bit & 7)) & 1)
 
 
 @inline
 def _put_number(out: U8, at: int, form: int, address: int, row: int) -> int:
     if form == _SINGLE:
-        bits = np.int64(numba.carray(pointer(address), (row + 1,), np.uint32)[row])
+        bits = i64(carray(pointer(address), (row + 1,), np.uint32)[row])
         if (bits & _SINGLE_EXPONENT) == _SINGLE_EXPONENT:
             return put_raw(out, at, _NULL, 0, 4)
         return put_single(out, at, bits)
-    value = numba.carray(pointer(address), (row + 1,), np.int64)[row]
+    value = carray(pointer(address), (row + 1,), np.int64)[row]
     if form == _DOUBLE:
         if (value & _DOUBLE_EXPONENT) == _DOUBLE_EXPONENT:
             return put_raw(out, at, _NULL, 0, 4)
@@ -105,7 +105,7 @@ def _put_number(out: U8, at: int, form: int, address: int, row: int) -> int:
     if form in (_INT, _INT_TEXT):
         at = put_int(out, at, value)
     else:
-        at = put_uint(out, at, np.uint64(value))
+        at = put_uint(out, at, u64(value))
     if quoted:
         out[at] = _QUOTE
         at += 1

@@ -5,16 +5,18 @@ A float is c * 2^q. One table of 128-bit powers of ten serves doubles and float3
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from tistream.decode.jit import inline
+from tistream.decode.jit import i64, inline, u64
 
 U64 = npt.NDArray[np.uint64]
 
 _POWER_MIN = -324
 _POWER_MAX = 324
-_MASK32 = np.uint64(0xFFFFFFFF)
+_MASK32 = u64(0xFFFFFFFF)
 _DOUBLE_BITS, _DOUBLE_BIAS = 52, 1075
 _SINGLE_BITS, _SINGLE_BIAS = 23, 150
 
@@ -64,12 +66,12 @@ def _digits(fraction: int, biased: int, fraction_bits: int, bias: int) -> tuple[
     lower_is_closer = 1 if fraction == 0 and biased > 1 else 0
     odd = c & 1
     k = (q * 1262611 - (524031 if lower_is_closer else 0)) >> 22
-    shift = np.uint64(q + ((-k * 1741647) >> 19) + 1)
+    shift = u64(q + ((-k * 1741647) >> 19) + 1)
     high = _POWERS[-k - _POWER_MIN, 0]
     low = _POWERS[-k - _POWER_MIN, 1]
-    lower = _round_to_odd(high, low, np.uint64(4 * c - 2 + lower_is_closer) << shift) + odd
-    middle = _round_to_odd(high, low, np.uint64(4 * c) << shift)
-    upper = _round_to_odd(high, low, np.uint64(4 * c + 2) << shift) - odd
+    lower = _round_to_odd(high, low, u64(4 * c - 2 + lower_is_closer) << shift) + odd
+    middle = _round_to_odd(high, low, u64(4 * c) << shift)
+    upper = _round_to_odd(high, low, u64(4 * c + 2) << shift) - odd
     s = middle >> 2
     if s >= 10:
         tens = s // 10
@@ -87,18 +89,18 @@ def _digits(fraction: int, biased: int, fraction_bits: int, bias: int) -> tuple[
 
 
 @inline
-def _round_to_odd(high: np.uint64, low: np.uint64, factor: np.uint64) -> int:
+def _round_to_odd(high: Any, low: Any, factor: Any) -> int:
     """The top 64 bits of the 192-bit product, its last bit set if anything follows. Fits an int64 (below 2^63)."""
     carry = _product_high(low, factor)
     bottom = high * factor + carry
-    top = _product_high(high, factor) + np.uint64(1 if bottom < carry else 0)
-    return np.int64(top | np.uint64(1 if bottom > np.uint64(1) else 0))
+    top = _product_high(high, factor) + u64(1 if bottom < carry else 0)
+    return i64(top | u64(1 if bottom > u64(1) else 0))
 
 
 @inline
-def _product_high(a: np.uint64, b: np.uint64) -> np.uint64:
+def _product_high(a: Any, b: Any) -> Any:
     """The upper half of a 64 x 64 bit product."""
-    half = np.uint64(32)
+    half = u64(32)
     a_low, a_high = a & _MASK32, a >> half
     b_low, b_high = b & _MASK32, b >> half
     low = a_low * b_low

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from tistream.decode.arrow_buffers import I64, U8, Bools
-from tistream.decode.jit import inline, kernel
+from tistream.decode.jit import i64, inline, kernel, u64
 from tistream.decode.memory import copy_bytes, peek64
 from tistream.decode.reasons import BAD_SET
 from tistream.decode.text_io import put_raw
 
 _COMMA = 0x2C
-_TOPS = np.uint64(0x8080808080808080).astype(np.int64)
+_TOPS = u64(0x8080808080808080).astype(np.int64)
 
 
 @kernel
@@ -32,12 +32,12 @@ def gather_bytes(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, v
 def is_ascii(data: U8) -> bool:
     """Whether no byte is above 0x7F."""
     words = len(data) // 8 * 8
-    seen = np.int64(0)
+    seen = i64(0)
     for at in range(0, words, 8):
         seen |= peek64(data, at)
     for at in range(words, len(data)):
-        seen |= np.int64(data[at]) << 56
-    return (seen & _TOPS) == 0
+        seen |= i64(data[at]) << 56
+    return bool((seen & _TOPS) == 0)
 
 
 @kernel
@@ -52,7 +52,7 @@ def count_not_utf8(data: U8, offsets: I64, bad: Bools) -> int:
 
 
 @inline
-def _is_utf8(data: U8, at: int, end: int) -> bool:
+def _is_utf8(data: U8, at: int, end: int) -> bool:  # noqa: PLR0912  # Unicode's own table of lead bytes
     while at < end:
         lead = data[at]
         if lead < 0x80:

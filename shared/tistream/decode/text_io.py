@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tistream.decode.arrow_buffers import U8
-from tistream.decode.jit import inline
+from tistream.decode.jit import i64, inline, u64
 from tistream.decode.memory import copy_bytes, peek64, poke16
 from tistream.decode.shortest import double_digits, single_digits
 
@@ -19,8 +19,8 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 _WORD = 8
-_ONES = np.uint64(0x0101010101010101)
-_TOPS = np.uint64(0x8080808080808080)
+_ONES = u64(0x0101010101010101)
+_TOPS = u64(0x8080808080808080)
 
 
 def _escapes() -> U8:
@@ -45,22 +45,22 @@ def put_pair(out: U8, at: int, value: int) -> None:
 @inline
 def put_uint(out: U8, at: int, value: np.uint64) -> int:
     """Decimal digits of 64 unsigned bits."""
-    hundred = np.uint64(100)
+    hundred = u64(100)
     count = 1
-    bound = np.uint64(10)
+    bound = u64(10)
     while count < 20 and value >= bound:
         count += 1
-        bound *= np.uint64(10)
+        bound *= u64(10)
     place = at + count
     while value >= hundred:
         rest = value // hundred
         place -= 2
-        put_pair(out, place, np.int64(value - rest * hundred))
+        put_pair(out, place, i64(value - rest * hundred))
         value = rest
-    if value >= np.uint64(10):
-        put_pair(out, place - 2, np.int64(value))
+    if value >= u64(10):
+        put_pair(out, place - 2, i64(value))
     else:
-        out[place - 1] = _ZERO + np.int64(value)
+        out[place - 1] = _ZERO + i64(value)
     return at + count
 
 
@@ -69,23 +69,23 @@ def put_int(out: U8, at: int, value: int) -> int:
     """A signed integer."""
     if value < 0:
         out[at] = _MINUS
-        return put_uint(out, at + 1, np.uint64(0) - np.uint64(value))
-    return put_uint(out, at, np.uint64(value))
+        return put_uint(out, at + 1, u64(0) - u64(value))
+    return put_uint(out, at, u64(value))
 
 
 @inline
 def put_padded(out: U8, at: int, value: int, width: int) -> int:
     """The last `width` digits of a number that is not negative, zeros in front."""
-    left = np.uint64(value)
-    hundred = np.uint64(100)
+    left = u64(value)
+    hundred = u64(100)
     place = at + width
     while place - 2 >= at:
         rest = left // hundred
         place -= 2
-        put_pair(out, place, np.int64(left - rest * hundred))
+        put_pair(out, place, i64(left - rest * hundred))
         left = rest
     if place > at:
-        out[at] = _ZERO + np.int64(left % np.uint64(10))
+        out[at] = _ZERO + i64(left % u64(10))
     return at + width
 
 
@@ -116,7 +116,7 @@ def _put_decimal(out: U8, at: int, digits: int, exponent: int, point: bool) -> i
     if digits == 0:
         exponent = 0
     count = 1
-    bound = np.int64(10)
+    bound = i64(10)
     while count < 18 and digits >= bound:
         count += 1
         bound *= 10
@@ -124,7 +124,7 @@ def _put_decimal(out: U8, at: int, digits: int, exponent: int, point: bool) -> i
     if whole > _PLAIN_MAX or whole < 1 - _PLAIN_MAX:
         return _put_scientific(out, at, digits, count, whole - 1)
     if exponent >= 0:
-        at = put_uint(out, at, np.uint64(digits))
+        at = put_uint(out, at, u64(digits))
         for _ in range(exponent):
             out[at] = _ZERO
             at += 1
@@ -141,17 +141,17 @@ def _put_decimal(out: U8, at: int, digits: int, exponent: int, point: bool) -> i
             out[at] = _ZERO
             at += 1
         return put_padded(out, at, digits, count)
-    scale = np.int64(1)
+    scale = i64(1)
     for _ in range(-exponent):
         scale *= 10
-    at = put_uint(out, at, np.uint64(digits // scale))
+    at = put_uint(out, at, u64(digits // scale))
     out[at] = _POINT
     return put_padded(out, at + 1, digits % scale, -exponent)
 
 
 @inline
 def _put_scientific(out: U8, at: int, digits: int, count: int, power: int) -> int:
-    scale = np.int64(1)
+    scale = i64(1)
     for _ in range(count - 1):
         scale *= 10
     out[at] = _ZERO + digits // scale
@@ -194,10 +194,10 @@ def _clean_until(data: U8, first: int, last: int) -> int:
     is left out. A borrow from a hit can only mark bytes behind it, so the lowest mark is right.
     """
     while last - first >= _WORD:
-        word = np.uint64(peek64(data, first))
-        quotes = word ^ (_ONES * np.uint64(_QUOTE))
-        backslashes = word ^ (_ONES * np.uint64(_BACKSLASH))
-        hits = (word - _ONES * np.uint64(0x20)) | (quotes - _ONES) | (backslashes - _ONES)
+        word = u64(peek64(data, first))
+        quotes = word ^ (_ONES * u64(_QUOTE))
+        backslashes = word ^ (_ONES * u64(_BACKSLASH))
+        hits = (word - _ONES * u64(0x20)) | (quotes - _ONES) | (backslashes - _ONES)
         if hits & ~word & _TOPS:
             break
         first += _WORD
@@ -226,7 +226,7 @@ def put_base64(out: U8, at: int, data: U8, first: int, last: int) -> int:
     """Base64 with padding: 4 bytes for each 3 begun."""
     index = first
     while last - index >= 3:
-        word = (np.int64(data[index]) << 16) | (np.int64(data[index + 1]) << 8) | np.int64(data[index + 2])
+        word = (i64(data[index]) << 16) | (i64(data[index + 1]) << 8) | i64(data[index + 2])
         out[at] = _BASE64[word >> 18]
         out[at + 1] = _BASE64[(word >> 12) & 63]
         out[at + 2] = _BASE64[(word >> 6) & 63]
@@ -235,9 +235,9 @@ def put_base64(out: U8, at: int, data: U8, first: int, last: int) -> int:
         index += 3
     if index == last:
         return at
-    word = np.int64(data[index]) << 16
+    word = i64(data[index]) << 16
     if last - index == 2:
-        word |= np.int64(data[index + 1]) << 8
+        word |= i64(data[index + 1]) << 8
     out[at] = _BASE64[word >> 18]
     out[at + 1] = _BASE64[(word >> 12) & 63]
     out[at + 2] = _BASE64[(word >> 6) & 63] if last - index == 2 else 0x3D

@@ -5,10 +5,8 @@ Months and days may be zero, so nothing here is a calendar type.
 
 from __future__ import annotations
 
-import numpy as np
-
 from tistream.decode.arrow_buffers import I64, U8, Bools
-from tistream.decode.jit import inline, kernel
+from tistream.decode.jit import inline, kernel, u64
 from tistream.decode.reasons import BAD_TIME
 from tistream.decode.text_io import put_padded, put_uint
 
@@ -108,7 +106,7 @@ def put_duration(out: U8, at: int, nanos: int, fsp: int) -> int:
     micro = nanos // _NANOS % 1_000_000
     hours = seconds // 3600
     if hours >= 100:
-        after = put_uint(out, at, np.uint64(hours))
+        after = put_uint(out, at, u64(hours))
         return _put_clock(out, after - 2, hours % 100, seconds // 60 % 60, seconds % 60, micro, fsp)
     return _put_clock(out, at, hours, seconds // 60 % 60, seconds % 60, micro, fsp)
 

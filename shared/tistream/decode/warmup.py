@@ -9,9 +9,8 @@ from tistream.decode.rows import decode_rows
 from tistream.schema import table as t
 from tistream.schema.table import parse_table
 
-_TYPES = (
-    t.LONGLONG, t.FLOAT, t.DOUBLE, t.DECIMAL, t.DATETIME, t.DURATION, t.ENUM, t.SET, t.VARCHAR, t.BLOB, t.JSON, t.VECTOR,
-)  # fmt: skip
+_NUMBERS = (t.LONGLONG, t.FLOAT, t.DOUBLE, t.DECIMAL, t.DATETIME, t.DURATION)
+_BYTES = (t.ENUM, t.SET, t.VARCHAR, t.BLOB, t.JSON, t.VECTOR)
 _KEY = b"t" + bytes([0x80, 0, 0, 0, 0, 0, 0, 1]) + b"_r" + bytes([3, 0x80, 0, 0, 0, 0, 0, 0, 1])
 _EMPTY_ROW = bytes([0x80, 0, 0, 0, 0, 0])
 _TEXT_ROW = bytes([0x80, 0, 1, 0, 0, 0, 9, 2, 0, 0xC3, 0xA9])
@@ -27,7 +26,7 @@ def warm_kernels() -> None:
             "type": {"Tp": tp, "Charset": "binary" if tp == t.BLOB else "utf8mb4", "Elems": ["a"]},
             "state": t.STATE_PUBLIC,
         }
-        for number, tp in enumerate(_TYPES, 1)
+        for number, tp in enumerate((*_NUMBERS, *_BYTES), 1)
     ]
     primary = {"id": 1, "idx_name": {"O": "p", "L": "p"}, "idx_cols": [{"name": {"O": "c1"}, "offset": 0}],
                "is_primary": True, "state": t.STATE_PUBLIC}  # fmt: skip

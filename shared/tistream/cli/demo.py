@@ -49,6 +49,7 @@ def run_demo(options: DemoOptions) -> None:
         console.print(f"ready at {url}")
         client = ApiClient(url)
         tenant = recorded.tenant
+        DirectoryObjectStore(options.data_dir / "objects").put(layout.schema_snap(tenant), recorded.schema_snap)
         client.call("POST", tenant_path(tenant.cluster_id), {"tenant_id": tenant.tenant_id})
         seconds = recorded.arrivals[-1].at_ms / 1000
         console.print(
@@ -106,7 +107,6 @@ def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock)
     seen = Seen()
     consumer = threading.Thread(target=_follow, args=(ApiClient(url), recorded, seen, clock), daemon=True)
     objects = DirectoryObjectStore(data_dir / "objects")
-    objects.put(layout.schema_snap(recorded.tenant), recorded.schema_snap)
     consumer.start()
     client = ApiClient(url)
     arrived: dict[str, int] = {}

@@ -17,7 +17,7 @@ from tistream.cli.pull import PullRequest, run_pull
 from tistream.cli.tenant import create_tenant, list_tenants, tenant_status
 from tistream.cli.up import run_up
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False, help=tistream.__doc__)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 tenant_app = typer.Typer(no_args_is_help=True, help="Tenants: the upstream TiDBs whose changes are captured.")
 app.add_typer(tenant_app, name="tenant")
 

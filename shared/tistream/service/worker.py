@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from tistream.errors import RetryableError
 from tistream.service.metrics import LoopMetrics
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,12 @@ class Loop:
             self._metrics.errors.labels(self.name).inc()
         text = f"{type(error).__name__}: {error}"
         if text != self.last_error and not self._stopping.is_set():
-            log.error("loop failed", exc_info=error, extra={"loop": self.name, "error": text})
+            # A peer that does not answer is everyday; of anything else the place is worth knowing.
+            expected = isinstance(error, RetryableError)
+            level = logging.WARNING if expected else logging.ERROR
+            log.log(
+                level, "loop failed", exc_info=None if expected else error, extra={"loop": self.name, "error": text}
+            )
         self.last_error = text
         self._backoff_ms = min(max(100, self._interval_ms, self._backoff_ms * 2), self._backoff_max_ms)
         return self._backoff_ms

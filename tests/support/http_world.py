@@ -1,0 +1,190 @@
+"""Meta server, dispatcher and sorter as in production, over real HTTP, in one process: only Spark is left out (the
+shards run in the sorter's tick thread) and objects are in memory."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from support.sorter_world import InlineRunner
+from tistream.clock import SystemClock
+from tistream.errors import TiStreamError
+from tistream.model.ids import TenantKey
+from tistream.service.app import new_app
+from tistream.service.worker import Loop
+from tistream.storage.memory import MemoryObjectStore
+from tistream.wire.client import HttpClient
+from tistream.wire.dispatcher import StoreList
+from tistream.wire.meta import Notification
+from tistream.wire.meta_client import Membership, MetaClient
+from tistream.wire.sorter import TaskList
+from tistream_dispatcher.app import build_app as build_dispatcher
+from tistream_dispatcher.settings import DispatcherSettings
+from tistream_meta.app import build_app as build_meta
+from tistream_meta.settings import MetaSettings
+from tistream_sorter import routes as sorter_routes
+from tistream_sorter.assignment import wanted_tasks
+from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.node import SorterNode
+from tistream_sorter.task import TickLimits
+from tistream_sorter.tick import CutRules
+
+CLOCK = SystemClock()
+
+
+class Server:
+    """One app on a port of its own; `stop` is abrupt enough for a crash, since nothing is flushed at the end."""
+
+    def __init__(self, app: FastAPI, port: int = 0) -> None:
+        self.app = app
+        config = uvicorn.Config(app, host="127.0.0.1", port=port, log_config=None, timeout_graceful_shutdown=0)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        eventually(lambda: self._server.started)
+        self.port = self._server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        """End it; its port is free again."""
+        self.app.state.stopping.set()
+        self._server.should_exit = True
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+
+def eventually(check: Callable[[], object], seconds: float = 30.0) -> None:
+    """Wait until `check` says something true; fails with its last answer."""
+    deadline = time.monotonic() + seconds
+    while not (answer := check()):
+        assert time.monotonic() < deadline, f"still {answer!r} after {seconds} s"
+        time.sleep(0.02)
+
+
+class SorterProcess:
+    """A sorter without Spark: membership, assignment and ticks as its app has them."""
+
+    def __init__(self, world: World, name: str, tick: bool = True) -> None:
+        self._world, self._name = world, name
+        limits = TickLimits(1 << 28, 1_000, 4_096, CutRules(1, 1 << 30))
+        nonces = random.Random(name + str(time.monotonic_ns()))
+        self.node = SorterNode(
+            world.objects,
+            InlineRunner(world.objects),
+            limits,
+            CLOCK,
+            lambda: f"{nonces.getrandbits(64):016x}",
+            SorterMetrics(CollectorRegistry()),
+        )
+        self._version = -1
+        self._meta = MetaClient(world.http, world.meta.url)
+        app = new_app("sorter", ready=lambda: None, registry=CollectorRegistry())
+        app.state.node, app.state.clock, app.state.node_id = self.node, CLOCK, name
+        app.include_router(sorter_routes.router)
+        self.server = Server(app)
+        self._membership = Membership(self._meta, name, "sorter", self.server.url)
+        bodies = [self._membership.beat, self._assign, *([self._tick] if tick else [])]
+        self._loops = [Loop(body.__name__, body, interval_ms=20, backoff_max_ms=100).start() for body in bodies]
+
+    def _assign(self) -> None:
+        if self._membership.registered is None:
+            return
+        table = self._meta.routes(self._version, wait_ms=200)
+        if self.node.assign(wanted_tasks(table, self._name, keep_index_keys=False)):
+            self._version = table.version
+
+    def _tick(self) -> int | None:
+        return 0 if self.node.tick() else None
+
+    def stop(self) -> None:
+        """Ends; whatever was in memory is gone."""
+        for loop in self._loops:
+            loop.stop(5)
+        self.server.stop()
+
+
+class World:
+    """One tenant's pipeline up to the pool."""
+
+    def __init__(self, directory: Path, ranges: int) -> None:
+        self.objects = MemoryObjectStore()
+        self.http = HttpClient(deadline_s=5)
+        self._directory, self._ranges = directory, ranges
+        self.meta = self.start_meta()
+        self.sorter = SorterProcess(self, "sorter-1")
+        self.dispatcher = self.start_dispatcher()
+        self.client = MetaClient(self.http, self.meta.url)
+
+    def start_meta(self, port: int = 0) -> Server:
+        """On the same port after the first time, as its peers expect."""
+        settings = MetaSettings(
+            port=port,
+            database_url=f"sqlite:///{self._directory}/meta.db",
+            ranges_per_tenant=self._ranges,
+            check_ms=20,
+        )
+        return Server(build_meta(settings, self.objects, CLOCK), port)
+
+    def start_dispatcher(self) -> Server:
+        settings = DispatcherSettings(
+            meta_url=self.meta.url, poll_min_ms=20, poll_max_ms=100, discover_ms=50, resync_ms=100
+        )
+        return Server(build_dispatcher(settings, self.objects, CLOCK))
+
+    def restart_dispatcher(self) -> None:
+        self.dispatcher.stop()
+        self.dispatcher = self.start_dispatcher()
+
+    def restart_sorter(self) -> None:
+        self.sorter.stop()
+        self.sorter = SorterProcess(self, "sorter-1")
+
+    def restart_meta(self) -> None:
+        port = self.meta.port
+        self.meta.stop()
+        self.meta = self.start_meta(port)
+
+    def notify(self, tenant: TenantKey, store_id: int, ts: int) -> None:
+        """A lost announcement costs latency only."""
+        with suppress(TiStreamError):
+            self.client.notify(
+                Notification(
+                    cluster_id=tenant.cluster_id, tenant_id=tenant.tenant_id, store_id=str(store_id), ts=str(ts)
+                )
+            )
+
+    def tasks(self) -> TaskList:
+        return self.http.get(f"{self.sorter.server.url}/v1/tasks", TaskList)
+
+    def stores(self) -> StoreList:
+        return self.http.get(f"{self.dispatcher.url}/v1/stores", StoreList)
+
+    def progress_ts(self, tenant: TenantKey) -> int:
+        """The least of the tenant's tasks; 0 while they are not all held."""
+        tasks = [task for task in self.tasks().tasks if task.tenant_id == tenant.tenant_id]
+        assert [task.stopped for task in tasks if task.stopped] == []
+        return min((task.progress_ts for task in tasks), default=0) if len(tasks) == self._ranges else 0
+
+    def stop(self) -> None:
+        self.dispatcher.stop()
+        self.sorter.stop()
+        self.meta.stop()
+        self.http.close()
+
+
+@contextmanager
+def running(directory: Path, ranges: int = 1) -> Iterator[World]:
+    """A world that is stopped at the end."""
+    world = World(directory, ranges)
+    try:
+        yield world
+    finally:
+        world.stop()

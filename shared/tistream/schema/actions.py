@@ -98,6 +98,9 @@ DROPS = frozenset({DROP_SCHEMA, DROP_TABLE, DROP_VIEW, DROP_SEQUENCE})
 # seen made its change before history begins.
 ALWAYS_VISIBLE = frozenset({1, 2, 3, 4, 5, 6, 11, 14, 19, 20, 21, 23, 24, 25, 34, 36, 42, 47, 60, 63, 64, 71, 72})
 
+# ALTER TABLE … PARTITION BY and REMOVE PARTITIONING change twice: the partitions under way, the table's id when done.
+TWICE_VISIBLE = frozenset({71, 72})
+
 
 def action_name(action: int) -> str:
     """TiDB's string of an action type; its `String()` says "none" of a number that it does not know."""

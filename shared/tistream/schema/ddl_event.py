@@ -88,9 +88,16 @@ class JobTracker:
         if job.id in self._told or job.state in JOB_UNDONE or not (visible or job.state == JOB_DONE):
             return None
         self._told.add(job.id)
-        if not visible and job.id in self._before_history and job.type in actions.ALWAYS_VISIBLE:
-            return None  # it was under way at the snapshot, which shows its effect already
+        if job.id in self._before_history and _shown_before_history(job, visible):
+            return None
         return _event(job, visible, names, commit_ts, start_ts)
+
+
+def _shown_before_history(job: Job, visible: VisibleChange) -> bool:
+    """Of a job that was under way at the snapshot: whether its first visible change is in the snapshot already."""
+    if visible:
+        return job.type in actions.TWICE_VISIBLE and job.state == JOB_DONE
+    return job.type in actions.ALWAYS_VISIBLE
 
 
 def _event(job: Job, visible: VisibleChange, names: CurrentNames, commit_ts: int, start_ts: int) -> DdlEvent | None:

@@ -200,6 +200,18 @@ def test_a_job_under_way_at_the_snapshot() -> None:
     assert [(event.commit_ts, event.job_id) for event in found] == [(50, 7), (60, 8)]
 
 
+def test_the_second_visible_change_of_a_job_under_way_at_the_snapshot_is_not_its_first() -> None:
+    found = events(
+        drop(30, 1, 100),
+        table(30, 1, table_info(101, "t", ["id", "v"])),
+        job(30, 7, 72, DONE, table_id=100),
+        job(40, 8, 72, RUNNING, table_id=101),
+        table(50, 1, table_info(101, "t", ["id", "v"], partitions=[102])),
+        job(50, 8, 72, RUNNING, table_id=101),
+    )
+    assert [(event.commit_ts, event.job_id) for event in found] == [(50, 8)]
+
+
 def test_filters_by_name_and_window() -> None:
     found = History(10)
     found.apply(

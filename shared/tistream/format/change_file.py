@@ -135,8 +135,12 @@ def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, si
     if first_watermark > metadata.num_row_groups:
         count = metadata.num_row_groups
         raise CorruptObject(key, f"first_watermark_row_group {first_watermark} of only {count} row groups")
+    crcs = _crcs(key, said, metadata.num_row_groups)
     check_columns(key, metadata)
-    groups = _groups(key, metadata, _crcs(key, said, metadata.num_row_groups), footer_start)
+    try:
+        groups = _groups(key, metadata, crcs, footer_start)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptObject(key, f"its footer contradicts itself: {error}") from error
     return ChangeFile(key, size, tenant, store_id, ts, prev_ts, footer_start, groups, first_watermark, metadata, tail)
 
 
@@ -206,7 +210,7 @@ def check_columns(key: str, metadata: pq.FileMetaData) -> None:
     """The required columns are there, and every known one has its type. Raises CorruptObject."""
     try:
         found = metadata.schema.to_arrow_schema()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptObject(key, f"its schema cannot be read: {error}") from error
     for column in SCHEMA:
         places = found.get_all_field_indices(column.name)

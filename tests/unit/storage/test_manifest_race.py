@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from contextlib import suppress
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.faulty_store import Fault, FaultyObjectStore
+from support.manifest_holder import TASK, TENANT, Holder, manifest_key
 from tistream.errors import CommitConflict, CommitStateUnknown, Fenced, Unavailable
 from tistream.format.manifest import KIND_CHECKPOINT, KIND_TICK, Manifest
 from tistream.storage.manifest_follow import TaskObjects
+from tistream.storage.manifest_log import ATTEMPTS
 from tistream.storage.memory import MemoryObjectStore
-from unit.storage.test_manifest_log import TASK, TENANT, Holder, manifest_key
 
 HOLDERS = 3
-STEPS = ("restart", "commit", "checkpoint", "collect", "deliver", "fault")
+STEPS = ("restart", "commit", "checkpoint", "collect", "deliver", "fault", "stall", "overtake")
 
 
 class Race:
@@ -70,17 +72,27 @@ class Race:
             self.commit(at, KIND_TICK if what == "commit" else KIND_CHECKPOINT)
         elif what == "collect":
             self.collect()
+        elif what == "stall":  # a commit whose every put stays under way
+            self.network.plan = deque([Fault.DELAYED] * ATTEMPTS)
+            self.commit(at, KIND_TICK)
+        elif what == "overtake":  # another takes over, and all that was is collected
+            self.network.plan.clear()
+            self.restart(at)
+            self.commit(at, KIND_CHECKPOINT)
+            self.collect()
         elif what == "deliver":
             self.network.deliver()
         else:
             self.network.plan.extend([fault] * times)
-        self.view = self.reader.follow(self.view)
+        if times == 1:  # else it sleeps
+            self.view = self.reader.follow(self.view)
         self.check()
 
     def check(self) -> None:
         fresh = self.reader.follow()
         live = [found.key for found in fresh.segments]
-        assert [found.key for found in self.view.segments] == live
+        caught_up = self.reader.follow(self.view)
+        assert [found.key for found in caught_up.segments] == live
         assert len(set(live)) == len(live), "committed twice"
         assert not self.refused & set(live), "refused, and yet there"
         assert [name for name in live if name in self.committed] == self.committed, "lost or out of order"
@@ -91,7 +103,7 @@ step = st.tuples(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(step, max_size=40))
 def test_commits_survive_any_race(steps: list[tuple[str, int, Fault, int]]) -> None:
     race = Race()

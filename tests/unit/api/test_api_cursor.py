@@ -11,9 +11,7 @@ from tistream.model.ids import TenantKey
 from tistream_api.cursor import Place, Position, Scope, decode, encode
 
 TS = st.integers(0, 2**63 - 1)
-POSITIONS = st.builds(
-    Position, TS, st.sampled_from(Place), TS, TS, st.integers(0, 1), st.binary(max_size=4000)
-)
+POSITIONS = st.builds(Position, TS, st.sampled_from(Place), TS, TS, st.integers(0, 1), st.binary(max_size=4000))
 NAMES = st.text(min_size=1, max_size=20)
 SCOPES = st.one_of(
     st.builds(Scope, st.just(TenantKey("7", "acme"))),

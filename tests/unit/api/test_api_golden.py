@@ -7,11 +7,11 @@ import json
 import random
 
 import pytest
-from conftest import World, golden_world
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import compare, golden
+from pull_world import World, golden_world
 
+from support import compare, golden
 from tistream_api.cursor import Position, Scope, decode
 from tistream_api.scan import Budget
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
-import pytest
 
 from support import golden
 from support.golden import GoldenSet
@@ -30,6 +30,8 @@ from tistream_api.pull import Pull
 from tistream_api.scan import Batch, Budget, Scan
 from tistream_api.segment_index import SegmentIndex
 from tistream_api.source import TenantSource
+
+Change = Callable[[pl.DataFrame], pl.DataFrame]
 
 
 def history_of(loaded: GoldenSet, rows: pl.DataFrame) -> History:
@@ -66,10 +68,12 @@ def write_pool(
         if task < tasks - 1:
             mine = mine.filter(pl.col("key") < cuts[task])
         refs: list[SegmentRef] = []
-        for number, (low, high) in enumerate(zip(ticks, ticks[1:], strict=False)):
+        for number, (low, high) in enumerate(itertools.pairwise(ticks)):
             part = mine.filter((pl.col("commit_ts") > low) & (pl.col("commit_ts") <= high))
             if part.height:
-                table = part.sort("table_id", "commit_ts", "start_ts", "key").select(SCHEMA.names).to_arrow().cast(SCHEMA)
+                table = (
+                    part.sort("table_id", "commit_ts", "start_ts", "key").select(SCHEMA.names).to_arrow().cast(SCHEMA)
+                )
                 key = layout.segment(tenant, task, 1, f"{number:04x}", 0)
                 body, ref = write_segment(table, key)
                 objects.put(key, body)
@@ -119,21 +123,19 @@ class World:
         return b"".join(Pull(scope, params, start, progress, scan, ManualClock()).answer())
 
 
-def golden_world(name: str, *, tasks: int = 1, ticks: int = 20, budget: Budget | None = None) -> World:
-    """A golden set, committed by `tasks` tasks in `ticks` ticks."""
+def golden_world(
+    name: str, *, tasks: int = 1, ticks: int = 20, budget: Budget | None = None, change: Change | None = None
+) -> World:
+    """A golden set, committed by `tasks` tasks in `ticks` ticks; `change` spoils its committed rows."""
     loaded = golden.load(name)
     rows = committed_rows([file.data for file in loaded.files], loaded.snapshot_ts)
     ids = pl.Series("table_id", table_ids(rows["key"].to_arrow()), pl.Int64)
     rows = rows.with_columns(ids)
+    history = history_of(loaded, rows)
+    if change is not None:
+        rows = change(rows)
     objects = MemoryObjectStore()
     ends = [int(ts) for ts in np.linspace(loaded.snapshot_ts, loaded.end_ts, ticks + 1)]
     indexes = write_pool(objects, loaded.tenant, rows, tasks, ends)
-    history = history_of(loaded, rows)
     source = TenantSource(threading.RLock(), lambda: history, lambda: indexes, GroupCache(objects, 64 << 20))
     return World(loaded.tenant, loaded.snapshot_ts, loaded.end_ts, source, budget or Budget())
-
-
-@pytest.fixture(scope="session")
-def make_golden_world() -> Callable[..., World]:
-    """Builds golden worlds."""
-    return golden_world

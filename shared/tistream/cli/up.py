@@ -90,7 +90,10 @@ def _watch(supervisor: Supervisor, ports: Mapping[str, int], directory: DataDir,
                 _report(ended, directory, started=not waiting_for)
             if not waiting_for:
                 continue
-            waiting_for = [name for name in waiting_for if not _is_ready(http, ports[name])]
+            came = [name for name in waiting_for if _is_ready(http, ports[name])]
+            for name in came:
+                log.info("service ready", extra={"child": name})
+                waiting_for.remove(name)
             if not waiting_for:
                 log.info("ready", extra={"ports": dict(ports)})
                 sys.stdout.write(f"ready http://127.0.0.1:{ports['api']}\n")

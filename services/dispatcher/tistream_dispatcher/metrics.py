@@ -25,8 +25,10 @@ class DispatcherMetrics:
         self.requests = Counter(
             "tistream_dispatcher_object_requests_total", "Object store requests by kind.", ("kind",), registry=registry
         )
-        self.damaged = Counter(
-            "tistream_dispatcher_damaged_files_total", "Files that were found damaged.", registry=registry
+        self.quarantines = Counter(
+            "tistream_dispatcher_quarantines_total",
+            "Times that a store was quarantined for a damaged file or a broken chain.",
+            registry=registry,
         )
         self.rewinds = Counter(
             "tistream_dispatcher_rewinds_total", "Stores read again because a task had lost files.", registry=registry

@@ -203,7 +203,7 @@ class StoreFeed:
             message = "store is quarantined" if found.quarantined else "store waits for a file"
             log.warning(message, extra={**fields, "stage": found.stage, "object": key, "reason": found.reason})
             if found.quarantined:
-                self._metrics.damaged.inc()
+                self._metrics.quarantines.inc()
         self._told = found
 
     def status(self) -> StoreStatus:

@@ -124,11 +124,20 @@ _FILE_PLAIN = (
 
 
 def decode(body: bytes) -> FileBatch:
-    """Parse a request body. Raises ValueError (pyarrow's and json's errors are ValueErrors) if it is none."""
+    """Parse a request body. Raises ValueError if it is none."""
+    try:
+        return _decode(body)
+    except (KeyError, TypeError, AttributeError, OSError, pa.ArrowException) as error:
+        raise ValueError(f"not a file batch: {type(error).__name__}: {error}") from error
+
+
+def _decode(body: bytes) -> FileBatch:
     table = pa.ipc.open_stream(body).read_all()
     header: dict[str, Any] = json.loads((table.schema.metadata or {})[b"tistream.files"])
     if header["version"] != 1:
         raise ValueError(f"file batch version {header['version']}")
+    if table.schema.remove_metadata() != WATERMARKS:
+        raise ValueError(f"watermark columns {table.schema.names}")
     files = tuple(
         FileRef(
             **{name: file[name] for name in _FILE_PLAIN},

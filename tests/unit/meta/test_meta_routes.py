@@ -1,0 +1,217 @@
+"""The meta server over HTTP, whole, with SQLite and objects in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from fastapi.testclient import TestClient
+
+from support.http_world import eventually
+from tistream.clock import SystemClock
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream.storage.memory import MemoryObjectStore
+from tistream_meta.app import build_app
+from tistream_meta.settings import MetaSettings
+
+ACME = TenantKey("7", "acme")
+SNAP = orjson.dumps({"version": 1, "snapshot_ts": 42, "databases": []})
+
+
+class Meta:
+    def __init__(self, directory: Path, **settings: int) -> None:
+        self.objects = MemoryObjectStore()
+        self._settings = MetaSettings(
+            database_url=f"sqlite:///{directory}/meta.db",
+            check_ms=10,
+            snapshot_retry_max_ms=50,
+            **settings,  # type: ignore[arg-type]
+        )
+        self.start()
+
+    def start(self) -> None:
+        app = build_app(self._settings, self.objects, SystemClock())
+        self.http = TestClient(app, raise_server_exceptions=False)
+        self.http.__enter__()
+        eventually(lambda: self.http.get("/readyz").status_code == 200)
+
+    def stop(self) -> None:
+        self.http.__exit__(None, None, None)
+
+    def create(self, tenant: object = "acme", cluster: str = "7", **more: object) -> int:
+        answer = self.http.post(f"/v1/clusters/{cluster}/tenants", json={"tenant_id": tenant, **more})
+        assert (answer.status_code < 400) == (answer.headers["content-type"] == "application/json")
+        return answer.status_code
+
+    def register(self, node: str = "sorter-1", role: str = "sorter") -> dict:
+        answer = self.http.put(f"/upcall/v1/nodes/{node}", json={"role": role, "url": f"http://{node}"})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def routes(self, **query: int) -> dict:
+        return self.http.get("/upcall/v1/routes", params=query).json()
+
+    def tenant(self) -> dict:
+        return self.routes()["tenants"][0]
+
+
+@pytest.fixture
+def meta(tmp_path: Path) -> Iterator[Meta]:
+    running = Meta(tmp_path, ranges_per_tenant=4)
+    yield running
+    running.stop()
+
+
+def test_a_tenant_waits_for_its_snapshot_and_is_then_cut_and_served(meta):
+    assert meta.create() == 201
+    key = layout.schema_snap(ACME)
+    eventually(lambda: meta.tenant()["problem"] == f"schema_snap has not come: {key}")
+    assert meta.tenant()["snapshot_ts"] is None
+    meta.objects.put(key, SNAP[:-1])
+    eventually(lambda: "damaged" in meta.tenant()["problem"] and key in meta.tenant()["problem"])
+    meta.objects.put(key, SNAP)
+    eventually(lambda: meta.tenant()["snapshot_ts"] == 42)
+    assert len(meta.tenant()["tasks"]) == 4
+    assert "no sorter" in meta.tenant()["problem"]
+    registered = meta.register()
+    table = meta.routes()
+    assert registered == {"start_epoch": 1, "route_version": table["version"]}
+    assert table["services"]["sorter"] == ["http://sorter-1"]
+    tenant = table["tenants"][0]
+    assert tenant["problem"] is None
+    assert {(task["sorter_url"], task["task_epoch"]) for task in tenant["tasks"]} == {("http://sorter-1", 1)}
+    assert [task["start_key"] for task in tenant["tasks"][1:]] == [task["end_key"] for task in tenant["tasks"][:-1]]
+
+
+def test_a_restart_keeps_tenants_and_versions_and_gives_sorters_new_epochs(meta):
+    meta.objects.put(layout.schema_snap(ACME), SNAP)
+    meta.create()
+    meta.register()
+    eventually(lambda: meta.tenant()["tasks"])
+    before = meta.routes()
+    meta.stop()
+    meta.start()
+    assert meta.routes()["tenants"] == before["tenants"]
+    assert meta.routes()["version"] >= before["version"]
+    assert meta.register()["start_epoch"] == 2
+    assert {task["task_epoch"] for task in meta.tenant()["tasks"]} == {2}
+
+
+def test_creating_again_is_no_error_and_lists_are_by_cluster(meta):
+    assert [meta.create(), meta.create(), meta.create("beta"), meta.create("acme", cluster="8")] == [201] * 4
+    listed = meta.http.get("/v1/clusters/7/tenants").json()
+    assert [tenant["tenant_id"] for tenant in listed["tenants"]] == ["acme", "beta"]
+    unknown = meta.http.get("/v1/clusters/9/tenants")
+    assert (unknown.status_code, unknown.json()["type"]) == (404, "tistream:unknown-name")
+
+
+@pytest.mark.parametrize("tenant", ["", "-a", "a/b", "a" * 64, "ü", "a\n", "..", 7, None, ["a"]])
+def test_a_bad_tenant_name_is_refused(meta, tenant):
+    assert meta.create(tenant) == 400
+
+
+def test_bad_bodies_and_cluster_names_are_refused(meta):
+    assert meta.create("acme", more="x") == 400
+    assert meta.create("acme", cluster="a b") == 400
+    assert meta.http.get("/v1/clusters/a b/tenants").status_code == 400
+    for body in (b"", b"{", b"[]", b"\xff", b"null"):
+        answer = meta.http.post("/v1/clusters/7/tenants", content=body, headers={"content-type": "application/json"})
+        assert (answer.status_code, answer.json()["type"]) == (400, "tistream:bad-request"), body
+
+
+def test_announcements_reach_a_waiting_reader(meta):
+    after = meta.http.get("/upcall/v1/announcements").json()["next_after"]
+    got = []
+    reader = threading.Thread(
+        target=lambda: got.append(
+            meta.http.get("/upcall/v1/announcements", params={"after": after, "wait_ms": 20_000}).json()
+        )
+    )
+    reader.start()
+    body = {"cluster_id": "7", "tenant_id": "acme", "store_id": "1", "ts": "470596577401765888"}
+    assert meta.http.post("/v1/notifications", json=body).status_code == 202
+    reader.join(10)
+    assert got[0]["lost"] is False
+    assert got[0]["announcements"] == [{**body, "store_id": 1, "ts": 470596577401765888}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ts": 5},
+        {"ts": "x"},
+        {"ts": "-1"},
+        {"ts": "0"},
+        {"ts": "9223372036854775808"},
+        {"ts": "1" * 30},
+        {"ts": "٣"},
+        {"store_id": 1},
+        {"store_id": "a"},
+        {"store_id": "01"},
+        {"tenant_id": "a/b"},
+        {"cluster_id": ""},
+        {"more": "x"},
+        {"ts": None},
+    ],
+)
+def test_a_bad_notification_is_refused(meta, change):
+    body = {"cluster_id": "7", "tenant_id": "acme", "store_id": "1", "ts": "5", **change}
+    answer = meta.http.post("/v1/notifications", json=body)
+    assert (answer.status_code, answer.json()["type"]) == (400, "tistream:bad-request")
+    missing = {name: value for name, value in body.items() if name not in change}
+    if len(missing) < 4:
+        assert meta.http.post("/v1/notifications", json=missing).status_code == 400
+
+
+def test_routes_wait_for_the_next_version(meta):
+    version = meta.routes()["version"]
+    got = []
+    reader = threading.Thread(target=lambda: got.append(meta.routes(known_version=version, wait_ms=20_000)))
+    reader.start()
+    meta.create()
+    reader.join(10)
+    assert got[0]["version"] > version
+    assert meta.routes(known_version=version)["version"] > version
+    assert meta.http.get("/upcall/v1/routes", params={"wait_ms": 60_001}).status_code == 400
+
+
+def test_heartbeats_are_for_the_newest_start_of_a_node(meta):
+    first = meta.register("api-1", "api")["start_epoch"]
+    second = meta.register("api-1", "api")["start_epoch"]
+    path = "/upcall/v1/nodes/api-1/heartbeat"
+    assert meta.http.post(path, json={"start_epoch": first}).status_code == 404
+    assert meta.http.post(path, json={"start_epoch": second}).json()["owner_rev"] == 1
+    assert meta.http.post("/upcall/v1/nodes/other/heartbeat", json={"start_epoch": 1}).status_code == 404
+    assert meta.http.put("/upcall/v1/nodes/x", json={"role": "king", "url": "http://x"}).status_code == 400
+    assert meta.http.put("/upcall/v1/nodes/a%20b", json={"role": "api", "url": "http://x"}).status_code == 400
+
+
+def test_a_silent_sorter_loses_its_tasks_to_one_that_is_there(tmp_path):
+    meta = Meta(tmp_path, ranges_per_tenant=2, suspect_ms=200, lost_ms=400)
+    try:
+        meta.objects.put(layout.schema_snap(ACME), SNAP)
+        meta.create()
+        meta.register("sorter-1")
+        eventually(lambda: meta.tenant()["tasks"] and meta.tenant()["problem"] is None)
+        there = meta.register("sorter-2")
+        assert {task["sorter_node"] for task in meta.tenant()["tasks"]} == {"sorter-1"}
+
+        def moved() -> bool:
+            meta.http.post("/upcall/v1/nodes/sorter-2/heartbeat", json={"start_epoch": there["start_epoch"]})
+            return {(task["sorter_node"], task["task_epoch"]) for task in meta.tenant()["tasks"]} == {("sorter-2", 2)}
+
+        eventually(moved)
+        assert meta.routes()["services"]["sorter"] == ["http://sorter-2"]
+    finally:
+        meta.stop()
+
+
+def test_metrics_tell_what_is_served(meta):
+    meta.create()
+    text = meta.http.get("/metrics").text
+    assert "tistream_meta_tenants 1.0" in text
+    assert "tistream_meta_owner_rev 1.0" in text

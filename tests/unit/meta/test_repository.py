@@ -1,0 +1,157 @@
+"""The meta database: epochs only grow, one owner writes, what is created is there again after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, inspect, text
+
+from tistream.errors import Fenced, Unavailable, UnknownName
+from tistream.model.ids import TenantKey
+from tistream.model.span import WHOLE, KeySpan
+from tistream_meta import tables
+from tistream_meta.assignment import Move
+from tistream_meta.database import open_engine
+from tistream_meta.migrations import NewerDatabase, migrate
+from tistream_meta.repository import Repository
+
+ACME = TenantKey("7", "acme")
+LEASE_MS = 60_000
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return open_engine(f"sqlite:///{tmp_path}/meta.db")
+
+
+def owner(engine: Engine, node: str = "meta-1") -> Repository:
+    repository = Repository(engine, node)
+    repository.prepare()
+    assert repository.take_ownership(LEASE_MS) is not None
+    return repository
+
+
+def test_migrations_make_the_tables_that_the_code_names(engine):
+    assert migrate(engine) == migrate(engine) == 1
+    found = inspect(engine)
+    for table in tables.metadata.sorted_tables:
+        columns = {column["name"]: column for column in found.get_columns(table.name)}
+        assert set(columns) == {column.name for column in table.columns}
+        assert found.get_pk_constraint(table.name)["constrained_columns"] == [c.name for c in table.primary_key]
+        for column in table.columns:
+            assert columns[column.name]["nullable"] == column.nullable, column
+
+
+def test_a_database_of_a_newer_program_is_refused(engine):
+    migrate(engine)
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO schema_migrations (version) VALUES (99)"))
+    with pytest.raises(NewerDatabase, match="99"):
+        migrate(engine)
+
+
+def test_a_migration_that_was_cut_short_is_run_again(engine):
+    migrate(engine)
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM schema_migrations"))
+        connection.execute(text("DROP TABLE nodes"))
+    migrate(engine)
+    assert "nodes" in inspect(engine).get_table_names()
+
+
+def test_owner_rev_grows_with_every_start(engine):
+    revs = []
+    for _ in range(3):
+        repository = Repository(engine, "meta-1")
+        repository.prepare()
+        revs.append(repository.take_ownership(LEASE_MS).owner_rev)
+    assert revs == [1, 2, 3]
+
+
+def test_another_node_waits_for_the_lease_and_then_fences_the_first(engine):
+    first = owner(engine)
+    second = Repository(engine, "meta-2")
+    assert second.take_ownership(LEASE_MS) is None
+    with pytest.raises(Fenced):
+        second.create_tenant(ACME)
+    first.renew(-1_000)
+    assert second.take_ownership(LEASE_MS).owner_rev == 2
+    with pytest.raises(Fenced) as caught:
+        first.create_tenant(ACME)
+    assert (caught.value.held_epoch, caught.value.current_epoch) == (1, 2)
+    assert second.plan().tenants == ()
+    second.create_tenant(ACME)
+
+
+def test_an_earlier_start_of_the_same_node_is_fenced_too(engine):
+    first, again = owner(engine), owner(engine)
+    with pytest.raises(Fenced):
+        first.create_tenant(ACME)
+    again.create_tenant(ACME)
+
+
+def test_tenants_are_kept_by_exact_name_and_created_once(engine):
+    repository = owner(engine)
+    for name in ("acme", "ACME", "b-1", "acme"):
+        repository.create_tenant(TenantKey("7", name))
+    assert [tenant.key.tenant_id for tenant in repository.tenants_of("7")] == ["ACME", "acme", "b-1"]
+    with pytest.raises(UnknownName):
+        repository.tenants_of("8")
+    assert owner(engine).tenants_of("7") == repository.tenants_of("7")
+
+
+def test_a_tenant_is_activated_once_with_ids_that_no_other_has(engine):
+    repository = owner(engine)
+    spans = (KeySpan(b"", b"t\xff\x00"), KeySpan(b"t\xff\x00", b""))
+    for name in ("acme", "beta"):
+        key = repository.create_tenant(TenantKey("7", name)).key
+        repository.set_problem(key, "not yet")
+        assert repository.activate(key, 42, spans)
+        assert not repository.activate(key, 43, (WHOLE,))
+        repository.set_problem(key, "too late")
+    plan = repository.plan()
+    assert [(t.snapshot_ts, t.problem) for t in plan.tenants] == [(42, None), (42, None)]
+    assert [task.task_id for task in plan.tasks] == [1, 2, 3, 4]
+    assert [task.span for task in plan.tasks] == [*spans, *spans]
+    assert {task.task_epoch for task in plan.tasks} == {0}
+
+
+def test_every_move_and_every_start_of_its_sorter_takes_a_new_epoch(engine):
+    repository = owner(engine)
+    repository.create_tenant(ACME)
+    repository.activate(ACME, 42, (WHOLE,))
+    repository.register("sorter-1", "sorter", "http://a")
+    epochs, versions = [], []
+    for action in (
+        lambda: repository.move([Move(1, "sorter-1")]),
+        lambda: repository.register("sorter-1", "sorter", "http://b"),
+        lambda: repository.register("api-1", "api", "http://c"),
+        lambda: repository.move([Move(1, "sorter-2")]),
+        lambda: repository.register("sorter-1", "sorter", "http://b"),
+    ):
+        action()
+        plan = repository.plan()
+        epochs.append(plan.tasks[0].task_epoch)
+        versions.append(plan.version)
+    assert epochs == [1, 2, 2, 3, 3]
+    assert versions == sorted(set(versions))
+    assert {node.node_id: node.start_epoch for node in plan.nodes} == {"api-1": 1, "sorter-1": 3}
+
+
+def test_renewing_changes_no_version(engine):
+    repository = owner(engine)
+    before = repository.plan()
+    repository.renew(LEASE_MS, ["sorter-1"])
+    assert repository.plan() == before
+
+
+def test_a_database_that_does_not_answer_is_unavailable(tmp_path):
+    repository = Repository(open_engine(f"sqlite:///{tmp_path}/missing/meta.db"), "meta-1")
+    with pytest.raises(Unavailable, match="meta database"):
+        repository.prepare()
+
+
+def test_other_databases_are_refused():
+    with pytest.raises(ValueError, match="sqlite and mysql"):
+        open_engine("postgresql://host/db")

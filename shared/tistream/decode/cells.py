@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.decode.arrow_buffers import I64, U8, Bools, binary_array, flat_bytes, number_array
-from tistream.decode.decimal_cells import TEXT_MAX, decode_decimals
+from tistream.decode.decimal_cells import FRACTION_MAX, TEXT_MAX, decode_decimals
 from tistream.decode.json_cells import EXPANSION, SLACK, decode_json, decode_vectors
 from tistream.decode.kinds import Kind, date_only, fsp_of
 from tistream.decode.number_cells import decode_doubles, decode_integers
@@ -19,6 +19,8 @@ from tistream.decode.string_cells import count_not_utf8, elements_length, gather
 from tistream.decode.text_io import FLOAT_CHARS
 from tistream.decode.time_cells import DATETIME_CHARS, DURATION_CHARS, put_durations, put_times
 from tistream.schema.table import Column
+
+_SET_MAX = 64  # elements of a set: bits of an integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,10 @@ def _text(capacity: int, rows: int, fill: Callable[[U8, I64, Bools], None]) -> A
 
 
 def _decimals(column: Column, cells: Cells) -> Any:
+    scale = min(max(column.decimal, -1), FRACTION_MAX)
+
     def fill(out: U8, offsets: I64, valid: Bools) -> None:
-        decode_decimals(cells.data, cells.start, cells.length, column.decimal, out, offsets, valid, cells.errors)
+        decode_decimals(cells.data, cells.start, cells.length, scale, out, offsets, valid, cells.errors)
 
     return _text(len(cells) * TEXT_MAX, len(cells), fill)
 
@@ -117,7 +121,7 @@ def _durations(column: Column, cells: Cells) -> Any:
 
 def _elements(column: Column, cells: Cells, *, is_set: bool) -> Any:
     indexes, present = integer_bits(cells, unsigned=True)
-    names = flat_bytes(pa.array(list(column.elems), pa.large_string()))
+    names = flat_bytes(pa.array(list(column.elems[:_SET_MAX] if is_set else column.elems), pa.large_string()))
     valid = np.empty(len(cells), np.bool_)
     size = elements_length(indexes, present, is_set, names.offsets, valid, cells.errors)
     out = np.empty(size, np.uint8)

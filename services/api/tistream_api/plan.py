@@ -90,12 +90,11 @@ def exact_cut(commit_ts: npt.NDArray[np.int64], high: int, budget: int, budget_m
     """
     if len(commit_ts) <= budget:
         return Cut(high, len(commit_ts), crowded=False)
-    ordered = np.sort(commit_ts)
-    beyond = int(ordered[budget])
-    fit = int(np.searchsorted(ordered, beyond, side="left"))
+    beyond = int(np.partition(commit_ts, budget)[budget])
+    fit = int(np.count_nonzero(commit_ts < beyond))
     if fit:
         return Cut(beyond - 1, fit, crowded=False)
-    rows = int(np.searchsorted(ordered, beyond, side="right"))
+    rows = int(np.count_nonzero(commit_ts == beyond))
     return Cut(beyond, rows, crowded=rows > budget_max)
 
 

@@ -108,6 +108,12 @@ class _Image:
     key: pa.Array
     json_nulls: pa.Array | None  # text that tells SQL NULL from the JSON document null; both read as null
 
+    @classmethod
+    def of_nothing(cls, rows: int) -> _Image:
+        """No row has this side."""
+        none = pa.array([], pa.large_string())
+        return cls(np.full(rows, -1, dtype=np.int64), none, none, None)
+
 
 class _Part:
     """Rows of one physical table in one of its versions."""
@@ -138,23 +144,24 @@ class _Part:
             return []
         new, old = self._image("value", self._put), self._image("old_value", self._old)
         both = np.flatnonzero((new.at >= 0) & (old.at >= 0))
-        of_new, of_old = pa.array(new.at[both]), pa.array(old.at[both])
-        same_row = _equal(new.row.take(of_new), old.row.take(of_old))
-        if new.json_nulls is not None and old.json_nulls is not None:
-            same_row &= _equal(new.json_nulls.take(of_new), old.json_nulls.take(of_old))
-        same_key = _equal(new.key.take(of_new), old.key.take(of_old))
         unchanged, moved = (np.zeros(len(self._put), dtype=bool) for _ in range(2))
-        unchanged[both], moved[both] = same_row, ~same_key
+        if len(both):
+            of_new, of_old = new.at[both], old.at[both]
+            same_row = _equal(_taken(new.row, of_new), _taken(old.row, of_old))
+            if new.json_nulls is not None and old.json_nulls is not None:
+                same_row &= _equal(_taken(new.json_nulls, of_new), _taken(old.json_nulls, of_old))
+            unchanged[both] = same_row
+            moved[both] = ~_equal(_taken(new.key, of_new), _taken(old.key, of_old))
         out = []
         if self._op != OP_PUT:
             gone = np.flatnonzero((old.at >= 0) & (~self._put | moved))
-            out.append(self._lines("delete", OP_DELETE, gone, old.key.take(pa.array(old.at[gone])), None, old))
+            out.append(self._lines("delete", OP_DELETE, gone, _taken(old.key, old.at[gone]), None, old, old.at[gone]))
         if self._op != OP_DELETE:
             come = np.flatnonzero((new.at >= 0) & ~unchanged)
             before = np.where(moved[come], -1, old.at[come])
-            key = new.key.take(pa.array(new.at[come]))
+            key = _taken(new.key, new.at[come])
             out.append(self._lines("put", OP_PUT, come, key, new, old, before))
-        return out
+        return [table for table in out if len(table)]
 
     def _image(self, name: str, mask: npt.NDArray[np.bool_]) -> _Image:
         """Decode one side of the rows in `mask`. Rows that cannot be decoded become barriers."""
@@ -162,12 +169,14 @@ class _Part:
         visible, keys = table.visible_columns, table.key_columns
         columns = [*visible, *(column for column in keys if column not in visible)]
         rows = np.flatnonzero(mask)
-        values, raw = (self._column[one].take(pa.array(rows)) for one in (name, "key"))
+        if not len(rows):
+            return _Image.of_nothing(len(mask))
+        values, raw = (_taken(self._column[one], rows) for one in (name, "key"))
         if values.null_count:
             for row in rows[np.asarray(values.is_null())]:
                 self._undecodable(int(row), "a put without a value")
             rows = rows[np.asarray(values.is_valid())]
-            values, raw = (self._column[one].take(pa.array(rows)) for one in (name, "key"))
+            values, raw = (_taken(self._column[one], rows) for one in (name, "key"))
         decoded = decode_rows(table, columns, raw, values)
         for bad, reason in decoded.errors.items():
             self._undecodable(int(rows[bad]), reason)
@@ -189,14 +198,14 @@ class _Part:
         self.barriers.append(Barrier(commit_ts, name, physical_id, key, reason))
 
     def _lines(
-        self, op: str, code: int, rows: Ints, key: pa.Array, new: _Image | None, old: _Image, before: Ints | None = None
+        self, op: str, code: int, rows: Ints, key: pa.Array, new: _Image | None, old: _Image, before: Ints
     ) -> pa.Table:
-        """`rows` are indexes into the part; `before` their old images (-1: none) if not simply those of `rows`."""
-        take = pa.array(rows)
-        commit, start, raw = (self._column[name].take(take) for name in ("commit_ts", "start_ts", "key"))
+        """`rows` are indexes into the part; `before` the places of their old images (-1: none)."""
+        if not len(rows):
+            return events.EMPTY
+        commit, start, raw = (_taken(self._column[name], rows) for name in ("commit_ts", "start_ts", "key"))
         version = self._version
         at = np.searchsorted(self._shapes.version_ts, commit.to_numpy(), side="left") - 1
-        before = old.at[rows] if before is None else before
         names = f',"database":{_quoted(version.database)},"table":{_quoted(version.table.name)}'
         line = _join(
             f'{{"type":"row","op":"{op}","commit_ts":"',
@@ -208,9 +217,9 @@ class _Part:
             '","key":',
             key,
             ',"row":',
-            "null" if new is None else new.row.take(pa.array(new.at[rows])),
+            "null" if new is None else _taken(new.row, new.at[rows]),
             ',"old_row":',
-            old.row.take(pa.array(before, mask=before < 0)),
+            "null" if (before < 0).all() else old.row.take(pa.array(before, mask=before < 0)),
             "}\n",
         )
         count = len(rows)
@@ -226,6 +235,11 @@ class _Part:
             ],
             schema=events.SCHEMA,
         )
+
+
+def _taken(values: pa.Array, rows: Ints) -> pa.Array:
+    """`values` at ascending, distinct `rows`; no copy where those are all of them."""
+    return values if len(rows) == len(values) else values.take(pa.array(rows))
 
 
 def _chunk(rows: pa.Table, name: str) -> pa.Array:

@@ -80,7 +80,7 @@ class Budget:
     rows: int = 65_536
     first_rows: int = 8_192
     chunk_bytes: int = 16 << 20
-    index_rows: int = 1 << 20
+    index_rows: int = 1 << 18
 
     def for_page(self, limit: int) -> Budget:
         """The budget of an answer with at most `limit` events: a small page needs no large chunk."""

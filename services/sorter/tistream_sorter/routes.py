@@ -41,21 +41,26 @@ Node = Annotated[SorterNode, Depends(node_of)]
 def accept_files(
     body: Annotated[bytes, Depends(raw_body)], node: Node, clock: Annotated[Clock, Depends(clock_of)]
 ) -> FilesReceipt:
-    """Queue new files, by reference, for the tasks that they name. Sending them again is harmless."""
+    """Queue new files, by reference, for the tasks that they name. Sending them again is harmless.
+
+    A task without room takes nothing: `received` tells, and the sender comes again. The other tasks go on.
+    """
     try:
         batch = file_batch.decode(body)
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidRequest(f"not a file batch: {error}") from error
     received = {}
     unknown = []
+    full = True
     for task_id, files in _by_task(batch).items():
         task = node.find(task_id)
         if task is None:
             unknown.append(task_id)
             continue
-        if not task.offer(files, clock.now_ms()):
-            raise Unavailable(f"task {task_id} has no room for more files; send again")
+        full &= not task.offer(files, clock.now_ms())
         received[task_id] = chains(task.received())
+    if received and full:
+        raise Unavailable("no task of the batch has room for more files; send again")
     return FilesReceipt(received=received, unknown_tasks=unknown)
 
 

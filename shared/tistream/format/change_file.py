@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tistream.errors import CorruptObject
-from tistream.format.parquet_ranges import NeedMore, read_footer, row_group_range
+from tistream.format.parquet_footer import Group, NeedMore, ParquetFooter, read_footer
 from tistream.format.sparse_file import SparseFile
 from tistream.model.ids import TenantKey
 
@@ -97,7 +97,7 @@ class ChangeFile:
     footer_start: int
     groups: tuple[ChangeRowGroup, ...]
     first_watermark_row_group: int
-    metadata: pq.FileMetaData = field(repr=False, compare=False)
+    footer: ParquetFooter = field(repr=False, compare=False)
     tail: bytes = field(repr=False, compare=False)
 
     @property
@@ -121,33 +121,43 @@ def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, si
     Raises:
         CorruptObject: the footer is damaged or breaks the push contract.
     """
-    metadata = read_footer(key, tail, size)
-    if isinstance(metadata, NeedMore):
-        return metadata
-    footer_start = size - 8 - int.from_bytes(tail[-8:-4], "little")
+    footer = read_footer(key, tail, size)
+    if isinstance(footer, NeedMore):
+        return footer
     tenant, store_id, ts = identity
-    said = _metadata(key, metadata)
+    said = _metadata(key, footer)
     _check_identity(key, said, tenant, store_id)
     prev_ts = _decimal(key, said, "prev_ts")
     if prev_ts >= ts:
         raise CorruptObject(key, f"tistream.prev_ts {prev_ts} is not below its own ts {ts}")
-    first_watermark = _decimal(key, said, "first_watermark_row_group")
-    if first_watermark > metadata.num_row_groups:
-        count = metadata.num_row_groups
+    first_watermark, count = _decimal(key, said, "first_watermark_row_group"), len(footer.groups)
+    if first_watermark > count:
         raise CorruptObject(key, f"first_watermark_row_group {first_watermark} of only {count} row groups")
-    crcs = _crcs(key, said, metadata.num_row_groups)
-    check_columns(key, metadata)
-    try:
-        groups = _groups(key, metadata, crcs, footer_start)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptObject(key, f"its footer contradicts itself: {error}") from error
-    return ChangeFile(key, size, tenant, store_id, ts, prev_ts, footer_start, groups, first_watermark, metadata, tail)
+    check_columns(key, footer)
+    crcs = _crcs(key, said, count)
+    groups = tuple(_group(key, index, footer.groups[index], crc) for index, crc in enumerate(crcs))
+    return ChangeFile(key, size, tenant, store_id, ts, prev_ts, footer.start, groups, first_watermark, footer, tail)
 
 
-def _metadata(key: str, metadata: pq.FileMetaData) -> dict[str, str]:
+def _group(key: str, index: int, group: Group, crc32: int) -> ChangeRowGroup:
+    low, high = key_bounds(group)
+    if low is not None and high is not None and low > high:
+        raise CorruptObject(key, f"row group {index}: its lowest key is above its highest")
+    return ChangeRowGroup(index, *group.range, group.rows, crc32, low, high)
+
+
+def key_bounds(group: Group) -> tuple[bytes | None, bytes | None]:
+    """Bounds on a row group's keys by its statistics; (None, None) where there are none."""
+    for chunk in group.chunks:
+        if chunk.column == "key":
+            return chunk.low, chunk.high
+    return None, None
+
+
+def _metadata(key: str, footer: ParquetFooter) -> dict[str, str]:
     """The footer's `tistream.` entries; the version first, since all else depends on it."""
     try:
-        said = {name.decode(): text.decode() for name, text in (metadata.metadata or {}).items()}
+        said = {name.decode(): text.decode() for name, text in footer.said.items()}
     except UnicodeDecodeError as error:
         raise CorruptObject(key, "its footer metadata is not UTF-8") from error
     version = _text(key, said, "version")
@@ -178,38 +188,10 @@ def _crcs(key: str, said: Mapping[str, str], count: int) -> list[int]:
     return [int(part, 16) for part in parts]
 
 
-def _groups(key: str, metadata: pq.FileMetaData, crcs: Sequence[int], footer_start: int) -> tuple[ChangeRowGroup, ...]:
-    out = []
-    for index, crc in enumerate(crcs):
-        offset, length = row_group_range(metadata, index)
-        rows = metadata.row_group(index).num_rows
-        if offset < 4 or length < 0 or offset + length > footer_start or rows < 0:
-            raise CorruptObject(key, f"row group {index} lies at [{offset}, {offset + length}), outside of the data")
-        out.append(ChangeRowGroup(index, offset, length, rows, crc, *key_bounds(key, metadata, index)))
-    return tuple(out)
-
-
-def key_bounds(key: str, metadata: pq.FileMetaData, index: int) -> tuple[bytes | None, bytes | None]:
-    """Bounds on a row group's keys by its statistics; (None, None) where there are none."""
-    group = metadata.row_group(index)
-    for number in range(group.num_columns):
-        chunk = group.column(number)
-        if chunk.path_in_schema != "key":
-            continue
-        found = chunk.statistics
-        if found is None or not found.has_min_max:
-            return None, None
-        low, high = bytes(found.min), bytes(found.max)
-        if low > high:
-            raise CorruptObject(key, f"row group {index}: its lowest key is above its highest")
-        return low, high
-    return None, None
-
-
-def check_columns(key: str, metadata: pq.FileMetaData) -> None:
+def check_columns(key: str, footer: ParquetFooter) -> None:
     """The required columns are there, and every known one has its type. Raises CorruptObject."""
     try:
-        found = metadata.schema.to_arrow_schema()
+        found = footer.metadata.schema.to_arrow_schema()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptObject(key, f"its schema cannot be read: {error}") from error
     for column in SCHEMA:
@@ -224,15 +206,9 @@ def check_columns(key: str, metadata: pq.FileMetaData) -> None:
 
 
 def _same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether `found` is another Arrow form of what Parquet stores the same way."""
-    if pa.types.is_dictionary(found):
-        found = found.value_type
-    if pa.types.is_binary(wanted):
-        return bool(pa.types.is_binary(found) or pa.types.is_large_binary(found) or pa.types.is_binary_view(found))
-    if not pa.types.is_list(wanted):
+    """Whether a column is of its type; a list's struct may have more members, in any order."""
+    if not pa.types.is_list(wanted) or not pa.types.is_list(found) or not pa.types.is_struct(found.value_type):
         return bool(found == wanted)
-    if not (pa.types.is_list(found) or pa.types.is_large_list(found)) or not pa.types.is_struct(found.value_type):
-        return False
     members = {member.name: member.type for member in found.value_type}
     return all(members.get(member.name) == member.type for member in wanted.value_type)
 
@@ -251,12 +227,10 @@ def _decimal(key: str, said: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-def check_group(key: str, group: RowGroupLike, metadata: pq.FileMetaData, source: SparseFile) -> None:
+def check_group(key: str, group: RowGroupLike, footer: ParquetFooter, source: SparseFile) -> None:
     """A row group's bytes are those that the footer's CRC-32 was made of. Raises CorruptObject."""
-    if group.index >= metadata.num_row_groups or (
-        (group.offset, group.length) != row_group_range(metadata, group.index)
-        or group.rows != metadata.row_group(group.index).num_rows
-    ):
+    found = footer.groups[group.index] if group.index < len(footer.groups) else None
+    if found is None or found.range != (group.offset, group.length) or found.rows != group.rows:
         raise CorruptObject(key, f"row group {group.index} is not where the file's footer said before: it was replaced")
     if zlib.crc32(source.view(group.offset, group.length)) != group.crc32:
         raise CorruptObject(key, f"row group {group.index} fails its CRC-32")
@@ -264,7 +238,7 @@ def check_group(key: str, group: RowGroupLike, metadata: pq.FileMetaData, source
 
 def decode_groups(
     key: str,
-    metadata: pq.FileMetaData,
+    footer: ParquetFooter,
     source: SparseFile,
     indexes: Sequence[int],
     columns: Sequence[str] | None = None,
@@ -274,9 +248,9 @@ def decode_groups(
     Columns that the file lacks are null, those that SCHEMA lacks are left out. Raises CorruptObject.
     """
     wanted = pa.schema([column for column in SCHEMA if columns is None or column.name in columns])
-    present = set(metadata.schema.to_arrow_schema().names)
+    present = {chunk.column for chunk in footer.groups[0].chunks} if footer.groups else set()
     try:
-        file = pq.ParquetFile(pa.PythonFile(source, mode="r"), metadata=metadata, pre_buffer=False)
+        file = pq.ParquetFile(pa.PythonFile(source, mode="r"), metadata=footer.metadata, pre_buffer=False)
         names = [name for name in wanted.names if name in present]
         found = file.read_row_groups(list(indexes), columns=names, use_threads=False)
         return pa.table(
@@ -293,7 +267,7 @@ def _column(table: pa.Table, column: pa.Field) -> pa.ChunkedArray:
     found = table.column(column.name)
     if pa.types.is_list(column.type) and found.type != column.type:
         return _after(found)
-    return found if found.type == column.type else found.cast(column.type)
+    return found
 
 
 def _after(found: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -302,6 +276,5 @@ def _after(found: pa.ChunkedArray) -> pa.ChunkedArray:
     for chunk in found.chunks:
         members = [chunk.values.field("region_id"), chunk.values.field("log_index")]
         values = pa.StructArray.from_arrays(members, fields=list(AFTER.value_type), mask=chunk.values.is_null())
-        offsets = chunk.offsets.cast(pa.int32())
-        chunks.append(pa.ListArray.from_arrays(offsets, values, type=AFTER, mask=chunk.is_null()))
+        chunks.append(pa.ListArray.from_arrays(chunk.offsets, values, type=AFTER, mask=chunk.is_null()))
     return pa.chunked_array(chunks, AFTER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-import pyarrow.parquet as pq
+from tistream.format.parquet_footer import ParquetFooter
 
 DEFAULT_BYTES = 64 << 20
 
@@ -16,10 +16,10 @@ class FooterCache:
     def __init__(self, capacity_bytes: int = DEFAULT_BYTES) -> None:
         self._capacity = capacity_bytes
         self._lock = threading.Lock()
-        self._held: OrderedDict[str, pq.FileMetaData] = OrderedDict()
+        self._held: OrderedDict[str, ParquetFooter] = OrderedDict()
         self._bytes = 0
 
-    def get(self, key: str) -> pq.FileMetaData | None:
+    def get(self, key: str) -> ParquetFooter | None:
         """The footer of segment `key`, if it is held."""
         with self._lock:
             found = self._held.get(key)
@@ -27,13 +27,13 @@ class FooterCache:
                 self._held.move_to_end(key)
             return found
 
-    def put(self, key: str, footer: pq.FileMetaData) -> None:
+    def put(self, key: str, footer: ParquetFooter) -> None:
         """Keep a footer."""
         with self._lock:
             if key in self._held:
                 return
             self._held[key] = footer
-            self._bytes += footer.serialized_size
+            self._bytes += footer.size
             while self._bytes > self._capacity and len(self._held) > 1:
                 _, dropped = self._held.popitem(last=False)
-                self._bytes -= dropped.serialized_size
+                self._bytes -= dropped.size

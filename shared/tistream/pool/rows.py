@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tistream.errors import CorruptObject
-from tistream.format.parquet_ranges import NeedMore, projected_ranges, read_footer
+from tistream.format.byte_ranges import ByteRange
+from tistream.format.parquet_footer import NeedMore, ParquetFooter, read_footer
 from tistream.format.segment import SCHEMA, RowGroupInfo, SegmentRef
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
@@ -87,23 +88,26 @@ def read_row_groups(
     if not indexes:
         return schema.empty_table()
     held: list[tuple[int, bytes]] = []
-    metadata = footers.get(segment.key) if footers else None
-    if metadata is None:
-        metadata, held = _open(objects, segment)
+    footer = footers.get(segment.key) if footers else None
+    if footer is None:
+        footer, held = _open(objects, segment)
         if footers:
-            footers.put(segment.key, metadata)
-    ranges = projected_ranges(metadata, indexes, names)
+            footers.put(segment.key, footer)
+    ranges: list[ByteRange] = [place for index in indexes for place in footer.groups[index].ranges(names)]
     source = fetch_ranges(objects, segment.key, segment.size, ranges, held)
     try:
         file = pq.ParquetFile(
-            pa.PythonFile(source, mode="r"), metadata=metadata, pre_buffer=False, page_checksum_verification=True
+            pa.PythonFile(source, mode="r"),
+            metadata=footer.metadata,
+            pre_buffer=False,
+            page_checksum_verification=True,
         )
         return file.read_row_groups(list(indexes), columns=names, use_threads=False).select(names).cast(schema)
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise CorruptObject(segment.key, f"row groups {list(indexes)} cannot be decoded: {error}") from error
 
 
-def _open(objects: ObjectStore, segment: SegmentRef) -> tuple[pq.FileMetaData, list[tuple[int, bytes]]]:
+def _open(objects: ObjectStore, segment: SegmentRef) -> tuple[ParquetFooter, list[tuple[int, bytes]]]:
     """The segment's footer, and what was read to get it. A segment read whole is checked whole."""
     length = segment.size if segment.size <= WHOLE_BYTES else TAIL_BYTES
     while True:
@@ -112,14 +116,14 @@ def _open(objects: ObjectStore, segment: SegmentRef) -> tuple[pq.FileMetaData, l
             raise CorruptObject(segment.key, f"has {size} bytes; its manifest says {segment.size}")
         if len(tail) == size and f"{zlib.crc32(tail):08x}" != segment.checksum:
             raise CorruptObject(segment.key, f"fails its checksum {segment.checksum}")
-        metadata = read_footer(segment.key, tail, size)
-        if not isinstance(metadata, NeedMore):
+        footer = read_footer(segment.key, tail, size)
+        if not isinstance(footer, NeedMore):
             break
-        length = metadata.length
-    rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+        length = footer.length
+    rows = [group.rows for group in footer.groups]
     if rows != [group.rows for group in segment.row_groups]:
         raise CorruptObject(segment.key, f"has row groups of {rows} rows, not those that its manifest says")
-    return metadata, [(size - len(tail), tail)]
+    return footer, [(size - len(tail), tail)]
 
 
 def _any_between(ids: np.ndarray[tuple[int], np.dtype[np.int64]], group: RowGroupInfo) -> bool:

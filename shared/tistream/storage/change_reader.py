@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tistream.errors import CorruptObject
 from tistream.format import change_file, change_rows
 from tistream.format.change_file import ChangeFile, RowGroupLike
-from tistream.format.parquet_ranges import NeedMore, read_footer
+from tistream.format.parquet_footer import NeedMore, ParquetFooter, read_footer
 from tistream.format.sparse_file import SparseFile
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
@@ -57,8 +56,8 @@ def open_change_file(objects: ObjectStore, key: str, tail_bytes: int = TAIL_BYTE
 def read_watermarks(objects: ObjectStore, file: ChangeFile) -> pa.Table:
     """All watermark rows of a file, checked, as change_rows.WATERMARKS in file order."""
     indexes = [group.index for group in file.watermark_groups]
-    source, metadata = fetch_groups(objects, file, indexes)
-    table = change_file.decode_groups(file.key, metadata, source, indexes, change_file.WATERMARK_COLUMNS)
+    source, footer = fetch_groups(objects, file, indexes)
+    table = change_file.decode_groups(file.key, footer, source, indexes, change_file.WATERMARK_COLUMNS)
     return change_rows.watermarks(file.key, table)
 
 
@@ -74,11 +73,11 @@ def read_changes(
         CorruptObject: damaged, replaced, or not changes.
         NotFoundYet: the object is gone.
     """
-    source, metadata = fetch_groups(objects, file, indexes)
+    source, footer = fetch_groups(objects, file, indexes)
     tables = []
     for index in indexes:
-        table = change_file.decode_groups(file.key, metadata, source, [index], columns)
-        bounds = change_file.key_bounds(file.key, metadata, index)
+        table = change_file.decode_groups(file.key, footer, source, [index], columns)
+        bounds = change_file.key_bounds(footer.groups[index])
         change_rows.check_changes(file.key, table, *bounds)
         tables.append(table)
     return pa.concat_tables(tables) if tables else _empty(columns)
@@ -86,24 +85,24 @@ def read_changes(
 
 def fetch_groups(
     objects: ObjectStore, file: ChangeFile | FileReference, indexes: Sequence[int]
-) -> tuple[SparseFile, pq.FileMetaData]:
+) -> tuple[SparseFile, ParquetFooter]:
     """The bytes of some row groups, CRC-checked but not decoded, and the footer that describes them."""
     groups = [file.groups[index] for index in indexes]
     ranges = [(group.offset, group.length) for group in groups]
     if isinstance(file, ChangeFile):
         held = [(file.size - len(file.tail), file.tail)]
-        source, metadata = fetch_ranges(objects, file.key, file.size, ranges, held), file.metadata
+        source, footer = fetch_ranges(objects, file.key, file.size, ranges, held), file.footer
     else:
-        footer = (file.footer_start, file.size - file.footer_start)
-        source = fetch_ranges(objects, file.key, file.size, [footer, *ranges])
-        found = read_footer(file.key, bytes(source.view(*footer)), file.size)
+        place = (file.footer_start, file.size - file.footer_start)
+        source = fetch_ranges(objects, file.key, file.size, [place, *ranges])
+        found = read_footer(file.key, bytes(source.view(*place)), file.size)
         if isinstance(found, NeedMore):
             raise CorruptObject(file.key, "its footer is not where it was said to be: it was replaced")
         change_file.check_columns(file.key, found)
-        metadata = found
+        footer = found
     for group in groups:
-        change_file.check_group(file.key, group, metadata, source)
-    return source, metadata
+        change_file.check_group(file.key, group, footer, source)
+    return source, footer
 
 
 def _empty(columns: Sequence[str]) -> pa.Table:

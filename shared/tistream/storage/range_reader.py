@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tistream.errors import CorruptObject
-from tistream.format.parquet_ranges import ByteRange, coalesce
+from tistream.format.byte_ranges import ByteRange, coalesce
 from tistream.format.sparse_file import SparseFile
 from tistream.storage.object_store import ObjectStore
 

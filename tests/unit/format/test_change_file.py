@@ -13,7 +13,7 @@ from support.small_files import IDENTITY, KEY, TENANT, TS, change, sound
 from tistream.errors import CorruptObject
 from tistream.format import change_file
 from tistream.format.change_file import ChangeFile, parse_footer
-from tistream.format.parquet_ranges import NeedMore
+from tistream.format.parquet_footer import NeedMore
 
 
 def parse(data: bytes) -> ChangeFile:

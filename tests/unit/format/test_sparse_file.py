@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tistream.format.parquet_ranges import coalesce
+from tistream.format.byte_ranges import coalesce
 from tistream.format.sparse_file import SparseFile
 
 

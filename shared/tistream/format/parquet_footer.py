@@ -1,0 +1,251 @@
+"""A Parquet file's footer, read with suspicion: no checksum covers it, and pyarrow ends the process on some damage.
+
+So it is taken apart here, checked, and put together again from what is known: pyarrow sees neither what it might
+stumble over (size statistics, indexes, encryption) nor anything that points outside of the file.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tistream.errors import CorruptObject
+from tistream.format import thrift_compact as thrift
+from tistream.format.byte_ranges import ByteRange
+
+MAGIC = b"PAR1"
+TRAILER = 8  # footer length (u32 LE) and magic
+MAX_COLUMNS = 10_000
+REPEATED = 2  # parquet.thrift: FieldRepetitionType
+LAST_CODEC, LAST_ENCODING = 7, 9  # LZ4_RAW, BYTE_STREAM_SPLIT
+
+# Field ids of parquet.thrift that are kept
+_FILE, _GROUP, _CHUNK = {1, 2, 3, 4}, {1, 2, 3}, {2, 3}
+_COLUMN = {1, 2, 3, 4, 5, 6, 7, 9, 11}
+_ELEMENT = {1, 2, 3, 4, 5, 6, 7, 8, 10}
+
+
+@dataclass(frozen=True, slots=True)
+class NeedMore:
+    """The tail was too short: the last `length` bytes of the object hold the whole footer."""
+
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One column of one row group: its pages' bytes, and bounds on its values, as stored; None where there are none."""
+
+    column: str  # the top-level column's name
+    start: int
+    length: int
+    low: bytes | None
+    high: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One row group. Its bytes run from its first page to its last."""
+
+    rows: int
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def range(self) -> ByteRange:
+        held = [chunk for chunk in self.chunks if chunk.length]
+        if not held:
+            return len(MAGIC), 0
+        start = min(chunk.start for chunk in held)
+        return start, max(chunk.start + chunk.length for chunk in held) - start
+
+    def ranges(self, columns: Collection[str] | None) -> Iterator[ByteRange]:
+        """The bytes of some columns (None = all)."""
+        for chunk in self.chunks:
+            if columns is None or chunk.column in columns:
+                yield chunk.start, chunk.length
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFooter:
+    """A checked footer. `metadata` is what pyarrow may be given; key-value metadata is in `said` alone."""
+
+    start: int  # where in the object it begins
+    size: int
+    said: dict[bytes, bytes]
+    groups: tuple[Group, ...]
+    metadata: pq.FileMetaData = field(repr=False, compare=False)
+
+
+def read_footer(key: str, tail: bytes, size: int) -> ParquetFooter | NeedMore:
+    """Parse the footer at the end of `tail`, the last bytes of an object of `size`. Raises CorruptObject."""
+    length = _footer_length(key, tail, size)
+    if length > len(tail):
+        return NeedMore(length)
+    start = size - length
+    try:
+        file = thrift.read_struct(tail[-length:-TRAILER])
+        leaves = _leaves(_list(file, 2, thrift.STRUCT))
+        groups = tuple(_group(raw, leaves, start) for raw in _list(file, 4, thrift.STRUCT))
+        if sum(group.rows for group in groups) != _int(file, 3):
+            raise ValueError("its row groups do not add up to its rows")
+        if file.keys() & {8, 9}:
+            raise ValueError("encrypted")
+        clean = thrift.write_struct(_clean(file))
+        metadata = pq.read_metadata(pa.BufferReader(MAGIC + clean + struct.pack("<I", len(clean)) + MAGIC))
+        return ParquetFooter(start, length, _key_values(file), groups, metadata)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptObject(key, f"its Parquet footer cannot be read: {error}") from error
+
+
+def _footer_length(key: str, tail: bytes, size: int) -> int:
+    """Bytes of the footer with its trailer, from the object's end."""
+    if size < len(MAGIC) + TRAILER:
+        raise CorruptObject(key, f"{size} bytes are too few for a Parquet file")
+    if tail[-4:] != MAGIC:
+        raise CorruptObject(key, f"does not end as a Parquet file does: {bytes(tail[-4:])!r} in place of {MAGIC!r}")
+    (length,) = struct.unpack("<I", tail[-TRAILER:-4])
+    if length + TRAILER + len(MAGIC) > size:
+        raise CorruptObject(key, f"states a footer of {length} bytes, but has {size} bytes in all")
+    return int(length) + TRAILER
+
+
+def _leaves(elements: list[thrift.Struct]) -> list[tuple[tuple[bytes, ...], int, bool]]:
+    """(path, physical type, whether it is flat) of each leaf column. Raises ValueError if the schema is no tree."""
+    if len(elements) > MAX_COLUMNS:
+        raise ValueError(f"{len(elements)} schema elements")
+    out: list[tuple[tuple[bytes, ...], int, bool]] = []
+    rest = iter(elements)
+
+    def children(count: int, path: tuple[bytes, ...], flat: bool) -> None:
+        for _ in range(count):
+            element = next(rest, None)
+            if element is None or len(path) > thrift.MAX_DEPTH:
+                raise ValueError("its schema is no tree")
+            repetition, below = _int(element, 3), element.get(5, (thrift.I32, 0))[1]
+            if repetition not in (0, 1, REPEATED):
+                raise ValueError(f"repetition type {repetition}")
+            here = (*path, _bytes(element, 4))
+            still_flat = flat and repetition != REPEATED
+            if 1 in element and not below:
+                out.append((here, _int(element, 1), still_flat))
+            else:
+                children(_int(element, 5), here, still_flat)
+
+    root = next(rest, None)
+    if root is None:
+        raise ValueError("it has no schema")
+    children(_int(root, 5) if 5 in root else 0, (), True)
+    if next(rest, None) is not None:
+        raise ValueError("its schema has elements left over")
+    return out
+
+
+def _group(raw: thrift.Struct, leaves: list[tuple[tuple[bytes, ...], int, bool]], end: int) -> Group:
+    rows, columns = _int(raw, 3), _list(raw, 1, thrift.STRUCT)
+    if rows < 0 or len(columns) != len(leaves):
+        raise ValueError(f"a row group of {rows} rows and {len(columns)} columns, where the schema has {len(leaves)}")
+    return Group(rows, tuple(_chunk(raw, leaf, rows, end) for raw, leaf in zip(columns, leaves, strict=True)))
+
+
+def _chunk(raw: thrift.Struct, leaf: tuple[tuple[bytes, ...], int, bool], rows: int, end: int) -> Chunk:
+    path, physical, flat = leaf
+    if raw.keys() & {1, 8, 9}:
+        raise ValueError("a column in another file, or encrypted")
+    column = _struct(raw, 3)
+    if _int(column, 1) != physical or tuple(_list(column, 3, thrift.BINARY)) != path:
+        raise ValueError(f"column {path} is stored as another one")
+    if not 0 <= _int(column, 4) <= LAST_CODEC:
+        raise ValueError(f"compression codec {_int(column, 4)}")
+    if any(not 0 <= encoding <= LAST_ENCODING for encoding in _list(column, 2, thrift.I32)):
+        raise ValueError("an unknown encoding")
+    values, length, unpacked = _int(column, 5), _int(column, 7), _int(column, 6)
+    if values < 0 or (flat and values != rows) or length < 0 or unpacked < 0:
+        raise ValueError(f"column {path} of {rows} rows has {values} values in {length} bytes")
+    start = _int(column, 9)
+    if dictionary := column.get(11, (thrift.I64, 0))[1]:  # some writers leave 0 where there is none
+        start = min(start, dictionary)
+    if length and not len(MAGIC) <= start <= start + length <= end:
+        raise ValueError(f"column {path} lies at [{start}, {start + length}), outside of the data")
+    low, high = _bounds(column)
+    return Chunk(path[0].decode(), start, length, low, high)
+
+
+def _bounds(column: thrift.Struct) -> tuple[bytes | None, bytes | None]:
+    """min_value and max_value; the older min and max are of no defined order for bytes."""
+    if 12 not in column:
+        return None, None
+    found = _struct(column, 12)
+    if 5 not in found or 6 not in found:
+        return None, None
+    return _bytes(found, 6), _bytes(found, 5)
+
+
+def _key_values(file: thrift.Struct) -> dict[bytes, bytes]:
+    if 5 not in file:
+        return {}
+    out = {}
+    for pair in _list(file, 5, thrift.STRUCT):
+        name = _bytes(pair, 1)
+        if name in out:
+            raise ValueError(f"metadata {name!r} occurs twice")
+        out[name] = _bytes(pair, 2) if 2 in pair else b""
+    return out
+
+
+def _clean(file: thrift.Struct) -> thrift.Struct:
+    """The footer with nothing but what a reader of row groups needs."""
+
+    def kept(of: thrift.Struct, ids: set[int]) -> thrift.Struct:
+        return {number: value for number, value in of.items() if number in ids}
+
+    def chunk(raw: thrift.Struct) -> thrift.Struct:
+        column = kept(raw[3][1], _COLUMN)
+        if not column.get(11, (0, 1))[1]:
+            del column[11]
+        return kept(raw, _CHUNK) | {3: (thrift.STRUCT, column)}
+
+    def group(raw: thrift.Struct) -> thrift.Struct:
+        columns = [chunk(column) for column in raw[1][1][1]]
+        return kept(raw, _GROUP) | {1: (thrift.LIST, (thrift.STRUCT, columns))}
+
+    elements = [kept(element, _ELEMENT) for element in file[2][1][1]]
+    groups = [group(raw) for raw in file[4][1][1]]
+    return kept(file, _FILE) | {
+        2: (thrift.LIST, (thrift.STRUCT, elements)),
+        4: (thrift.LIST, (thrift.STRUCT, groups)),
+    }
+
+
+def _value(of: thrift.Struct, number: int, kinds: tuple[int, ...]) -> Any:
+    kind, value = of.get(number, (0, None))
+    if kind not in kinds:
+        raise ValueError(f"field {number} is missing or of type {kind}")
+    return value
+
+
+def _int(of: thrift.Struct, number: int) -> int:
+    value: int = _value(of, number, (thrift.I16, thrift.I32, thrift.I64))
+    return value
+
+
+def _bytes(of: thrift.Struct, number: int) -> bytes:
+    value: bytes = _value(of, number, (thrift.BINARY,))
+    return value
+
+
+def _struct(of: thrift.Struct, number: int) -> thrift.Struct:
+    value: thrift.Struct = _value(of, number, (thrift.STRUCT,))
+    return value
+
+
+def _list(of: thrift.Struct, number: int, element: int) -> list[Any]:
+    kind, values = _value(of, number, (thrift.LIST,))
+    if kind != element and values:
+        raise ValueError(f"field {number} lists type {kind}")
+    out: list[Any] = values
+    return out

@@ -110,7 +110,7 @@ def _ipc(table: pa.Table | None) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
 def encode(manifest: Manifest) -> bytes:

@@ -31,7 +31,7 @@ def _prefixes(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint8]:
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
     padded = np.concatenate([data[offsets[0] : offsets[-1]], np.zeros(PREFIX_BYTES, np.uint8)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, PREFIX_BYTES)
-    out = windows[offsets[:-1] - offsets[0]].copy()
+    out: npt.NDArray[np.uint8] = windows[offsets[:-1] - offsets[0]].copy()
     lengths = np.diff(offsets)
     short = lengths < PREFIX_BYTES
     if short.any():

@@ -1,0 +1,105 @@
+"""Rows older than a column show its origin default (upstream-formats 5.6, 13)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.row_bytes import column, record_key, row_v2, table
+from tistream.decode.defaults import origin_default
+from tistream.decode.rows import decode_rows
+from tistream.schema import table as t
+
+NOT_NULL = t.FLAG_NOT_NULL
+UNSIGNED = t.FLAG_UNSIGNED
+
+
+@pytest.mark.parametrize(
+    ("tp", "facts", "default", "value"),
+    [
+        (t.LONG, {}, "7", 7),
+        (t.LONG, {}, 7, 7),
+        (t.LONG, {}, "1.5", 2),
+        (t.LONGLONG, {"flag": UNSIGNED}, "18446744073709551615", (1 << 64) - 1),
+        (t.DOUBLE, {}, "-10000000000", -1e10),
+        (t.FLOAT, {}, "0.1", 0.1),
+        (t.DECIMAL, {"decimal": 3}, "1.5", "1.500"),
+        (t.DECIMAL, {"decimal": 0}, "0.5", "1"),
+        (t.DECIMAL, {"decimal": 2}, "-0.001", "0.00"),
+        (t.DATETIME, {"decimal": 0}, "2026-11-20 17:04:38", "2026-11-20 17:04:38"),
+        (t.DATETIME, {"decimal": 6}, "2026-11-20 17:04:39.919914", "2026-11-20 17:04:39.919914"),
+        (t.TIMESTAMP, {"decimal": 3}, "2020-12-31 21:00:00", "2020-12-31 21:00:00.000"),
+        (t.DATE, {}, "1999-01-01", "1999-01-01"),
+        (t.DATE, {}, "0000-00-00 00:00:00", "0000-00-00"),
+        (t.DATETIME, {}, "0000-00-00", "0000-00-00 00:00:00"),
+        (t.DURATION, {"decimal": 3}, "-10:00:00.500", "-10:00:00.500"),
+        (t.DURATION, {"decimal": 0}, "838:59:59", "838:59:59"),
+        (t.YEAR, {}, "2000", 2000),
+        (t.YEAR, {}, "70", 1970),
+        (t.YEAR, {}, "69", 2069),
+        (t.YEAR, {}, "0", 2000),
+        (t.YEAR, {}, "0000", 0),
+        (t.ENUM, {"elems": ("x", "y")}, "y", "y"),
+        (t.SET, {"elems": ("m", "n", "o")}, "o,m", "m,o"),
+        (t.VARCHAR, {}, "fst", "fst"),
+        (t.STRING, {"charset": "binary", "flen": 3}, "ab\0", b"ab\0"),
+        (t.STRING, {"charset": "binary", "flen": 4}, "\0\x12\x34", b"\0\x12\x34\0"),
+        (t.STRING, {"charset": "binary", "flen": 3}, "\0\x12\x34", b"\0\x12\x34"),
+        (t.VARCHAR, {"charset": "binary", "flen": 9}, "ab", b"ab"),
+        (t.BIT, {"origin_default_bit": b"\5"}, "\5", 5),
+        (t.BIT, {}, "\5\1", 1281),
+        (t.JSON, {}, '{"a": [1, 2.0]}', '{"a":[1,2.0]}'),
+        (t.VECTOR, {}, "[1, 2]", "[1,2]"),
+    ],
+)
+def test_defaults(tp: int, facts: dict[str, Any], default: Any, value: Any) -> None:
+    assert origin_default(column(tp, origin_default=default, **facts)) == value
+
+
+@pytest.mark.parametrize(
+    ("tp", "facts", "value"),
+    [
+        (t.LONG, {}, 0),
+        (t.YEAR, {}, 0),
+        (t.BIT, {}, 0),
+        (t.DOUBLE, {}, 0.0),
+        (t.DECIMAL, {"decimal": 2}, "0.00"),
+        (t.DATE, {}, "0000-00-00"),
+        (t.DATETIME, {"decimal": 1}, "0000-00-00 00:00:00.0"),
+        (t.DURATION, {"decimal": 0}, "00:00:00"),
+        (t.ENUM, {"elems": ("x", "y")}, "x"),
+        (t.SET, {"elems": ("x",)}, ""),
+        (t.VARCHAR, {}, ""),
+        (t.STRING, {"charset": "binary", "flen": 2}, b"\0\0"),
+        (t.BLOB, {"charset": "binary", "flen": 65535}, b""),
+        (t.JSON, {}, "null"),
+        (t.VECTOR, {}, "[]"),
+    ],
+)
+def test_zero_values_where_there_is_no_default(tp: int, facts: dict[str, Any], value: Any) -> None:
+    assert origin_default(column(tp, flag=NOT_NULL, **facts)) == value
+    assert origin_default(column(tp, **facts)) is None
+
+
+def test_absent_null_and_present() -> None:
+    old = column(t.LONGLONG, id=1)
+    added = column(t.VARCHAR, id=2, name="added", origin_default="fst")
+    of = table(old, added)
+    values = [row_v2({1: b"\1"}), row_v2({1: b"\2", 2: None}), row_v2({1: b"\3", 2: b"own"})]
+    keys = [record_key(1, n) for n in range(3)]
+    decoded = decode_rows(of, of.columns, pa.array(keys), pa.array(values))
+    assert decoded.batch.column(1).to_pylist() == ["fst", None, "own"]
+
+
+@pytest.mark.parametrize(
+    ("tp", "default"),
+    [(t.LONG, "x"), (t.LONG, "1e30"), (t.DATETIME, "yesterday"), (t.DECIMAL, ""), (t.JSON, "{"), (t.YEAR, "y")],
+)
+def test_a_default_that_does_not_fit_fails_the_rows_that_need_it(tp: int, default: str) -> None:
+    of = table(column(t.LONGLONG, id=1), column(tp, id=2, name="bad", origin_default=default))
+    values = [row_v2({1: b"\1"}), row_v2({1: b"\2", 2: None})]
+    decoded = decode_rows(of, of.columns, pa.array([record_key(1, 1)] * 2), pa.array(values))
+    assert decoded.errors == {0: "column bad: the origin default does not fit the column's type"}
+    assert decoded.batch.column(0).to_pylist() == [None, 2]

@@ -1,0 +1,43 @@
+"""Columns to JSON objects and strings."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.row_bytes import column
+from tistream.decode.json_text import json_strings, render_objects
+from tistream.schema import table as t
+
+
+def test_names_are_escaped_and_nulls_are_null() -> None:
+    columns = (column(t.LONGLONG, name='we"ird\n名'), column(t.VARCHAR, name="v"))
+    batch = pa.RecordBatch.from_arrays([pa.array([1, None]), pa.array(["x", None], pa.large_string())], ["0", "1"])
+    assert render_objects(columns, batch).to_pylist() == [
+        '{"we\\"ird\\n名":"1","v":"x"}',
+        '{"we\\"ird\\n名":null,"v":null}',
+    ]
+
+
+def test_a_slice_of_a_batch_and_nothing() -> None:
+    columns = (column(t.LONG, name="n"), column(t.BLOB, name="b", charset="binary"))
+    arrays = [pa.array([None, 1, 2, None, 4]), pa.array([b"a", None, b"c", b"d", b"e"])]
+    batch = pa.RecordBatch.from_arrays(arrays, ["0", "1"])
+    assert render_objects(columns, batch.slice(2, 2)).to_pylist() == ['{"n":2,"b":"Yw=="}', '{"n":null,"b":"ZA=="}']
+    assert render_objects(columns, batch.slice(0, 0)).to_pylist() == []
+    assert render_objects((), batch.select([])).to_pylist() == ["{}"] * 5
+
+
+@given(st.lists(st.none() | st.text(), max_size=20))
+def test_json_strings_are_json(texts: list[str | None]) -> None:
+    rendered = json_strings(pa.array(texts, pa.string())).to_pylist()
+    assert [json.loads(text) for text in rendered] == texts
+
+
+@given(st.integers(0, 40), st.integers(0, 255), st.integers(0, 40))
+def test_every_byte_at_every_place_of_a_word(before: int, byte: int, after: int) -> None:
+    text = "a" * before + chr(byte) + "é" * after
+    assert json.loads(json_strings(pa.array([text]))[0].as_py()) == text

@@ -154,6 +154,7 @@ class TenantView:
 
     def _ask_sorters(self, problems: dict[str, str]) -> dict[int, TaskStatus]:
         wanted = {task.task_id: task.sorter_url for task in self.route.tasks}
+        epochs = {task.task_id: task.task_epoch for task in self.route.tasks}
         statuses: dict[int, TaskStatus] = {}
         for url in sorted({url for url in wanted.values() if url is not None}):
             try:
@@ -162,7 +163,8 @@ class TenantView:
                 problems[f"sorter {url}"] = str(error)
                 continue
             for status in answer.tasks:
-                if wanted.get(status.task_id) == url:
+                # A sorter that has not heard of the task's newest epoch is not listened to.
+                if wanted.get(status.task_id) == url and status.task_epoch >= epochs[status.task_id]:
                     statuses[status.task_id] = status
         return statuses
 

@@ -1,0 +1,81 @@
+"""The whole platform in one process, over real HTTP: only Spark is left out (tests/support/http_world.py)."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from support import golden
+from support.golden import GoldenSet
+from support.http_world import CLOCK, Server, World, eventually, running
+from support.pull import Consumer
+from tistream.wire.client import HttpClient
+from tistream_api.app import build_app as build_api
+from tistream_api.settings import ApiSettings
+from tistream_dispatcher.app import build_app as build_dispatcher
+from tistream_dispatcher.settings import DispatcherSettings
+from tistream_schema.app import build_app as build_schema
+from tistream_schema.settings import SchemaSettings
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class Platform:
+    """A running platform; `api` can be stopped and started again."""
+
+    world: World
+    schema: Server
+    api: Server
+
+    def consumer(self, loaded: GoldenSet) -> Consumer:
+        return Consumer(self.api.url, loaded.tenant)
+
+    def create(self, loaded: GoldenSet) -> Consumer:
+        """Register a golden set's tenant."""
+        self.world.client.create_tenant(loaded.tenant.cluster_id, loaded.tenant.tenant_id)
+        return self.consumer(loaded)
+
+    def put(self, *deliveries: golden.Delivery) -> None:
+        for delivery in deliveries:
+            self.world.objects.put(delivery.key, delivery.data)
+
+
+def start_api(world: World, **settings: int) -> Server:
+    port = free_port()
+    made = ApiSettings(port=port, meta_url=world.meta.url, **settings)  # type: ignore[arg-type]
+    return Server(build_api(made, world.objects, CLOCK), port)
+
+
+def start_dispatcher(world: World) -> Server:
+    """One that can be found: the API server asks it for its stores."""
+    port = free_port()
+    made = DispatcherSettings(port=port, meta_url=world.meta.url, poll_min_ms=20, poll_max_ms=100, discover_ms=50)
+    return Server(build_dispatcher(made, world.objects, CLOCK), port)
+
+
+@contextmanager
+def platform(directory: Path, ranges: int) -> Iterator[Platform]:
+    """Started, ready, and stopped at the end."""
+    with running(directory, ranges) as world:
+        world.dispatcher.stop()
+        world.dispatcher = start_dispatcher(world)
+        port = free_port()
+        settings = SchemaSettings(port=port, meta_url=world.meta.url)
+        schema = Server(build_schema(settings, world.objects, HttpClient(), CLOCK), port)
+        one = Platform(world, schema, start_api(world))
+        try:
+            http = Consumer(one.api.url, golden.load("large").tenant).client
+            eventually(lambda: http.get(f"{one.api.url}/readyz").status_code == 200, 120)
+            yield one
+        finally:
+            one.api.stop()
+            schema.stop()

@@ -1,0 +1,114 @@
+"""held_by: one cause out of what every service tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tistream.model.ts import from_physical_ms
+from tistream.wire.dispatcher import StoreStatus
+from tistream.wire.sorter import Chain, Hold, TaskStatus
+from tistream_api.status import Picture, held_by
+
+NOW_MS = 1_700_000_000_000
+
+
+def ts(ms_ago: int) -> int:
+    return from_physical_ms(NOW_MS - ms_ago)
+
+
+def task(task_id: int = 1, progress_ms_ago: int = 1_000, received: int | None = None, **more: object) -> TaskStatus:
+    at = ts(1_000) if received is None else received
+    told = {
+        "cluster_id": "7",
+        "tenant_id": "acme",
+        "task_id": task_id,
+        "task_epoch": 1,
+        "start_key": "",
+        "end_key": "",
+        "manifest": 1,
+        "checkpoint": 0,
+        "flushed_ts": ts(progress_ms_ago),
+        "progress_ts": ts(progress_ms_ago),
+        "received": {1: [Chain(first_ts=1, at_ts=at)]},
+        "durable": {},
+        "pending_rows": 0,
+        "pending_bytes": 0,
+        "counters": {},
+        **more,
+    }
+    return TaskStatus.model_validate(told)
+
+
+def store(ms_ago: int = 1_000, **more: object) -> StoreStatus:
+    told = {"cluster_id": "7", "tenant_id": "acme", "store_id": 1, "chains": [], "last_file_ts": ts(ms_ago), **more}
+    return StoreStatus.model_validate(told)
+
+
+def picture(lag_ms: int, **more: object) -> Picture:
+    fine = Picture(
+        now_ms=NOW_MS,
+        resolved_ts=ts(lag_ms),
+        schema_ts=ts(lag_ms),
+        task_ids=[1],
+        statuses={1: task(progress_ms_ago=lag_ms)},
+        stores=[store()],
+    )
+    return replace(fine, **more)  # type: ignore[arg-type]
+
+
+GAP = Hold(stage="push", store_id="1", object="file-5", reason="file-5 has not come")
+SILENT = Hold(stage="push", region_id="9", reason="nothing newer")
+DAMAGE = Hold(stage="damaged", store_id="2", object="file-7", reason="fails its CRC")
+SCHEMA = Hold(stage="schema", object="m", reason="a job row that cannot be read")
+
+
+def test_nothing_holds_a_tenant_that_is_on_time() -> None:
+    assert held_by(picture(1_000)) is None
+    assert held_by(picture(4_900, holds=[SILENT, SCHEMA])) is None
+
+
+def test_a_gap_and_damage_are_told_at_once() -> None:
+    assert held_by(picture(1_000, stores=[store(hold=GAP)])) == GAP
+    assert held_by(picture(1_000, holds=[SILENT, DAMAGE])) == DAMAGE
+    quarantined = held_by(picture(1_000, stores=[store(quarantined=True)]))
+    assert quarantined is not None
+    assert (quarantined.stage, quarantined.store_id) == ("damaged", "1")
+
+
+def test_damage_explains_more_than_a_gap_and_a_gap_more_than_silence() -> None:
+    statuses = {1: task(progress_ms_ago=9_000, holds=[SILENT])}
+    assert held_by(picture(9_000, statuses=statuses)) == SILENT
+    assert held_by(picture(9_000, statuses=statuses, stores=[store(hold=GAP)])) == GAP
+    assert held_by(picture(9_000, statuses=statuses, stores=[store(hold=GAP)], holds=[DAMAGE, SCHEMA])) == DAMAGE
+
+
+@pytest.mark.parametrize(
+    ("more", "stage"),
+    [
+        ({"route_problem": "schema_snap has not come: x"}, "push"),
+        ({"route_problem": "schema_snap is damaged: x"}, "damaged"),
+        ({"route_problem": "1 of 1 tasks have no sorter"}, "node"),
+        ({"unreachable": [Hold(stage="dispatch", reason="no answer")]}, "dispatch"),
+        ({"statuses": {}}, "node"),
+        ({"task_ids": []}, "node"),
+        ({"schema_ts": ts(20_000), "statuses": {1: task()}}, "schema"),
+        ({"stores": []}, "push"),
+        ({"stores": [store(7_000)]}, "push"),
+        ({"statuses": {1: task(progress_ms_ago=6_000, received=5)}}, "dispatch"),
+        ({"statuses": {1: task(progress_ms_ago=6_000)}}, "sort"),
+        ({"statuses": {1: task(progress_ms_ago=6_000, stopped="invariant 5")}}, "sort"),
+        ({"holds": [SCHEMA]}, "schema"),
+    ],
+)
+def test_a_late_tenant_always_has_a_cause(more: dict[str, object], stage: str) -> None:
+    found = held_by(picture(6_000, **more))
+    assert found is not None
+    assert found.stage == stage
+    assert found.reason
+
+
+def test_lag_is_never_negative() -> None:
+    assert picture(-10_000).lag_seconds == 0
+    assert picture(2_500).lag_seconds == 2.5

@@ -16,6 +16,8 @@ TEXT_MAX = 1 + PRECISION_MAX + 1 + 1 + FRACTION_MAX  # sign, digits, a digit tha
 _ZERO, _POINT, _MINUS = 0x30, 0x2E, 0x2D
 _WORD_DIGITS = 9
 _SMALL_DIGITS = 18
+_GROUP_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.uint8)
+_FIRST_GROUP = np.array([0, *((d - 1) % 9 + 1 for d in range(1, PRECISION_MAX + 1))], np.uint8)
 _TENS = 10 ** np.arange(_WORD_DIGITS + 1, dtype=np.int64)
 _HEADER_BYTES = 2
 
@@ -55,11 +57,11 @@ def _put_cell(data: U8, start: int, size: int, scale: int, digits: U8, out: U8, 
     if size != _HEADER_BYTES + decimal_bytes(precision, fraction):
         return -1
     negative = (data[start + _HEADER_BYTES] & 0x80) == 0
-    if not _read_digits(data, start + _HEADER_BYTES, precision - fraction, fraction, negative, digits):
-        return -1
     keep = fraction if scale < 0 else scale
     if keep == fraction and precision - fraction <= _SMALL_DIGITS and fraction <= _SMALL_DIGITS:
         return _put_small(data, start + _HEADER_BYTES, precision - fraction, fraction, negative, out, at)
+    if not _read_digits(data, start + _HEADER_BYTES, precision - fraction, fraction, negative, digits):
+        return -1
     first = _round(digits, precision, fraction, keep)
     return _put_digits(digits, first, precision - fraction, fraction, keep, negative, out, at)
 
@@ -76,7 +78,7 @@ def _put_small(data: U8, place: int, whole: int, fraction: int, negative: bool, 
         while left > 0:
             count = _group_digits(left, part == 0)
             word = i64(0)
-            for _ in range(_group_bytes(count)):
+            for _ in range(i64(_GROUP_BYTES[count])):
                 word = (word << 8) | (i64(data[place]) ^ mask ^ flip)
                 flip = i64(0)
                 place += 1
@@ -98,15 +100,7 @@ def _put_small(data: U8, place: int, whole: int, fraction: int, negative: bool, 
 @inline
 def _group_digits(left: int, leading: bool) -> int:
     """The digits of the next word: the whole part's short word comes first, the fraction's last."""
-    short = left % _WORD_DIGITS
-    if leading:
-        return short if short > 0 else _WORD_DIGITS
-    return min(left, _WORD_DIGITS)
-
-
-@inline
-def _group_bytes(digits: int) -> int:
-    return (digits + 1) // 2 if digits < _WORD_DIGITS else 4
+    return i64(_FIRST_GROUP[left]) if leading else min(left, _WORD_DIGITS)
 
 
 @inline
@@ -121,7 +115,7 @@ def _read_digits(data: U8, at: int, whole: int, fraction: int, negative: bool, d
         while left > 0:
             count = _group_digits(left, part == 0)
             word = i64(0)
-            for _ in range(_group_bytes(count)):
+            for _ in range(i64(_GROUP_BYTES[count])):
                 word = (word << 8) | (i64(data[at]) ^ mask ^ flip)
                 flip = i64(0)
                 at += 1

@@ -29,6 +29,9 @@ _FLAG_VARINT, _FLAG_UVARINT, _FLAG_JSON, _FLAG_VECTOR = 8, 9, 10, 20
 _JSON_OBJECT, _JSON_ARRAY, _JSON_LITERAL = 0x01, 0x03, 0x04
 _JSON_STRING, _JSON_OPAQUE, _JSON_DURATION = 0x0C, 0x0D, 0x11
 
+# The bytes of d decimal digits: 4 for each 9, and (rest + 1) / 2 for those left over.
+_DIGIT_BYTES = np.array([d // 9 * 4 + (d % 9 + 1) // 2 for d in range(256)], np.uint8)
+
 
 @kernel
 def locate(data: U8, offsets: I64, wanted: I64, scratch: U8, start: I64, length: I64, errors: U8) -> int:
@@ -191,7 +194,8 @@ def _datum_end(data: U8, at: int, end: int) -> int:
         if body >= 0:
             size = varint_value(data, at + 1, body, True)
     elif flag == _FLAG_DECIMAL and end - body >= 2:
-        size = 2 + decimal_bytes(i64(data[body]), i64(data[body + 1]))
+        digits = decimal_bytes(i64(data[body]), i64(data[body + 1]))
+        size = 2 + digits if digits >= 0 else -1
     elif flag == _FLAG_JSON and body < end:
         size = _json_bytes(data, body, end)
     elif flag == _FLAG_VECTOR and end - body >= 4:
@@ -203,11 +207,10 @@ def _datum_end(data: U8, at: int, end: int) -> int:
 
 @inline
 def decimal_bytes(precision: int, fraction: int) -> int:
-    """The length of a binary decimal: 4 bytes for 9 digits, and (d + 1) / 2 for d < 9 left over. Negative if bad."""
-    whole = precision - fraction
-    if whole < 0:
-        return -1000
-    return whole // 9 * 4 + (whole % 9 + 1) // 2 + fraction // 9 * 4 + (fraction % 9 + 1) // 2
+    """The length of a binary decimal without its header; -1 if there is no such decimal."""
+    if not 0 <= fraction <= precision < len(_DIGIT_BYTES):
+        return -1
+    return i64(_DIGIT_BYTES[precision - fraction]) + i64(_DIGIT_BYTES[fraction])
 
 
 @inline

@@ -20,6 +20,8 @@ from tistream.decode.locate import ABSENT, NULL, V2, locate
 from tistream.decode.reasons import BAD_DEFAULT, BAD_KEY, reason_text
 from tistream.schema.table import Column, Table
 
+_PAGE_WORDS, _LINE_WORDS = 512, 8
+
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
@@ -73,8 +75,7 @@ class _Located:
     def of(cls, table: Table, columns: Sequence[Column], keys: Any, values: FlatBytes) -> _Located:
         wanted = np.array(sorted({column.id for column in columns}), np.int64)
         rows = len(values)
-        start = np.empty((len(wanted), rows), np.int64)
-        length = np.empty((len(wanted), rows), np.int64)
+        start, length = np.empty((2, len(wanted), _padded(rows)), np.int64)
         errors = np.zeros(rows, np.uint8)
         flat_keys = flat_bytes(keys)
         v1_bytes = _bytes_of_v1(values)
@@ -88,8 +89,17 @@ class _Located:
             data = np.concatenate([data, scratch[:used]])
             data.flags.writeable = False
         fresh = np.zeros(rows, np.uint8)
-        cells = {int(id_): Cells(data, start[at], length[at], fresh) for at, id_ in enumerate(wanted)}
+        cells = {int(id_): Cells(data, start[at, :rows], length[at, :rows], fresh) for at, id_ in enumerate(wanted)}
         return cls(cells, errors, fresh)
+
+
+def _padded(rows: int) -> int:
+    """The length of a row of start and length: 64 bytes above a whole page.
+
+    One table row writes to all columns in turn; a multiple of 4 KiB apart (65,536 rows are) they would all want the
+    same few lines of the cache.
+    """
+    return rows if rows < _PAGE_WORDS else rows + (_LINE_WORDS - rows) % _PAGE_WORDS
 
 
 def _take_errors(errors: U8, blame: dict[int, tuple[int, str | None]], column: str | None) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from support import golden, platform
 from support.compare import concerns, content, shown, tenant_differences
-from support.pull import Consumer, Event
+from support.pull import Consumer, Event, Refused
 
 pytestmark = pytest.mark.e2e
 
@@ -24,7 +25,15 @@ def test_followers_see_everything_once_while_files_arrive(tmp_path: Path, ranges
         def follow(consumer: Consumer, loaded: golden.GoldenSet, *scope: str) -> None:
             kept = streams[(loaded.name, *scope)] = []
             try:
-                kept.extend(consumer.follow(*scope, until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, timeout=120))
+                while True:
+                    try:
+                        query = {"start_ts": loaded.snapshot_ts, "timeout": 120.0}
+                        kept.extend(consumer.follow(*scope, until_ts=loaded.end_ts, **query))
+                        return
+                    except Refused as refused:  # nothing bears the name yet
+                        if refused.status != 404 or not scope:
+                            raise
+                        time.sleep(0.1)
             except BaseException as error:  # the main thread raises it
                 failures.append(error)
 

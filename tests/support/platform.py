@@ -25,7 +25,7 @@ from tistream.model.ids import TenantKey
 COMMAND = Path(sys.executable).with_name("tistream")
 MARK = "TISTREAM_HARNESS_RUN"  # in the environment of every process of one platform, however it was started
 SERVICES = ("meta", "schema", "dispatcher", "sorter", "api")
-READY_SECONDS = 90
+READY_SECONDS = 240  # a fresh clone compiles its decoder first
 STOP_SECONDS = 10
 
 

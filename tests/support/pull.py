@@ -18,12 +18,13 @@ PROBLEM = "application/problem+json"
 
 
 class Refused(Exception):
-    """An answer other than 200: `status` and the RFC 9457 `problem`."""
+    """An answer other than 200: `status` and the RFC 9457 `problem`; `retry_after` seconds, if it says so."""
 
-    def __init__(self, status: int, problem: dict[str, Any]) -> None:
+    def __init__(self, status: int, problem: dict[str, Any], retry_after: float | None) -> None:
         super().__init__(f"{status} {problem}")
         self.status = status
         self.problem = problem
+        self.retry_after = retry_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,13 @@ class Consumer:
         deadline = time.monotonic() + timeout
         follow = dict(query)
         while True:
-            page = self.page(*scope, wait_ms=wait_ms, **follow)
+            try:
+                page = self.page(*scope, wait_ms=wait_ms, **follow)
+            except Refused as refused:  # "not yet": the answer says when to come again
+                if refused.retry_after is None or time.monotonic() > deadline:
+                    raise
+                time.sleep(refused.retry_after)
+                continue
             yield page
             if page.resolved_ts is not None and page.resolved_ts >= until_ts:
                 return
@@ -154,4 +161,6 @@ class Consumer:
         problem = answer.json()
         assert problem["status"] == answer.status_code, problem
         assert {"type", "title", "status", "detail"} <= problem.keys(), problem
-        raise Refused(answer.status_code, problem)
+        retry_after = answer.headers.get("retry-after")
+        assert (retry_after is not None) == (answer.status_code in (429, 503)), answer.headers
+        raise Refused(answer.status_code, problem, None if retry_after is None else float(retry_after))

@@ -7,6 +7,7 @@ contains the helpers that it calls from other files. So the cache directory bear
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -25,9 +26,9 @@ def kernel(function: Function) -> Function:
     """Compile on first call, for the types of that call; keep the machine code on disk."""
     config: Any = numba.core.config
     before = config.CACHE_DIR
-    config.CACHE_DIR = _cache_dir(before)
+    config.CACHE_DIR = _CACHE_DIR
     try:
-        compiled = numba.njit(function, cache=True, nogil=True, error_model="numpy")
+        compiled = numba.njit(function, cache=bool(_CACHE_DIR), nogil=True, error_model="numpy")
     finally:
         config.CACHE_DIR = before
     return cast(Function, compiled)
@@ -45,17 +46,28 @@ def _package_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-_DIGEST = _package_digest()
+def _writable_dir(candidates: list[Path]) -> str:
+    """The first that can be made and written to; empty if none can: then every process compiles for itself.
+
+    Never a directory that other users can write to: the cache is code.
+    """
+    for path in candidates:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(path, os.W_OK):
+            return str(path)
+    return ""
 
 
-def _cache_dir(chosen: str) -> str:
+def _candidates(chosen: str) -> list[Path]:
     """The operator's NUMBA_CACHE_DIR, else beside the package, else the user's cache; per version of the package."""
-    name = f"tistream-kernels-{_DIGEST}"
+    name = f"tistream-kernels-{_package_digest()}"
     if chosen:
-        return str(Path(chosen) / name)
-    beside = Path(__file__).parent / "__pycache__" / name
-    try:
-        beside.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return str(Path.home() / ".cache" / "tistream" / name)
-    return str(beside)
+        return [Path(chosen) / name]
+    home = os.path.expanduser("~")
+    return [Path(__file__).parent / "__pycache__" / name, Path(home) / ".cache" / "tistream" / name]
+
+
+_CACHE_DIR = _writable_dir(_candidates(os.environ.get("NUMBA_CACHE_DIR", "")))

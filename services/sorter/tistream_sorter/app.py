@@ -61,10 +61,12 @@ class _Running:
     def loops(self, metrics: LoopMetrics) -> list[Loop]:
         """Not started yet."""
         interval = self._settings.tick.interval_ms
+        tick = Loop("tick", self._tick, interval_ms=interval, backoff_max_ms=1_000, metrics=metrics)
+        self.node.wake = tick.wake
         return [
             Loop("beat", self._membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=metrics),
             Loop("assignment", self._assign, interval_ms=0, backoff_max_ms=1_000, metrics=metrics),
-            Loop("tick", self._tick, interval_ms=interval, backoff_max_ms=1_000, metrics=metrics),
+            tick,
         ]
 
     def _assign(self) -> int:

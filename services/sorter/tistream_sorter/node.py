@@ -65,6 +65,7 @@ class SorterNode:
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
         self._one_by_one = False
+        self.wake: Callable[[], None] = lambda: None  # called when files have come; the tick loop sets it
 
     def tasks(self) -> list[Task]:
         """The tasks held now."""

@@ -59,6 +59,7 @@ def accept_files(
             continue
         full &= not task.offer(files, clock.now_ms())
         received[task_id] = chains(task.received())
+    node.wake()
     if received and full:
         raise Unavailable("no task of the batch has room for more files; send again")
     return FilesReceipt(received=received, unknown_tasks=unknown)
@@ -89,12 +90,11 @@ def list_tasks(
 ) -> TaskList:
     """What this sorter holds: progress, positions, and what stands still."""
     now_ms = clock.now_ms()
-    statuses = [task.status(now_ms) for task in node.tasks()]
     wanted = [
-        status
-        for status in statuses
-        if (cluster_id is None or status.cluster_id == cluster_id)
-        and (tenant_id is None or status.tenant_id == tenant_id)
+        task.status(now_ms)
+        for task in node.tasks()
+        if cluster_id in (None, task.state.identity.tenant.cluster_id)
+        and tenant_id in (None, task.state.identity.tenant.tenant_id)
     ]
     return TaskList(node_id=request.app.state.node_id, tasks=wanted)
 

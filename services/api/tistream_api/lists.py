@@ -8,7 +8,6 @@ from typing import Any
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest, Unavailable, UnknownName
 from tistream.model.ts import from_physical_ms
-from tistream_api.pulls import FRESH_MS
 from tistream_api.tenant_view import TenantView
 
 
@@ -37,7 +36,7 @@ class Lists:
         return {"ts": str(at), "database": database, "tables": tables}
 
     def _time(self, view: TenantView, ts: int | None) -> int:
-        view.fresh(FRESH_MS)
+        view.wait_fresh()
         if ts is not None:
             view.check_retained(ts)
         view.check_known()

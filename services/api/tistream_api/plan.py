@@ -74,6 +74,20 @@ def coarse_cut(groups: Sequence[GroupRef], window: Window, budget: int) -> tuple
     return high, list(groups)
 
 
+def horizon(begins: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], window: Window, budget: int) -> int:
+    """The high end of a stride: the segments that begin in it hold at least `budget` rows, or all there are.
+
+    `begins` and `rows` are the lowest commit_ts and the row counts of the segments of the window, in any order.
+    """
+    begins = np.maximum(begins, window.low + 1)
+    order = np.argsort(begins, kind="stable")
+    at = int(np.searchsorted(np.cumsum(rows[order]), budget))
+    if at >= len(order):
+        return window.high
+    beyond = begins[order][begins[order] > begins[order[at]]]
+    return int(beyond[0]) - 1 if len(beyond) else window.high
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """The chunk ends at `high`. `crowded` says that `high` is one commit_ts with too many rows to be held."""
@@ -108,7 +122,7 @@ def rows_within(budget: int, budget_bytes: int, groups: Iterable[GroupRef]) -> i
 class Run:
     """Rows of one crowded commit_ts, transaction and physical table in one row group, in key order."""
 
-    group: GroupRef
+    place: int  # of the row group among those that hold rows of the commit_ts
     start_ts: int
     table_id: int  # logical
     physical_id: int

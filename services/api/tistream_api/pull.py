@@ -19,7 +19,7 @@ from tistream_api.cursor import Place, Position, Scope
 from tistream_api.events import Events
 from tistream_api.params import PullParams
 from tistream_api.row_events import Barrier
-from tistream_api.scan import Batch
+from tistream_api.source_contract import Batch
 
 CHUNK_BYTES = 1 << 20
 IDLE_MS = 1_000
@@ -37,6 +37,9 @@ class Progress(Protocol):
     def stopping(self) -> bool:
         """Whether the service is about to end."""
 
+    def met(self, barrier: Barrier) -> None:
+        """A row that cannot be shown stands in the way of some pull."""
+
 
 ScanFrom = Callable[[Position, int, int | None], Iterator[Batch]]
 """(start, high, limit) -> batches: scan.Scan for one scope; with a limit, chunks need not be much larger."""
@@ -52,6 +55,7 @@ class Pull:
     progress: Progress
     scan: ScanFrom
     clock: Clock
+    count: Callable[[int, int], None]  # events and bytes about to be sent
 
     def answer(self) -> Iterator[bytes]:
         """The answer's bytes. Raises Undecodable before the first of them."""
@@ -66,7 +70,7 @@ class Pull:
             high = self._high()
             if page.at.low_ts < high:
                 for events in page.take(self.scan(page.at, high, self.params.limit)):
-                    yield from _bytes(events)
+                    yield from self._bytes(events)
             self._refuse(page.barrier, page.at, page.sent)
             ended = self.params.end_ts is not None and page.at >= Position(self.params.end_ts)
             if page.sent or page.full or page.barrier or ended:
@@ -83,10 +87,11 @@ class Pull:
 
     def _refuse(self, barrier: Barrier | None, at: Position, sent: int) -> None:
         """A 422, once the answer could do nothing but stand still."""
-        if barrier is None or sent or at > self.start:
+        if barrier is None:
             return
-        where = f"table {barrier.table}" if barrier.table else f"table id {barrier.table_id}"
-        detail = f"{where}, key {barrier.key.hex()}, commit_ts {barrier.commit_ts}: {barrier.reason}"
+        self.progress.met(barrier)
+        if sent or at > self.start:
+            return
         extra = {
             "table": barrier.table or "",
             "table_id": str(barrier.table_id),
@@ -94,7 +99,7 @@ class Pull:
             "commit_ts": str(barrier.commit_ts),
             "reason": barrier.reason,
         }
-        raise Undecodable(detail, extra)
+        raise Undecodable(str(barrier), extra)
 
     def _last_line(self, at: Position) -> bytes:
         """`resolved` where a commit_ts ends, `continue` inside one."""
@@ -103,6 +108,12 @@ class Pull:
         if at.place is Place.DONE:
             line = {"type": "resolved", "resolved_ts": str(at.commit_ts), "cursor": text}
         return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+
+    def _bytes(self, events: Events) -> Iterator[bytes]:
+        text = events.text()
+        self.count(len(events), len(text))
+        for start in range(0, len(text), CHUNK_BYTES):
+            yield bytes(text[start : start + CHUNK_BYTES])
 
     # ---- an endless stream
 
@@ -113,7 +124,7 @@ class Pull:
             high = self.progress.resolved_ts()
             before = page.sent
             for events in page.take(self.scan(page.at, high, None)) if page.at.low_ts < high else ():
-                yield from _bytes(events)
+                yield from self._bytes(events)
                 if len(events) and page.at.place is Place.DONE and not page.barrier:
                     yield self._last_line(page.at)
                     told_ms = self.clock.monotonic_ms()
@@ -180,9 +191,3 @@ class _Page:
     def _reach(self, through: int | None) -> None:
         if through is not None:
             self.at = max(self.at, Position(through))
-
-
-def _bytes(events: Events) -> Iterator[bytes]:
-    text = events.text()
-    for start in range(0, len(text), CHUNK_BYTES):
-        yield bytes(text[start : start + CHUNK_BYTES])

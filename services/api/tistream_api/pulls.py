@@ -11,12 +11,12 @@ from tistream.errors import InvalidRequest, Unavailable, UnknownName
 from tistream.model.ts import from_physical_ms
 from tistream_api import cursor as cursors
 from tistream_api.cursor import Position, Scope
+from tistream_api.metrics import ApiMetrics
 from tistream_api.params import PullParams
 from tistream_api.pull import Pull, ScanFrom
-from tistream_api.scan import Batch, Budget, Scan
+from tistream_api.scan import Budget, Scan
+from tistream_api.source_contract import Batch
 from tistream_api.tenant_view import TenantView
-
-FRESH_MS = 200  # how old what is known of a tenant may be when it is asked for
 
 
 class TooManyPulls(Unavailable):
@@ -64,15 +64,28 @@ class Pulls:
     clock: Clock
     budget: Budget
     slots: threading.Semaphore
+    metrics: ApiMetrics
 
     def answer(self, view: TenantView, scope: Scope, params: PullParams) -> Answer:
         """Begin an answer. Raises InvalidRequest and its subclasses, Unavailable, TooManyPulls."""
-        view.fresh(FRESH_MS)
+        view.wait_fresh()
         start = self._start(view, scope, params)
         if not self.slots.acquire(blocking=False):
             raise TooManyPulls("as many pulls as this server answers at once are under way")
-        pull = Pull(scope, params, start, view, self._scanner(view, scope), self.clock)
-        answer = Answer(pull.answer(), self.slots.release)
+        events, sent = self.metrics.events.labels(scope.call), self.metrics.bytes.labels(scope.call)
+        under_way = self.metrics.pulls.labels(scope.call)
+
+        def count(events_sent: int, bytes_sent: int) -> None:
+            events.inc(events_sent)
+            sent.inc(bytes_sent)
+
+        def release() -> None:
+            under_way.dec()
+            self.slots.release()
+
+        under_way.inc()
+        pull = Pull(scope, params, start, view, self._scanner(view, scope), self.clock, count)
+        answer = Answer(pull.answer(), release)
         try:
             answer.begin()
         except BaseException:

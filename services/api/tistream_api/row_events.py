@@ -57,6 +57,10 @@ class Barrier:
     key: bytes
     reason: str
 
+    def __str__(self) -> str:
+        where = f"table {self.table}" if self.table else f"table id {self.table_id}"
+        return f"{where}, key {self.key.hex()}, commit_ts {self.commit_ts}: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class Rendered:

@@ -5,69 +5,29 @@ Memory is bounded by the chunk, whatever the window holds: plan.py decides what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tistream.format.segment import SCHEMA, SegmentRef
+from tistream.errors import NotFoundYet, Unavailable
+from tistream.format.segment import SCHEMA
 from tistream.model.ts import Window
-from tistream_api import events, plan
+from tistream_api import plan
+from tistream_api.crowd import Crowd, GroupRows
 from tistream_api.cursor import Place, Position, Scope
 from tistream_api.events import Events
-from tistream_api.plan import GroupRef, Piece, Run
-from tistream_api.row_events import Barrier, Shapes, render
-
-Ints = npt.NDArray[np.int64]
-
+from tistream_api.plan import Cut, GroupRef
+from tistream_api.row_events import render
+from tistream_api.source_contract import Batch, Ints, Source
 
 PAGE_ROWS_MIN = 4_096
 PAGE_FIRST_ROWS_MIN = 16
 CHUNK_GROWTH = 4
-
-
-class Source(Protocol):
-    """A tenant's pool and schema history, complete up to the window's end."""
-
-    def segments(self, window: Window) -> Sequence[SegmentRef]:
-        """The live segments that may hold rows of the window."""
-
-    def physical_ids(self, scope: Scope, window: Window) -> Ints | None:
-        """The ids, ascending, that the scope's rows may bear in the window; None: any."""
-
-    def shapes(self, scope: Scope, ids: Sequence[int], window: Window) -> Shapes:
-        """How the rows of these ids are shown to this scope in the window."""
-
-    def logical_id(self, physical_id: int, commit_ts: int) -> int:
-        """The table id that events of this physical id's rows bear; the physical one if none is shown."""
-
-    def ddl_events(self, scope: Scope, window: Window) -> pa.Table:
-        """The scope's ddl events (events.SCHEMA)."""
-
-    def rows(self, group: GroupRef) -> pa.Table:
-        """One row group (tistream.format.segment.SCHEMA)."""
-
-    def index(self, group: GroupRef) -> tuple[Ints, Ints]:
-        """The table_id and commit_ts of a row group's rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Events that follow those of the batch before.
-
-    With them everything at or below `through` has been given; None: the batch ends inside a crowded commit_ts, one
-    that is too large to be held. Before the first batch of a crowded commit_ts comes one with `crowd`, an upper
-    bound of its events. After a `barrier` nothing follows; the events end below its commit_ts.
-    """
-
-    events: Events
-    through: int | None
-    crowd: int | None = None
-    barrier: Barrier | None = None
+STRIDE_CHUNKS = 4  # of index_rows: how far ahead row groups are looked up
+REPLANS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,52 +58,63 @@ class Scan:
         self._start = start
         self._high = high
         self._budget = budget
+        self._low = start.low_ts  # everything at or below it was given
+        self._rows = min(budget.first_rows, budget.rows)  # of the next chunk
 
     def batches(self) -> Iterator[Batch]:
         """Batches in order; the last one's `through` is `high`, unless it has a barrier."""
-        low = self._start.low_ts
-        if low >= self._high:
-            return
-        window = Window(low, self._high)
+        replans = 0
+        while self._low < self._high:
+            before = self._low
+            try:
+                for batch in self._stride():
+                    yield batch
+                    if batch.barrier:
+                        return
+            except NotFoundYet as error:  # compacted meanwhile: the same rows are in other segments
+                replans = 0 if self._low > before else replans + 1
+                if replans > REPLANS:
+                    raise Unavailable(f"{error}, though it is live by the newest manifests") from error
+                self._source.replan()
+
+    def _stride(self) -> Iterator[Batch]:
+        """Chunks up to the horizon; `_low` moves on as each has been taken."""
+        window = Window(self._low, self._high)
+        end = self._source.horizon(window, STRIDE_CHUNKS * self._budget.index_rows)
+        window = Window(self._low, end)
         ids = self._source.physical_ids(self._scope, window)
         groups = plan.groups_in(self._source.segments(window), window, ids)
-        budget = min(self._budget.first_rows, self._budget.rows)
-        while low < self._high:
-            groups = [ref for ref in groups if ref.info.commit_ts_max > low]
-            window = Window(low, self._high)
-            high, near = plan.coarse_cut(groups, window, max(self._budget.index_rows, budget))
+        while self._low < end:
+            groups = [ref for ref in groups if ref.info.commit_ts_max > self._low]
+            window = Window(self._low, end)
+            high, near = plan.coarse_cut(groups, window, max(self._budget.index_rows, self._rows))
             most = plan.rows_within(self._budget.rows, self._budget.chunk_bytes, near)
-            masks = {ref: self._mask(ref, Window(low, high), ids) for ref in near}
-            found = [self._source.index(ref)[1][mask] for ref, mask in masks.items()]
-            cut = plan.exact_cut(np.concatenate([np.empty(0, np.int64), *found]), high, min(budget, most), most)
-            if cut.crowded:
-                if cut.high - 1 > low:
-                    yield self._batch(_no_rows(), Window(low, cut.high - 1))
-                crowd = _Crowd(self._source, self._scope, cut.high, most, masks, self._start)
-                yield from crowd.batches()
-                if crowd.barrier:
-                    return
-            else:
-                chunk = Window(low, cut.high)
-                batch = self._batch(self._read(masks, chunk), chunk)
-                yield batch
-                if batch.barrier:
-                    return
-            low = cut.high
-            budget = min(budget * CHUNK_GROWTH, self._budget.rows)
+            found = [self._candidates(ref, Window(self._low, high), ids) for ref in near]
+            every = np.concatenate([np.empty(0, np.int64), *(commit_ts for _, commit_ts in found)])
+            cut = plan.exact_cut(every, high, min(self._rows, most), most)
+            taken = [GroupRows(rows.group, rows.at[commit_ts <= cut.high]) for rows, commit_ts in found]
+            taken = [rows for rows in taken if len(rows.at)]
+            yield from self._crowd(cut, taken, most) if cut.crowded else self._chunk(cut, taken)
+            self._low = cut.high
+            self._rows = min(self._rows * CHUNK_GROWTH, self._budget.rows)
 
-    def _mask(self, ref: GroupRef, window: Window, ids: Ints | None) -> npt.NDArray[np.bool_]:
+    def _candidates(self, ref: GroupRef, window: Window, ids: Ints | None) -> tuple[GroupRows, Ints]:
+        """Which rows of a row group the window and the scope may want, and their commit_ts."""
         table_ids, commit_ts = self._source.index(ref)
-        mask: npt.NDArray[np.bool_] = (commit_ts > window.low) & (commit_ts <= window.high)
-        return mask & (table_ids > 0 if ids is None else np.isin(table_ids, ids))
+        mask = (commit_ts > window.low) & (commit_ts <= window.high)
+        mask &= table_ids > 0 if ids is None else np.isin(table_ids, ids)
+        at = np.flatnonzero(mask)
+        return GroupRows(ref, at), commit_ts[at]
 
-    def _read(self, masks: dict[GroupRef, npt.NDArray[np.bool_]], window: Window) -> pa.Table:
-        parts = []
-        for ref, mask in masks.items():
-            fit = np.flatnonzero(mask & (self._source.index(ref)[1] <= window.high))
-            if len(fit):
-                parts.append(_taken(self._source.rows(ref), fit))
-        return pa.concat_tables(parts) if parts else _no_rows()
+    def _chunk(self, cut: Cut, taken: list[GroupRows]) -> Iterator[Batch]:
+        rows = [part.read(self._source) for part in taken]
+        yield self._batch(pa.concat_tables(rows) if rows else SCHEMA.empty_table(), Window(self._low, cut.high))
+
+    def _crowd(self, cut: Cut, taken: list[GroupRows], most: int) -> Iterator[Batch]:
+        if cut.high - 1 > self._low:
+            yield self._batch(SCHEMA.empty_table(), Window(self._low, cut.high - 1))
+        self._low = cut.high - 1
+        yield from Crowd(self._source, self._scope, cut.high, most, taken, self._start).batches()
 
     def _batch(self, rows: pa.Table, window: Window) -> Batch:
         ids = pc.unique(rows.column("table_id")).to_pylist()
@@ -156,94 +127,3 @@ class Scan:
         if self._start.place is not Place.DONE and self._start.commit_ts in window:
             found = found.after(self._start)
         return Batch(found, window.high if barrier is None else barrier.commit_ts - 1, barrier=barrier)
-
-
-class _Crowd:
-    """One commit_ts that is too large to be held, piece by piece."""
-
-    def __init__(
-        self,
-        source: Source,
-        scope: Scope,
-        commit_ts: int,
-        budget: int,
-        masks: dict[GroupRef, npt.NDArray[np.bool_]],
-        start: Position,
-    ) -> None:
-        self.barrier: Barrier | None = None
-        self._source = source
-        self._scope = scope
-        self._commit_ts = commit_ts
-        self._window = Window(commit_ts - 1, commit_ts)
-        self._rows = {ref: np.flatnonzero(mask & (source.index(ref)[1] == commit_ts)) for ref, mask in masks.items()}
-        self._inside = start.commit_ts == commit_ts and start.place is not Place.DONE
-        self._start = start
-        self._budget = budget
-
-    def batches(self) -> Iterator[Batch]:
-        """A batch that announces it, one for each piece, and one with the ddl events at its end."""
-        runs = [run for ref, rows in self._rows.items() for run in self._runs(ref, rows)]
-        pieces = plan.pieces(runs, self._budget)
-        if self._inside:  # nothing of it is sent before all of it was found decodable
-            pieces = [piece for piece in pieces if not piece.over_before(self._start)]
-        else:
-            self.barrier = self._check(pieces)
-        nothing = Events.ordered(events.EMPTY)
-        if self.barrier:
-            yield Batch(nothing, self._commit_ts - 1, barrier=self.barrier)
-            return
-        ddl = Events.ordered(self._source.ddl_events(self._scope, self._window))
-        yield Batch(nothing, self._commit_ts - 1, crowd=2 * sum(run.rows for run in runs) + len(ddl))
-        for piece in pieces:
-            found = Events.ordered(render(self._read(piece), self._shapes(piece), piece.op).table)
-            yield Batch(found.after(self._start) if self._inside else found, None)
-        yield Batch(ddl.after(self._start) if self._inside else ddl, self._commit_ts)
-
-    def _runs(self, ref: GroupRef, rows: Ints) -> Iterator[Run]:
-        if not len(rows):
-            return
-        table = _taken(self._source.rows(ref).select(["table_id", "start_ts", "key"]), rows)
-        ids, starts = (table.column(name).to_numpy() for name in ("table_id", "start_ts"))
-        begins = np.flatnonzero((np.diff(ids, prepend=-1) != 0) | (np.diff(starts, prepend=-1) != 0))
-        keys = table.column("key")
-        for begin, end in zip(begins, [*begins[1:], len(ids)], strict=True):
-            physical_id = int(ids[begin])
-            logical_id = self._source.logical_id(physical_id, self._commit_ts)
-            first, last = keys[int(begin)].as_py(), keys[int(end) - 1].as_py()
-            yield Run(ref, int(starts[begin]), logical_id, physical_id, int(end - begin), first, last)
-
-    def _check(self, pieces: list[Piece]) -> Barrier | None:
-        for piece in pieces:
-            if piece.op != plan.OP_DELETE:  # both sides of every row are decoded once, with its whole range of keys
-                found = render(self._read(piece), self._shapes(piece)).barrier
-                if found:
-                    return found
-        return None
-
-    def _read(self, piece: Piece) -> pa.Table:
-        parts = []
-        for run in piece.runs:
-            table = _taken(self._source.rows(run.group), self._rows[run.group])
-            mask = pc.and_(pc.equal(table["start_ts"], run.start_ts), pc.equal(table["table_id"], run.physical_id))
-            if piece.op is not None:
-                mask = pc.and_(mask, pc.greater_equal(table["key"], piece.key_low))
-                if piece.key_high is not None:
-                    mask = pc.and_(mask, pc.less(table["key"], piece.key_high))
-            parts.append(table.filter(mask))
-        return pa.concat_tables(parts)
-
-    def _shapes(self, piece: Piece) -> Shapes:
-        ids = sorted({run.physical_id for run in piece.runs})
-        return self._source.shapes(self._scope, ids, self._window)
-
-
-def _taken(table: pa.Table, rows: Ints) -> pa.Table:
-    if len(rows) == len(table):
-        return table
-    if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
-        return table.slice(int(rows[0]), len(rows))
-    return table.take(pa.array(rows))
-
-
-def _no_rows() -> pa.Table:
-    return SCHEMA.empty_table()

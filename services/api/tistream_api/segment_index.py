@@ -18,6 +18,7 @@ class SegmentIndex:
         self._segments: tuple[SegmentRef, ...] = ()
         self._lows: Ints = np.empty(0, np.int64)
         self._highs: Ints = np.empty(0, np.int64)
+        self._rows: Ints = np.empty(0, np.int64)
 
     def update(self, segments: tuple[SegmentRef, ...]) -> None:
         """Take the live segments anew; cheap where they only grew."""
@@ -31,9 +32,17 @@ class SegmentIndex:
         highs = np.array([segment.commit_ts_max for segment in new], np.int64)
         self._lows = np.concatenate([self._lows[:known], lows])
         self._highs = np.concatenate([self._highs[:known], highs])
+        self._rows = np.concatenate([self._rows[:known], np.array([segment.rows for segment in new], np.int64)])
         self._segments = segments
 
     def overlapping(self, window: Window) -> list[SegmentRef]:
         """The segments that may hold rows of the window, in commit order."""
-        fit = np.flatnonzero((self._lows <= window.high) & (self._highs > window.low))
-        return [self._segments[at] for at in fit]
+        return [self._segments[at] for at in self._fit(window)]
+
+    def beginnings(self, window: Window) -> tuple[Ints, Ints]:
+        """The lowest commit_ts and the row counts of those segments."""
+        fit = self._fit(window)
+        return self._lows[fit], self._rows[fit]
+
+    def _fit(self, window: Window) -> npt.NDArray[np.intp]:
+        return np.flatnonzero((self._lows <= window.high) & (self._highs > window.low))

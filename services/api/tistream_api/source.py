@@ -14,7 +14,7 @@ from tistream.format.segment import SegmentRef
 from tistream.model.ts import MAX_TS, Window
 from tistream.schema.history import History, ListedTable
 from tistream.schema.visible import TableVersion, fold
-from tistream_api import ddl_lines
+from tistream_api import ddl_lines, plan
 from tistream_api.cursor import Scope
 from tistream_api.group_cache import GroupCache
 from tistream_api.plan import GroupRef
@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class TenantSource:
-    """scan.Source of one tenant. `lock` guards the history and the logs; row groups are read outside of it."""
+    """source_contract.Source of one tenant. `lock` guards history and segments; row groups are read outside of it."""
 
     def __init__(
         self,
@@ -33,7 +33,9 @@ class TenantSource:
         history: Callable[[], History | None],
         segments: Callable[[], Iterable[SegmentIndex]],
         cache: GroupCache,
+        replan: Callable[[], None],
     ) -> None:
+        self.replan = replan
         self._lock = lock
         self._history_now = history
         self._segments = segments
@@ -44,6 +46,13 @@ class TenantSource:
         if history is None:
             raise Unavailable("the tenant's schema history is being read anew")
         return history
+
+    def horizon(self, window: Window, rows: int) -> int:
+        with self._lock:
+            found = [index.beginnings(window) for index in self._segments()]
+        begins = np.concatenate([np.empty(0, np.int64), *(begins for begins, _ in found)])
+        counts = np.concatenate([np.empty(0, np.int64), *(counts for _, counts in found)])
+        return plan.horizon(begins, counts, window, rows)
 
     def segments(self, window: Window) -> list[SegmentRef]:
         with self._lock:

@@ -38,34 +38,35 @@ class Picture:
 def held_by(picture: Picture) -> Hold | None:
     """The one thing to look at first; None if the tenant is on time and nothing stands in its way.
 
-    What quarantines a store, or a gap in a store's files, is told at once, the rest only once the tenant is late.
+    What quarantines a store, a gap in a store's files and a row that cannot be decoded are told at once; the rest,
+    the waits of everyday (a log range that another store's next file will bring) among it, once the tenant is late.
     """
-    told = _told(picture)
     late = picture.lag_seconds > LATE_SECONDS
-    at_once = [hold for hold in told if late or hold.stage == "damaged" or _is_gap(hold)]
-    if at_once:
-        return min(at_once, key=lambda hold: (_STAGES.index(hold.stage), hold.object is None))
+    told = [*_lasting(picture), *_waits(picture)] if late else _lasting(picture)
+    if told:  # a cause that has a name before one that is only a lack of news
+        return min(told, key=lambda hold: (hold.object is None and hold.stage != "damaged", _STAGES.index(hold.stage)))
     return _suspect(picture) if late else None
 
 
-def _told(picture: Picture) -> list[Hold]:
-    """What somebody names as a cause."""
-    holds = [_of_route(picture)] if picture.route_problem else []
+def _lasting(picture: Picture) -> list[Hold]:
+    """What does not go away by itself."""
+    holds = [hold for status in picture.statuses.values() for hold in status.holds if hold.stage == "damaged"]
     for store in picture.stores:
         if store.hold is not None:
             holds.append(store.hold)
         elif store.quarantined:
             holds.append(Hold(stage="damaged", store_id=str(store.store_id), reason="the store is quarantined"))
+    return [*holds, *(hold for hold in picture.holds if hold.object is not None)]
+
+
+def _waits(picture: Picture) -> list[Hold]:
+    """What is a cause only if it lasts."""
+    holds = [_of_route(picture)] if picture.route_problem else []
     for status in picture.statuses.values():
         holds.extend(status.holds)
         if status.stopped is not None:
             holds.append(Hold(stage="sort", reason=f"task {status.task_id} stopped: {status.stopped}"))
-    return [*holds, *picture.holds]
-
-
-def _is_gap(hold: Hold) -> bool:
-    """A push that is known to be missing, and not only not seen for a while: its object has a name."""
-    return hold.stage == "push" and hold.object is not None
+    return [*holds, *(hold for hold in picture.holds if hold.object is None)]
 
 
 def _of_route(picture: Picture) -> Hold:

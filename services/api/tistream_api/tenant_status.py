@@ -13,7 +13,6 @@ from tistream.wire.client import HttpClient
 from tistream.wire.dispatcher import StoreList, StoreStatus
 from tistream.wire.schema_client import SchemaClient
 from tistream.wire.sorter import Coverage, Hold, SliceStatus
-from tistream_api.pulls import FRESH_MS
 from tistream_api.status import Picture, held_by
 from tistream_api.tenant_view import TenantView
 from tistream_api.tenants import Tenants
@@ -29,7 +28,7 @@ class TenantStatus:
 
     def status(self, view: TenantView) -> dict[str, Any]:
         """Answer of the status call."""
-        view.fresh(FRESH_MS)
+        view.wait_fresh()
         picture = self._picture(view)
         hold = held_by(picture)
         return {
@@ -41,7 +40,7 @@ class TenantStatus:
 
     def coverage(self, view: TenantView, start: bytes, end: bytes) -> dict[str, Any]:
         """Answer of the coverage call: slices in key order. Raises Unavailable if a sorter does not answer."""
-        view.fresh(FRESH_MS)
+        view.wait_fresh()
         view.earliest_ts()
         wanted = KeySpan(start, end)
         slices: list[SliceStatus] = []
@@ -64,6 +63,8 @@ class TenantStatus:
             unreachable.append(Hold(stage=stage, reason=f"{peer}: {why}"))
         stores = self._stores(view, holds, unreachable)
         holds.extend(self._schema_holds(view))
+        for barrier in view.barriers():
+            holds.append(Hold(stage="schema", object=barrier.key.hex(), reason=str(barrier)))
         return Picture(
             now_ms=self.clock.now_ms(),
             resolved_ts=view.resolved_ts(),

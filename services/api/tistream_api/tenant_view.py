@@ -10,6 +10,8 @@ import logging
 import threading
 from collections.abc import Callable
 
+from prometheus_client import Counter
+
 from tistream.clock import Clock
 from tistream.errors import Gone, TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
@@ -20,10 +22,17 @@ from tistream.wire.schema_client import SchemaReplica
 from tistream.wire.sorter import TaskStatus
 from tistream.wire.sorter_client import SorterClient
 from tistream_api.group_cache import GroupCache
+from tistream_api.row_events import Barrier
 from tistream_api.segment_index import SegmentIndex
 from tistream_api.source import TenantSource
 
 log = logging.getLogger(__name__)
+
+
+FRESH_MS = 200  # how old what is known of a tenant may be when somebody asks
+FRESH_WAIT_MS = 500
+FIRST_WAIT_MS = 3_000
+BARRIERS_MAX = 100
 
 
 class TenantView:
@@ -38,6 +47,7 @@ class TenantView:
         new_replica: Callable[[], SchemaReplica | None],
         clock: Clock,
         stopping: threading.Event,
+        undecodable: Counter,
     ) -> None:
         self.tenant = TenantKey(route.cluster_id, route.tenant_id)
         self.route = route
@@ -49,6 +59,7 @@ class TenantView:
         self._replica: SchemaReplica | None = None
         self._clock = clock
         self._stopping = stopping
+        self._undecodable = undecodable
         self._lock = threading.RLock()
         self._moved = threading.Condition(self._lock)
         self._refreshing = threading.Lock()
@@ -58,11 +69,13 @@ class TenantView:
         self._segments: dict[int, SegmentIndex] = {}
         self._progress: dict[int, int] = {}
         self._resolved_ts = 0
+        self._barriers: dict[tuple[int, bytes, int], Barrier] = {}
         self.source = TenantSource(
             self._lock,
             lambda: self._replica.history if self._replica else None,
             self._segments.values,
             cache,
+            self.refresh,
         )
 
     # ---- what pulls ask
@@ -115,6 +128,21 @@ class TenantView:
         """Whether the service is about to end."""
         return self._stopping.is_set()
 
+    def met(self, barrier: Barrier) -> None:
+        """A row that cannot be shown was met; told once in the log and the metric, and in status from now on."""
+        with self._lock:
+            known = self._barriers.setdefault((barrier.table_id, barrier.key, barrier.commit_ts), barrier)
+            if len(self._barriers) > BARRIERS_MAX:
+                self._barriers.pop(next(iter(self._barriers)))
+        if known is barrier:
+            self._undecodable.inc()
+            log.error("a row cannot be decoded", extra={"tenant": str(self.tenant), "row": str(barrier)})
+
+    def barriers(self) -> list[Barrier]:
+        """Rows that stand in the way of some pull, lowest first; those that were met."""
+        with self._lock:
+            return sorted(self._barriers.values(), key=lambda barrier: barrier.commit_ts)
+
     def idle_ms(self) -> int:
         """How long nobody has asked for this tenant."""
         return self._clock.monotonic_ms() - self._asked_ms
@@ -125,14 +153,20 @@ class TenantView:
 
     # ---- refreshing
 
-    def fresh(self, max_age_ms: int) -> None:
-        """Refresh unless the last one is younger than `max_age_ms`. A refresh that fails leaves what was known."""
-        self._asked_ms = self._clock.monotonic_ms()
-        if self.age_ms() <= max_age_ms:
-            return
-        with self._refreshing:
-            if self.age_ms() > max_age_ms:
-                self._refresh()
+    def wait_fresh(self) -> None:
+        """Somebody asks: wait a moment for a refresh, if the last one is old. The loop that refreshes sees to it.
+
+        What was known stays true; so whoever waits in vain, because a peer hangs, goes on with that.
+        """
+        asked_ms = self._asked_ms = self._clock.monotonic_ms()
+        oldest_ms = asked_ms - FRESH_MS
+        with self._moved:
+            patience_ms = FRESH_WAIT_MS if self._resolved_ts else FIRST_WAIT_MS
+            while self._refreshed_ms < oldest_ms and not self._stopping.is_set():
+                left_ms = asked_ms + patience_ms - self._clock.monotonic_ms()
+                if left_ms <= 0:
+                    return
+                self._moved.wait(left_ms / 1000)
 
     def refresh(self) -> None:
         """Refresh now."""

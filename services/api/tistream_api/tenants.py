@@ -6,9 +6,12 @@ import logging
 import threading
 from concurrent.futures import Executor
 
+from prometheus_client import CollectorRegistry
+
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest, UnknownName
 from tistream.model.ids import TenantKey
+from tistream.model.ts import physical_ms
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta import RouteTable, TenantRoute
@@ -16,6 +19,7 @@ from tistream.wire.meta_client import MetaClient
 from tistream.wire.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.sorter_client import SorterClient
 from tistream_api.group_cache import GroupCache
+from tistream_api.metrics import ApiMetrics
 from tistream_api.tenant_view import TenantView
 
 log = logging.getLogger(__name__)
@@ -38,6 +42,7 @@ class Tenants:
         clock: Clock,
         executor: Executor,
         stopping: threading.Event,
+        registry: CollectorRegistry,
     ) -> None:
         self._http = http
         self._meta = meta
@@ -46,6 +51,7 @@ class Tenants:
         self._clock = clock
         self._executor = executor
         self._stopping = stopping
+        self.metrics = ApiMetrics(registry, self._lag_seconds)
         self._lock = threading.Lock()
         self._routes: RouteTable | None = None
         self._views: dict[TenantKey, TenantView] = {}
@@ -124,4 +130,17 @@ class Tenants:
             return SchemaReplica(SchemaClient(self._http, urls[0]), key) if urls else None
 
         sorters = SorterClient(self._http)
-        return TenantView(route, self._objects, self._cache, sorters, new_replica, self._clock, self._stopping)
+        return TenantView(
+            route,
+            self._objects,
+            self._cache,
+            sorters,
+            new_replica,
+            self._clock,
+            self._stopping,
+            self.metrics.undecodable,
+        )
+
+    def _lag_seconds(self) -> float:
+        resolved = [view.resolved_ts() for view in list(self._views.values()) if view.route.snapshot_ts is not None]
+        return max(0.0, (self._clock.now_ms() - physical_ms(min(resolved))) / 1000) if resolved else 0.0

@@ -27,9 +27,11 @@ from tistream_api.cursor import Position, Scope
 from tistream_api.group_cache import GroupCache
 from tistream_api.params import PullParams
 from tistream_api.pull import Pull
-from tistream_api.scan import Batch, Budget, Scan
+from tistream_api.row_events import Barrier
+from tistream_api.scan import Budget, Scan
 from tistream_api.segment_index import SegmentIndex
 from tistream_api.source import TenantSource
+from tistream_api.source_contract import Batch
 
 Change = Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -89,6 +91,7 @@ class StandingProgress:
     """A tenant whose resolved_ts stands still."""
 
     ts: int
+    barriers: list[Barrier] = field(default_factory=list)
 
     def resolved_ts(self) -> int:
         return self.ts
@@ -98,6 +101,9 @@ class StandingProgress:
 
     def stopping(self) -> bool:
         return False
+
+    def met(self, barrier: Barrier) -> None:
+        self.barriers.append(barrier)
 
 
 @dataclass
@@ -120,7 +126,7 @@ class World:
             return Scan(self.source, scope, at, high, budget).batches()
 
         progress = StandingProgress(self.end_ts)
-        return b"".join(Pull(scope, params, start, progress, scan, ManualClock()).answer())
+        return b"".join(Pull(scope, params, start, progress, scan, ManualClock(), lambda events, size: None).answer())
 
 
 def golden_world(
@@ -137,5 +143,7 @@ def golden_world(
     objects = MemoryObjectStore()
     ends = [int(ts) for ts in np.linspace(loaded.snapshot_ts, loaded.end_ts, ticks + 1)]
     indexes = write_pool(objects, loaded.tenant, rows, tasks, ends)
-    source = TenantSource(threading.RLock(), lambda: history, lambda: indexes, GroupCache(objects, 64 << 20))
+    source = TenantSource(
+        threading.RLock(), lambda: history, lambda: indexes, GroupCache(objects, 64 << 20), lambda: None
+    )
     return World(loaded.tenant, loaded.snapshot_ts, loaded.end_ts, source, budget or Budget())

@@ -66,12 +66,15 @@ SCHEMA = Hold(stage="schema", object="m", reason="a job row that cannot be read"
 
 def test_nothing_holds_a_tenant_that_is_on_time() -> None:
     assert held_by(picture(1_000)) is None
-    assert held_by(picture(4_900, holds=[SILENT, SCHEMA])) is None
+    assert held_by(picture(4_900, holds=[SILENT])) is None
 
 
 def test_a_gap_and_damage_are_told_at_once() -> None:
     assert held_by(picture(1_000, stores=[store(hold=GAP)])) == GAP
     assert held_by(picture(1_000, holds=[SILENT, DAMAGE])) == DAMAGE
+    assert held_by(picture(1_000, statuses={1: task(holds=[DAMAGE, GAP])})) == DAMAGE
+    assert held_by(picture(1_000, statuses={1: task(holds=[GAP])})) is None, "an everyday wait"
+    assert held_by(picture(1_000, holds=[SILENT, SCHEMA])) == SCHEMA
     quarantined = held_by(picture(1_000, stores=[store(quarantined=True)]))
     assert quarantined is not None
     assert (quarantined.stage, quarantined.store_id) == ("damaged", "1")

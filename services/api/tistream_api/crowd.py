@@ -1,0 +1,116 @@
+"""A commit_ts with more rows than may be held at once, piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.errors import NotFoundYet, Unavailable
+from tistream.model.ts import Window
+from tistream_api import events, plan
+from tistream_api.cursor import Place, Position, Scope
+from tistream_api.events import Events
+from tistream_api.plan import GroupRef, Piece, Run
+from tistream_api.row_events import Barrier, Shapes, render
+from tistream_api.source_contract import Batch, Ints, Source
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRows:
+    """Some rows of a row group, by their places in it, ascending."""
+
+    group: GroupRef
+    at: Ints
+
+    def read(self, source: Source) -> pa.Table:
+        """The rows."""
+        table = source.rows(self.group)
+        if len(self.at) == len(table):
+            return table
+        if len(self.at) and self.at[-1] - self.at[0] + 1 == len(self.at):
+            return table.slice(int(self.at[0]), len(self.at))
+        return table.take(pa.array(self.at))
+
+
+class Crowd:
+    """One commit_ts of one scope, in pieces of at most `budget` rows."""
+
+    def __init__(
+        self,
+        source: Source,
+        scope: Scope,
+        commit_ts: int,
+        budget: int,
+        taken: Sequence[GroupRows],
+        start: Position,
+    ) -> None:
+        self._source = source
+        self._scope = scope
+        self._commit_ts = commit_ts
+        self._window = Window(commit_ts - 1, commit_ts)
+        self._taken = taken
+        self._inside = start.commit_ts == commit_ts and start.place is not Place.DONE
+        self._start = start
+        self._budget = budget
+
+    def batches(self) -> Iterator[Batch]:
+        """A batch that announces it, one for each piece, and one with the ddl events at its end."""
+        runs = [run for number, rows in enumerate(self._taken) for run in self._runs(number, rows)]
+        pieces = plan.pieces(runs, self._budget)
+        nothing = Events.ordered(events.EMPTY)
+        if self._inside:
+            pieces = [piece for piece in pieces if not piece.over_before(self._start)]
+        else:  # nothing of it is sent before all of it was found decodable
+            barrier = self._check(pieces)
+            if barrier is not None:
+                yield Batch(nothing, self._commit_ts - 1, barrier=barrier)
+                return
+        ddl = Events.ordered(self._source.ddl_events(self._scope, self._window))
+        yield Batch(nothing, self._commit_ts - 1, crowd=2 * sum(run.rows for run in runs) + len(ddl))
+        try:
+            for piece in pieces:
+                found = Events.ordered(render(self._read(piece), self._shapes(piece), piece.op).table)
+                yield Batch(found.after(self._start) if self._inside else found, None)
+        except NotFoundYet as error:  # too late to plan again: a part of it has been sent
+            raise Unavailable(str(error)) from error
+        yield Batch(ddl.after(self._start) if self._inside else ddl, self._commit_ts)
+
+    def _runs(self, number: int, rows: GroupRows) -> Iterator[Run]:
+        table = rows.read(self._source).select(["table_id", "start_ts", "key"])
+        ids, starts = (table.column(name).to_numpy() for name in ("table_id", "start_ts"))
+        begins = np.flatnonzero((np.diff(ids, prepend=-1) != 0) | (np.diff(starts, prepend=-1) != 0))
+        keys = table.column("key")
+        for begin, end in pairwise([*begins.tolist(), len(ids)]):
+            physical_id = int(ids[begin])
+            logical_id = self._source.logical_id(physical_id, self._commit_ts)
+            first, last = keys[begin].as_py(), keys[end - 1].as_py()
+            yield Run(number, int(starts[begin]), logical_id, physical_id, end - begin, first, last)
+
+    def _check(self, pieces: list[Piece]) -> Barrier | None:
+        for piece in pieces:
+            if piece.op != plan.OP_DELETE:  # both sides of every row are decoded once, with its whole range of keys
+                found = render(self._read(piece), self._shapes(piece)).barrier
+                if found:
+                    return found
+        return None
+
+    def _read(self, piece: Piece) -> pa.Table:
+        parts = []
+        for run in piece.runs:
+            table = self._taken[run.place].read(self._source)
+            mask = pc.and_(pc.equal(table["start_ts"], run.start_ts), pc.equal(table["table_id"], run.physical_id))
+            if piece.op is not None:
+                mask = pc.and_(mask, pc.greater_equal(table["key"], piece.key_low))
+                if piece.key_high is not None:
+                    mask = pc.and_(mask, pc.less(table["key"], piece.key_high))
+            parts.append(table.filter(mask))
+        return pa.concat_tables(parts)
+
+    def _shapes(self, piece: Piece) -> Shapes:
+        ids = sorted({run.physical_id for run in piece.runs})
+        return self._source.shapes(self._scope, ids, self._window)

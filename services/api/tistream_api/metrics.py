@@ -1,0 +1,31 @@
+"""What the API server counts. Names of tenants are no labels: there may be many, and they are not ours to show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class ApiMetrics:
+    """Metrics of one API server."""
+
+    def __init__(self, registry: CollectorRegistry, lag_seconds: Callable[[], float]) -> None:
+        self.events = Counter(
+            "tistream_api_events_total", "Row and ddl events sent, by call.", ("call",), registry=registry
+        )
+        self.bytes = Counter(
+            "tistream_api_sent_bytes_total", "Bytes of pulls sent, by call.", ("call",), registry=registry
+        )
+        self.pulls = Gauge("tistream_api_pulls", "Pulls under way, by call.", ("call",), registry=registry)
+        self.undecodable = Counter(
+            "tistream_api_undecodable_rows_total",
+            "Rows met that no schema can decode, each counted once; the log names them.",
+            registry=registry,
+        )
+        lag = Gauge(
+            "tistream_api_resolved_lag_seconds",
+            "Wall clock minus resolved_ts of the tenant that is furthest behind.",
+            registry=registry,
+        )
+        lag.set_function(lag_seconds)

@@ -85,11 +85,12 @@ class Crowd:
         ids, starts = (table.column(name).to_numpy() for name in ("table_id", "start_ts"))
         begins = np.flatnonzero((np.diff(ids, prepend=-1) != 0) | (np.diff(starts, prepend=-1) != 0))
         keys = table.column("key")
-        for begin, end in pairwise([*begins.tolist(), len(ids)]):
+        cuts = [at for begin, end in pairwise([*begins.tolist(), len(ids)]) for at in range(begin, end, self._budget)]
+        for begin, end in pairwise([*cuts, len(ids)]):
             physical_id = int(ids[begin])
             logical_id = self._source.logical_id(physical_id, self._commit_ts)
             first, last = keys[begin].as_py(), keys[end - 1].as_py()
-            yield Run(number, int(starts[begin]), logical_id, physical_id, end - begin, first, last)
+            yield Run(number, begin, int(starts[begin]), logical_id, physical_id, end - begin, first, last)
 
     def _check(self, pieces: list[Piece]) -> Barrier | None:
         for piece in pieces:
@@ -102,13 +103,13 @@ class Crowd:
     def _read(self, piece: Piece) -> pa.Table:
         parts = []
         for run in piece.runs:
-            table = self._taken[run.place].read(self._source)
-            mask = pc.and_(pc.equal(table["start_ts"], run.start_ts), pc.equal(table["table_id"], run.physical_id))
+            table = self._taken[run.place].read(self._source).slice(run.begin, run.rows)
             if piece.op is not None:
-                mask = pc.and_(mask, pc.greater_equal(table["key"], piece.key_low))
+                mask = pc.greater_equal(table["key"], piece.key_low)
                 if piece.key_high is not None:
                     mask = pc.and_(mask, pc.less(table["key"], piece.key_high))
-            parts.append(table.filter(mask))
+                table = table.filter(mask)
+            parts.append(table)
         return pa.concat_tables(parts)
 
     def _shapes(self, piece: Piece) -> Shapes:

@@ -123,10 +123,11 @@ class Run:
     """Rows of one crowded commit_ts, transaction and physical table in one row group, in key order."""
 
     place: int  # of the row group among those that hold rows of the commit_ts
+    begin: int  # of the run among those rows
     start_ts: int
     table_id: int  # logical
     physical_id: int
-    rows: int
+    rows: int  # at most the budget: a longer run is cut
     first_key: bytes
     last_key: bytes
 

@@ -113,11 +113,20 @@ class World:
     tenant: TenantKey
     snapshot_ts: int
     end_ts: int
+    objects: MemoryObjectStore
+    indexes: list[SegmentIndex]
+    history: History
     source: TenantSource
     budget: Budget = field(default_factory=Budget)
 
     def pull(self, *names: str, start: Position, limit: int | None = None, end_ts: int | None = None) -> bytes:
         """One page; `limit` None: as much as there is."""
+        return b"".join(self.answer(*names, start=start, limit=limit, end_ts=end_ts))
+
+    def answer(
+        self, *names: str, start: Position, limit: int | None = None, end_ts: int | None = None
+    ) -> Iterator[bytes]:
+        """One page as it is sent."""
         scope = Scope(self.tenant, *names)
         params = PullParams(None, None, end_ts, limit or 1_000_000, 0, False)
 
@@ -126,7 +135,7 @@ class World:
             return Scan(self.source, scope, at, high, budget).batches()
 
         progress = StandingProgress(self.end_ts)
-        return b"".join(Pull(scope, params, start, progress, scan, ManualClock(), lambda events, size: None).answer())
+        return Pull(scope, params, start, progress, scan, ManualClock(), lambda events, size: None).answer()
 
 
 def golden_world(
@@ -146,4 +155,6 @@ def golden_world(
     source = TenantSource(
         threading.RLock(), lambda: history, lambda: indexes, GroupCache(objects, 64 << 20), lambda: None
     )
-    return World(loaded.tenant, loaded.snapshot_ts, loaded.end_ts, source, budget or Budget())
+    return World(
+        loaded.tenant, loaded.snapshot_ts, loaded.end_ts, objects, indexes, history, source, budget or Budget()
+    )

@@ -71,7 +71,7 @@ def crowds(draw: st.DrawFn) -> list[tuple[Run, list[bytes]]]:
         keys = sorted(draw(st.sets(st.integers(0, 40), min_size=1, max_size=12)))
         raw = [bytes([key]) for key in keys]
         start_ts, table_id = draw(st.integers(1, 2)), draw(st.integers(1, 2))
-        out.append((Run(number, start_ts, table_id, table_id, len(raw), raw[0], raw[-1]), raw))
+        out.append((Run(number, 0, start_ts, table_id, table_id, len(raw), raw[0], raw[-1]), raw))
     return out
 
 

@@ -1,0 +1,128 @@
+"""Going through a window: bounded memory, segments that are compacted away, answers that are cut."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+from pull_world import World, golden_world
+
+from support import golden
+from tistream.errors import CorruptObject, Unavailable
+from tistream.format.segment import SegmentRef
+from tistream.model.ts import Window
+from tistream.pool.rows import read_rows
+from tistream.pool.writer import write_segment
+from tistream.storage.memory import MemoryObjectStore
+from tistream_api.cursor import Position, Scope
+from tistream_api.group_cache import GroupCache
+from tistream_api.pulls import Answer
+from tistream_api.scan import REPLANS, Budget, Scan
+from tistream_api.source import TenantSource
+
+
+@pytest.mark.parametrize("name", golden.NAMES)
+@pytest.mark.parametrize("rows", [20, 500])
+def test_no_batch_holds_more_than_the_budget(name: str, rows: int) -> None:
+    one = golden_world(name, tasks=4)
+    budget = Budget(rows, rows, 1 << 20, rows)
+    sizes, ddl = [], 0
+    for batch in Scan(one.source, Scope(one.tenant), Position(one.snapshot_ts), one.end_ts, budget).batches():
+        sizes.append(len(batch.events))
+        ddl += sum(batch.events.table.column("place").to_pylist())
+    assert max(sizes) <= 2 * rows + ddl
+    assert sum(sizes) == len(one.pull(start=Position(one.snapshot_ts)).splitlines()) - 1
+
+
+class Compacting:
+    """A pool whose segments become one per task, and vanish, at a moment chosen by the test."""
+
+    def __init__(self, one: World) -> None:
+        self.replans = 0
+        self._objects, self._indexes = one.objects, one.indexes
+        self._whole = Window(one.snapshot_ts, one.end_ts)
+        self._next: list[tuple[SegmentRef, ...]] = []
+        cache = GroupCache(one.objects, 1)  # nothing is kept: every row group is read from the store
+        self.source = TenantSource(threading.RLock(), lambda: one.history, lambda: one.indexes, cache, self.replan)
+
+    def compact(self) -> None:
+        for task, index in enumerate(self._indexes):
+            old = index.overlapping(self._whole)
+            merged = _merged(self._objects, old, self._whole)
+            body, ref = write_segment(merged, f"compacted-{task}")
+            self._objects.put(ref.key, body)
+            self._next.append((ref,))
+            for gone in old:
+                self._objects.delete(gone.key)
+
+    def replan(self) -> None:
+        self.replans += 1
+        for index, refs in zip(self._indexes, self._next, strict=False):
+            index.update(refs)
+        self._next = []
+
+
+def _merged(objects: MemoryObjectStore, refs: list[SegmentRef], window: Window) -> pa.Table:
+    table = pa.concat_tables([read_rows(objects, ref, window) for ref in refs])
+    order = [(name, "ascending") for name in ("table_id", "commit_ts", "start_ts", "key")]
+    return table.sort_by(order)
+
+
+@pytest.fixture
+def compacting() -> Compacting:
+    return Compacting(golden_world("everything", tasks=3))
+
+
+def test_segments_compacted_during_a_pull_make_no_difference(compacting: Compacting) -> None:
+    one = golden_world("everything", tasks=3)
+    want = one.pull(start=Position(one.snapshot_ts)).splitlines()[:-1]
+    got: list[bytes] = []
+    scope = Scope(one.tenant)
+    budget = Budget(2_000, 500, 1 << 20, 2_000)
+    scan = Scan(compacting.source, scope, Position(one.snapshot_ts), one.end_ts, budget)
+    for number, batch in enumerate(scan.batches()):
+        got += bytes(batch.events.text()).splitlines()
+        if number == 2:
+            compacting.compact()
+    assert compacting.replans == 1
+    assert got == want
+
+
+def test_a_segment_that_stays_lost_is_unavailable_and_never_a_gap(compacting: Compacting) -> None:
+    one = golden_world("everything", tasks=3)
+    compacting.compact()
+    compacting._next = []
+    with pytest.raises(Unavailable):
+        list(Scan(compacting.source, Scope(one.tenant), Position(one.snapshot_ts), one.end_ts, Budget()).batches())
+    assert compacting.replans == REPLANS
+
+
+def test_an_answer_that_fails_in_its_middle_is_cut() -> None:
+    one = golden_world("everything", tasks=1, budget=Budget(500, 100, 1 << 20, 500))
+    late = sorted(info.key for info in one.objects.list_after("committed"))[-1]
+    one.objects.put(late, one.objects.get(late)[:-9] + bytes(9))
+    answer = one.answer(start=Position(one.snapshot_ts))
+    got = [next(answer)]
+    with pytest.raises(CorruptObject, match=late):
+        got.extend(answer)
+    assert b'"type":"resolved"' not in b"".join(got)
+
+
+def test_an_answer_gives_its_slot_back_once_however_it_ends() -> None:
+    released: list[int] = []
+    whole = Answer(iter([b"a", b"b"]), lambda: released.append(1))
+    whole.begin()
+    assert b"".join(whole) == b"ab"
+    whole.close()
+    assert released == [1]
+    dropped = Answer(iter([b"a", b"b"]), lambda: released.append(2))
+    dropped.begin()
+    stream = iter(dropped)
+    next(stream)
+    stream.close()
+    assert released == [1, 2]
+    never_read = Answer(iter([b"a"]), lambda: released.append(3))
+    never_read.begin()
+    del never_read
+    assert released == [1, 2, 3]

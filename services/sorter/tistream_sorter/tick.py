@@ -36,7 +36,8 @@ from tistream_sorter.jobs.contracts import SCANS_SCHEMA
 from tistream_sorter.jobs.kernel import MatchRules
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
 from tistream_sorter.shards import cut
-from tistream_sorter.slices import History, SliceMap
+from tistream_sorter.slice_history import History
+from tistream_sorter.slices import SliceMap
 
 Positions = dict[int, tuple[ChainPosition, ...]]
 

@@ -21,7 +21,7 @@ from tistream_sorter.jobs.contracts import (
     UNMATCHED_SCHEMA,
 )
 from tistream_sorter.jobs.kernel import Matched, MatchRules, match
-from tistream_sorter.slices import HISTORY
+from tistream_sorter.slice_history import HISTORY
 
 CHANGES = pa.schema([*(f for f in UNMATCHED_SCHEMA if f.name in CHANGE_COLUMNS), pa.field("seq", pa.int32())])
 Entry = dict[str, Any]

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tistream.model.span import WHOLE, KeySpan
 from tistream.wire.file_batch import WATERMARKS
-from tistream_sorter.slices import History, SliceMap
+from tistream_sorter.slice_history import History
+from tistream_sorter.slices import SliceMap
 
 SNAPSHOT = 10
 

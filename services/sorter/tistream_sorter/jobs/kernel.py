@@ -69,7 +69,7 @@ def match(
 ) -> Matched:
     """Run one shard. `changes` has contracts.CHANGE_COLUMNS and `seq`, the file's place in the tick.
 
-    `history` and `scans` are tistream_sorter.slices.HISTORY and SCANS_SCHEMA of the same tick.
+    `history` and `scans` are tistream_sorter.slice_history.HISTORY and SCANS_SCHEMA of the same tick.
     """
     counters: dict[str, int] = {}
     changes = _wanted(changes, rules, counters)

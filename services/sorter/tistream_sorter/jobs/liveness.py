@@ -49,7 +49,7 @@ class Verdict:
 
 
 def judge(locks: Locks, history: pa.Table) -> Verdict:
-    """Walk each lock through its slice's changes (tistream_sorter.slices.HISTORY, in order)."""
+    """Walk each lock through its slice's changes (tistream_sorter.slice_history.HISTORY, in order)."""
     count = len(locks.key)
     if count == 0:
         return Verdict(np.zeros(0, bool), np.zeros(0, bool), np.zeros(0, np.int64))

@@ -35,7 +35,7 @@ class ShardFile:
 class Shard:
     """Everything one Spark task needs to know; data stays in object storage.
 
-    `history` and `scans` are Arrow IPC streams (slice_history.HISTORY, contracts.SCANS_SCHEMA). `lookup` are the segments
+    `history` and `scans` are Arrow IPC streams (slice_history.HISTORY, SCANS_SCHEMA). `lookup` are the segments
     in which repeats at or below the window are looked up; None before it is known whether there are any.
     """
 

@@ -46,7 +46,6 @@ def stands_below(consumer: Consumer, ts: int, seconds: float = 2.0) -> None:
     time.sleep(seconds)
     status = consumer.status()
     assert int(status["resolved_ts"]) < ts, status
-    assert int(status["flushed_ts"]) <= int(status["resolved_ts"]), status
 
 
 def complete(loaded: GoldenSet, consumer: Consumer) -> None:
@@ -108,26 +107,25 @@ def test_a_damaged_file_holds_its_store_and_a_repair_heals_it(up: Platform, heal
     loaded = golden.load_as("everything", "9", f"damaged-{damage}")
     victim = a_file_in_the_middle(loaded)
     golden.push([loaded.schema_snap, *replaced(loaded.files, victim.key, DAMAGES[damage])], up.objects)
+    counted = damages_counted(up)
     consumer = up.create_for(loaded)
     held = held_by(consumer, "damaged", victim.key)
     assert held["store_id"] == "2"
     stands_below(consumer, loaded.end_ts, seconds=1.0)
     a_prefix(loaded, consumer, healthy)
     assert [line for line in up.log_text().splitlines() if victim.key in line], "the log does not name the object"
-    assert _metric(up, "tistream_.*(damaged|quarantined)", f"damaged-{damage}") > 0
+    assert damages_counted(up) > counted
     golden.put(up.objects, victim)
     complete(loaded, consumer)
 
 
-def _metric(up: Platform, name: str, tenant: str) -> float:
-    """The largest value of a metric whose labels name the tenant, on any service's /metrics."""
-    found = [0.0]
-    for url in service_urls(up):
-        text = httpx.get(f"{url}/metrics", timeout=5).text
-        for line in text.splitlines():
-            if re.match(name, line) and f'"{tenant}"' in line:
-                found.append(float(line.rsplit(" ", 1)[1]))
-    return max(found)
+def damages_counted(up: Platform) -> float:
+    """Quarantines and damaged files that the services have counted so far."""
+    texts = [httpx.get(f"{url}/metrics", timeout=5).text for url in service_urls(up)]
+    assert texts
+    found = re.findall(r"^tistream_\w+_(?:quarantines|damaged_files)_total (\S+)$", "\n".join(texts), re.MULTILINE)
+    assert len(found) == 2, "the dispatcher's and the sorter's"
+    return sum(map(float, found))
 
 
 def service_urls(up: Platform) -> list[str]:

@@ -107,6 +107,11 @@ class StoreChains:
         """Whether the file waits here, or is known to be damaged."""
         return ts in self._waiting or ts in self._damaged
 
+    def rivals(self, ts: int) -> list[int]:
+        """The waiting file `ts` and those that name the same file as the one before."""
+        file = self._waiting.get(ts)
+        return [ts] if file is None else [rival.ts for rival in self._with_prev(file.prev_ts)]
+
     def backlog(self) -> tuple[int, int]:
         """How many files wait, and the newest ts of them (0 if none)."""
         return len(self._waiting), self._waiting.keys()[-1] if self._waiting else 0

@@ -29,7 +29,7 @@ READ_AHEAD = 128  # read files kept until they are taken; others are read again 
 READS_MAX = 256  # files read in one poll; the next one goes on
 LONG_BACKLOG = 1_000  # files that wait for a missing one; beyond, most LISTs begin behind them
 WIDE_MS = 10_000  # pause between LISTs that begin earlier: behind a long backlog, or for the late files of older chains
-RECHECK_MS = 5_000  # pause between looks at a file that breaks a chain: an operator may remove it
+RECHECK_MS = 5_000  # pause between looks at files that break a chain: an operator may remove or repair one
 
 
 class StoreFeed:
@@ -99,8 +99,8 @@ class StoreFeed:
         hold = self.chains.hold()
         if hold is not None and hold.quarantined and hold.ts not in self._suspects and now_ms >= self._recheck_ms:
             self._recheck_ms = now_ms + RECHECK_MS
-            if self._version(hold.ts) is None:
-                self.chains.forget(hold.ts)
+            for ts in self.chains.rivals(hold.ts):
+                self._inspect(ts)
         return bool(due)
 
     def next_retry_ms(self) -> int | None:

@@ -61,7 +61,7 @@ def _lasting(picture: Picture) -> list[Hold]:
 
 def _waits(picture: Picture) -> list[Hold]:
     """What is a cause only if it lasts."""
-    holds = [_of_route(picture)] if picture.route_problem else []
+    holds = [_of_route(picture)] if picture.route_problem or not picture.task_ids else []
     for status in picture.statuses.values():
         holds.extend(status.holds)
         if status.stopped is not None:
@@ -70,7 +70,7 @@ def _waits(picture: Picture) -> list[Hold]:
 
 
 def _of_route(picture: Picture) -> Hold:
-    problem = picture.route_problem or ""
+    problem = picture.route_problem or "schema_snap has not come, or has not been read yet"
     if "damaged" in problem:
         return Hold(stage="damaged", object=picture.snapshot_object, reason=problem)
     if "has not come" in problem:
@@ -83,8 +83,8 @@ def _suspect(picture: Picture) -> Hold:
     if picture.unreachable:
         return picture.unreachable[0]
     unserved = sorted(set(picture.task_ids) - set(picture.statuses))
-    if unserved or not picture.task_ids:
-        return Hold(stage="node", reason=f"no sorter tells of task {unserved[0]}" if unserved else "no tasks yet")
+    if unserved:
+        return Hold(stage="node", reason=f"no sorter tells of task {unserved[0]}")
     progress = min(status.progress_ts for status in picture.statuses.values())
     if physical_ms(progress) - physical_ms(picture.schema_ts) > LATE_SECONDS * 1000:
         return Hold(stage="schema", reason=f"the schema is known up to {picture.schema_ts} only")

@@ -95,7 +95,7 @@ def test_damage_explains_more_than_a_gap_and_a_gap_more_than_silence() -> None:
         ({"route_problem": "1 of 1 tasks have no sorter"}, "node"),
         ({"unreachable": [Hold(stage="dispatch", reason="no answer")]}, "dispatch"),
         ({"statuses": {}}, "node"),
-        ({"task_ids": []}, "node"),
+        ({"task_ids": [], "statuses": {}, "snapshot_object": "schema_snap"}, "push"),
         ({"schema_ts": ts(20_000), "statuses": {1: task()}}, "schema"),
         ({"stores": []}, "push"),
         ({"stores": [store(7_000)]}, "push"),

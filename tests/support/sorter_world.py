@@ -8,13 +8,15 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Protocol
 
 import polars as pl
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
-from support.golden import Delivery, GoldenSet
+from support.golden import Delivery
 from tistream.clock import ManualClock
+from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
@@ -41,12 +43,21 @@ class InlineRunner:
         return [process_guarded(self.objects, shard) for shard in shards]
 
 
+class Origin(Protocol):
+    """Whose changes: a golden set, or a random cluster."""
+
+    @property
+    def tenant(self) -> TenantKey: ...
+    @property
+    def snapshot_ts(self) -> int: ...
+
+
 class SorterWorld:
     """One tenant cut at `bounds`, its files in memory, and one node that holds all of its tasks."""
 
     def __init__(
         self,
-        golden: GoldenSet,
+        golden: Origin,
         bounds: Sequence[bytes],
         *,
         shards: int = 1,
@@ -62,7 +73,7 @@ class SorterWorld:
         self.spans = [KeySpan(start, end) for start, end in pairwise(edges)]
         self.limits = TickLimits(1 << 30, 10_000, 10_000, CutRules(shards, shard_bytes_min))
         self.epoch = 0
-        self.chain: dict[int, int] = {}
+        self.chain: dict[tuple[int, int], int] = {}  # (store, ts) -> first file of its chain
         self.sent: list[TaskFile] = []
         self._nonces = random.Random(7)
         self.start()
@@ -104,7 +115,8 @@ class SorterWorld:
         opened = open_change_file(self.objects, key)
         rows = read_watermarks(self.objects, opened)
         store = opened.store_id
-        self.chain[store] = opened.ts if opened.prev_ts == 0 else self.chain[store]
+        # Chains of one store may come side by side: a file belongs to the one of the file that it follows.
+        self.chain[store, opened.ts] = self.chain[store, opened.prev_ts] if opened.prev_ts else opened.ts
         groups = tuple(
             RowGroupRef(g.index, g.offset, g.length, g.rows, g.crc32, g.key_min, g.key_max)
             for g in opened.change_groups
@@ -120,7 +132,7 @@ class SorterWorld:
                 store_id=store,
                 ts=opened.ts,
                 prev_ts=opened.prev_ts,
-                chain_ts=self.chain[store],
+                chain_ts=self.chain[store, opened.ts],
                 key=key,
                 size=opened.size,
                 footer_start=opened.footer_start,

@@ -69,6 +69,9 @@ def match(
 ) -> Matched:
     """Run one shard. `changes` has contracts.CHANGE_COLUMNS and `seq`, the file's place in the tick.
 
+    Of a pipelined transaction a prewrite of a higher generation, or the whole change, may come after its commit: its
+    halves stay apart until the watermark has passed the commit, when everything has come.
+
     `history` and `scans` are tistream_sorter.slice_history.HISTORY and SCANS_SCHEMA of the same tick.
     """
     counters: dict[str, int] = {}
@@ -81,7 +84,11 @@ def match(
     whole = bank.ready_entries(offset=len(entries)).vstack(
         entries.filter(pl.col("type") == COMMITTED).select("row", "part", *IDENTITY, "commit_ts")
     )
+    high, low = rules.window.high, rules.window.low
     pairs = prewrites.join(commits.select(*IDENTITY, "commit_ts"), on=IDENTITY, how="inner", suffix="_of_commit")
+    early = pairs.filter((pl.col("generation").fill_null(0) > 0) & (pl.col("commit_ts_of_commit") > high))
+    early = early.join(whole, on=IDENTITY, how="anti")
+    pairs = pairs.join(early, on=IDENTITY, how="anti") if len(early) else pairs
     matched = pairs.select(
         "row", pl.lit(NEW, pl.Int32).alias("part"), *IDENTITY, pl.col("commit_ts_of_commit").alias("commit_ts")
     )
@@ -91,13 +98,14 @@ def match(
 
     open_prewrites = prewrites.join(commits, on=IDENTITY, how="anti").join(rollbacks, on=IDENTITY, how="anti")
     open_prewrites = open_prewrites.join(settled, on=IDENTITY, how="anti")
-    open_rollbacks = rollbacks.join(prewrites, on=IDENTITY, how="anti").join(settled, on=IDENTITY, how="anti")
+    # A pipelined transaction's rollback stays for its other generations; it ends as any lock does.
+    ended = prewrites.filter(pl.col("generation").fill_null(0) == 0)
+    open_rollbacks = rollbacks.join(ended, on=IDENTITY, how="anti").join(settled, on=IDENTITY, how="anti")
     open_commits = commits.join(prewrites, on=IDENTITY, how="anti").join(settled, on=IDENTITY, how="anti")
     open_commits = _above_snapshot(open_commits, rules, counters)
 
     locks = pl.concat([open_prewrites, open_rollbacks.select(open_prewrites.columns)])
     locks = _living(locks, history, scans, counters)
-    high, low = rules.window.high, rules.window.low
     fresh = rows.filter(pl.col("part") == NEW)
     repeats = pl.concat(
         [
@@ -107,7 +115,13 @@ def match(
     )
     rows = rows.filter(pl.col("commit_ts") > low)
     stranded = open_commits.filter((pl.col("commit_ts") > low) & (pl.col("commit_ts") <= high))
-    waiting = pl.concat([locks, open_commits.filter(pl.col("commit_ts") > high).select(locks.columns)])
+    waiting = pl.concat(
+        [
+            locks,
+            open_commits.filter(pl.col("commit_ts") > high).select(locks.columns),
+            *(half.join(early, on=IDENTITY, how="semi").select(locks.columns) for half in (prewrites, commits)),
+        ]
+    )
 
     flushed = rows.filter(pl.col("commit_ts") <= high)
     kept = rows.filter(pl.col("commit_ts") > high)
@@ -213,15 +227,16 @@ def _first(entries: pl.DataFrame) -> pl.DataFrame:
 def _best_prewrites(prewrites: pl.DataFrame) -> pl.DataFrame:
     """One prewrite per identity: the highest generation, then one with a value; its place is the highest of all.
 
-    The copy at the highest place also says when that place came (`seq`) and since when it is covered (`floor`): a
-    repeat at a higher place must be covered anew before a row can prove the lock dead. An identity of which one copy
+    The first copy at the highest place also says when that place came (`seq`) and since when it is covered (`floor`):
+    a later one would look like a repeat of something settled, and a repeat at a higher place must be covered anew
+    before a row can prove the lock dead. An identity of which one copy
     was pending is pending, and leaves the part it lay in.
     """
     if len(prewrites) == prewrites.select(pl.struct(IDENTITY).n_unique()).item():
         return prewrites
     identity, place = list(IDENTITY), ["region_version", "log_index"]
     highest = (
-        prewrites.sort([*place, "floor"], descending=True, nulls_last=True)
+        prewrites.sort([*place, "floor", "seq"], descending=[True, True, True, False], nulls_last=True)
         .unique(subset=identity, keep="first", maintain_order=True)
         .select(*identity, *place, "floor", "seq")
     )

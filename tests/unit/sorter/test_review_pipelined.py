@@ -1,0 +1,49 @@
+"""Pipelined transactions whose flushes, outcome and scan arrive in any order; repeats that meet in one tick."""
+
+from __future__ import annotations
+
+from kernel_ticks import Ticks, entry, rows_of, states
+
+from tistream_sorter.jobs.contracts import COMMIT, COMMITTED, PREWRITE, ROLLBACK
+
+COVERED = states((-1, 1, 10, 100, -1, -1, -1, -1), (0, 1, 15, 200, 1, 15, 200, -1))
+
+
+def flush(generation: int, value: bytes, log_index: int) -> dict[str, object]:
+    return entry(PREWRITE, b"a", 5, generation=generation, value=value, log_index=log_index)
+
+
+def test_a_higher_generation_that_comes_after_the_commit_wins() -> None:
+    """The old leader's file with the first flush and the new leader's with the commit come before the second flush."""
+    world = Ticks()
+    world.tick([flush(1, b"one", 3), entry(COMMIT, b"a", 5, 20, log_index=9)], high=10)
+    world.tick([], high=11)
+    world.tick([flush(2, b"two", 6)], high=12)
+    assert [value for *_, value in rows_of(world.tick([], high=20))] == [b"two"]
+    assert world.waiting() == []
+
+
+def test_a_scans_whole_change_wins_over_a_lower_generation() -> None:
+    """The second flush was lost unpushed: only the scan has its value."""
+    world = Ticks()
+    world.tick([flush(1, b"one", 3), entry(COMMIT, b"a", 5, 20, log_index=9)], high=10)
+    world.tick([entry(COMMITTED, b"a", 5, 20, value=b"two", log_index=9)], high=11)
+    assert [value for *_, value in rows_of(world.tick([], high=20))] == [b"two"]
+    assert world.waiting() == []
+
+
+def test_a_late_generation_of_a_rolled_back_transaction_does_not_wait_for_ever() -> None:
+    world = Ticks()
+    world.tick([flush(1, b"one", 3), entry(ROLLBACK, b"a", 5, log_index=9)], high=10)
+    world.tick([flush(2, b"two", 6)], high=11)
+    assert [kind for kind, _ in world.waiting()] == [ROLLBACK]
+    ended = states((-1, 1, 15, 200, -1, -1, -1, -1), (0, 1, 16, 201, 1, 16, 201, -1))
+    world.tick([], high=12, history=ended)
+    assert world.waiting() == []
+
+
+def test_a_new_lock_and_its_repeat_in_one_tick_is_no_repeat_of_something_settled() -> None:
+    for copies in ((0, 1), (1, 0)):
+        world = Ticks()
+        world.tick([entry(PREWRITE, b"a", 5, log_index=12, seq=seq) for seq in copies], high=200, history=COVERED)
+        assert world.waiting() == [(PREWRITE, 5)]

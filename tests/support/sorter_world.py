@@ -89,11 +89,11 @@ class SorterWorld:
             lambda: f"{self._nonces.getrandbits(64):016x}",
             SorterMetrics(CollectorRegistry()),
         )
-        identities = [
+        self.identities = [
             TaskIdentity(self.golden.tenant, number, span, self.golden.snapshot_ts, self.epoch)
             for number, span in enumerate(self.spans, 1)
         ]
-        assert self.node.assign(identities)
+        assert self.node.assign(self.identities)
 
     def push(self, delivery: Delivery) -> None:
         """Put a file and route it to every task, as a dispatcher would."""
@@ -108,7 +108,7 @@ class SorterWorld:
             (task_id,) = file.ref.row_groups
             task = self.node.find(task_id)
             assert task is not None
-            assert task.offer([file], self.clock.now_ms())
+            assert task.offer([file], self.clock.monotonic_ms())
 
     def route(self, key: str) -> list[TaskFile]:
         """One TaskFile per task, in task order."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import secrets
 import threading
 from collections.abc import Iterator
@@ -26,6 +28,9 @@ from tistream_sorter.settings import SorterSettings
 from tistream_sorter.task import TickLimits
 from tistream_sorter.tick import CutRules
 
+log = logging.getLogger(__name__)
+
+EXIT_NO_JVM = 70
 ROUTES_WAIT_MS = 5_000
 BEAT_MS = 1_000
 WARM_EVERY_MS = 30_000
@@ -82,6 +87,10 @@ class _Running:
         return 0
 
     def _tick(self) -> int | None:
+        if not self._runner.alive:
+            # Only a new process gets a new JVM; what this one holds is in the manifests, as after any crash.
+            log.critical("the JVM of Spark has died: the process ends")
+            os._exit(EXIT_NO_JVM)
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._warm_at_ms:
             self._runner.warm()

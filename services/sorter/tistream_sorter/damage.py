@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tistream.wire.file_batch import FileRef
 from tistream.wire.sorter import Hold
 
 GRACE_MS = 2_000  # a file may still be under way
@@ -12,9 +13,10 @@ RETRY_MS = (500, 1_000, 2_000, 5_000)
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """One file that could not be read. Its store's files are not taken before `retry_ms`."""
+    """One file that could not be read. Its chain's files are not taken before `retry_ms`. Monotonic milliseconds."""
 
     store_id: int
+    chain_ts: int
     ts: int
     key: str
     reason: str
@@ -25,33 +27,35 @@ class Damaged:
 
 @dataclass(slots=True)
 class Damages:
-    """At most one damaged file per store: what is behind it waits."""
+    """At most one damaged file per chain of a store: what is behind it waits. A new chain does not."""
 
-    by_store: dict[int, Damaged] = field(default_factory=dict)
+    by_chain: dict[tuple[int, int], Damaged] = field(default_factory=dict)
 
-    def note(self, store_id: int, ts: int, key: str, reason: str, now_ms: int) -> None:
+    def note(self, ref: FileRef, reason: str, now_ms: int) -> None:
         """A file could not be read, again or for the first time."""
-        known = self.by_store.get(store_id)
-        if known is None or known.key != key:
-            known = Damaged(store_id, ts, key, reason, now_ms, 0, now_ms)
+        known = self.by_chain.get((ref.store_id, ref.chain_ts))
+        if known is None or known.key != ref.key:
+            known = Damaged(ref.store_id, ref.chain_ts, ref.ts, ref.key, reason, now_ms, 0, now_ms)
         pause = RETRY_MS[min(known.tries, len(RETRY_MS) - 1)]
-        self.by_store[store_id] = replace(known, reason=reason, tries=known.tries + 1, retry_ms=now_ms + pause)
+        again = replace(known, reason=reason, tries=known.tries + 1, retry_ms=now_ms + pause)
+        self.by_chain[ref.store_id, ref.chain_ts] = again
 
-    def refuses(self, store_id: int, now_ms: int) -> bool:
-        """Whether the store's files are not taken just now."""
-        known = self.by_store.get(store_id)
+    def refuses(self, ref: FileRef, now_ms: int) -> bool:
+        """Whether the chain's files are not taken just now."""
+        known = self.by_chain.get((ref.store_id, ref.chain_ts))
         return known is not None and now_ms < known.retry_ms
 
-    def taken(self, store_id: int, ts: int) -> None:
-        """A file was taken after all, or a later one of a new chain."""
-        known = self.by_store.get(store_id)
-        if known is not None and ts >= known.ts:
-            del self.by_store[store_id]
+    def taken(self, ref: FileRef) -> None:
+        """A file was taken: the damaged one after all, or one of a newer chain, which ends the older's quarantine."""
+        for known in [known for known in self.by_chain.values() if known.store_id == ref.store_id]:
+            same = known.chain_ts == ref.chain_ts and known.ts <= ref.ts
+            if same or known.chain_ts < ref.chain_ts:
+                del self.by_chain[known.store_id, known.chain_ts]
 
     def holds(self, now_ms: int) -> list[Hold]:
         """Those that are damaged for sure by now."""
         return [
             Hold(stage="damaged", store_id=str(known.store_id), object=known.key, reason=known.reason)
-            for known in self.by_store.values()
+            for known in self.by_chain.values()
             if now_ms - known.first_ms >= GRACE_MS
         ]

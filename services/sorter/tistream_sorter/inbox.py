@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from tistream_sorter.tick import Positions, TaskFile, follows, moved
 
+PEEK_FILES = 512  # bounds the history of slices that one tick's kernel walks through
+
 
 @dataclass(slots=True)
 class Inbox:
@@ -28,10 +30,11 @@ class Inbox:
         return True
 
     def peek(self, bytes_max: int, task_id: int) -> list[TaskFile]:
-        """The oldest files whose row groups for the task fit in `bytes_max`; at least one, if there is one."""
+        """The oldest files whose row groups for the task fit in `bytes_max`, at most PEEK_FILES; at least one, if
+        there is one."""
         out: list[TaskFile] = []
         total = 0
-        for file in self.files:
+        for file in self.files[:PEEK_FILES]:
             total += bytes_of(file, task_id)
             if out and total > bytes_max:
                 break
@@ -43,15 +46,17 @@ class Inbox:
         del self.files[:count]
 
     def forget(self, durable: Positions, keys: Iterable[str]) -> None:
-        """Drop the named files and those behind them in their stores' chains: they must be sent again."""
+        """Drop the named files and those behind them in their chains: they must be sent again. Another chain of the
+        same store goes on: it may be the one that ends the quarantine."""
         bad = set(keys)
         stores = {file.ref.store_id for file in self.files if file.ref.key in bad}
         kept: list[TaskFile] = []
-        held: set[int] = set()
+        held: set[tuple[int, int]] = set()
         for file in self.files:
+            chain = (file.ref.store_id, file.ref.chain_ts)
             if file.ref.key in bad:
-                held.add(file.ref.store_id)
-            if file.ref.store_id not in held:
+                held.add(chain)
+            if chain not in held:
                 kept.append(file)
         positions = {**self.positions, **{store: durable.get(store, ()) for store in stores}}
         self.files = []

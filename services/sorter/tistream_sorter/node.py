@@ -9,10 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from tistream.clock import Clock
-from tistream.errors import CommitStateUnknown, CorruptObject, Fenced, InvariantBroken, RetryableError, TiStreamError
+from tistream.errors import (
+    CommitStateUnknown,
+    Fenced,
+    InvariantBroken,
+    TiStreamError,
+    Unavailable,
+)
 from tistream.format.manifest import Manifest
-from tistream.storage.manifest_log import ManifestLog
 from tistream.storage.object_store import ObjectStore
+from tistream_sorter.claims import Claims, Held
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.task import Task, TickLimits
@@ -21,9 +27,7 @@ from tistream_sorter.tick import (
     TaskIdentity,
     TaskState,
     conclude,
-    first_state,
     lookup_needed,
-    recovered_state,
 )
 
 log = logging.getLogger(__name__)
@@ -38,15 +42,6 @@ class Runner(Protocol):
         """Results in the order of `shards`."""
 
 
-class Held:
-    """A task with its hold on the manifests. `doubtful` is a commit whose answer never came."""
-
-    def __init__(self, task: Task, manifests: ManifestLog) -> None:
-        self.task = task
-        self.manifests = manifests
-        self.doubtful: tuple[Manifest, TaskState, int] | None = None
-
-
 class SorterNode:
     """Tasks by id. `open_task` and `drop` come from the assignment loop, `tick` from the tick loop."""
 
@@ -59,8 +54,8 @@ class SorterNode:
         new_nonce: Callable[[], str],
         metrics: SorterMetrics,
     ) -> None:
-        self._objects, self._runner, self._limits = objects, runner, limits
-        self._clock, self._new_nonce, self._metrics = clock, new_nonce, metrics
+        self._runner, self._clock, self._new_nonce, self._metrics = runner, clock, new_nonce, metrics
+        self._claims = Claims(objects, limits, clock, new_nonce, metrics)
         self._held: dict[int, Held] = {}
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
@@ -89,42 +84,24 @@ class SorterNode:
             for task_id, epoch in current.items():
                 if epochs.get(task_id) != epoch:
                     del self._held[task_id]
+        self._claims.keep_only(epochs)
         new = [identity for identity in wanted if current.get(identity.task_id) != identity.task_epoch]
         complete = True
-        for identity, (opened, final) in zip(new, self._pool.map(self._open, new), strict=True):
+        for identity, (opened, final) in zip(new, self._pool.map(self._claims.open, new), strict=True):
             complete &= final
             if opened is not None:
                 with self._lock:
                     self._held[identity.task_id] = opened
                 log.info("task held", extra=_fields(opened.task.state))
-        self._metrics.tasks.set(len(self._held))
+        held = self.tasks()
+        self._metrics.tasks.set(len(held))
+        self._metrics.stopped.set(sum(task.stopped is not None for task in held))
         return complete
-
-    def _open(self, identity: TaskIdentity) -> tuple[Held | None, bool]:
-        """The task, if it could be claimed; and whether that answer is final for this epoch."""
-        manifests = ManifestLog(self._objects, identity.tenant, identity.task_id, identity.span)
-        try:
-            view = manifests.claim(identity.task_epoch, self._new_nonce(), self._clock.now_ms())
-        except Fenced as error:
-            log.warning("task is held by a newer epoch", extra={"task_id": identity.task_id, "error": str(error)})
-            self._metrics.fenced.inc()
-            return None, True
-        except (InvariantBroken, CorruptObject) as error:
-            log.error("task cannot be opened", extra={"task_id": identity.task_id, "error": str(error)})
-            return None, False
-        except (RetryableError, CommitStateUnknown) as error:
-            log.warning("cannot claim task yet", extra={"task_id": identity.task_id, "error": str(error)})
-            return None, False
-        if view.state is None:
-            state = first_state(identity, view.number)
-        else:
-            state = recovered_state(identity, view.state, view.segments, view.number)
-        return Held(Task(state, self._limits), manifests), True
 
     # -- ticks ----------------------------------------------------------------------------------------------------
 
     def tick(self) -> bool:
-        """One tick of every task that is due, as one job. Whether there was anything to do."""
+        """One tick of every task that is due, as one job. Whether anything was committed."""
         with self._lock:
             held = list(self._held.values())
         plans: list[tuple[Held, Plan]] = []
@@ -134,8 +111,8 @@ class SorterNode:
                 commits.append((one, *one.doubtful))
                 continue
             try:
-                due = one.task.due(self._clock.now_ms(), self._new_nonce())
-            except InvariantBroken as error:
+                due = one.task.due(self._clock.monotonic_ms(), self._clock.now_ms(), self._new_nonce())
+            except Exception as error:  # whatever one tenant's input may cause: the other tasks go on
                 self._stop(one, error)
                 continue
             if isinstance(due, Plan):
@@ -144,10 +121,10 @@ class SorterNode:
                 commits.append((one, *due, 0))
         began = self._clock.monotonic_ms()
         commits += self._run(plans)
-        list(self._pool.map(lambda commit: self._commit(*commit), commits))
+        done = list(self._pool.map(lambda commit: self._commit(*commit), commits))
         if plans:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
-        return bool(plans or commits)
+        return any(done)
 
     def _run(self, plans: list[tuple[Held, Plan]]) -> list[tuple[Held, Manifest, TaskState, int]]:
         """Run the plans, again where repeats must be looked up; what may be committed."""
@@ -160,6 +137,8 @@ class SorterNode:
             if (more := lookup_needed(done, results.get(held.task.task_id, ()))) is not None
         ]
         if again:
+            for held, _ in again:
+                del results[held.task.task_id]
             results |= self._job(again)
         final = {held.task.task_id: done for held, done in [*plans, *again]}
         out = []
@@ -179,12 +158,19 @@ class SorterNode:
                 results = self._runner.run([shard for _, done in group for shard in done.shards])
             except Exception as error:  # whatever Spark raises: nothing was committed
                 failed = True
-                log.error("job failed", exc_info=error, extra={"tasks": [held.task.task_id for held, _ in group]})
+                self._note_job_failure(error, [held.task for held, _ in group])
                 continue
             for result in results:
                 out.setdefault(result.task_id, []).append(result)
         self._one_by_one = failed
         return out
+
+    def _note_job_failure(self, error: Exception, tasks: list[Task]) -> None:
+        first_line = f"{type(error).__name__}: {error}".split("\n", 1)[0][:500]
+        if any(task.trouble != first_line for task in tasks):
+            log.error("job failed", exc_info=error, extra={"tasks": [task.task_id for task in tasks]})
+        for task in tasks:
+            task.trouble = first_line
 
     def _concluded(
         self, held: Held, done: Plan, results: list[ShardResult] | None
@@ -196,37 +182,48 @@ class SorterNode:
             self._metrics.damaged.inc()
             for reason in {reason for result in results for reason in result.bad_files.values()}:
                 log.warning("change file cannot be read", extra={"task_id": task.task_id, "reason": reason})
-            task.refused(done, results, self._clock.now_ms())
+            task.refused(done, results, self._clock.monotonic_ms())
             return None
         if reasons := [result.failed for result in results if result.failed]:
-            log.warning("shard failed", extra={"task_id": task.task_id, "reason": reasons[0]})
+            self._trouble(held, reasons[0])
             return None
         try:
             manifest, after = conclude(done, results, self._clock.now_ms())
-        except InvariantBroken as error:
+        except Exception as error:  # an invariant, or what nobody foresaw: the other tasks go on
             self._stop(held, error)
             return None
         return held, manifest, after, len(done.files)
 
-    def _commit(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> None:
+    def _trouble(self, held: Held, reason: str) -> None:
+        """The tick failed and is tried again: told once, and in the task's status."""
+        if held.task.trouble != reason:
+            log.warning("tick failed", extra={**_fields(held.task.state), "reason": reason})
+        held.task.trouble = reason
+
+    def _commit(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> bool:
+        """Whether it was committed."""
         held.doubtful = None
         before = held.task.state
         try:
             held.manifests.commit(manifest)
-        except (Fenced, InvariantBroken) as error:
+        except Fenced as error:
             self._lost(held, error)
-            return
+            return False
         except CommitStateUnknown as error:
             held.doubtful = (manifest, after, files)
-            log.warning("unknown whether a manifest was written", extra={**_fields(before), "error": str(error)})
-            return
-        except TiStreamError as error:
-            log.warning("cannot commit", extra={**_fields(before), "error": str(error)})
-            return
+            self._trouble(held, str(error))
+            return False
+        except Unavailable as error:
+            self._trouble(held, str(error))
+            return False
+        except Exception as error:  # the number is taken by nobody's right, or worse: only a new epoch may go on
+            self._stop(held, error)
+            return False
         self._observe(held.task, manifest, before, files)
-        held.task.committed(after, files)
+        held.task.committed(after, files, self._clock.monotonic_ms())
         if manifest.live_segments is not None:
             self._raise_floor(held, manifest.number)
+        return True
 
     def _raise_floor(self, held: Held, number: int) -> None:
         try:
@@ -244,11 +241,14 @@ class SorterNode:
         for file in task.queued(files):
             self._metrics.file_seconds.observe(max(0, now_ms - file.ref.arrived_ms) / 1000)
 
-    def _stop(self, held: Held, error: InvariantBroken) -> None:
-        held.task.stopped = str(error)
-        self._metrics.broken.labels(str(error.number)).inc()
+    def _stop(self, held: Held, error: Exception) -> None:
+        known = isinstance(error, TiStreamError)
+        reason = str(error) if known else f"{type(error).__name__}: {error}"
+        held.task.stopped = reason
+        self._metrics.broken.labels(str(error.number) if isinstance(error, InvariantBroken) else "none").inc()
         self._metrics.stopped.inc()
-        log.error("task stops and keeps everything", extra={**_fields(held.task.state), "error": str(error)})
+        fields = {**_fields(held.task.state), "error": reason}
+        log.error("task stops and keeps everything", exc_info=None if known else error, extra=fields)
 
     def _lost(self, held: Held, error: TiStreamError) -> None:
         self._metrics.fenced.inc()

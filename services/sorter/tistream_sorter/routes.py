@@ -57,7 +57,7 @@ def accept_files(
         if task is None:
             unknown.append(task_id)
             continue
-        full &= not task.offer(files, clock.now_ms())
+        full &= not task.offer(files, clock.monotonic_ms())
         received[task_id] = chains(task.received())
     node.wake()
     if received and full:
@@ -89,9 +89,9 @@ def list_tasks(
     tenant_id: str | None = None,
 ) -> TaskList:
     """What this sorter holds: progress, positions, and what stands still."""
-    now_ms = clock.now_ms()
+    wall_ms, monotonic_ms = clock.now_ms(), clock.monotonic_ms()
     wanted = [
-        task.status(now_ms)
+        task.status(wall_ms, monotonic_ms)
         for task in node.tasks()
         if cluster_id in (None, task.state.identity.tenant.cluster_id)
         and tenant_id in (None, task.state.identity.tenant.tenant_id)

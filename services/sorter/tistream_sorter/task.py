@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tistream.format.manifest import Manifest
-from tistream.wire.sorter import TaskStatus
+from tistream.wire.sorter import Hold, TaskStatus
 from tistream_sorter.damage import Damages
 from tistream_sorter.inbox import Inbox
 from tistream_sorter.jobs.shard import ShardResult
@@ -44,6 +44,8 @@ class Task:
     def __init__(self, state: TaskState, limits: TickLimits) -> None:
         self.state = state
         self.stopped: str | None = None
+        self.trouble: str | None = None  # why the last tick failed; it is tried again
+        self._idle_at_ms: int | None = None  # when progress without changes is written next; None = at once
         self._limits = limits
         self._durable: Positions = state.positions
         self._inbox = Inbox(state.positions)
@@ -57,12 +59,12 @@ class Task:
     # -- routes ---------------------------------------------------------------------------------------------------
 
     def offer(self, files: Sequence[TaskFile], now_ms: int) -> bool:
-        """Queue what follows its chain. False if there is no room: nothing of it was queued."""
+        """Queue what follows its chain. False if there is no room: nothing of it was queued. Monotonic time."""
         with self._lock:
             if len(self._inbox.files) + len(files) > self._limits.inbox_files_max and self._inbox.files:
                 return False
             for file in files:
-                if not self._damages.refuses(file.ref.store_id, now_ms):
+                if not self._damages.refuses(file.ref, now_ms):
                     self._inbox.offer(file)
             return True
 
@@ -71,17 +73,19 @@ class Task:
         with self._lock:
             return self._inbox.positions
 
-    def status(self, now_ms: int) -> TaskStatus:
+    def status(self, wall_ms: int, monotonic_ms: int) -> TaskStatus:
         """What the task tells about itself."""
         with self._lock:
-            received, damaged = self._inbox.positions, self._damages.holds(now_ms)
-        state = self.state
-        return task_status(state, self._durable, received, [*damaged, *slice_holds(state, now_ms)], self.stopped)
+            received, holds = self._inbox.positions, self._damages.holds(monotonic_ms)
+        state, trouble = self.state, self.trouble
+        if trouble is not None:
+            holds.append(Hold(stage="sort", reason=f"task {self.task_id}: {trouble}"))
+        return task_status(state, self._durable, received, [*holds, *slice_holds(state, wall_ms)], self.stopped)
 
     # -- the tick thread ------------------------------------------------------------------------------------------
 
-    def due(self, now_ms: int, nonce: str) -> Plan | tuple[Manifest, TaskState] | None:
-        """What to do now: a tick to run, a manifest that only records progress, or nothing.
+    def due(self, now_ms: int, wall_ms: int, nonce: str) -> Plan | tuple[Manifest, TaskState] | None:
+        """What to do now (monotonic): a tick to run, a manifest that only records progress, or nothing.
 
         Files without entries that flush nothing are taken into the state at once: they need neither.
         """
@@ -89,7 +93,7 @@ class Task:
             return None
         with self._lock:
             files = self._inbox.peek(self._limits.bytes_max, self.task_id)
-        idle = now_ms - self.state.written_ms >= self._limits.idle_manifest_ms
+        idle = self._idle_at_ms is None or now_ms >= self._idle_at_ms
         sweep = idle and (self.state.unwritten > 0 or bool(files))
         if not files and not sweep:
             return None
@@ -101,10 +105,12 @@ class Task:
         if not sweep:
             return None
         raised = replace(self.state, flushed_ts=self.state.progress_ts)
-        return manifest_of(raised, self.state.flushed_ts, (), nonce, now_ms)
+        return manifest_of(raised, self.state.flushed_ts, (), nonce, wall_ms)
 
-    def committed(self, after: TaskState, files: int) -> None:
-        """A manifest was committed that took the first `files` of the inbox."""
+    def committed(self, after: TaskState, files: int, now_ms: int) -> None:
+        """A manifest was committed that took the first `files` of the inbox. Monotonic time."""
+        self._idle_at_ms = now_ms + self._limits.idle_manifest_ms
+        self.trouble = None
         with self._lock:
             taken = self._inbox.files[:files]
         self._took(taken)
@@ -115,7 +121,7 @@ class Task:
         with self._lock:
             self._inbox.taken(len(files))
             for file in files:
-                self._damages.taken(file.ref.store_id, file.ref.ts)
+                self._damages.taken(file.ref)
 
     def queued(self, count: int) -> list[TaskFile]:
         """The first `count` files of the inbox."""
@@ -128,5 +134,5 @@ class Task:
         with self._lock:
             bad = [(file.ref, reasons[seq]) for seq, file in done.files if seq in reasons]
             for ref, reason in bad:
-                self._damages.note(ref.store_id, ref.ts, ref.key, reason, now_ms)
+                self._damages.note(ref, reason, now_ms)
             self._inbox.forget(self.state.positions, [ref.key for ref, _ in bad])

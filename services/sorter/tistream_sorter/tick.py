@@ -277,7 +277,12 @@ def _of_kind(parts: Sequence[PendingPart], kind: str, span: KeySpan) -> tuple[Pe
 
 
 def lookup_needed(done: Plan, results: Sequence[ShardResult]) -> Plan | None:
-    """The plan to run instead if repeats at or below the window must be looked up in the pool; else None."""
+    """The plan to run instead if repeats at or below the window must be looked up in the pool; else None.
+
+    Every shard must have had its say: one that failed may have repeats too, which nobody would look for.
+    """
+    if any(result.failed or result.bad_files or result.broken for result in results):
+        return None
     windows = {result.number: result.lookup_window for result in results if result.lookup_window}
     if not windows:
         return None
@@ -298,10 +303,12 @@ def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[M
     """
     after = done.after
     for result in results:
-        assert not result.bad_files
-        assert result.lookup_window is None
         if result.broken:
             raise InvariantBroken(*result.broken)
+    for result in results:
+        assert not result.bad_files
+        assert not result.failed
+        assert result.lookup_window is None
     assert len(results) == len(done.shards)
     counters = Counter(after.counters)
     for result in results:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -25,6 +26,13 @@ class SparkRunner:
     def slots(self) -> int:
         """How many shards run at the same time."""
         return int(self._context.defaultParallelism)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the driver's JVM still runs: nothing that this process does brings a dead one back."""
+        gateway: Any = self._context._gateway
+        process = getattr(gateway, "proc", None)  # none if the JVM was started by others
+        return process is None or process.poll() is None
 
     def run(self, shards: Sequence[Shard]) -> list[ShardResult]:
         """One job; results in the order of `shards`. Raises what Spark raises if a task died."""

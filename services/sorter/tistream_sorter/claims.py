@@ -1,0 +1,80 @@
+"""Taking hold of tasks: each with a claim manifest of its epoch, and the state that the manifests leave."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from tistream.clock import Clock
+from tistream.errors import CommitStateUnknown, Fenced, RetryableError
+from tistream.format.manifest import Manifest
+from tistream.storage.manifest_log import ManifestLog
+from tistream.storage.object_store import ObjectStore
+from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.task import Task, TickLimits
+from tistream_sorter.tick import TaskIdentity, TaskState, first_state, recovered_state
+
+log = logging.getLogger(__name__)
+
+
+class Held:
+    """A task with its hold on the manifests. `doubtful` is a commit whose answer never came."""
+
+    def __init__(self, task: Task, manifests: ManifestLog) -> None:
+        self.task = task
+        self.manifests = manifests
+        self.doubtful: tuple[Manifest, TaskState, int] | None = None
+
+
+class Claims:
+    """Claims under way. One whose answer never came is tried again with the same nonce: it may have been written, and
+    under another nonce it would look like somebody else's. Safe for many threads, each with tasks of its own."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        limits: TickLimits,
+        clock: Clock,
+        new_nonce: Callable[[], str],
+        metrics: SorterMetrics,
+    ) -> None:
+        self._objects, self._limits, self._clock = objects, limits, clock
+        self._new_nonce, self._metrics = new_nonce, metrics
+        self._lock = threading.Lock()
+        self._nonces: dict[tuple[int, int], str] = {}  # (task, epoch) -> of claims without an answer
+
+    def keep_only(self, epochs: Mapping[int, int]) -> None:
+        """Forget claims of tasks, or under epochs, that are not wanted any more."""
+        with self._lock:
+            self._nonces = {key: nonce for key, nonce in self._nonces.items() if epochs.get(key[0]) == key[1]}
+
+    def open(self, identity: TaskIdentity) -> tuple[Held | None, bool]:
+        """The task, if it could be claimed; and whether that answer is final for this epoch."""
+        key = (identity.task_id, identity.task_epoch)
+        with self._lock:
+            nonce = self._nonces.setdefault(key, self._new_nonce())
+        try:
+            held = self._claimed(identity, nonce)
+        except Fenced as error:
+            log.warning("task is held by a newer epoch", extra={"task_id": identity.task_id, "error": str(error)})
+            self._metrics.fenced.inc()
+            held = None
+        except (RetryableError, CommitStateUnknown) as error:
+            log.warning("cannot claim task yet", extra={"task_id": identity.task_id, "error": str(error)})
+            return None, False
+        except Exception as error:  # damaged manifests, or what nobody foresaw: the other tasks go on
+            log.error("task cannot be opened", exc_info=error, extra={"task_id": identity.task_id, "error": str(error)})
+            return None, False
+        with self._lock:
+            self._nonces.pop(key, None)
+        return held, True
+
+    def _claimed(self, identity: TaskIdentity, nonce: str) -> Held:
+        manifests = ManifestLog(self._objects, identity.tenant, identity.task_id, identity.span)
+        view = manifests.claim(identity.task_epoch, nonce, self._clock.now_ms())
+        if view.state is None:
+            state = first_state(identity, view.number)
+        else:
+            state = recovered_state(identity, view.state, view.segments, view.number)
+        return Held(Task(state, self._limits), manifests)

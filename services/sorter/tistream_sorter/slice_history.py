@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from tistream_sorter.slices import SliceMap, Watermark
+    from tistream_sorter.slices import SliceMap
+    from tistream_sorter.watermark import Watermark
 
 NO_SCAN = -1
 

@@ -15,7 +15,7 @@ In steady state each row meets exactly one slice of the same region, version and
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from tistream.model.span import KeySpan
 from tistream_sorter.slice_history import History
+from tistream_sorter.watermark import Watermark, from_table, joined, row_at, to_table
 
 NO_REGION = -1
 NO_STORE = -1
@@ -33,38 +34,6 @@ Int64s = npt.NDArray[np.int64]
 SLICES = pa.schema(
     [pa.field("start_key", pa.binary()), pa.field("end_key", pa.binary())]
     + [pa.field(name, pa.int64()) for name in ("region_id", "region_version", "index", "resolved_ts", "store_id")]
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Watermark:
-    """One WATERMARK row, clipped to the task's span, with the file that brought it."""
-
-    start: bytes
-    end: bytes
-    region_id: int
-    region_version: int
-    first_index: int
-    log_index: int
-    base_ts: int | None
-    resolved_ts: int
-    after: tuple[tuple[int, int], ...]
-    store_id: int
-    file_ts: int
-
-    def clipped(self, start: bytes, end: bytes) -> Watermark:
-        """The same row for fewer keys."""
-        return replace(self, start=start, end=end)
-
-
-WAITING = pa.schema(
-    [
-        pa.field("start_key", pa.binary()),
-        pa.field("end_key", pa.binary()),
-        *(pa.field(name, pa.int64()) for name in ("region_id", "region_version", "first_index", "log_index")),
-        *(pa.field(name, pa.int64()) for name in ("base_ts", "resolved_ts", "store_id", "file_ts")),
-        pa.field("after", pa.list_(pa.list_(pa.int64()))),
-    ]
 )
 
 
@@ -154,7 +123,7 @@ class SliceMap:
             return
         slow = self._apply_steady(rows, store_id, seq, history)
         for row in slow:
-            self._apply_row(_row(rows, int(row), store_id, file_ts), seq, history)
+            self._apply_row(row_at(rows, int(row), store_id, file_ts), seq, history)
         if self.waiting:
             self._retry(seq, history)
         if len(slow):
@@ -244,7 +213,7 @@ class SliceMap:
                 held = len(self.waiting)
                 changed |= self._apply_row(row, seq, history)
                 changed |= self.waiting[held:] != [row]
-        self.waiting = list(dict.fromkeys(self.waiting))
+        self.waiting = joined(self.waiting)
 
     def _pieces(self, row: Watermark, unconnected: list[int]) -> list[Watermark]:
         """`row` clipped to the given slices, neighbours joined."""
@@ -314,16 +283,7 @@ class SliceMap:
         starts, ends = self._boundaries()
         values = [self._region, self._version, self._index, self._resolved, self._store]
         slices = pa.Table.from_arrays([starts, ends, *map(pa.array, values)], schema=SLICES)
-        rows = [
-            {
-                "start_key": w.start,
-                "end_key": w.end,
-                "after": [list(pair) for pair in w.after],
-                **{name: getattr(w, name) for name in _WAITING_PLAIN},
-            }
-            for w in self.waiting
-        ]
-        return slices, pa.Table.from_pylist(rows, schema=WAITING)
+        return slices, to_table(self.waiting)
 
     @classmethod
     def from_tables(cls, span: KeySpan, slices: pa.Table, waiting: pa.Table) -> SliceMap:
@@ -335,28 +295,8 @@ class SliceMap:
         out._region, out._version, out._index, out._resolved, out._store = (
             _int64(slices, name).copy() for name in names
         )
-        out.waiting = [
-            Watermark(
-                start=row["start_key"],
-                end=row["end_key"],
-                after=tuple((pair[0], pair[1]) for pair in row["after"] or ()),
-                **{name: row[name] for name in _WAITING_PLAIN},
-            )
-            for row in waiting.to_pylist()
-        ]
+        out.waiting = from_table(waiting)
         return out
-
-
-_WAITING_PLAIN = (
-    "region_id",
-    "region_version",
-    "first_index",
-    "log_index",
-    "base_ts",
-    "resolved_ts",
-    "store_id",
-    "file_ts",
-)
 
 
 def _int64(table: pa.Table, name: str) -> Int64s:
@@ -367,20 +307,3 @@ def _int64(table: pa.Table, name: str) -> Int64s:
 
 def _binary(table: pa.Table, name: str) -> pa.Array:
     return table[name].combine_chunks()
-
-
-def _row(rows: pa.Table, at: int, store_id: int, file_ts: int) -> Watermark:
-    row = rows.slice(at, 1).to_pylist()[0]
-    return Watermark(
-        start=row["start_key"],
-        end=row["end_key"],
-        region_id=row["region_id"],
-        region_version=row["region_version"],
-        first_index=row["first_index"],
-        log_index=row["log_index"],
-        base_ts=row["base_ts"],
-        resolved_ts=row["resolved_ts"],
-        after=tuple((pair["region_id"], pair["log_index"]) for pair in row["after"] or ()),
-        store_id=store_id,
-        file_ts=file_ts,
-    )

@@ -6,8 +6,9 @@ from tistream.model.span import KeySpan
 from tistream.model.ts import physical_ms
 from tistream.storage import layout
 from tistream.wire.sorter import Chain, Coverage, Hold, SliceStatus, TaskStatus
-from tistream_sorter.slices import NO_REGION, NO_STORE, SliceMap, Watermark
+from tistream_sorter.slices import NO_REGION, NO_STORE, SliceMap
 from tistream_sorter.tick import Positions, TaskState
+from tistream_sorter.watermark import Watermark
 
 LATE_MS = 5_000  # design.md 5: from here on something must be named
 

@@ -114,8 +114,27 @@ def groups_of(data: bytes) -> list[pa.Table]:
     return [file.read_row_group(index) for index in range(file.num_row_groups)]
 
 
+def restated(data: bytes, **changes: str) -> bytes:
+    """A copy with other values of `tistream.<name>`, which must be there: all else stays byte for byte.
+
+    In the footer's Thrift a value is a field header (0x18), a length below 128 and the text; only the footer's own
+    length at the end of the file depends on it.
+    """
+    length = int.from_bytes(data[-8:-4], "little")
+    body, footer = data[: -8 - length], data[-8 - length : -8]
+    old = metadata_of(data)
+    for name, value in changes.items():
+        before, after = old[f"tistream.{name}"].encode(), value.encode()
+        assert len(before) < 128
+        assert len(after) < 128
+        head = f"tistream.{name}".encode() + b"\x18"
+        assert footer.count(head + bytes([len(before)]) + before) == 1
+        footer = footer.replace(head + bytes([len(before)]) + before, head + bytes([len(after)]) + after)
+    return body + footer + len(footer).to_bytes(4, "little") + data[-4:]
+
+
 def with_metadata(data: bytes, **changes: str | None) -> bytes:
-    """A sound file with the same rows and `tistream.<name>` set, or removed (None)."""
+    """A sound file with the same rows, written anew, and `tistream.<name>` set, or removed (None)."""
     metadata = {name: value for name, value in metadata_of(data).items() if name != CRC}
     for name, value in changes.items():
         metadata.pop(f"tistream.{name}", None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from support import ddl_oracle
-from support.golden import GoldenSet
+from support.golden import GoldenSet, expected, load
 from support.oracle import committed_rows
 from support.sql_values import Malformed, from_json, from_text
 
@@ -75,12 +75,16 @@ class Change:
 Place = tuple[str, str, str]  # commit_ts, database, table
 
 
-@functools.cache
 def expected_changes(golden: GoldenSet) -> dict[Place, Change]:
     """`expected/rows.jsonl`, canonical."""
-    shapes = golden.expected("columns")
+    return _expected_changes(golden.name)
+
+
+@functools.cache
+def _expected_changes(name: str) -> dict[Place, Change]:
+    shapes = expected(name, "columns")
     out: dict[Place, Change] = {}
-    for commit in golden.expected("rows"):
+    for commit in expected(name, "rows"):
         for table in commit["tables"]:
             columns = shapes[table["columns"]]["columns"]
             types = [column["type"] for column in columns]
@@ -92,7 +96,7 @@ def expected_changes(golden: GoldenSet) -> dict[Place, Change]:
 
 def row_differences(golden: GoldenSet, events: Sequence[Event]) -> list[str]:
     """Rows, old rows, columns and their order, values: everything that SELECT said, and nothing else."""
-    expected = expected_changes(golden)
+    wanted = expected_changes(golden)
     found: dict[Place, Change] = {}
     problems: list[str] = []
     for event in events:
@@ -100,16 +104,16 @@ def row_differences(golden: GoldenSet, events: Sequence[Event]) -> list[str]:
             continue
         place = (event["commit_ts"], event["database"], event["table"])
         try:
-            _add(found, expected, place, event)
+            _add(found, wanted, place, event)
         except (Malformed, KeyError, ValueError) as error:
             problems.append(f"{_name(event)}: {error}")
-    for place in sorted(expected.keys() | found.keys()):
-        problems += _compare(place, expected.get(place), found.get(place))
+    for place in sorted(wanted.keys() | found.keys()):
+        problems += _compare(place, wanted.get(place), found.get(place))
     return problems
 
 
-def _add(found: dict[Place, Change], expected: dict[Place, Change], place: Place, event: Event) -> None:
-    shape = expected.get(place)
+def _add(found: dict[Place, Change], wanted: dict[Place, Change], place: Place, event: Event) -> None:
+    shape = wanted.get(place)
     seen = found.get(place)
     if seen is None:
         columns = shape.columns if shape else list(event["row"] or event["old_row"])
@@ -123,19 +127,19 @@ def _add(found: dict[Place, Change], expected: dict[Place, Change], place: Place
         side[tuple(map(from_json, seen.types, row.values()))] += 1
 
 
-def _compare(place: Place, expected: Change | None, found: Change | None) -> list[str]:
+def _compare(place: Place, wanted: Change | None, found: Change | None) -> list[str]:
     nothing = Change([], [], Counter(), Counter(), "")
-    want, have = expected or nothing, found or nothing
+    want, have = wanted or nothing, found or nothing
     out = []
     kept = have.removed & have.added  # a row deleted and an equal one inserted: SELECT shows no difference
-    if expected and found and want.start_ts != have.start_ts:
+    if wanted and found and want.start_ts != have.start_ts:
         out.append(f"{place}: start_ts {have.start_ts}, expected {want.start_ts}")
-    for side, wanted, got in (
+    for side, rows, got in (
         ("removed", want.removed, have.removed - kept),
         ("added", want.added, have.added - kept),
     ):
-        if wanted != got:
-            out.append(f"{place} {side}: missing {_few(wanted - got)}, unexpected {_few(got - wanted)}")
+        if rows != got:
+            out.append(f"{place} {side}: missing {_few(rows - got)}, unexpected {_few(got - rows)}")
     return out
 
 
@@ -253,9 +257,14 @@ def order_differences(events: Sequence[Event]) -> list[str]:
 # --- DDL -----------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
 def expected_ddl(golden: GoldenSet) -> list[ddl_oracle.Position]:
     """Where every job's event stands (tests/support/ddl_oracle.py)."""
+    return _expected_ddl(golden.name)
+
+
+@functools.cache
+def _expected_ddl(name: str) -> list[ddl_oracle.Position]:
+    golden = load(name)
     rows = committed_rows([file.data for file in golden.files], golden.snapshot_ts)
     return ddl_oracle.positions(rows, golden.schema_snap.data)
 

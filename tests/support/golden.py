@@ -101,14 +101,14 @@ def expected(name: str, what: str) -> Any:
 
 @functools.cache
 def load_as(name: str, cluster_id: str, tenant_id: str) -> GoldenSet:
-    """The same changes under another name: every footer is rewritten, row groups and statistics stay alike."""
+    """The same changes under another name."""
     base = load(name)
     tenant = TenantKey(cluster_id, tenant_id)
     files = tuple(
         Delivery(
             file.at_ms,
             layout.change_file(tenant, *file.store_and_ts),
-            change_files.with_metadata(file.data, cluster_id=cluster_id, tenant_id=tenant_id),
+            change_files.restated(file.data, cluster_id=cluster_id, tenant_id=tenant_id),
         )
         for file in base.files
     )
@@ -169,11 +169,11 @@ def with_repeated_contents(files: Sequence[Delivery], seed: int, share: float = 
         store, ts = file.store_and_ts
         data = file.data
         if prev.get(store, (0, 0))[1]:
-            data = change_files.with_metadata(data, prev_ts=str(prev[store][1]))
+            data = change_files.restated(data, prev_ts=str(prev[store][1]))
         out.append(replace(file, data=data))
         prev[store] = (ts, 0)
         if rng.random() < share:
-            again = change_files.with_metadata(data, prev_ts=str(ts))
+            again = change_files.restated(data, prev_ts=str(ts))
             parsed = layout.parse_change_file(file.key)
             assert parsed is not None
             out.append(Delivery(file.at_ms, layout.change_file(parsed[0], store, ts + 1), again))

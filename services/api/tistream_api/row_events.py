@@ -264,6 +264,8 @@ def _join(*parts: pa.Array | str) -> pa.Array:
 
 
 def _select(batch: pa.RecordBatch, places: Sequence[int]) -> pa.RecordBatch:
+    if not len(places):  # a table may show nothing but virtual columns: its rows are there all the same
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
     return pa.RecordBatch.from_arrays([batch.column(at) for at in places], names=[str(at) for at in range(len(places))])
 
 

@@ -120,8 +120,10 @@ def _elements(text: str, column: Column) -> str:
     return ",".join(name for name in column.elems if name in names)
 
 
-def _float(text: str, _: Column) -> float:
-    return float(text)
+def _float(text: str, column: Column) -> float:
+    """FLOAT(M,D) rounds to D digits, half to even, as TiDB does when it casts to such a column."""
+    value = float(text)
+    return value if column.decimal < 0 else round(value * 10.0**column.decimal) / 10.0**column.decimal
 
 
 def _document(text: str, _: Column) -> str:
@@ -130,6 +132,11 @@ def _document(text: str, _: Column) -> str:
 
 def _same(text: str, _: Column) -> str:
     return text
+
+
+def _text(text: str, column: Column) -> str:
+    """CHAR has no trailing spaces, whatever its default was written with."""
+    return text.rstrip(" ") if column.tp == t.STRING else text
 
 
 def _padded(text: str, column: Column) -> bytes:
@@ -148,7 +155,7 @@ _PARSERS: dict[Kind, Callable[[str, Column], Default]] = {
     Kind.DURATION: _duration,
     Kind.ENUM: _element,
     Kind.SET: _elements,
-    Kind.TEXT: _same,
+    Kind.TEXT: _text,
     Kind.BINARY: _padded,
     Kind.JSON: _document,
     Kind.VECTOR: _document,

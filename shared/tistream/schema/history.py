@@ -138,11 +138,12 @@ class History:
 
     def _move_ids(self, commit_ts: int, changed: dict[int, tuple[TableVersion | None, TableVersion | None]]) -> None:
         """Physical ids change hands: all are let go before any is taken (EXCHANGE swaps two)."""
-        for before, after in changed.values():
+        for table_id, (before, after) in changed.items():
             kept = set(after.head.physical_ids) if after else set()
             for physical_id in before.head.physical_ids if before else ():
-                if physical_id not in kept:
-                    self._owners[physical_id].set(commit_ts, None)
+                line = self._owners[physical_id]
+                if physical_id not in kept and line.last == table_id:  # another table may have taken it earlier
+                    line.set(commit_ts, None)
         for table_id, (_, after) in changed.items():
             for physical_id in after.head.physical_ids if after else ():
                 line = self._owners.get(physical_id)

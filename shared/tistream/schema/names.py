@@ -28,15 +28,17 @@ class NameIndex:
 
     def leave(self, name: tuple[str, str], table_id: int, ts: int) -> None:
         """The table does not bear the name after `ts`. Call before whoever takes the name over enters."""
-        from_ts, bearer = self._open[name]
-        if bearer != table_id:
+        from_ts, bearer = self._open.get(name, (ts, None))
+        if bearer != table_id:  # whoever took the name over has ended its tenure
             return
         del self._open[name]
         if from_ts < ts:
             self._closed.setdefault(name, []).append(Tenure(from_ts, ts, table_id))
 
     def enter(self, name: tuple[str, str], table_id: int, ts: int) -> None:
-        """The table bears the name after `ts`."""
+        """The table bears the name after `ts`; who bore it until now does not any more."""
+        if name in self._open:
+            self.leave(name, self._open[name][1], ts)
         self._open[name] = (ts, table_id)
         self._tables_of.setdefault(name[0], set()).add(name[1])
 

@@ -37,32 +37,69 @@ _COVERAGE = [
     _query("end_key", _HEX, "hexadecimal, exclusive; empty: to the last key"),
 ]
 
-_PROBLEM = {"application/problem+json": {"schema": {"type": "object"}}}
-
-
-def _problems(*statuses: int) -> dict[str, Any]:
-    told = {
-        400: "a bad parameter",
-        404: "an unknown name",
-        410: "the ts lies below the earliest one kept; earliest_ts says which",
-        422: "a row that no schema can decode stands next",
-        429: "too many pulls at once; Retry-After",
-        503: "cannot be answered yet; Retry-After",
+_STAMP = {"type": "string", "pattern": "^[0-9]+$"}
+_PROBLEM = {
+    "application/problem+json": {
+        "schema": {
+            "type": "object",
+            "required": ["type", "title", "status", "detail"],
+            "properties": {
+                "type": {"type": "string"},
+                "title": {"type": "string"},
+                "status": {"type": "integer"},
+                "detail": {"type": "string"},
+            },
+        }
     }
-    return {str(status): {"description": told[status], "content": _PROBLEM} for status in statuses}
+}
+_TOLD = {
+    400: "a bad parameter, or a bad body",
+    404: "an unknown name",
+    409: "it is there, and differs",
+    410: "the ts lies below the earliest one kept; earliest_ts says which",
+    422: "a row that no schema can decode stands next; table, key and reason say which",
+    429: "too many pulls at once; Retry-After",
+    503: "cannot be answered yet; Retry-After",
+}
+
+Responses = dict[int | str, dict[str, Any]]
+
+
+def problems(*statuses: int) -> Responses:
+    """Answers other than success. With `default`, FastAPI does not add an answer that no call gives."""
+    told: Responses = {status: {"description": _TOLD[status], "content": _PROBLEM} for status in statuses}
+    return {**told, "default": {"description": "any other problem", "content": _PROBLEM}}
+
+
+PULL_PROBLEMS = problems(400, 404, 410, 422, 429, 503)
+LIST_PROBLEMS = problems(400, 404, 410, 503)
+TENANT_PROBLEMS = problems(400, 404, 503)
+CREATE_PROBLEMS = problems(400, 409, 503)
+NOTIFY_PROBLEMS = problems(400, 503)
 
 
 def pull_doc() -> dict[str, Any]:
     """openapi_extra of the three pulls."""
     events = {"description": "events, one a line", "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}
-    return {"parameters": _PULL, "responses": {"200": events, **_problems(400, 404, 410, 422, 429, 503)}}
+    return {"parameters": _PULL, "responses": {"200": events}}
 
 
 def list_doc() -> dict[str, Any]:
     """openapi_extra of the two lists."""
-    return {"parameters": _LIST, "responses": _problems(400, 404, 410, 503)}
+    return {"parameters": _LIST}
 
 
 def coverage_doc() -> dict[str, Any]:
     """openapi_extra of coverage."""
-    return {"parameters": _COVERAGE, "responses": _problems(400, 404, 503)}
+    return {"parameters": _COVERAGE}
+
+
+def body_doc(*members: str) -> dict[str, Any]:
+    """openapi_extra of a call with a JSON body of these members, all strings and all required."""
+    schema = {
+        "type": "object",
+        "required": list(members),
+        "properties": {name: _STAMP if name in ("ts", "store_id") else {"type": "string"} for name in members},
+        "additionalProperties": False,
+    }
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

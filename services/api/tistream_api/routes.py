@@ -57,28 +57,40 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls) -> None:
         scope = Scope(view.tenant, *map(name_of, names))
         return StreamingResponse(iter(pulls.answer(view, scope, asked)), media_type=NDJSON)
 
-    doc = openapi.pull_doc()
+    def pull_route(path: str, operation_id: str) -> Any:
+        return router.get(
+            TENANT + path,
+            operation_id=operation_id,
+            tags=PULL,
+            response_class=StreamingResponse,
+            responses=openapi.PULL_PROBLEMS,
+            openapi_extra=openapi.pull_doc(),
+        )
 
-    @router.get(
-        TENANT + "/databases/{db}/tables/{table}/changes", operation_id="PullTable", tags=PULL, openapi_extra=doc
-    )
+    @pull_route("/databases/{db}/tables/{table}/changes", "PullTable")
     def pull_table(request: Request, cluster_id: str, tenant_id: str, db: str, table: str) -> Response:
         """Changes of whatever table bears the name at each time."""
         return answer(request, _view(tenants, cluster_id, tenant_id), db, table)
 
-    @router.get(TENANT + "/databases/{db}/changes", operation_id="PullDB", tags=PULL, openapi_extra=doc)
+    @pull_route("/databases/{db}/changes", "PullDB")
     def pull_db(request: Request, cluster_id: str, tenant_id: str, db: str) -> Response:
         """Changes of the tables that are in the database at each time."""
         return answer(request, _view(tenants, cluster_id, tenant_id), db)
 
-    @router.get(TENANT + "/changes", operation_id="PullTenant", tags=PULL, openapi_extra=doc)
+    @pull_route("/changes", "PullTenant")
     def pull_tenant(request: Request, cluster_id: str, tenant_id: str) -> Response:
         """Changes of every table."""
         return answer(request, _view(tenants, cluster_id, tenant_id))
 
 
 def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
-    @router.get(TENANT + "/databases", operation_id="ListDBs", tags=["list"], openapi_extra=openapi.list_doc())
+    @router.get(
+        TENANT + "/databases",
+        operation_id="ListDBs",
+        tags=["list"],
+        responses=openapi.LIST_PROBLEMS,
+        openapi_extra=openapi.list_doc(),
+    )
     def list_dbs(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
         """Databases at a time."""
         ts = params.parse_list(_query(request))
@@ -88,6 +100,7 @@ def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
         TENANT + "/databases/{db}/tables",
         operation_id="ListTables",
         tags=["list"],
+        responses=openapi.LIST_PROBLEMS,
         openapi_extra=openapi.list_doc(),
     )
     def list_tables(request: Request, cluster_id: str, tenant_id: str, db: str) -> dict[str, Any]:
@@ -97,13 +110,19 @@ def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
 
 
 def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> None:
-    @router.get(TENANT + "/status", operation_id="TenantStatus", tags=["tenant"])
+    @router.get(TENANT + "/status", operation_id="TenantStatus", tags=["tenant"], responses=openapi.TENANT_PROBLEMS)
     def tenant_status(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
         """How far the tenant can be read, and what holds it."""
         params.parse_none(_query(request))
         return status.status(_view(tenants, cluster_id, tenant_id))
 
-    @router.get(TENANT + "/coverage", operation_id="Coverage", tags=["tenant"], openapi_extra=openapi.coverage_doc())
+    @router.get(
+        TENANT + "/coverage",
+        operation_id="Coverage",
+        tags=["tenant"],
+        responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=openapi.coverage_doc(),
+    )
     def coverage(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
         """Slices of a key range: up to which entry of which region's log they are covered."""
         start, end = params.parse_coverage(_query(request))
@@ -119,19 +138,38 @@ def _add_forwarded(router: APIRouter, http: HttpClient, meta_url: str) -> None:
         )
         return Response(answer.content, answer.status_code, media_type="application/json")
 
-    @router.post("/v1/clusters/{cluster_id}/tenants", operation_id="CreateTenant", tags=["tenant"], status_code=201)
+    @router.post(
+        "/v1/clusters/{cluster_id}/tenants",
+        operation_id="CreateTenant",
+        tags=["tenant"],
+        status_code=201,
+        responses=openapi.CREATE_PROBLEMS,
+        openapi_extra=openapi.body_doc("tenant_id"),
+    )
     def create_tenant(request: Request, cluster_id: str, body: Body) -> Response:
         """Register a tenant: `{"tenant_id": "acme"}`."""
         params.parse_none(_query(request))
         return forward("POST", f"/v1/clusters/{cluster_id}/tenants", body)
 
-    @router.get("/v1/clusters/{cluster_id}/tenants", operation_id="ListTenants", tags=["tenant"])
+    @router.get(
+        "/v1/clusters/{cluster_id}/tenants",
+        operation_id="ListTenants",
+        tags=["tenant"],
+        responses=openapi.TENANT_PROBLEMS,
+    )
     def list_tenants(request: Request, cluster_id: str) -> Response:
         """A cluster's tenants."""
         params.parse_none(_query(request))
         return forward("GET", f"/v1/clusters/{cluster_id}/tenants")
 
-    @router.post("/v1/notifications", operation_id="Notify", tags=["tenant"], status_code=202)
+    @router.post(
+        "/v1/notifications",
+        operation_id="Notify",
+        tags=["tenant"],
+        status_code=202,
+        responses=openapi.NOTIFY_PROBLEMS,
+        openapi_extra=openapi.body_doc("cluster_id", "tenant_id", "store_id", "ts"),
+    )
     def notify(request: Request, body: Body) -> Response:
         """Announce a file: `{"cluster_id", "tenant_id", "store_id", "ts"}`, all strings."""
         params.parse_none(_query(request))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tistream.clock import Clock
-from tistream.errors import TiStreamError, Unavailable
+from tistream.errors import FatalError, TiStreamError, Unavailable
 from tistream.model.span import KeySpan
 from tistream.storage import layout
 from tistream.wire.client import HttpClient
@@ -52,7 +52,10 @@ class TenantStatus:
                 raise Unavailable(f"task {task.task_id} has no sorter now")
             url = f"{task.sorter_url}/v1/tasks/{task.task_id}/coverage"
             query = {"start_key": clipped.start.hex(), "end_key": clipped.end.hex()}
-            slices.extend(self.http.get(url, Coverage, query).slices)
+            try:
+                slices.extend(self.http.get(url, Coverage, query).slices)
+            except FatalError as error:  # it has just started, and does not hold the task yet
+                raise Unavailable(f"task {task.task_id}: {error}") from error
         return {"slices": [one.model_dump() for one in slices]}
 
     def _picture(self, view: TenantView) -> Picture:

@@ -10,9 +10,9 @@ from review_world import brief, change, paged, pulled, review_world
 from support import schema_records as s
 from support.row_bytes import (
     bytes_datum,
+    compact,
     comparable_float,
     comparable_int,
-    compact,
     packed_time,
     row_v1,
     row_v2,

@@ -176,7 +176,8 @@ class TenantFeed:
         with self._lock:
             announced, self._announced = self._announced, defaultdict(set)
         for store_id, stamps in announced.items():
-            self._try(self._store(store_id), partial(StoreFeed.announced, stamps=stamps))
+            if store_id in self._stores or self._is_there(store_id, max(stamps)):
+                self._try(self._store(store_id), partial(StoreFeed.announced, stamps=stamps))
         if self._pace.poll_due(now_ms):
             found = [self._try(store, StoreFeed.poll) for store in self._stores.values()]
             self._pace.polled(now_ms, found=any(found))
@@ -198,6 +199,15 @@ class TenantFeed:
             found = layout.parse_store_prefix(self.tenant, entry.key)
             if found is not None:
                 self._store(found)
+
+    def _is_there(self, store_id: int, ts: int) -> bool:
+        """Whether an unknown store has the file that was announced: anybody may announce any store, and each that is
+        known is LISTed for ever. A store that is left out here is found by LIST."""
+        try:
+            self._objects.head(layout.change_file(self.tenant, store_id, ts))
+        except RetryableError:
+            return False
+        return True
 
     def _store(self, store_id: int) -> StoreFeed:
         store = self._stores.get(store_id)

@@ -144,3 +144,15 @@ def holds_object(world: World, stage: str, key: str) -> bool:
         store.hold is not None and (store.hold.stage, store.hold.object) == (stage, key)
         for store in world.stores().stores
     )
+
+
+def test_a_store_that_was_only_announced_is_not_followed(tmp_path: Path) -> None:
+    golden = golden_sets.load("large")
+    with running(tmp_path, 1) as world:
+        begin(world, golden)
+        push(world, list(golden.files[:5]), golden, announced=True)
+        eventually(lambda: len(world.stores().stores) > 0)
+        world.notify(golden.tenant, 999, 5)
+        push(world, list(golden.files[5:]), golden, announced=True)
+        check_end(world, golden)
+        assert 999 not in {int(store.store_id) for store in world.stores().stores}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernel_ticks import Ticks, entry, rows_of, states
+from kernel_ticks import Ticks, entry, rows_of, scan, states
 
 from tistream_sorter.jobs.contracts import COMMIT, COMMITTED, PREWRITE, ROLLBACK
 
@@ -47,3 +47,19 @@ def test_a_new_lock_and_its_repeat_in_one_tick_is_no_repeat_of_something_settled
         world = Ticks()
         world.tick([entry(PREWRITE, b"a", 5, log_index=12, seq=seq) for seq in copies], high=200, history=COVERED)
         assert world.waiting() == [(PREWRITE, 5)]
+
+
+def test_a_late_scan_does_not_bring_back_a_pipelined_lock_that_was_settled() -> None:
+    """Two leaders scanned; the newer scan and the commit came first. Nothing would ever end the lock."""
+    world = Ticks()
+    known = states((-1, 1, 18, 100, -1, -1, -1, -1))
+    world.tick([flush(1, b"one", 16)], high=100, history=known, scans=scan(0, 1, 16))
+    assert world.waiting() == []
+
+
+def test_a_scan_keeps_a_pipelined_lock_that_is_pending() -> None:
+    world = Ticks()
+    world.tick([flush(1, b"one", 12)], high=100, history=COVERED)
+    known = states((-1, 1, 18, 100, -1, -1, -1, -1))
+    world.tick([flush(1, b"one", 16)], high=100, history=known, scans=scan(0, 1, 16))
+    assert world.waiting() == [(PREWRITE, 5)]

@@ -273,7 +273,9 @@ def _living(locks: pl.DataFrame, history: pa.Table, scans: pa.Table, counters: d
     )
     verdict = liveness.judge(facts, history)
     fresh_prewrite = (~locks["pending"] & (locks["type"] == PREWRITE)).to_numpy()
-    settled = fresh_prewrite & verdict.covered_on_arrival & ~liveness.in_scan(facts, scans)
+    # No row ends a pipelined lock, so one that a late scan brings back would stay for ever (docs/adr/0005).
+    excused = liveness.in_scan(facts, scans) & (facts.generation == 0)
+    settled = fresh_prewrite & verdict.covered_on_arrival & ~excused
     counters["dead_locks"] = int((verdict.dead & ~settled).sum())
     counters["settled_repeats"] = int(settled.sum())
     floor = pl.Series("floor", verdict.floor)

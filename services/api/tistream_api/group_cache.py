@@ -6,15 +6,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tistream.pool.rows import read_row_group
 from tistream.storage.object_store import ObjectStore
 from tistream_api.plan import GroupRef
-
-Ints = npt.NDArray[np.int64]
+from tistream_api.source_contract import GroupIndex
 
 INDEX_COLUMNS = ("table_id", "commit_ts")
 # Below this a row group is fetched whole even if only its index is asked for: its rows will be asked for next.
@@ -36,8 +33,8 @@ class GroupCache:
         key = (group.segment.key, group.index, True)
         return self._get(key, lambda: read_row_group(self._objects, group.segment, group.index))
 
-    def index(self, group: GroupRef) -> tuple[Ints, Ints]:
-        """The table_id and commit_ts of its rows. Raises as `rows`."""
+    def index(self, group: GroupRef) -> GroupIndex:
+        """Which rows it holds. Raises as `rows`."""
         key = (group.segment.key, group.index, True)
         with self._lock:
             whole = key in self._held
@@ -49,7 +46,7 @@ class GroupCache:
                 lambda: read_row_group(self._objects, group.segment, group.index, columns=list(INDEX_COLUMNS)),
             )
         table_id, commit_ts = (table.column(name).to_numpy() for name in INDEX_COLUMNS)
-        return table_id, commit_ts
+        return GroupIndex(table_id, commit_ts, table.nbytes)
 
     def _get(self, key: tuple[str, int, bool], read: Callable[[], pa.Table]) -> pa.Table:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenant_view import TenantView
 from tistream_api.tenants import Tenants
 
+Call = Callable[..., Response]
 NDJSON = "application/x-ndjson"
 PULL: list[str | Enum] = ["pull"]
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
@@ -57,7 +59,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls) -> None:
         scope = Scope(view.tenant, *map(name_of, names))
         return StreamingResponse(iter(pulls.answer(view, scope, asked)), media_type=NDJSON)
 
-    def pull_route(path: str, operation_id: str) -> Any:
+    def pull_route(path: str, operation_id: str) -> Callable[[Call], Call]:
         return router.get(
             TENANT + path,
             operation_id=operation_id,

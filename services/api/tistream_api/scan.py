@@ -27,6 +27,7 @@ PAGE_ROWS_MIN = 4_096
 PAGE_FIRST_ROWS_MIN = 16
 CHUNK_GROWTH = 4
 STRIDE_CHUNKS = 4  # of index_rows: how far ahead row groups are looked up
+LOOK_CHUNKS = 4  # of decoded_bytes: how much may be decoded to find out where the next chunk ends
 REPLANS = 3
 
 
@@ -35,18 +36,40 @@ class Budget:
     """What is held at once: rows of a chunk, their compressed bytes, and rows of which only ids and ts are looked at.
 
     `first_rows` is the first chunk's: small, so that the first byte comes soon; it grows from chunk to chunk.
+    `decoded_bytes` bounds a chunk's rows in memory, which compress as they like; its events take some times more.
     """
 
     rows: int = 65_536
     first_rows: int = 8_192
     chunk_bytes: int = 16 << 20
     index_rows: int = 1 << 18
+    decoded_bytes: int = 32 << 20
 
     def for_page(self, limit: int) -> Budget:
         """The budget of an answer with at most `limit` events: a small page needs no large chunk."""
         rows = min(self.rows, max(PAGE_ROWS_MIN, 2 * limit))
         first = min(self.first_rows, rows, max(PAGE_FIRST_ROWS_MIN, 2 * limit))
         return replace(self, rows=rows, first_rows=first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Rows of one row group that a chunk may take; `begins` is the lowest commit_ts that they may have."""
+
+    begins: int
+    rows: GroupRows
+    commit_ts: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A chunk: where it ends, its rows by row group, the same in memory (of a crowd, only some), and the most rows
+    that may be held at once."""
+
+    cut: Cut
+    parts: list[GroupRows]
+    tables: list[pa.Table]
+    most: int
 
 
 class Scan:
@@ -88,33 +111,69 @@ class Scan:
             groups = [ref for ref in groups if ref.info.commit_ts_max > self._low]
             window = Window(self._low, end)
             high, near = plan.coarse_cut(groups, window, max(self._budget.index_rows, self._rows))
-            most = plan.rows_within(self._budget.rows, self._budget.chunk_bytes, near)
-            found = [self._candidates(ref, Window(self._low, high), ids) for ref in near]
-            every = np.concatenate([np.empty(0, np.int64), *(commit_ts for _, commit_ts in found)])
-            cut = plan.exact_cut(every, high, min(self._rows, most), most)
-            taken = [GroupRows(rows.group, rows.at[commit_ts <= cut.high]) for rows, commit_ts in found]
-            taken = [rows for rows in taken if len(rows.at)]
-            yield from self._crowd(cut, taken, most) if cut.crowded else self._chunk(cut, taken)
-            self._low = cut.high
+            high, found = self._look(near, Window(self._low, high), ids)
+            taken = self._take(high, found)
+            yield from self._crowd(taken) if taken.cut.crowded else self._chunk(taken)
+            self._low = taken.cut.high
             self._rows = min(self._rows * CHUNK_GROWTH, self._budget.rows)
 
-    def _candidates(self, ref: GroupRef, window: Window, ids: Ints | None) -> tuple[GroupRows, Ints]:
-        """Which rows of a row group the window and the scope may want, and their commit_ts."""
-        table_ids, commit_ts = self._source.index(ref)
-        mask = (commit_ts > window.low) & (commit_ts <= window.high)
-        mask &= table_ids > 0 if ids is None else np.isin(table_ids, ids)
-        at = np.flatnonzero(mask)
-        return GroupRows(ref, at), commit_ts[at]
+    def _look(self, near: list[GroupRef], window: Window, ids: Ints | None) -> tuple[int, list[_Found]]:
+        """Which rows of the row groups the window and the scope may want; a lower high end if looking costs too much.
 
-    def _chunk(self, cut: Cut, taken: list[GroupRows]) -> Iterator[Batch]:
-        rows = [part.read(self._source) for part in taken]
-        yield self._batch(pa.concat_tables(rows) if rows else SCHEMA.empty_table(), Window(self._low, cut.high))
+        `near` is in order of the lowest commit_ts: what begins later than the new high end need not be looked at.
+        """
+        found: list[_Found] = []
+        high, decoded = window.high, 0
+        for ref in near:
+            begins = max(ref.info.commit_ts_min, window.low + 1)
+            if decoded > LOOK_CHUNKS * self._budget.decoded_bytes and begins > found[0].begins:
+                high = begins - 1
+                break
+            index = self._source.index(ref)
+            decoded += index.decoded_bytes
+            mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)
+            mask &= index.table_id > 0 if ids is None else np.isin(index.table_id, ids)
+            at = np.flatnonzero(mask)
+            found.append(_Found(begins, GroupRows(ref, at), index.commit_ts[at]))
+        return high, found
 
-    def _crowd(self, cut: Cut, taken: list[GroupRows], most: int) -> Iterator[Batch]:
-        if cut.high - 1 > self._low:
-            yield self._batch(SCHEMA.empty_table(), Window(self._low, cut.high - 1))
-        self._low = cut.high - 1
-        yield from Crowd(self._source, self._scope, cut.high, most, taken, self._start).batches()
+    def _take(self, high: int, found: list[_Found]) -> _Taken:
+        """The next chunk, cut so that it can be held."""
+        most = plan.rows_within(self._budget.rows, self._budget.chunk_bytes, [one.rows.group for one in found])
+        every = np.concatenate([np.empty(0, np.int64), *(one.commit_ts for one in found)])
+        every = every[every <= high]
+        while True:
+            cut = plan.exact_cut(every, high, min(self._rows, most), most)
+            parts = [GroupRows(one.rows.group, one.rows.at[one.commit_ts <= cut.high]) for one in found]
+            parts = [rows for rows in parts if len(rows.at)]
+            fit, tables = self._read(parts)
+            if fit >= min(cut.rows, most):
+                return _Taken(cut, parts, tables, most)
+            most = fit
+
+    def _read(self, parts: list[GroupRows]) -> tuple[int, list[pa.Table]]:
+        """About how many of these rows may be held, and the rows; those beyond what may be held are not read."""
+        rows = decoded = 0
+        tables: list[pa.Table] = []
+        for part in parts:
+            tables.append(part.read(self._source))
+            rows += len(part.at)
+            decoded += tables[-1].nbytes
+            if decoded > self._budget.decoded_bytes:
+                return max(1, rows * self._budget.decoded_bytes // decoded), tables
+        return max(1, rows), tables
+
+    def _chunk(self, taken: _Taken) -> Iterator[Batch]:
+        rows = pa.concat_tables(taken.tables) if taken.tables else SCHEMA.empty_table()
+        yield self._batch(rows, Window(self._low, taken.cut.high))
+
+    def _crowd(self, taken: _Taken) -> Iterator[Batch]:
+        commit_ts = taken.cut.high
+        if commit_ts - 1 > self._low:
+            yield self._batch(SCHEMA.empty_table(), Window(self._low, commit_ts - 1))
+        self._low = commit_ts - 1
+        taken.tables.clear()  # they are read again, piece by piece
+        yield from Crowd(self._source, self._scope, commit_ts, taken.most, taken.parts, self._start).batches()
 
     def _batch(self, rows: pa.Table, window: Window) -> Batch:
         ids = pc.unique(rows.column("table_id")).to_pylist()

@@ -20,6 +20,7 @@ from tistream_api.group_cache import GroupCache
 from tistream_api.plan import GroupRef
 from tistream_api.row_events import Interval, Shapes
 from tistream_api.segment_index import SegmentIndex
+from tistream_api.source_contract import GroupIndex
 
 Ints = npt.NDArray[np.int64]
 
@@ -91,7 +92,7 @@ class TenantSource:
     def rows(self, group: GroupRef) -> pa.Table:
         return self._cache.rows(group)
 
-    def index(self, group: GroupRef) -> tuple[Ints, Ints]:
+    def index(self, group: GroupRef) -> GroupIndex:
         return self._cache.index(group)
 
     def bears(self, scope: Scope, low: int, high: int) -> bool:

@@ -20,6 +20,15 @@ from tistream_api.row_events import Barrier, Shapes
 Ints = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class GroupIndex:
+    """The table_id and commit_ts of a row group's rows, and how many bytes had to be decoded to know them."""
+
+    table_id: Ints
+    commit_ts: Ints
+    decoded_bytes: int
+
+
 class Source(Protocol):
     """A tenant's pool and schema history, complete up to the window's end."""
 
@@ -47,8 +56,8 @@ class Source(Protocol):
     def rows(self, group: GroupRef) -> pa.Table:
         """One row group (tistream.format.segment.SCHEMA)."""
 
-    def index(self, group: GroupRef) -> tuple[Ints, Ints]:
-        """The table_id and commit_ts of a row group's rows."""
+    def index(self, group: GroupRef) -> GroupIndex:
+        """Which rows a row group holds."""
 
 
 @dataclass(frozen=True, slots=True)

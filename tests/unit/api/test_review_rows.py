@@ -21,7 +21,8 @@ from support.row_bytes import (
 )
 from support.schema_records import DONE, QUEUEING, RUNNING, WRITE_ONLY, column, database, drop, job, table, table_info
 from tistream.schema.records import Record
-from tistream_api.scan import Budget
+from tistream_api.cursor import Position, Scope
+from tistream_api.scan import Budget, Scan
 
 NOT_NULL, PRIMARY, UNSIGNED = 1, 2, 32
 BASE = [database(10, 1, "d"), database(10, 2, "mysql"), table(10, 2, table_info(200, "user"))]
@@ -353,3 +354,21 @@ def test_origin_defaults_are_cast_to_the_column() -> None:
         cols[place]["type"] |= facts
     one = review_world([*BASE, table(10, 1, int_pk(100, "t", cols))], [change(20, 100, 1, row_v2({}))])
     assert pulled(one)[0]["row"] == {"id": 1, "c": "ab", "b": "YWIAAA==", "s": "ab  ", "f": 1.56}
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_long_rows_that_compress_well_are_held_a_few_at_a_time(together: bool) -> None:
+    """300 rows of 20 kB in a few compressed kB, in as many transactions or in one."""
+    info = int_pk(100, "t", [column(2, "c", tp=252, flen=1 << 24)])
+    value, small = row_v2({2: b"x" * 20_000}), row_v2({2: b"x"})
+    rows = [change(50 if together else 20 + at, 100, at, value, small if at % 7 == 0 else None) for at in range(300)]
+    one = review_world([*BASE, table(10, 1, info)], rows, tasks=2)
+    want = pulled(one)
+    budget = Budget(decoded_bytes=200_000)
+    tight = review_world([*BASE, table(10, 1, info)], rows, tasks=2, budget=budget)
+    assert pulled(tight) == want
+    assert paged(tight, limit=31) == want
+    scan = Scan(tight.source, Scope(tight.tenant), Position(10), tight.end_ts, budget)
+    sizes = [len(batch.events.text()) for batch in scan.batches()]
+    assert max(sizes) <= 2 * budget.decoded_bytes
+    assert sum(sizes) > 300 * 20_000

@@ -28,12 +28,15 @@ from tistream_api.settings import ApiSettings
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenants import Tenants
 
+STATUS_DEADLINE_S = 2.0  # for each peer: a service that hangs must not keep status from saying so
+
 
 def build_app(settings: ApiSettings, objects: ObjectStore, clock: Clock) -> FastAPI:
     """The app, its loops running for as long as it serves."""
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
     http = HttpClient()
+    asking = HttpClient(deadline_s=STATUS_DEADLINE_S)
     meta = MetaClient(http, settings.meta_url)
     executor = ThreadPoolExecutor(settings.refresh_threads, thread_name_prefix="refresh")
     warm = threading.Event()
@@ -57,6 +60,7 @@ def build_app(settings: ApiSettings, objects: ObjectStore, clock: Clock) -> Fast
                 loop.stop(timeout_s=0.5)
             executor.shutdown(wait=False, cancel_futures=True)
             http.close()
+            asking.close()
 
     def not_ready() -> str | None:
         return readiness.missing()
@@ -68,7 +72,7 @@ def build_app(settings: ApiSettings, objects: ObjectStore, clock: Clock) -> Fast
     budget = Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
     pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), tenants.metrics)
     lists = Lists(clock, settings.list_wait_ms)
-    status = TenantStatus(http, tenants, clock)
+    status = TenantStatus(asking, tenants, clock)
     app.include_router(build_router(tenants, pulls, lists, status, http, settings.meta_url))
     app.add_middleware(RawPath)
     return app

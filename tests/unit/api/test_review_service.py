@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
+from api_world import start_api
 from prometheus_client import CollectorRegistry
 
 from support.http_world import CLOCK, World, running
@@ -15,7 +19,7 @@ from tistream.errors import Unavailable
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta import TaskRoute, TenantRoute
-from tistream.wire.meta_client import MetaClient
+from tistream.wire.meta_client import Membership, MetaClient
 from tistream_api.app import build_app
 from tistream_api.group_cache import GroupCache
 from tistream_api.settings import ApiSettings
@@ -94,3 +98,20 @@ def test_coverage_of_a_task_that_its_sorter_does_not_hold_yet_is_no_404(world: W
         with pytest.raises(Unavailable, match="999"):
             TenantStatus(http, tenants, CLOCK).coverage(view, b"", b"")
     http.close()
+
+
+def test_a_peer_that_hangs_does_not_keep_status_from_answering(world: World) -> None:
+    """Its port takes connections, and nothing more ever comes: a process that was stopped looks like that."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        Membership(MetaClient(world.http, world.meta.url), "dispatcher-9", "dispatcher", url).beat()
+        world.client.create_tenant("7", "hanging")
+        api = start_api(world)
+        try:
+            base = f"{api.url}/v1/clusters/7/tenants/hanging/status"
+            started = time.monotonic()
+            held_by = httpx.get(base, timeout=60).json()["held_by"]
+            assert time.monotonic() - started < 8
+            assert held_by["stage"] == "push"
+        finally:
+            api.stop()

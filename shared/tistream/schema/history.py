@@ -141,9 +141,9 @@ class History:
         for table_id, (before, after) in changed.items():
             kept = set(after.head.physical_ids) if after else set()
             for physical_id in before.head.physical_ids if before else ():
-                line = self._owners[physical_id]
-                if physical_id not in kept and line.last == table_id:  # another table may have taken it earlier
-                    line.set(commit_ts, None)
+                owner = self._owners[physical_id]
+                if physical_id not in kept and owner.last == table_id:  # another table may have taken it earlier
+                    owner.set(commit_ts, None)
         for table_id, (_, after) in changed.items():
             for physical_id in after.head.physical_ids if after else ():
                 line = self._owners.get(physical_id)

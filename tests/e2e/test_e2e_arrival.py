@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
-from support import golden, platform
+from support import golden
 from support.compare import shown, tenant_differences
 from support.faults import a_file_in_the_middle
-from support.golden import Delivery
+from support.golden import Delivery, GoldenSet
 from support.platform import Platform
+from support.pull import Consumer
 
 pytestmark = pytest.mark.e2e
 
-Way = Callable[[golden.GoldenSet], Sequence[Delivery]]
+Way = Callable[[GoldenSet], Sequence[Delivery]]
 
 WAYS: dict[str, Way] = {
     "duplicated": lambda g: golden.duplicated(g.files, seed=1),
@@ -29,22 +29,38 @@ WAYS: dict[str, Way] = {
 }
 
 
+def complete(loaded: GoldenSet, consumer: Consumer) -> None:
+    """Everything is there, and right."""
+    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    problems = tenant_differences(loaded, events)
+    assert not problems, shown(problems)
+
+
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    with platform.running(tmp_path_factory.mktemp("up"), ranges=4) as started:
-        yield started
+def arriving(up: Platform) -> Iterator[dict[tuple[str, str], tuple[GoldenSet, Consumer]]]:
+    """Every way, each as a tenant, all pushed side by side."""
+    tenants = {}
+    pushers = []
+    for name in golden.NAMES:
+        for way, order in WAYS.items():
+            loaded = golden.load_as(name, "9", f"{name}-{way}")
+            golden.put(up.objects, loaded.schema_snap)
+            tenants[name, way] = loaded, up.create_for(loaded)
+            args = (order(loaded), up.objects)
+            pushers.append(threading.Thread(target=golden.push, args=args, kwargs={"url": up.url, "pace": 1.0}))
+    for pusher in pushers:
+        pusher.start()
+    yield tenants
+    for pusher in pushers:
+        pusher.join()
 
 
 @pytest.mark.parametrize("name", golden.NAMES)
 @pytest.mark.parametrize("way", WAYS)
-def test_the_same_events_however_the_files_arrive(up: Platform, way: str, name: str) -> None:
-    loaded = golden.load_as(name, "9", f"{name}-{way}")
-    golden.put(up.objects, loaded.schema_snap)
-    consumer = up.create_for(loaded)
-    golden.push(WAYS[way](loaded), up.objects, url=up.url, pace=0.3)
-    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
-    problems = tenant_differences(loaded, events)
-    assert not problems, shown(problems)
+def test_the_same_events_however_the_files_arrive(
+    arriving: dict[tuple[str, str], tuple[GoldenSet, Consumer]], way: str, name: str
+) -> None:
+    complete(*arriving[name, way])
 
 
 def test_files_before_the_tenant_and_before_the_snapshot(up: Platform) -> None:
@@ -53,13 +69,11 @@ def test_files_before_the_tenant_and_before_the_snapshot(up: Platform) -> None:
     golden.push(loaded.files, up.objects)
     consumer = up.create_for(loaded)
     golden.put(up.objects, loaded.schema_snap)
-    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
-    problems = tenant_differences(loaded, events)
-    assert not problems, shown(problems)
+    complete(loaded, consumer)
 
 
 def test_announced_again_and_again(up: Platform) -> None:
-    """Announcements of files that were taken long ago, or that do not exist, change nothing."""
+    """Announcements of files that do not exist yet, or were taken long ago, change nothing."""
     loaded = golden.load_as("large", "9", "announced-again")
     golden.put(up.objects, loaded.schema_snap)
     consumer = up.create_for(loaded)
@@ -74,12 +88,10 @@ def test_announced_again_and_again(up: Platform) -> None:
     thread.join()
     for file in loaded.files[::5]:
         golden.announce(up.url, file)
-    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
-    problems = tenant_differences(loaded, events)
-    assert not problems, shown(problems)
+    complete(loaded, consumer)
 
 
-def test_half_written_files_are_waited_for(up: Platform, tmp_path: Path) -> None:
+def test_half_written_files_are_waited_for(up: Platform) -> None:
     """An agent without atomic uploads: every tenth file is first there in part, and whole a moment later."""
     loaded = golden.load_as("large", "9", "half-written")
     golden.put(up.objects, loaded.schema_snap)
@@ -90,8 +102,6 @@ def test_half_written_files_are_waited_for(up: Platform, tmp_path: Path) -> None
         if number % 10 == 5:
             path.write_bytes(file.data[: len(file.data) // 2])
             golden.announce(up.url, file)
-            threading.Event().wait(0.5)
+            threading.Event().wait(0.3)
         path.write_bytes(file.data)
-    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
-    problems = tenant_differences(loaded, events)
-    assert not problems, shown(problems)
+    complete(loaded, consumer)

@@ -19,14 +19,17 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+def killed_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     with platform.running(tmp_path_factory.mktemp("up"), ranges=4) as started:
         yield started
 
 
 @pytest.mark.parametrize("victim", [*SERVICES, "jvm", "other"])
-def test_a_process_killed_during_the_push_is_started_again_and_nothing_is_lost(up: Platform, victim: str) -> None:
+def test_a_process_killed_during_the_push_is_started_again_and_nothing_is_lost(
+    killed_up: Platform, victim: str
+) -> None:
     """`other` is one of Spark's Python workers."""
+    up = killed_up
     rng = random.Random(f"kill {victim}")
     loaded = golden.load_as("everything", "9", f"kill-{victim}")
     golden.put(up.objects, loaded.schema_snap)
@@ -69,13 +72,13 @@ def test_all_processes_killed_at_once_then_up_again(tmp_path: Path, seed: int) -
         for loaded in sets:
             golden.put(up.objects, loaded.schema_snap)
             up.create_for(loaded)
-            pushers.append(threading.Thread(target=golden.push, args=(loaded.files, up.objects), kwargs={"pace": 3.0}))
+            pushers.append(threading.Thread(target=golden.push, args=(loaded.files, up.objects), kwargs={"pace": 2.0}))
         got: dict[str, list[Event]] = {loaded.name: [] for loaded in sets}
         cursors: dict[str, dict[str, str | int]] = {s.name: {"start_ts": s.snapshot_ts} for s in sets}
         for pusher in pushers:
             pusher.start()
-        for _ in range(3):
-            time.sleep(rng.uniform(0.5, 4.0))
+        for _ in range(2):
+            time.sleep(rng.uniform(0.5, 5.0))
             for loaded in sets:
                 _take_a_page(up, loaded, got, cursors)
             up.kill_all()

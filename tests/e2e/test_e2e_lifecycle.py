@@ -1,4 +1,7 @@
-"""`tistream up` as a process: one per directory, no orphans, restarts, an idle tenant that writes nothing."""
+"""`tistream up` as a process: one per directory, no orphans, restarts, an idle tenant that writes nothing.
+
+The tests share one directory and run in the order in which they stand here; each leaves the platform running.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -13,101 +17,88 @@ import pytest
 
 from support import golden, platform
 from support.compare import shown, tenant_differences
-from support.platform import COMMAND, SERVICES, Platform, free_port, processes
+from support.platform import COMMAND, SERVICES, Platform, free_port
 
 pytestmark = pytest.mark.e2e
 
 
-def test_one_up_per_directory_clean_stop_and_start_again(tmp_path: Path) -> None:
-    loaded = golden.load("large")
-    with platform.running(tmp_path) as up:
-        golden.push(loaded.deliveries, up.objects)
-        consumer = up.create_for(loaded)
-        consumer.wait_for(loaded.end_ts)
-
-        second = subprocess.run(
-            [COMMAND, "up", "--data-dir", tmp_path, "--port", str(free_port())],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
-        assert second.returncode == 1, second
-        assert second.stdout == ""
-        assert str(tmp_path) in second.stderr
-        assert len(second.stderr.splitlines()) <= 2, second.stderr
-
-        taken = subprocess.run(
-            [COMMAND, "up", "--data-dir", tmp_path / "else", "--port", str(up.port)],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
-        assert taken.returncode == 1, taken
-        assert str(up.port) in taken.stderr
-
-        assert {process.role for process in up.alive()} >= {*SERVICES, "up", "jvm"}
-        up.stop()
-        up.start()
-        events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
-        problems = tenant_differences(loaded, events)
-        assert not problems, shown(problems)
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    with platform.running(tmp_path_factory.mktemp("up"), ranges=16) as up:
+        for loaded in (golden.load("large"), golden.load_as("large", "7", "idle")):
+            golden.push(loaded.deliveries, up.objects)
+            up.create_for(loaded).wait_for(loaded.end_ts)
+        yield up
 
 
-def test_stop_while_streams_and_long_polls_are_open(tmp_path: Path) -> None:
-    loaded = golden.load("large")
-    with platform.running(tmp_path) as up:
-        golden.push(loaded.deliveries, up.objects)
-        consumer = up.create_for(loaded)
-        status = consumer.wait_for(loaded.end_ts)
-        with httpx.Client(timeout=30) as client:
-            query: dict[str, str] = {"follow": "true", "start_ts": status["resolved_ts"]}
-            with client.stream("GET", consumer.changes_url(), params=query) as stream:
-                assert stream.status_code == 200
-                up.stop()
-
-
-def test_a_killed_supervisor_leaves_nobody(tmp_path: Path) -> None:
-    with platform.running(tmp_path) as up:
-        up.kill("up")
-        assert up.wait_gone(10) == []
-        up.start()
-
-
-def test_killed_children_are_started_again(tmp_path: Path) -> None:
-    with platform.running(tmp_path) as up:
-        for service in SERVICES:
-            before = up.kill(service)
-            deadline = time.monotonic() + 30
-            while True:
-                try:
-                    if up.pid(service) != before and httpx.get(f"{up.url}/readyz", timeout=5).status_code == 200:
-                        break
-                except (AssertionError, httpx.TransportError):
-                    pass
-                assert time.monotonic() < deadline, (service, up.report())
-                time.sleep(0.2)
-
-
-def test_interrupt_stops_as_terminate_does(tmp_path: Path) -> None:
-    with platform.running(tmp_path) as up:
-        os.kill(up.pid("up"), signal.SIGINT)
-        assert up.wait_gone(10) == []
-        assert processes(up.mark) == []
-
-
-def test_an_idle_tenant_and_an_idle_platform_write_nothing(tmp_path: Path) -> None:
-    with platform.running(tmp_path, ranges=16) as up:
-        loaded, other = golden.load("large"), golden.load_as("large", "7", "idle")
-        for one in (loaded, other):
-            golden.push(one.deliveries, up.objects)
-            up.create_for(one).wait_for(one.end_ts)
-        time.sleep(3)
-        before = _objects(up)
-        time.sleep(15)
-        assert _objects(up) == before
+def test_an_idle_platform_writes_nothing(mine: Platform) -> None:
+    time.sleep(12)  # the last progress may be written once, within 10 s
+    before = _objects(mine)
+    time.sleep(12)
+    assert _objects(mine) == before
 
 
 def _objects(up: Platform) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in up.objects.rglob("*") if path.is_file()}
+
+
+def test_a_second_up_on_the_directory_is_refused(mine: Platform) -> None:
+    refused = _run_up(mine.data_dir, free_port())
+    assert refused.returncode == 1, refused
+    assert refused.stdout == ""
+    assert str(mine.data_dir) in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1, refused.stderr
+
+
+def test_a_port_that_is_taken_is_a_clear_error(mine: Platform, tmp_path: Path) -> None:
+    refused = _run_up(tmp_path, mine.port)
+    assert refused.returncode == 1, refused
+    assert str(mine.port) in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1, refused.stderr
+
+
+def _run_up(data_dir: Path, port: int) -> subprocess.CompletedProcess[str]:
+    command = [str(COMMAND), "up", "--data-dir", str(data_dir), "--port", str(port)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_killed_children_are_started_again(mine: Platform) -> None:
+    assert {process.role for process in mine.alive()} >= {*SERVICES, "up", "jvm"}
+    before = {service: mine.kill(service) for service in SERVICES}
+    deadline = time.monotonic() + 60
+    while not _serves_again(mine, before):
+        assert time.monotonic() < deadline, mine.report()
+        time.sleep(0.2)
+
+
+def _serves_again(up: Platform, before: dict[str, int]) -> bool:
+    try:
+        renewed = all(up.pid(service) != pid for service, pid in before.items())
+        return renewed and httpx.get(f"{up.url}/readyz", timeout=5).status_code == 200
+    except (AssertionError, httpx.TransportError):
+        return False
+
+
+def test_stop_while_a_stream_is_open_and_start_again(mine: Platform) -> None:
+    loaded = golden.load("large")
+    consumer = mine.consumer(loaded.tenant)
+    with httpx.Client(timeout=30) as client:
+        query: dict[str, str] = {"follow": "true", "start_ts": str(loaded.end_ts)}
+        with client.stream("GET", consumer.changes_url(), params=query) as stream:
+            assert stream.status_code == 200
+            mine.stop()
+    mine.start()
+    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    problems = tenant_differences(loaded, events)
+    assert not problems, shown(problems)
+
+
+def test_a_killed_supervisor_leaves_nobody(mine: Platform) -> None:
+    mine.kill("up")
+    assert mine.wait_gone(10) == []
+    mine.start()
+
+
+def test_an_interrupt_stops_as_terminate_does(mine: Platform) -> None:
+    os.kill(mine.pid("up"), signal.SIGINT)
+    assert mine.wait_gone(10) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import httpx
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support import golden, platform
+from support import golden
 from support.compare import names
 from support.golden import GoldenSet
 from support.platform import Platform
@@ -42,16 +41,15 @@ class Loaded:
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
-    with platform.running(tmp_path_factory.mktemp("up"), ranges=4) as up:
-        for name in ("everything", "large"):
-            one = golden.load(name)
-            golden.push(one.deliveries, up.objects)
-            up.create_for(one).wait_for(one.end_ts)
-        one = golden.load("everything")
-        consumer = up.consumer(one.tenant)
-        events = consumer.pull(until_ts=one.end_ts, start_ts=one.snapshot_ts, limit=100_000)
-        yield Loaded(up, one, consumer, events)
+def loaded(up: Platform) -> Loaded:
+    for name in ("everything", "large"):
+        one = golden.load(name)
+        golden.push(one.deliveries, up.objects)
+        up.create_for(one).wait_for(one.end_ts)
+    one = golden.load("everything")
+    consumer = up.consumer(one.tenant)
+    events = consumer.pull(until_ts=one.end_ts, start_ts=one.snapshot_ts, limit=100_000)
+    return Loaded(up, one, consumer, events)
 
 
 def is_problem(answer: httpx.Response, status: int) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from support import golden, platform
+from support import golden
 from support.change_files import Row
 from support.compare import concerns, content, names
 from support.faults import replaced, with_row
@@ -21,12 +20,6 @@ GARBAGE = b"\x7fgarbage"  # of no known row format
 ONE_INT = b"\x80\x00\x01\x00\x00\x00\x01\x01\x00\x05"  # a sound row: column 1 is 5
 ORDERS = 156  # shop.orders, which no DDL touches after its creation
 UNNAMED_KEY = b"t" + (2**63 + 987_654).to_bytes(8, "big") + b"_r" + (2**63 + 1).to_bytes(8, "big")
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    with platform.running(tmp_path_factory.mktemp("up"), ranges=4) as started:
-        yield started
 
 
 def pull_until_refused(consumer: Consumer, loaded: GoldenSet, *scope: str) -> tuple[list[Event], Refused]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tistream.clock import Clock
-from tistream.errors import CorruptObject, Fenced, NotFoundYet, Unavailable, UnknownName
+from tistream.errors import CorruptObject, Fenced, InvalidRequest, NotFoundYet, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
@@ -175,28 +175,33 @@ class MetaServer:
             retry = self._retries.setdefault(key, _Retry(0, 100))
             if self._clock.monotonic_ms() < retry.next_ms:
                 continue
-            if self._activate(key):
-                continue
+            # Before the attempt: one that fails for a reason that nobody foresaw must not keep the others waiting.
             retry.next_ms = self._clock.monotonic_ms() + retry.pause_ms
             retry.pause_ms = min(retry.pause_ms * 2, self._options.snapshot_retry_max_ms)
+            self._activate(key)
 
-    def _activate(self, key: TenantKey) -> bool:
+    def _activate(self, key: TenantKey) -> None:
         name = layout.schema_snap(key)
         try:
             facts = snapshot.parse(name, self._objects.get(name))
         except NotFoundYet:
-            return self._cannot(key, f"schema_snap has not come: {name}")
+            problem = f"schema_snap has not come: {name}"
         except CorruptObject as error:
-            return self._cannot(key, f"schema_snap is damaged: {error}")
+            problem = f"schema_snap is damaged: {error}"
+        except InvalidRequest as error:  # a link that leads out of the store
+            problem = f"schema_snap cannot be read: {error}"
         except Unavailable as error:
-            return self._cannot(key, f"object storage does not answer: {error}")
-        spans = ranges.cut(facts.physical_ids, self._options.ranges_per_tenant)
-        if self._repository.activate(key, facts.snapshot_ts, spans):
-            log.info("tenant starts", extra={"tenant": str(key), "snapshot_ts": facts.snapshot_ts, "tasks": len(spans)})
-        self.look_after_nodes(always=True)
-        return True
+            problem = f"object storage does not answer: {error}"
+        else:
+            spans = ranges.cut(facts.physical_ids, self._options.ranges_per_tenant)
+            if self._repository.activate(key, facts.snapshot_ts, spans):
+                fields = {"tenant": str(key), "snapshot_ts": facts.snapshot_ts, "tasks": len(spans)}
+                log.info("tenant starts", extra=fields)
+            self.look_after_nodes(always=True)
+            return
+        self._cannot(key, problem)
 
-    def _cannot(self, key: TenantKey, problem: str) -> bool:
+    def _cannot(self, key: TenantKey, problem: str) -> None:
         plan = self._plan
         known = {tenant.key: tenant.problem for tenant in plan.tenants} if plan else {}
         if known.get(key) != problem:
@@ -204,7 +209,6 @@ class MetaServer:
             self._repository.set_problem(key, problem)
             with self._lock:
                 self._publish()
-        return False
 
     # -- requests ------------------------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ def parse(key: str, body: bytes) -> SnapshotFacts:
         raise CorruptObject(key, f"schema_snap's snapshot_ts {snapshot_ts!r} is no timestamp")
     try:
         ids = sorted(set(_physical_ids(data["databases"])))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptObject(key, f"schema_snap's databases are malformed: {type(error).__name__}: {error}") from error
     return SnapshotFacts(snapshot_ts, tuple(ids))
 

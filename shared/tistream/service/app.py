@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 # Every long poll and stream holds a thread while it waits; the default of 40 would starve /healthz.
 THREADS = 256
 BODY_BYTES_MAX = 64 << 20
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"))  # as labels; others are one
 
 
 def new_app(
@@ -120,7 +121,7 @@ class _Shell:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 seconds = (self._clock.monotonic_ms() - started_ms) / 1000
-                self._metrics.seconds.labels(scope["method"], _route(scope), str(status)).observe(seconds)
+                self._metrics.seconds.labels(_method(scope), _route(scope), str(status)).observe(seconds)
             await send(message)
 
         try:
@@ -135,7 +136,7 @@ class _Shell:
 
     def _unexpected(self, scope: Scope, error: Exception) -> Response:
         cause_id = self._new_id()
-        self._metrics.failures.labels(scope["method"], _route(scope)).inc()
+        self._metrics.failures.labels(_method(scope), _route(scope)).inc()
         log.error(
             "request failed",
             exc_info=error,
@@ -143,6 +144,10 @@ class _Shell:
         )
         detail = f"an unexpected error; the service's log has it under cause_id {cause_id}"
         return problems.problem_response(500, "internal", detail, {"cause_id": cause_id})
+
+
+def _method(scope: Scope) -> str:
+    return scope["method"] if scope["method"] in METHODS else "other"
 
 
 def _route(scope: Scope) -> str:

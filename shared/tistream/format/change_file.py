@@ -49,6 +49,12 @@ SCHEMA = pa.schema(
 CHANGE_COLUMNS = tuple(SCHEMA.names[:12])
 WATERMARK_COLUMNS = ("type", "region_id", "region_version", "log_index", "key", *SCHEMA.names[12:])
 
+# What one file may make a reader hold at once: a few bytes can claim any number of equal rows.
+FOOTER_BYTES_MAX = 4 << 20  # some 2,500 row groups
+WATERMARK_ROWS_MAX = 4_000_000  # of a store's file; each of its regions has one or few
+GROUP_ROWS_MAX = 16_000_000  # of changes, 250 times what a writer is asked for
+GROUP_BYTES_MAX = 2 << 30  # unpacked
+
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,18}")
 _HEX = re.compile(r"[0-9a-fA-F]{8}")
 
@@ -121,7 +127,7 @@ def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, si
     Raises:
         CorruptObject: the footer is damaged or breaks the push contract.
     """
-    footer = read_footer(key, tail, size)
+    footer = read_footer(key, tail, size, FOOTER_BYTES_MAX)
     if isinstance(footer, NeedMore):
         return footer
     tenant, store_id, ts = identity
@@ -136,6 +142,9 @@ def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, si
     check_columns(key, footer)
     crcs = _crcs(key, said, count)
     groups = tuple(_group(key, index, footer.groups[index], crc) for index, crc in enumerate(crcs))
+    watermarks = sum(group.rows for group in groups[first_watermark:])
+    if watermarks > WATERMARK_ROWS_MAX:
+        raise CorruptObject(key, f"{watermarks} watermark rows; no more than {WATERMARK_ROWS_MAX} are read")
     return ChangeFile(key, size, tenant, store_id, ts, prev_ts, footer.start, groups, first_watermark, footer, tail)
 
 
@@ -143,6 +152,12 @@ def _group(key: str, index: int, group: Group, crc32: int) -> ChangeRowGroup:
     low, high = key_bounds(group)
     if low is not None and high is not None and low > high:
         raise CorruptObject(key, f"row group {index}: its lowest key is above its highest")
+    if group.rows > GROUP_ROWS_MAX:
+        raise CorruptObject(key, f"row group {index}: {group.rows} rows; no more than {GROUP_ROWS_MAX} are read")
+    if group.unpacked > GROUP_BYTES_MAX:
+        raise CorruptObject(
+            key, f"row group {index}: unpacks to {group.unpacked} bytes; no more than {GROUP_BYTES_MAX} are read"
+        )
     return ChangeRowGroup(index, *group.range, group.rows, crc32, low, high)
 
 

@@ -46,6 +46,7 @@ class Chunk:
     length: int
     low: bytes | None
     high: bytes | None
+    unpacked: int = 0  # bytes of its pages before compression, as stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,11 @@ class Group:
             return len(MAGIC), 0
         start = min(chunk.start for chunk in held)
         return start, max(chunk.start + chunk.length for chunk in held) - start
+
+    @property
+    def unpacked(self) -> int:
+        """Bytes of its pages before compression, as stated."""
+        return sum(chunk.unpacked for chunk in self.chunks)
 
     def ranges(self, columns: Collection[str] | None) -> Iterator[ByteRange]:
         """The bytes of some columns (None = all)."""
@@ -81,9 +87,14 @@ class ParquetFooter:
     metadata: pq.FileMetaData = field(repr=False, compare=False)
 
 
-def read_footer(key: str, tail: bytes, size: int) -> ParquetFooter | NeedMore:
-    """Parse the footer at the end of `tail`, the last bytes of an object of `size`. Raises CorruptObject."""
+def read_footer(key: str, tail: bytes, size: int, bytes_max: int | None = None) -> ParquetFooter | NeedMore:
+    """Parse the footer at the end of `tail`, the last bytes of an object of `size`. Raises CorruptObject.
+
+    `bytes_max` is for footers that others wrote: taken apart, a hostile one is some 200 times as large.
+    """
     length = _footer_length(key, tail, size)
+    if bytes_max is not None and length > bytes_max:
+        raise CorruptObject(key, f"states a footer of {length} bytes; no more than {bytes_max} are read")
     if length > len(tail):
         return NeedMore(length)
     start = size - length
@@ -172,7 +183,7 @@ def _chunk(raw: thrift.Struct, leaf: tuple[tuple[bytes, ...], int, bool], rows: 
     if length and not len(MAGIC) <= start <= start + length <= end:
         raise ValueError(f"column {path} lies at [{start}, {start + length}), outside of the data")
     low, high = _bounds(column)
-    return Chunk(path[0].decode(), start, length, low, high)
+    return Chunk(path[0].decode(), start, length, low, high, unpacked)
 
 
 def _bounds(column: thrift.Struct) -> tuple[bytes | None, bytes | None]:

@@ -112,9 +112,9 @@ def parse_job(data: dict[str, Any], *, existed: bool) -> Job:
         state=_int(data["state"]),
         schema_id=_int(data.get("schema_id") or 0),
         table_id=_int(data.get("table_id") or 0),
-        schema_name=data.get("schema_name") or "",
-        table_name=data.get("table_name") or _binlog_name(data.get("binlog")),
-        query=data.get("query") or "",
+        schema_name=_text(data.get("schema_name") or ""),
+        table_name=_text(data.get("table_name") or _binlog_name(data.get("binlog"))),
+        query=_text(data.get("query") or ""),
         existed=existed,
     )
 
@@ -179,8 +179,11 @@ def _object(text: bytes) -> dict[str, Any]:
 def _number(text: bytes, prefix: bytes) -> int:
     digits = text[len(prefix) :]
     if not digits.isdigit():
-        raise ValueError(f"{text!r} is not {prefix!r} and a number")
-    return int(digits)
+        raise ValueError(f"{text[:80]!r} is not {prefix!r} and a number")
+    number = int(digits)
+    if number >= _SIGN:
+        raise ValueError(f"{text[:80]!r}: a number of more than 63 bits")
+    return number
 
 
 def _int(value: object) -> int:

@@ -31,7 +31,7 @@ class TenantKey:
 
 
 def parse_store_id(store_id: str) -> int:
-    """A store id is a decimal integer. Raises InvalidRequest."""
-    if not _STORE.fullmatch(store_id):
-        raise InvalidRequest(f"store_id {store_id[:80]!r} is not a decimal integer")
+    """A store id is a decimal integer below 2^63. Raises InvalidRequest."""
+    if not _STORE.fullmatch(store_id) or int(store_id) >= 2**63:
+        raise InvalidRequest(f"store_id {store_id[:80]!r} is not a decimal integer below 2^63")
     return int(store_id)

@@ -41,7 +41,7 @@ def change_file(tenant: TenantKey, store_id: int, ts: int) -> str:
 def parse_change_file(key: str) -> tuple[TenantKey, int, int] | None:
     """(tenant, store_id, ts) of a change file's key; None for any other name."""
     found = _PUSH.fullmatch(key)
-    if found is None or int(found["ts"]) >= 2**63:
+    if found is None or max(int(found["ts"]), int(found["store"])) >= 2**63:
         return None
     return TenantKey(found["cluster"], found["tenant"]), int(found["store"]), int(found["ts"])
 
@@ -49,7 +49,7 @@ def parse_change_file(key: str) -> tuple[TenantKey, int, int] | None:
 def parse_store_prefix(tenant: TenantKey, prefix: str) -> int | None:
     """The store_id of a `store_prefix` as LIST with a delimiter gives it; None for any other name."""
     found = _STORE.fullmatch(prefix.removeprefix(push_prefix(tenant)))
-    return None if found is None else int(found["store"])
+    return None if found is None or int(found["store"]) >= 2**63 else int(found["store"])
 
 
 def task_prefix(tenant: TenantKey, task_id: int) -> str:

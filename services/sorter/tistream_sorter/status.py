@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tistream.model.span import KeySpan
+from tistream.model.span import KeySpan, shown_key
 from tistream.model.ts import physical_ms
 from tistream.storage import layout
 from tistream.wire.sorter import Chain, Coverage, Hold, SliceStatus, TaskStatus
@@ -66,7 +66,7 @@ def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
         region = None if lowest.region_id == NO_REGION else str(lowest.region_id)
         store = None if lowest.store_id == NO_STORE else str(lowest.store_id)
         what = "no region has reported" if region is None else f"region {region} has reported nothing newer"
-        reason = f"{what} for the keys from {lowest.start.hex() or 'the first'} since {lowest.resolved_ts}"
+        reason = f"{what} for the keys from {shown_key(lowest.start) or 'the first'} since {lowest.resolved_ts}"
         holds.append(Hold(stage="push", store_id=store, region_id=region, reason=reason))
     return holds
 

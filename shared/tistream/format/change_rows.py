@@ -17,6 +17,7 @@ from tistream.format.change_file import (
     SCHEMA,
     WATERMARK,
 )
+from tistream.model.span import shown_key
 
 WATERMARKS = pa.schema(
     [
@@ -110,4 +111,4 @@ def _not_in(column: pa.ChunkedArray, values: tuple[int, ...]) -> pa.ChunkedArray
 def _refuse(key: str, bad: pa.ChunkedArray, shown: pa.ChunkedArray, what: str) -> None:
     if pc.any(bad).as_py():
         example = shown.filter(bad)[0].as_py()
-        raise CorruptObject(key, f"{what} {example.hex() if isinstance(example, bytes) else example}")
+        raise CorruptObject(key, f"{what} {shown_key(example) if isinstance(example, bytes) else example}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SHOWN_KEY_BYTES = 256
+
 
 @dataclass(frozen=True, slots=True)
 class KeySpan:
@@ -37,3 +39,10 @@ class KeySpan:
 
 
 WHOLE = KeySpan(b"", b"")
+
+
+def shown_key(key: bytes) -> str:
+    """A key for people, in hexadecimal; of a very long one the beginning, so that a reason stays a line."""
+    if len(key) <= SHOWN_KEY_BYTES:
+        return key.hex()
+    return f"{key[:SHOWN_KEY_BYTES].hex()}… ({len(key)} bytes)"

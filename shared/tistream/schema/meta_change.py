@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from tistream.model.span import KeySpan
+from tistream.model.span import KeySpan, shown_key
 from tistream.schema.meta_key import META_SPAN, MetaKey, decode_key
 from tistream.schema.records import (
     Change,
@@ -58,7 +58,7 @@ class UndecodableMeta(ValueError):
     """A row of the schema's own keys that this program cannot read: history must not go past it."""
 
     def __init__(self, row: MetaRow, reason: str) -> None:
-        super().__init__(f"key {row.key.hex()} committed at {row.commit_ts}: {reason}")
+        super().__init__(f"key {shown_key(row.key)} committed at {row.commit_ts}: {reason}")
         self.commit_ts = row.commit_ts
         self.key = row.key
         self.reason = reason

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from tistream.errors import CorruptObject, NotFoundYet, TiStreamError
 from tistream.format.manifest import READY, UNMATCHED, PendingPart
 from tistream.format.segment import SegmentRef
-from tistream.model.span import KeySpan
+from tistream.model.span import KeySpan, shown_key
 from tistream.model.ts import MAX_TS, Window
 from tistream.pool.rows import read_rows
 from tistream.pool.writer import write_segment
@@ -179,6 +179,6 @@ def _broken(shard: Shard, invariant: int, reason: str) -> ShardResult:
 
 def _shown(rows: pl.DataFrame) -> str:
     shown = [
-        f"key {key.hex()} start_ts {start} commit_ts {commit}" for start, key, commit in rows.head(EXAMPLES).rows()
+        f"key {shown_key(key)} start_ts {start} commit_ts {commit}" for start, key, commit in rows.head(EXAMPLES).rows()
     ]
     return f"{len(rows)} rows, such as {'; '.join(shown)}"

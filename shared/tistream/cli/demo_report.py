@@ -63,16 +63,20 @@ def percentile(ordered: Sequence[int], percent: int) -> int:
 
 
 def excerpt(events: Sequence[Mapping[str, Any]], ddls: int) -> list[str]:
-    """Up to `ddls` DDLs of different kinds, each with the rows of its table that came right after it."""
+    """Up to `ddls` DDLs of different kinds, each with the rows of its table that came right after it; no event twice,
+    and in the order in which they came."""
     lines: list[str] = []
     actions: set[str] = set()
+    shown_to = -1
     for at, event in enumerate(events):
-        if event["type"] != "ddl" or event["action"] in actions or len(actions) == ddls:
+        if at <= shown_to or event["type"] != "ddl" or event["action"] in actions or len(actions) == ddls:
             continue
-        rows = [row for row in events[at + 1 : at + _LOOK_AHEAD] if _is_row_of(row, event)][:_ROWS_PER_DDL]
+        ahead = range(at + 1, min(at + _LOOK_AHEAD, len(events)))
+        rows = [n for n in ahead if _is_row_of(events[n], event)][:_ROWS_PER_DDL]
         if rows:
             actions.add(event["action"])
-            lines += [_cut(_ddl_text(event)), *(_cut(_row_text(row)) for row in rows)]
+            lines += [_cut(_ddl_text(event)), *(_cut(_row_text(events[n])) for n in rows)]
+            shown_to = rows[-1]
     return lines
 
 

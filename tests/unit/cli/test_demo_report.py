@@ -62,6 +62,12 @@ def test_excerpt_shows_each_kind_of_ddl_once_with_its_rows() -> None:
     assert max(map(len, excerpt([_ddl(1, "x"), _row(2, {"id": "x" * 500})], 5))) == 200
 
 
+def test_excerpt_shows_no_event_twice_and_keeps_the_order() -> None:
+    events = [_ddl(1, "add"), _row(2, {"id": "1"}), _ddl(3, "truncate"), _ddl(4, "drop"), _row(5, {"id": "2"})]
+    assert [line.split()[0] for line in excerpt(events, 5)] == ["1", "2", "5"]
+    assert [line.split()[0] for line in excerpt(events[2:], 5)] == ["3", "5"]
+
+
 def test_recorded_set_is_read() -> None:
     recorded = load_recorded(ROOT / "everything")
     assert (str(recorded.tenant), len(recorded.arrivals)) == ("7/acme", 210)

@@ -107,8 +107,9 @@ class TenantView:
         """Raises Unavailable while nothing at all can be read."""
         self.earliest_ts()
         if self.resolved_ts() == 0:
-            told = "; ".join(f"{peer}: {why}" for peer, why in self.problems.items())
-            raise Unavailable(f"tenant {self.tenant} cannot be read yet: {told or 'it is being read'}")
+            peers = sorted({peer.split()[0] for peer in self.problems})  # where they are is no client's business
+            told = f"no answer from {', '.join(peers)}" if peers else "it is being read"
+            raise Unavailable(f"tenant {self.tenant} cannot be read yet: {told}")
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
         """Wait until resolved_ts > `ts`, the time has passed or the service stops; whether it is above."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tistream.clock import Clock
-from tistream.errors import RetryableError
+from tistream.errors import InvalidRequest, RetryableError
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.storage import layout
@@ -246,7 +246,7 @@ class TenantFeed:
         """Trouble with one store's objects leaves the others alone."""
         try:
             done = action(store)
-        except RetryableError as error:
+        except (RetryableError, InvalidRequest) as error:  # InvalidRequest: a link out of the store
             if store.store_id not in self._store_problems:
                 fields = {"tenant": str(self.tenant), "store": store.store_id, "reason": str(error)}
                 log.warning("store cannot be read", extra=fields)

@@ -124,7 +124,7 @@ class Registry:
         follower = SchemaFollower(self._objects, schema, durable, self._footers, self._options.quiet_segments)
         followed = _Followed(route, schema, follower, self._clock.monotonic_ms())
         followed.loop = Loop(
-            f"schema {key}",
+            "tenant",
             lambda: self._step(followed),
             interval_ms=self._options.poll_ms,
             backoff_max_ms=2_000,

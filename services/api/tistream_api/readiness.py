@@ -12,13 +12,18 @@ ROLES = ("schema", "dispatcher", "sorter")
 
 
 class Readiness:
-    """Asks the `/readyz` of every service."""
+    """Asks the `/readyz` of every service, until all have been ready once.
+
+    From then on a service that restarts makes this one no worse: what is committed is served all the same, and a load
+    balancer that dropped every API server for it would turn lag into an outage. `status` tells what is missing.
+    """
 
     def __init__(self, http: HttpClient, meta_url: str, tenants: Tenants, warm: threading.Event) -> None:
         self._http = http
         self._meta_url = meta_url
         self._tenants = tenants
         self._warm = warm
+        self._were_ready = False
 
     def missing(self) -> str | None:
         """What is missing, or None."""
@@ -26,13 +31,17 @@ class Readiness:
             return "the decoder is being compiled"
         if self._tenants.routes() is None:
             return "the meta server has not answered yet"
+        if self._were_ready:
+            return None
         urls = [("meta", self._meta_url)]
         for role in ROLES:
             found = self._tenants.services(role)
             if not found:
                 return f"no {role} has registered"
             urls.extend((role, url) for url in found)
-        return next((told for role, url in urls if (told := self._ask(role, url)) is not None), None)
+        missing = next((told for role, url in urls if (told := self._ask(role, url)) is not None), None)
+        self._were_ready = missing is None
+        return missing
 
     def _ask(self, role: str, url: str) -> str | None:
         try:

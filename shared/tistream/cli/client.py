@@ -18,6 +18,10 @@ _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 75.0  # above the longest long poll
 
 
+class NoAnswer(CliError):
+    """The API server did not answer, or its answer was cut."""
+
+
 class ApiClient:
     """One API server. Every failure is a CliError that says what was asked and what was answered."""
 
@@ -47,8 +51,8 @@ class ApiClient:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._no_answer(error) from error
 
-    def _no_answer(self, error: Exception) -> CliError:
-        return CliError(f"no answer from {self._url}: {error or type(error).__name__}")
+    def _no_answer(self, error: Exception) -> NoAnswer:
+        return NoAnswer(f"no answer from {self._url}: {error or type(error).__name__}")
 
 
 def _failure(path: str, answer: httpx.Response) -> TiStreamError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -12,12 +13,13 @@ import orjson
 from rich.console import Console
 from rich.status import Status
 
-from tistream.cli.client import ApiClient, changes_path
+from tistream.cli.client import ApiClient, NoAnswer, changes_path
 from tistream.cli.errors import CliError
-from tistream.errors import Gone, TiStreamError
+from tistream.errors import Gone, RetryableError, TiStreamError
 
 _PAGE_EVENTS = 10_000
 _WAIT_MS = "10000"
+_RECONNECT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,41 +46,63 @@ class Progress:
     resolved_ts: str = ""
     cursor: str | None = field(default=None, repr=False)
     last_type: str = ""
+    after_cursor: int = 0  # events since the cursor: what an answer from there repeats
 
     @property
     def events(self) -> int:
         """Row and ddl events."""
         return self.rows + self.ddls
 
+    def pass_over(self, line: bytes, repeated: int) -> int:
+        """Take a line of an answer whose next `repeated` events were told before; how many of them are left."""
+        if line.startswith((b'{"type":"row"', b'{"type":"ddl"')):
+            return repeated - 1
+        self.see(line)
+        self.after_cursor = repeated
+        return repeated
+
     def see(self, line: bytes) -> None:
         """Count one line. Rows, by far the most, are told by their first bytes."""
         if line.startswith(b'{"type":"row"'):
             self.rows += 1
+            self.after_cursor += 1
             self.last_type = "row"
             return
         event = orjson.loads(line)
         self.last_type = event["type"]
         if self.last_type == "ddl":
             self.ddls += 1
+            self.after_cursor += 1
         elif self.last_type in ("resolved", "continue"):
-            self.cursor = event["cursor"]
+            self.cursor, self.after_cursor = event["cursor"], 0
             self.resolved_ts = event.get("resolved_ts", self.resolved_ts)
 
 
-def pull(client: ApiClient, request: PullRequest) -> Iterator[tuple[bytes, Progress]]:
+def pull(
+    client: ApiClient, request: PullRequest, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[tuple[bytes, Progress]]:
     """Every line of the pull, with the progress after it. Ends when caught up, at end_ts or at `limit` events.
 
+    A follow goes on where it was when the server comes back: from the last cursor, without what was told since.
     Raises CliError, also when an answer was cut before its closing line.
     """
     path = changes_path(request.cluster, request.tenant, request.database, request.table)
     progress = Progress(cursor=request.cursor)
     start_ts = request.start_ts
     while True:
-        before = progress.events
+        before, repeated = progress.events, progress.after_cursor
         try:
             for line in client.lines(path, page_parameters(request, progress, start_ts or "0")):
+                if repeated:
+                    repeated = progress.pass_over(line, repeated)
+                    continue
                 progress.see(line)
                 yield line, progress
+        except (NoAnswer, RetryableError) as error:
+            if not request.follow or not progress.last_type:
+                raise CliError(str(error)) from error
+            sleep(_RECONNECT_SECONDS)
+            continue
         except Gone as error:
             earliest_ts = error.extra.get("earliest_ts")
             if start_ts is not None or progress.cursor is not None or earliest_ts is None:

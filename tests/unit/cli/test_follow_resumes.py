@@ -1,0 +1,66 @@
+"""`tistream pull --follow` against a server that goes away in the middle: every event once, in order."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tistream.cli.client import ApiClient
+from tistream.cli.errors import CliError
+from tistream.cli.pull import PullRequest, pull
+
+EVENTS = 12
+
+
+def answer(after: int, events: int) -> bytes:
+    """`events` events after number `after`, with a resolved behind every third of all, cut without an end."""
+    lines = []
+    for number in range(after + 1, min(after + events, EVENTS) + 1):
+        lines.append(json.dumps({"type": "row", "n": number}, separators=(",", ":")))
+        if number % 3 == 0:
+            lines.append(json.dumps({"type": "resolved", "resolved_ts": str(number), "cursor": f"c{number}"}))
+    body = "".join(line + "\n" for line in lines).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n"
+    return head + f"{len(body):x}\r\n".encode() + body + b"\r\n"
+
+
+@pytest.fixture
+def flaky() -> Iterator[str]:
+    """A server whose answers break off after 1, 5, 2, 4 … events."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    lengths = [1, 5, 2, 4, 7]
+
+    def serve() -> None:
+        for length in lengths:
+            connection, _ = listening.accept()
+            with connection:
+                target = connection.recv(65_536).split(b" ")[1].decode()
+                after = int(target.split("cursor=c")[1].split("&")[0]) if "cursor=c" in target else 0
+                connection.sendall(answer(after, length))
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    listening.close()
+
+
+def test_a_follow_goes_on_where_it_was(flaky: str) -> None:
+    told = []
+    for line, _ in pull(ApiClient(flaky), PullRequest("7", "a", start_ts="1", follow=True), sleep=lambda _: None):
+        event = json.loads(line)
+        if event["type"] == "row":
+            told.append(event["n"])
+        if event.get("resolved_ts") == str(EVENTS):
+            break
+    assert told == list(range(1, EVENTS + 1))
+
+
+def test_a_server_that_never_answered_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(CliError, match="no answer from"):
+        list(pull(ApiClient(f"http://127.0.0.1:{port}"), PullRequest("7", "a", start_ts="1", follow=True)))

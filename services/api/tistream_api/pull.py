@@ -22,8 +22,7 @@ from tistream_api.row_events import Barrier
 from tistream_api.source_contract import Batch
 
 CHUNK_BYTES = 1 << 20
-IDLE_MS = 1_000  # how often a stream tells progress without events
-KEEPALIVE_MS = 10_000  # and how often it repeats itself while there is none
+IDLE_MS = 1_000  # how often a stream without events shows that it lives
 
 
 class Progress(Protocol):
@@ -121,7 +120,6 @@ class Pull:
     def _stream(self) -> Iterator[bytes]:
         page = _Page(self.start, None)
         told_ms = None
-        told_at: Position | None = None
         while not self.progress.stopping():
             high = self.progress.resolved_ts()
             before = page.sent
@@ -129,17 +127,16 @@ class Pull:
                 yield from self._bytes(events)
                 if len(events) and page.at.place is Place.DONE and not page.barrier:
                     yield self._last_line(page.at)
-                    told_ms, told_at = self.clock.monotonic_ms(), page.at
+                    told_ms = self.clock.monotonic_ms()
             self._refuse(page.barrier, page.at, page.sent if told_ms is None else 1)
             now_ms = self.clock.monotonic_ms()
-            pause_ms = KEEPALIVE_MS if page.at == told_at else IDLE_MS
-            if page.barrier or told_ms is None or now_ms - told_ms >= pause_ms:
+            if page.barrier or told_ms is None or now_ms - told_ms >= IDLE_MS:
                 yield self._last_line(page.at)
-                told_ms, told_at = now_ms, page.at
+                told_ms = now_ms
             if page.barrier:
                 return
             if page.sent == before:
-                self.progress.wait_above(max(high, page.at.low_ts), max(1, min(IDLE_MS, pause_ms - (now_ms - told_ms))))
+                self.progress.wait_above(max(high, page.at.low_ts), max(1, IDLE_MS - (now_ms - told_ms)))
         yield self._last_line(page.at)
 
 

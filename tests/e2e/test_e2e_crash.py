@@ -20,7 +20,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def killed_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    with platform.running(tmp_path_factory.mktemp("up"), ranges=4) as started:
+    with platform.running(tmp_path_factory.mktemp("up"), ranges=4, killed=True) as started:
         yield started
 
 
@@ -67,7 +67,7 @@ def test_all_processes_killed_at_once_then_up_again(tmp_path: Path, seed: int) -
     """The push goes on while nothing runs; a consumer goes on from its last cursor, across the crashes."""
     rng = random.Random(seed)
     sets = [golden.load(name) for name in golden.NAMES]
-    with platform.running(tmp_path, ranges=rng.choice([1, 4, 16])) as up:
+    with platform.running(tmp_path, ranges=rng.choice([1, 4, 16]), killed=True) as up:
         pushers = []
         for loaded in sets:
             golden.put(up.objects, loaded.schema_snap)

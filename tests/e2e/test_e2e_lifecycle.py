@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def mine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    with platform.running(tmp_path_factory.mktemp("up"), ranges=16) as up:
+    with platform.running(tmp_path_factory.mktemp("up"), ranges=16, killed=True) as up:
         for loaded in (golden.load("large"), golden.load_as("large", "7", "idle")):
             golden.push(loaded.deliveries, up.objects)
             up.create_for(loaded).wait_for(loaded.end_ts)

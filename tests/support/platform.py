@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import selectors
 import shutil
@@ -219,6 +220,15 @@ class Platform:
         files = [*sorted(self.logs.glob("*")), *sorted(self.data_dir.glob("up-*.stderr"))]
         return "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
 
+    def unexpected(self) -> list[str]:
+        """Exceptions that nobody foresaw: each log line that carries a traceback, its end."""
+        found = []
+        for line in self.log_text().splitlines():
+            if '"traceback"' in line:
+                event = json.loads(line)
+                found.append(f"{event['ts']} {event['service']} {event['message']}\n{event['traceback'][-2_000:]}")
+        return found
+
     def report(self, lines: int = 25) -> str:
         """The ends of all logs, for a failed test."""
         out = []
@@ -234,13 +244,15 @@ def _kill(pid: int) -> None:
 
 
 @contextlib.contextmanager
-def running(data_dir: Path, ranges: int = 1, **environ: str) -> Iterator[Platform]:
-    """A started platform, stopped at the end; on failure its logs are shown. Nothing is left behind."""
-    platform = Platform(data_dir, ranges, environ)
+def running(data_dir: Path, ranges: int = 1, *, killed: bool = False) -> Iterator[Platform]:
+    """A started platform, stopped at the end; on failure its logs are shown. Nothing is left behind, and unless
+    processes were `killed` no exception was met that nobody foresaw."""
+    platform = Platform(data_dir, ranges)
     try:
         yield platform.start()
         if platform.alive():
             platform.stop()
+        assert killed or not platform.unexpected(), "\n".join(platform.unexpected())
     except BaseException:
         print(platform.report())
         raise

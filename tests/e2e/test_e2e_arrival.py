@@ -31,7 +31,7 @@ WAYS: dict[str, Way] = {
 
 def complete(loaded: GoldenSet, consumer: Consumer) -> None:
     """Everything is there, and right."""
-    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000, timeout=150)
+    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000, timeout=400)
     problems = tenant_differences(loaded, events)
     assert not problems, shown(problems)
 

@@ -58,7 +58,7 @@ class Stream:
         while True:
             try:
                 found = self.consumer.follow(
-                    *self.scope, until_ts=self.golden.end_ts, start_ts=self.golden.snapshot_ts, timeout=120
+                    *self.scope, until_ts=self.golden.end_ts, start_ts=self.golden.snapshot_ts, timeout=400
                 )
                 self.events.extend(found)
                 return
@@ -85,7 +85,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def _at_once(up: Platform, loaded: GoldenSet) -> Pulled:
     golden.push(loaded.deliveries, up.objects)
     consumer = up.create_for(loaded)
-    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=PAGE, timeout=120)
+    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=PAGE, timeout=400)
     return Pulled(loaded, consumer, events)
 
 

@@ -27,6 +27,9 @@ class Refused(Exception):
         self.retry_after = retry_after
 
 
+PATIENCE_SECONDS = 240  # nobody waits that long, unless the machine is busy with something else
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """One answer. `end` is its last line: `resolved` or `continue`."""
@@ -102,7 +105,12 @@ class Consumer:
         return Page(lines[:-1], lines[-1])
 
     def pages(
-        self, *scope: str | None, until_ts: int, query: Mapping[str, Any], timeout: float = 60, wait_ms: int = 1_000
+        self,
+        *scope: str | None,
+        until_ts: int,
+        query: Mapping[str, Any],
+        timeout: float = PATIENCE_SECONDS,
+        wait_ms: int = 1_000,
     ) -> Iterator[Page]:
         """Follow cursors from `query` (start_ts or cursor, limit …) until a page is resolved at `until_ts`."""
         deadline = time.monotonic() + timeout
@@ -121,14 +129,18 @@ class Consumer:
             assert time.monotonic() < deadline, f"{until_ts} not reached in {timeout} s: {page.end} {self.status()}"
             follow = {**{name: follow[name] for name in follow if name == "limit"}, "cursor": page.cursor}
 
-    def pull(self, *scope: str | None, until_ts: int, start_ts: int, timeout: float = 60, **query: Any) -> list[Event]:
+    def pull(
+        self, *scope: str | None, until_ts: int, start_ts: int, timeout: float = PATIENCE_SECONDS, **query: Any
+    ) -> list[Event]:
         """Every event from start_ts to until_ts, the ends of pages included."""
         out: list[Event] = []
         for page in self.pages(*scope, until_ts=until_ts, query={"start_ts": start_ts, **query}, timeout=timeout):
             out += [*page.events, page.end]
         return out
 
-    def follow(self, *scope: str | None, until_ts: int, timeout: float = 60, **query: Any) -> Iterator[Event]:
+    def follow(
+        self, *scope: str | None, until_ts: int, timeout: float = PATIENCE_SECONDS, **query: Any
+    ) -> Iterator[Event]:
         """The endless stream, ended by us at `until_ts`. Raises Refused."""
         deadline = time.monotonic() + timeout
         with self.client.stream("GET", self.changes_url(*scope), params={"follow": "true", **query}) as answer:
@@ -143,7 +155,7 @@ class Consumer:
                 assert time.monotonic() < deadline, f"{until_ts} not reached in {timeout} s: {event}"
         raise AssertionError("the stream ended by itself")
 
-    def wait_for(self, until_ts: int, timeout: float = 60) -> dict[str, Any]:
+    def wait_for(self, until_ts: int, timeout: float = PATIENCE_SECONDS) -> dict[str, Any]:
         """Poll the status until everything through `until_ts` is resolved; the last status."""
         deadline = time.monotonic() + timeout
         while True:

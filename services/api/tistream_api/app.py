@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
 
 from fastapi import FastAPI
 
 from tistream import decode
 from tistream.clock import Clock
+from tistream.concurrency import Event, new_event, new_executor, start_thread
 from tistream.service.app import new_app
 from tistream.service.metrics import LoopMetrics, new_registry
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
-from tistream.wire.client import HttpClient
+from tistream.wire.client import DEADLINE_S, HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream_api.group_cache import GroupCache
 from tistream_api.lists import Lists
@@ -31,15 +33,21 @@ from tistream_api.tenants import Tenants
 STATUS_DEADLINE_S = 2.0  # for each peer: a service that hangs must not keep status from saying so
 
 
-def build_app(settings: ApiSettings, objects: ObjectStore, clock: Clock) -> FastAPI:
+class NewHttp(Protocol):
+    """How HttpClients are made."""
+
+    def __call__(self, *, deadline_s: float = DEADLINE_S) -> HttpClient: ...
+
+
+def build_app(settings: ApiSettings, objects: ObjectStore, clock: Clock, new_http: NewHttp = HttpClient) -> FastAPI:
     """The app, its loops running for as long as it serves."""
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
-    http = HttpClient()
-    asking = HttpClient(deadline_s=STATUS_DEADLINE_S)
+    http = new_http()
+    asking = new_http(deadline_s=STATUS_DEADLINE_S)
     meta = MetaClient(http, settings.meta_url)
-    executor = ThreadPoolExecutor(settings.refresh_threads, thread_name_prefix="refresh")
-    warm = threading.Event()
+    executor = new_executor("refresh", settings.refresh_threads)
+    warm = new_event()
 
     @contextmanager
     def running() -> Iterator[None]:
@@ -49,7 +57,7 @@ def build_app(settings: ApiSettings, objects: ObjectStore, clock: Clock) -> Fast
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
             Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
         ]
-        threading.Thread(target=_warm, args=(warm,), name="warm", daemon=True).start()
+        start_thread("warm", partial(_warm, warm))
         for loop in loops:
             loop.start()
         try:
@@ -78,7 +86,7 @@ def build_app(settings: ApiSettings, objects: ObjectStore, clock: Clock) -> Fast
     return app
 
 
-def _warm(done: threading.Event) -> None:
+def _warm(done: Event) -> None:
     """Compile the decoder before the first pull needs it."""
     decode.warm()
     done.set()

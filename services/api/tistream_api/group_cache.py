@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
 import pyarrow as pa
 
+from tistream.concurrency import new_lock
 from tistream.pool.rows import read_row_group
 from tistream.storage.object_store import ObjectStore
 from tistream_api.plan import GroupRef
@@ -24,7 +24,7 @@ class GroupCache:
     def __init__(self, objects: ObjectStore, bytes_max: int) -> None:
         self._objects = objects
         self._bytes_max = bytes_max
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._held: OrderedDict[tuple[str, int, bool], pa.Table] = OrderedDict()
         self._bytes = 0
 

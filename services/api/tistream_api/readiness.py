@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-
+from tistream.concurrency import Event
 from tistream.errors import TiStreamError
 from tistream.wire.client import HttpClient
 from tistream_api.tenants import Tenants
@@ -18,7 +17,7 @@ class Readiness:
     balancer that dropped every API server for it would turn lag into an outage. `status` tells what is missing.
     """
 
-    def __init__(self, http: HttpClient, meta_url: str, tenants: Tenants, warm: threading.Event) -> None:
+    def __init__(self, http: HttpClient, meta_url: str, tenants: Tenants, warm: Event) -> None:
         self._http = http
         self._meta_url = meta_url
         self._tenants = tenants

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tistream.concurrency import Lock
 from tistream.errors import Unavailable
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import MAX_TS, Window
@@ -30,7 +30,7 @@ class TenantSource:
 
     def __init__(
         self,
-        lock: threading.RLock,
+        lock: Lock,
         history: Callable[[], History | None],
         segments: Callable[[], Iterable[SegmentIndex]],
         cache: GroupCache,

@@ -7,12 +7,12 @@ that it rests on, then the logs up to at least those numbers, then the schema, a
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
 from prometheus_client import Counter
 
 from tistream.clock import Clock
+from tistream.concurrency import Event, new_condition, new_lock, new_rlock
 from tistream.errors import Gone, TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.pool.task_log import TaskLog
@@ -46,7 +46,7 @@ class TenantView:
         sorters: SorterClient,
         new_replica: Callable[[], SchemaReplica | None],
         clock: Clock,
-        stopping: threading.Event,
+        stopping: Event,
         undecodable: Counter,
     ) -> None:
         self.tenant = TenantKey(route.cluster_id, route.tenant_id)
@@ -60,9 +60,9 @@ class TenantView:
         self._clock = clock
         self._stopping = stopping
         self._undecodable = undecodable
-        self._lock = threading.RLock()
-        self._moved = threading.Condition(self._lock)
-        self._refreshing = threading.Lock()
+        self._lock = new_rlock()
+        self._moved = new_condition(self._lock)
+        self._refreshing = new_lock()
         self._refreshed_ms = -(1 << 62)
         self._asked_ms = -(1 << 62)
         self._logs: dict[int, TaskLog] = {}  # touched by whoever refreshes, and by nobody else

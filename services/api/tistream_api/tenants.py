@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 from concurrent.futures import Executor
 
 from prometheus_client import CollectorRegistry
 
 from tistream.clock import Clock
+from tistream.concurrency import Event, new_lock
 from tistream.errors import InvalidRequest, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
@@ -41,7 +41,7 @@ class Tenants:
         cache: GroupCache,
         clock: Clock,
         executor: Executor,
-        stopping: threading.Event,
+        stopping: Event,
         registry: CollectorRegistry,
     ) -> None:
         self._http = http
@@ -52,7 +52,7 @@ class Tenants:
         self._executor = executor
         self._stopping = stopping
         self.metrics = ApiMetrics(registry, self._lag_seconds)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._routes: RouteTable | None = None
         self._views: dict[TenantKey, TenantView] = {}
         self._busy: set[TenantKey] = set()

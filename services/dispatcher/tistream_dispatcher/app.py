@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -42,13 +42,15 @@ def list_stores(
     return driver.stores(cluster_id, tenant_id)
 
 
-def build_app(settings: DispatcherSettings, objects: ObjectStore, clock: Clock) -> FastAPI:
+def build_app(
+    settings: DispatcherSettings, objects: ObjectStore, clock: Clock, new_http: Callable[[], HttpClient] = HttpClient
+) -> FastAPI:
     """The app, its loops running for as long as it serves."""
     registry = new_registry()
     metrics, loop_metrics = DispatcherMetrics(registry), LoopMetrics(registry)
     measured = MeasuredObjectStore(objects)
     traffic = Traffic(metrics)
-    http = HttpClient()
+    http = new_http()
     meta = MetaClient(http, settings.meta_url)
     membership = Membership(meta, settings.node, "dispatcher", settings.url)
     sorters = SorterClient(http)

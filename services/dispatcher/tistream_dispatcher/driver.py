@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
+from tistream.concurrency import new_lock
 from tistream.model.ids import TenantKey
 from tistream.service.metrics import LoopMetrics
 from tistream.service.worker import Loop
@@ -37,7 +37,7 @@ class Driver:
         self._new_feed = new_feed
         self._metrics = metrics
         self._loop_metrics = loop_metrics
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._feeds: dict[TenantKey, tuple[TenantFeed, Loop]] = {}
         self._version = -1
         self._after = 0

@@ -9,12 +9,12 @@ sorter, leaves the others alone.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 
 from tistream.clock import Clock
+from tistream.concurrency import new_lock
 from tistream.errors import InvalidRequest, RetryableError
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
@@ -69,7 +69,7 @@ class TenantFeed:
         self._router: Router | None = None
         self._spans: tuple[TaskSpan, ...] = ()
         self._known_since_ms: int | None = None
-        self._lock = threading.Lock()  # guards what other threads hand over, and what they read
+        self._lock = new_lock()  # guards what other threads hand over, and what they read
         self._new_route: tuple[int, TenantRoute] | None = None
         self._announced: dict[int, set[int]] = defaultdict(set)
         self._status: tuple[StoreStatus, ...] = ()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from threading import Condition
 
+from tistream.concurrency import new_condition
 from tistream.wire.meta import Announcement, Announcements
 
 _REV_BITS = 32
@@ -51,7 +51,7 @@ class AnnouncementBoard:
     def __init__(self, owner_rev: int, capacity: int, stopping: Callable[[], bool]) -> None:
         self._ring = AnnouncementRing(owner_rev, capacity)
         self._stopping = stopping
-        self._changed = Condition()
+        self._changed = new_condition()
 
     def add(self, announcement: Announcement) -> int:
         """Keep it and wake those who wait."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from fastapi import FastAPI
@@ -12,7 +12,6 @@ from tistream.service.app import new_app
 from tistream.service.metrics import LoopMetrics, new_registry
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
-from tistream_meta.database import open_engine
 from tistream_meta.liveness import Timings
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.repository import Repository
@@ -21,7 +20,12 @@ from tistream_meta.server import MetaServer, Options
 from tistream_meta.settings import MetaSettings
 
 
-def build_app(settings: MetaSettings, objects: ObjectStore, clock: Clock) -> FastAPI:
+def build_app(
+    settings: MetaSettings,
+    objects: ObjectStore,
+    clock: Clock,
+    open_repository: Callable[[str, str], Repository] = Repository.open,
+) -> FastAPI:
     """The app, its loops running for as long as it serves."""
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
@@ -40,15 +44,15 @@ def build_app(settings: MetaSettings, objects: ObjectStore, clock: Clock) -> Fas
         finally:
             for loop in loops:
                 loop.stop()
-            engine.dispose()
+            repository.close()
 
     def not_ready() -> str | None:
         return server.not_ready()
 
     app = new_app("tistream-meta", ready=not_ready, registry=registry, running=running, clock=clock)
-    engine = open_engine(settings.database_url)
+    repository = open_repository(settings.database_url, settings.node)
     server = MetaServer(
-        Repository(engine, settings.node),
+        repository,
         objects,
         clock,
         MetaMetrics(registry),

@@ -23,7 +23,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream_meta import tables
 from tistream_meta.assignment import Move
-from tistream_meta.database import now_ms
+from tistream_meta.database import now_ms, open_engine
 from tistream_meta.migrations import migrate
 from tistream_meta.model import Node, Ownership, Plan, Task, Tenant
 
@@ -42,6 +42,15 @@ class Repository:
         self._node_id = node_id
         self._owner_rev = 0
         self._now_ms = now_ms(engine)
+
+    @classmethod
+    def open(cls, url: str, node_id: str) -> Repository:
+        """The database at `url`, as database.open_engine takes it."""
+        return cls(open_engine(url), node_id)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
 
     def prepare(self) -> int:
         """Bring the schema up to date; its version."""

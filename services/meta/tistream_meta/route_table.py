@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import groupby
-from threading import Condition
 
+from tistream.concurrency import new_condition
 from tistream.model.ids import TenantKey
 from tistream.wire.meta import RouteTable, TaskRoute, TenantInfo, TenantRoute
 from tistream_meta.liveness import Liveness
@@ -79,7 +79,7 @@ class RouteBoard:
 
     def __init__(self, stopping: Callable[[], bool]) -> None:
         self._stopping = stopping
-        self._changed = Condition()
+        self._changed = new_condition()
         self._table: RouteTable | None = None
 
     def publish(self, table: RouteTable) -> None:

@@ -6,11 +6,11 @@ One lock guards what is in memory (who was heard, and the plan that routes are m
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tistream.clock import Clock
+from tistream.concurrency import new_rlock
 from tistream.errors import CorruptObject, Fenced, InvalidRequest, NotFoundYet, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
@@ -65,7 +65,7 @@ class MetaServer:
         self._metrics = metrics
         self._options = options
         self._stopping = stopping
-        self._lock = threading.RLock()
+        self._lock = new_rlock()
         self._routes = route_table.RouteBoard(stopping)
         self._announcements: AnnouncementBoard | None = None
         self._prepared = False

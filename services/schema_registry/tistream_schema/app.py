@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from fastapi import FastAPI
 
+from tistream import concurrency
 from tistream.clock import Clock
 from tistream.service.app import new_app
 from tistream.service.metrics import LoopMetrics, new_registry
@@ -26,7 +26,17 @@ _BEAT_MS = 1_000
 _NONCE_BYTES = 8
 
 
-def build_app(settings: SchemaSettings, objects: ObjectStore, http: HttpClient, clock: Clock) -> FastAPI:
+def _random_nonce() -> str:
+    return secrets.token_hex(_NONCE_BYTES)
+
+
+def build_app(
+    settings: SchemaSettings,
+    objects: ObjectStore,
+    http: HttpClient,
+    clock: Clock,
+    new_nonce: Callable[[], str] = _random_nonce,
+) -> FastAPI:
     """The app, its loops running for as long as it serves."""
     metrics_registry = new_registry()
     loop_metrics = LoopMetrics(metrics_registry)
@@ -38,8 +48,8 @@ def build_app(settings: SchemaSettings, objects: ObjectStore, http: HttpClient, 
         SorterClient(http),
         clock,
         Options(settings.poll_ms, settings.poll_idle_ms, settings.route_wait_ms, settings.quiet_segments),
-        new_nonce=lambda: secrets.token_hex(_NONCE_BYTES),
-        sleep=time.sleep,
+        new_nonce=new_nonce,
+        sleep=concurrency.sleep,
         metrics=SchemaMetrics(metrics_registry),
         loop_metrics=loop_metrics,
     )

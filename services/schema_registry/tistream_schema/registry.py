@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tistream.clock import Clock
+from tistream.concurrency import new_lock
 from tistream.errors import TiStreamError, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.pool.footers import FooterCache
@@ -73,7 +73,7 @@ class Registry:
         self._sleep = sleep
         self._metrics = metrics
         self._loop_metrics = loop_metrics
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._tenants: dict[TenantKey, _Followed] = {}
         self._route_version = -1
         self._footers = FooterCache()

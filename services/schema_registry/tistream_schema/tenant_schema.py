@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tistream.concurrency import new_condition
 from tistream.errors import InvariantBroken, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.schema.history import History
@@ -34,7 +34,7 @@ class TenantSchema:
 
     def __init__(self, tenant: TenantKey) -> None:
         self.tenant = tenant
-        self._changed = threading.Condition()
+        self._changed = new_condition()
         self._history: History | None = None
         self._log_id = ""
         self._records = RecordLog()

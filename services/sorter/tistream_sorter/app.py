@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
 
 from fastapi import FastAPI
 
 from tistream.clock import Clock
+from tistream.concurrency import new_event
 from tistream.service.app import new_app
 from tistream.service.metrics import LoopMetrics, new_registry
 from tistream.service.worker import Loop
@@ -22,7 +24,7 @@ from tistream_sorter.assignment import wanted_tasks
 from tistream_sorter.jobs.run import SparkRunner
 from tistream_sorter.jobs.session import build_session
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node import SorterNode
+from tistream_sorter.node import Runner, SorterNode
 from tistream_sorter.routes import router
 from tistream_sorter.settings import SorterSettings
 from tistream_sorter.task import TickLimits
@@ -36,24 +38,68 @@ BEAT_MS = 1_000
 WARM_EVERY_MS = 30_000
 
 
+class JobRunner(Runner, Protocol):
+    """What runs the shards, and its life."""
+
+    @property
+    def slots(self) -> int:
+        """How many shards run at the same time."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can run anything yet, in this process."""
+
+    def warm(self) -> None:
+        """Get ready; the first job of a cold one takes seconds."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+def _spark(settings: SorterSettings) -> JobRunner:
+    session = build_session(settings.spark.master, f"tistream-{settings.node}", settings.spark.conf)
+    return SparkRunner(session, settings.objects_url)
+
+
+def _random_nonce() -> str:
+    return secrets.token_hex(8)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What the process reaches beside its store and its clock; a simulation has its own."""
+
+    new_runner: Callable[[SorterSettings], JobRunner] = _spark
+    new_http: Callable[[], HttpClient] = HttpClient
+    new_nonce: Callable[[], str] = _random_nonce
+    end: Callable[[int], None] = os._exit
+
+
 class _Running:
     """What the background loops share. The session is built by the tick thread, since that takes seconds."""
 
-    def __init__(self, settings: SorterSettings, objects: ObjectStore, clock: Clock, metrics: SorterMetrics) -> None:
+    def __init__(
+        self,
+        settings: SorterSettings,
+        objects: ObjectStore,
+        clock: Clock,
+        metrics: SorterMetrics,
+        outside: Outside,
+    ) -> None:
         self._settings, self._objects, self._clock, self._metrics = settings, objects, clock, metrics
-        self._http = HttpClient()
+        self._http = outside.new_http()
+        self._end = outside.end
         meta = MetaClient(self._http, settings.meta_url)
         self._meta = meta
         self._membership = Membership(meta, settings.node, "sorter", settings.url)
-        self._session = build_session(settings.spark.master, f"tistream-{settings.node}", settings.spark.conf)
-        self._runner = SparkRunner(self._session, settings.objects_url)
+        self._runner = outside.new_runner(settings)
         cut = CutRules(self._runner.slots, settings.tick.shard_bytes_min)
         tick = settings.tick
         limits = TickLimits(tick.bytes_max, tick.idle_manifest_ms, tick.inbox_files_max, cut)
-        self.node = SorterNode(objects, self._runner, limits, clock, lambda: secrets.token_hex(8), metrics)
+        self.node = SorterNode(objects, self._runner, limits, clock, outside.new_nonce, metrics)
         self._warm_at_ms = 0
         self._version = -1
-        self._warm = threading.Event()
+        self._warm = new_event()
 
     def not_ready(self) -> str | None:
         """Why no task can be served yet."""
@@ -90,7 +136,7 @@ class _Running:
         if not self._runner.alive:
             # Only a new process gets a new JVM; what this one holds is in the manifests, as after any crash.
             log.critical("the JVM of Spark has died: the process ends")
-            os._exit(EXIT_NO_JVM)
+            self._end(EXIT_NO_JVM)
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._warm_at_ms:
             self._runner.warm()
@@ -102,13 +148,13 @@ class _Running:
         """Stop Spark; its JVM ends with it."""
         self.node.close()
         self._http.close()
-        self._session.stop()
+        self._runner.close()
 
 
-def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock) -> FastAPI:
+def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outside: Outside | None = None) -> FastAPI:
     """The app of one sorter process."""
     registry = new_registry()
-    running = _Running(settings, objects, clock, SorterMetrics(registry))
+    running = _Running(settings, objects, clock, SorterMetrics(registry), outside or Outside())
 
     @contextmanager
     def run() -> Iterator[None]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 
 from tistream.clock import Clock
+from tistream.concurrency import new_lock
 from tistream.errors import CommitStateUnknown, Fenced, RetryableError
 from tistream.format.manifest import Manifest
 from tistream.storage.manifest_log import ManifestLog
@@ -41,7 +41,7 @@ class Claims:
     ) -> None:
         self._objects, self._limits, self._clock = objects, limits, clock
         self._new_nonce, self._metrics = new_nonce, metrics
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._nonces: dict[tuple[int, int], str] = {}  # (task, epoch) -> of claims without an answer
 
     def keep_only(self, epochs: Mapping[int, int]) -> None:

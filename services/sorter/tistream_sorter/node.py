@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from tistream.clock import Clock
+from tistream.concurrency import new_executor, new_lock
 from tistream.errors import (
     CommitStateUnknown,
     Fenced,
@@ -57,8 +56,8 @@ class SorterNode:
         self._runner, self._clock, self._new_nonce, self._metrics = runner, clock, new_nonce, metrics
         self._claims = Claims(objects, limits, clock, new_nonce, metrics)
         self._held: dict[int, Held] = {}
-        self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
+        self._lock = new_lock()
+        self._pool = new_executor("commit", COMMIT_THREADS)
         self._one_by_one = False
         self.wake: Callable[[], None] = lambda: None  # called when files have come; the tick loop sets it
 

@@ -5,10 +5,10 @@ The tick thread owns `state`; routes only offer files and read. The lock covers 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tistream.concurrency import new_lock
 from tistream.format.manifest import Manifest
 from tistream.wire.sorter import Hold, TaskStatus
 from tistream_sorter.damage import Damages
@@ -50,7 +50,7 @@ class Task:
         self._durable: Positions = state.positions
         self._inbox = Inbox(state.positions)
         self._damages = Damages()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @property
     def task_id(self) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 
+from tistream.concurrency import new_lock
 from tistream.format.parquet_footer import ParquetFooter
 
 DEFAULT_BYTES = 64 << 20
@@ -15,7 +15,7 @@ class FooterCache:
 
     def __init__(self, capacity_bytes: int = DEFAULT_BYTES) -> None:
         self._capacity = capacity_bytes
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._held: OrderedDict[str, ParquetFooter] = OrderedDict()
         self._bytes = 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 
@@ -19,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import tistream
 from tistream.clock import Clock, SystemClock
+from tistream.concurrency import new_event
 from tistream.service import problems
 from tistream.service.metrics import HttpMetrics
 
@@ -44,7 +44,7 @@ def new_app(
 
     `ready` says why the service cannot do its work yet, or None; it is called at each `/readyz`, in a thread.
     `running` is entered before the first request and left at the end: it starts and stops background loops.
-    `app.state.stopping` is a threading.Event that is set as soon as the process is asked to end: long polls and
+    `app.state.stopping` is an Event that is set as soon as the process is asked to end: long polls and
     endless streams look at it and finish.
     """
 
@@ -64,7 +64,7 @@ def new_app(
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.state.stopping = threading.Event()
+    app.state.stopping = new_event()
     problems.install(app)
     app.add_middleware(
         _Shell,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
+from tistream.concurrency import Thread, current_thread, new_event, start_thread
 from tistream.errors import RetryableError
 from tistream.service.metrics import LoopMetrics
 
@@ -36,9 +36,9 @@ class Loop:
         self._backoff_max_ms = backoff_max_ms
         self._backoff_ms = 0
         self._metrics = metrics
-        self._stopping = threading.Event()
-        self._woken = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._stopping = new_event()
+        self._woken = new_event()
+        self._thread: Thread | None = None
 
     @property
     def stopping(self) -> bool:
@@ -47,7 +47,8 @@ class Loop:
 
     def start(self) -> Loop:
         """Start the thread; once."""
-        self._thread.start()
+        assert self._thread is None
+        self._thread = start_thread(self.name, self._run)
         return self
 
     def wake(self) -> None:
@@ -58,9 +59,12 @@ class Loop:
         """Ask the loop to end and wait; says whether it has. A body that hangs dies with the process."""
         self._stopping.set()
         self._woken.set()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        thread = self._thread
+        if thread is None:
+            return True
+        if thread.is_alive() and thread is not current_thread():
+            thread.join(timeout_s)
+        return not thread.is_alive()
 
     def _run(self) -> None:
         while not self._stopping.is_set():

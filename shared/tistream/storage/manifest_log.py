@@ -6,9 +6,9 @@ a higher epoch stops. What an unknown answer left behind is found out by putting
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
+from tistream import concurrency
 from tistream.errors import (
     CommitConflict,
     CommitStateUnknown,
@@ -52,7 +52,7 @@ class ManifestLog:
         tenant: TenantKey,
         task_id: int,
         span: KeySpan,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = concurrency.sleep,
     ) -> None:
         self._objects = objects
         self._task = TaskObjects(objects, tenant, task_id)

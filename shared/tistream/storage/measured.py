@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tistream.concurrency import new_lock
 from tistream.storage.object_store import ObjectInfo, ObjectStore
 
 LIST_PAGE = 1000  # entries that one LIST request gives
@@ -27,7 +27,7 @@ class MeasuredObjectStore:
 
     def __init__(self, inner: ObjectStore) -> None:
         self._inner = inner
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._traffic = dict.fromkeys(KINDS, Traffic())
 
     def traffic(self) -> dict[str, Traffic]:

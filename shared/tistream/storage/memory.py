@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from tistream.concurrency import new_lock
 from tistream.errors import CommitConflict, NotFoundYet
 from tistream.storage.keys import check_key
 from tistream.storage.object_store import ObjectInfo
@@ -15,7 +15,7 @@ class MemoryObjectStore:
     """Implements ObjectStore; safe for use by many threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._objects: dict[str, tuple[bytes, int]] = {}
         self._keys: list[str] = []  # sorted; code points sort as UTF-8 does
         self._writes = 0

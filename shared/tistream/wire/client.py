@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ import httpx
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from tistream import concurrency
 from tistream.errors import RetryableError, Unavailable
 from tistream.wire import problem
 
@@ -29,12 +29,20 @@ class HttpClient:
     most callers are loops that come again by themselves.
     """
 
-    def __init__(self, *, deadline_s: float = DEADLINE_S, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        *,
+        deadline_s: float = DEADLINE_S,
+        sleep: Callable[[float], None] = concurrency.sleep,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
         self._deadline_s = deadline_s
         self._sleep = sleep
         # Peers are named by our own settings: a proxy variable of the environment must not come between.
         self._http = httpx.Client(
-            trust_env=False, limits=httpx.Limits(max_connections=256, max_keepalive_connections=64)
+            trust_env=False,
+            limits=httpx.Limits(max_connections=256, max_keepalive_connections=64),
+            transport=transport,
         )
 
     def close(self) -> None:

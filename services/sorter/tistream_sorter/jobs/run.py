@@ -19,6 +19,7 @@ class SparkRunner:
     """
 
     def __init__(self, session: SparkSession, objects_url: str) -> None:
+        self._session = session
         self._context = session.sparkContext
         self._url = objects_url
 
@@ -46,6 +47,10 @@ class SparkRunner:
         results = self._context.parallelize(work, len(work)).mapPartitions(tasks).collect()
         order = {(shard.task_id, shard.number): at for at, shard in enumerate(shards)}
         return sorted(results, key=lambda result: order[result.task_id, result.number])
+
+    def close(self) -> None:
+        """Stop Spark; its JVM ends with it."""
+        self._session.stop()
 
     def warm(self) -> None:
         """Start the Python workers and let them import the kernel: the first job of a cold session takes seconds."""

@@ -1,0 +1,144 @@
+"""Threads, and what they wait on. Whatever runs beside something else in the platform takes them from here, so that a
+simulation can install its own: threads that run one at a time, in an order that a seed decides, on a virtual clock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Protocol
+
+
+class Lock(Protocol):
+    """As threading.Lock, or RLock."""
+
+    def acquire(self, blocking: bool = True) -> bool: ...
+    def release(self) -> None: ...
+    def __enter__(self) -> bool: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Condition(Lock, Protocol):
+    """As threading.Condition."""
+
+    def wait(self, timeout: float | None = None) -> bool: ...
+    def notify_all(self) -> None: ...
+
+
+class Event(Protocol):
+    """As threading.Event."""
+
+    def is_set(self) -> bool: ...
+    def set(self) -> None: ...
+    def clear(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+class Thread(Protocol):
+    """A daemon thread that has been started."""
+
+    def is_alive(self) -> bool: ...
+    def join(self, timeout: float | None = None) -> None: ...
+
+
+class Primitives(Protocol):
+    """Where they come from. Times are in seconds."""
+
+    def lock(self) -> Lock: ...
+    def rlock(self) -> Lock: ...
+    def condition(self, lock: Lock | None) -> Condition: ...
+    def event(self) -> Event: ...
+    def start(self, name: str, body: Callable[[], None]) -> Thread: ...
+    def current(self) -> object: ...
+    def executor(self, name: str, workers: int) -> Executor: ...
+    def sleep(self, seconds: float) -> None: ...
+
+
+class SystemThreads:
+    """The interpreter's own."""
+
+    def lock(self) -> Lock:
+        return threading.Lock()
+
+    def rlock(self) -> Lock:
+        return threading.RLock()
+
+    def condition(self, lock: Lock | None) -> Condition:
+        return threading.Condition(lock)  # type: ignore[arg-type]
+
+    def event(self) -> Event:
+        return threading.Event()
+
+    def start(self, name: str, body: Callable[[], None]) -> Thread:
+        thread = threading.Thread(target=body, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def current(self) -> object:
+        return threading.current_thread()
+
+    def executor(self, name: str, workers: int) -> Executor:
+        return ThreadPoolExecutor(workers, thread_name_prefix=name)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+_installed: Primitives = SystemThreads()
+
+
+@contextmanager
+def installed(primitives: Primitives) -> Iterator[None]:
+    """Everything that is made meanwhile comes from `primitives`."""
+    global _installed  # noqa: PLW0603  # one scheduler per interpreter, as with asyncio's event loop policy
+    before, _installed = _installed, primitives
+    try:
+        yield
+    finally:
+        _installed = before
+
+
+def new_lock() -> Lock:
+    """A lock that one thread holds at a time; not reentrant."""
+    return _installed.lock()
+
+
+def new_rlock() -> Lock:
+    """A lock that its holder may take again."""
+    return _installed.rlock()
+
+
+def new_condition(lock: Lock | None = None) -> Condition:
+    """A condition on `lock`, or on a reentrant lock of its own."""
+    return _installed.condition(lock)
+
+
+def new_event() -> Event:
+    """An event that is not set."""
+    return _installed.event()
+
+
+def start_thread(name: str, body: Callable[[], None]) -> Thread:
+    """Run `body` beside the caller; the thread does not keep the process alive."""
+    return _installed.start(name, body)
+
+
+def current_thread() -> object:
+    """Which thread this is; compares equal to what `start_thread` returned in it."""
+    return _installed.current()
+
+
+def new_executor(name: str, workers: int) -> Executor:
+    """At most `workers` calls at a time."""
+    return _installed.executor(name, workers)
+
+
+def sleep(seconds: float) -> None:
+    """Let time pass."""
+    _installed.sleep(seconds)

@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test test-fast check format lock clean
+.PHONY: help install demo up test test-fast mutants check format lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,9 @@ test: $(INSTALLED) ## Every test, those that start Spark and the whole platform 
 
 test-fast: $(INSTALLED) ## The unit tests alone
 	$(BIN)/pytest -q -n 2 -m "not e2e and not spark" tests/unit
+
+mutants: $(INSTALLED) ## Break the code on purpose: tests must notice; docs/mutants.md says which (ONLY=part-of-a-name)
+	PYTHONPATH=tests $(BIN)/python -m mutants.run --only "$(ONLY)"
 
 check: $(INSTALLED) ## Format, lint, types, import contracts, unit tests
 	$(BIN)/ruff format --check shared services tests

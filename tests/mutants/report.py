@@ -1,0 +1,66 @@
+"""docs/mutants.md: what each mutant breaks, and what noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mutants.catch import Outcome
+
+OPEN = {
+    12: "no source file is deleted yet: nothing to break",
+    20: "there are no tokens and no metering yet: nothing to break",
+}
+
+HEAD = """# Mutation proof
+
+Written by `make mutants`; do not edit. Each line is one way to break the code on purpose (`tests/mutants/catalog`), the
+invariants that it attacks (`invariants.md`), the first test that noticed, and what it took: seconds from the start of
+pytest, and of a property test the number of examples up to the one that failed. The mutants run on a copy of the tree;
+the same tests pass there before anything is broken. `make mutants ONLY=name` runs those whose name contains `name`.
+"""
+
+
+def document(outcomes: Sequence[Outcome], seconds: float, jobs: int) -> str:
+    """The whole page."""
+    caught = [outcome for outcome in outcomes if outcome.catch is not None]
+    lines = [
+        HEAD,
+        f"{len(outcomes)} mutants, {len(caught)} caught, in {seconds:.0f} s with {jobs} at a time.",
+        "",
+        "| mutant | invariants | what is wrong then | noticed by | examples | seconds |",
+        "|---|---|---|---|---|---|",
+        *map(_line, outcomes),
+        "",
+        "## By invariant",
+        "",
+        "| invariant | mutants |",
+        "|---|---|",
+        *_by_invariant(outcomes),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _line(outcome: Outcome) -> str:
+    mutant, catch = outcome.mutant, outcome.catch
+    numbers = ", ".join(map(str, mutant.invariants))
+    begin = f"| {mutant.name} | {numbers} | {_cell(mutant.breaks)} |"
+    if catch is None:
+        return f"{begin} **nothing** | | {outcome.seconds} |"
+    name = catch.test.rpartition("::")[2].partition("[")[0]
+    how = f"`{name}`: {_cell(catch.line or catch.error)}"
+    return f"{begin} {how} | {catch.examples or ''} | {catch.seconds} |"
+
+
+def _cell(text: str) -> str:
+    """Text that cannot break out of a table cell, and is no code span that names things."""
+    flat = " ".join(text.replace("|", "\\|").replace("`", "'").replace("<", "&lt;").split())
+    return flat if len(flat) <= 160 else flat[:157] + "…"
+
+
+def _by_invariant(outcomes: Sequence[Outcome]) -> list[str]:
+    out = []
+    for number in range(1, 25):
+        names = [outcome.mutant.name for outcome in outcomes if number in outcome.mutant.invariants]
+        out.append(f"| {number} | {', '.join(names) or OPEN.get(number, 'none')} |")
+    return out

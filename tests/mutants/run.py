@@ -1,0 +1,124 @@
+"""`make mutants [ONLY=name]`: break a copy of the code in every way of the catalog, and see that tests notice.
+
+Exit code 0: every mutant was caught. 1: one survived. 2: a mutant is stale, or the tests fail without any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+
+from mutants import report
+from mutants.catalog.everything import MUTANTS
+from mutants.catch import Catch, Outcome, Unusable, attack, run
+from mutants.mutant import Mutant, StaleMutant
+from mutants.tree import ROOT, Tree, WrongCode
+
+DOCUMENT = ROOT / "docs" / "mutants.md"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """See the module."""
+    options = _parser().parse_args(arguments)
+    chosen = [mutant for mutant in MUTANTS if options.only in mutant.name]
+    if options.by:
+        chosen = [replace(mutant, catchers=tuple(options.by)) for mutant in chosen]
+    if not chosen:
+        print(f"no mutant's name contains {options.only!r}")
+        return 2
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        trees = [Tree.copied(Path(folder) / str(number)) for number in range(options.jobs)]
+        try:
+            outcomes = prove(trees, chosen, options.limit, sound=not options.unchecked)
+        except (StaleMutant, Unusable, WrongCode) as error:
+            print(error)
+            return 2
+    survivors = [outcome.mutant.name for outcome in outcomes if outcome.catch is None]
+    seconds = time.monotonic() - began
+    print(f"{len(outcomes)} mutants, {len(outcomes) - len(survivors)} caught, {seconds:.0f} s")
+    if len(chosen) == len(MUTANTS) and not options.by:
+        DOCUMENT.write_text(report.document(outcomes, seconds, options.jobs))
+    if survivors:
+        print("SURVIVED:", *survivors)
+    return 1 if survivors else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
+    parser.add_argument("--only", default="", help="only mutants whose name contains this")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time")
+    parser.add_argument("--limit", type=float, default=180, help="seconds that one test command may take")
+    parser.add_argument("--by", nargs="*", help="try these tests instead of the mutant's own")
+    parser.add_argument("--unchecked", action="store_true", help="do not run the tests on sound code first")
+    return parser
+
+
+def prove(trees: Sequence[Tree], mutants: Sequence[Mutant], limit_s: float, *, sound: bool = True) -> list[Outcome]:
+    """Attack with every mutant, as many at a time as there are trees.
+
+    Raises:
+        StaleMutant, Unusable, WrongCode: as they say; nothing is proven then.
+    """
+    for mutant in mutants:
+        mutant.applied(_source(trees[0], mutant))
+    for tree in trees:
+        tree.prove()
+    if sound:
+        _check_sound(trees, mutants, limit_s)
+    free: SimpleQueue[Tree] = SimpleQueue()
+    for tree in trees:
+        free.put(tree)
+
+    def one(mutant: Mutant) -> Outcome:
+        tree = free.get()
+        try:
+            outcome = attack(tree, mutant, limit_s)
+        finally:
+            free.put(tree)
+        print(_told(outcome), flush=True)
+        return outcome
+
+    with ThreadPoolExecutor(len(trees)) as pool:
+        return list(pool.map(one, mutants))
+
+
+def _source(tree: Tree, mutant: Mutant) -> str:
+    path = tree.path / mutant.file
+    if not path.is_file():
+        raise StaleMutant(f"{mutant.name}: there is no {mutant.file}")
+    return path.read_text()
+
+
+def _check_sound(trees: Sequence[Tree], mutants: Sequence[Mutant], limit_s: float) -> None:
+    """Every test must pass while nothing is broken, or it proves nothing."""
+    tests = sorted({catcher for mutant in mutants for catcher in mutant.catchers})
+    shares = [tests[at :: len(trees)] for at in range(len(trees))]
+
+    def one(pair: tuple[Tree, list[str]]) -> Catch | None:
+        tree, share = pair
+        return run(tree, share, limit_s * 5) if share else None
+
+    with ThreadPoolExecutor(len(trees)) as pool:
+        for catch in pool.map(one, zip(trees, shares, strict=True)):
+            if catch is not None:
+                raise Unusable(f"fails though nothing is broken: {catch.test}: {catch.error}")
+
+
+def _told(outcome: Outcome) -> str:
+    catch = outcome.catch
+    if catch is None:
+        return f"SURVIVED {outcome.mutant.name} ({outcome.seconds} s)"
+    examples = f", {catch.examples} examples" if catch.examples else ""
+    return f"caught {outcome.mutant.name} by {catch.test} ({outcome.seconds} s{examples}): {catch.line or catch.error}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

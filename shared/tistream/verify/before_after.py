@@ -1,0 +1,90 @@
+"""old_row is what the events before have left of that key (CockroachDB's before-after validator, without a database).
+
+Per key a 64-bit hash of its row is kept. Beyond `keys_max` keys every second one (by its hash) is let go, then every
+fourth, and so on: what is left is a sample that is watched without a gap, in bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from tistream.verify.ddl_effect import RESHAPES_NOTHING, names_of
+from tistream.verify.fingerprint import row_hash
+from tistream.verify.violation import Findings, Rule
+
+_ABSENT = -1
+_RESHAPED = -2  # the row is there, in a shape of which no event told yet
+_DROPS = frozenset({"drop table", "drop schema", "truncate table"})
+
+
+class BeforeAfterCheck:
+    """Fed with one consumer's events in order."""
+
+    def __init__(self, found: Findings, keys_max: int = 1_000_000) -> None:
+        self._found = found
+        self._keys_max = keys_max
+        self._keys = 0
+        self._mask = 0
+        self._rows: dict[str, dict[int, int]] = defaultdict(dict)
+        self._ids: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self.compared = 0
+
+    def row(self, event: Mapping[str, Any]) -> None:
+        """A row event."""
+        table_id, key = event["table_id"], event["key"]
+        self._ids[(event["database"].lower(), event["table"].lower())].add(table_id)
+        place = row_hash(key, {})
+        if place & self._mask:
+            return
+        held = self._rows[table_id]
+        shown = held.get(place)
+        old = _ABSENT if event["old_row"] is None else row_hash(key, event["old_row"])
+        if shown is None:
+            self._keys += 1
+        else:
+            self.compared += 1
+            if old != shown and not (shown == _RESHAPED and old != _ABSENT):
+                self._found.add(Rule.BEFORE_AFTER, _difference(shown, old), event)
+        held[place] = _ABSENT if event["row"] is None else row_hash(key, event["row"])
+        if self._keys > self._keys_max:
+            self._thin_out()
+
+    def ddl(self, event: Mapping[str, Any]) -> None:
+        """A ddl event: rows of the tables that it names have another shape from here on, or are gone."""
+        names = names_of(event)
+        ids = {table_id for name in names for table_id in self._named(name)}
+        for name in names:
+            self._ids[name] |= ids  # whichever of the names each of them has now
+        if event["action"] in RESHAPES_NOTHING:
+            return
+        for table_id in ids:
+            rows = self._rows[table_id]
+            if event["action"] in _DROPS:
+                self._keys -= len(rows)
+                del self._rows[table_id]
+                continue
+            for place, shown in rows.items():
+                if shown != _ABSENT:
+                    rows[place] = _RESHAPED
+
+    def _named(self, name: tuple[str, str]) -> set[str]:
+        if name[1]:
+            return self._ids[name]
+        return {table_id for (database, _), ids in self._ids.items() if database == name[0] for table_id in ids}
+
+    def _thin_out(self) -> None:
+        while self._keys > self._keys_max:
+            self._mask = self._mask << 1 | 1
+            for table_id, rows in self._rows.items():
+                self._rows[table_id] = {place: shown for place, shown in rows.items() if not place & self._mask}
+            self._keys = sum(map(len, self._rows.values()))
+
+
+def _difference(shown: int, old: int) -> str:
+    if shown == _ABSENT:
+        return "old_row of a row that was deleted (or never was) when this event came"
+    if old == _ABSENT:
+        return "no old_row, though the row was there"
+    return "old_row is not the row that the event before left"

@@ -1,0 +1,53 @@
+"""What every event must have, by its type and op; and that a key says what its row says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from tistream.verify.violation import Findings, Rule
+
+_ROW = frozenset(
+    ["type", "op", "commit_ts", "start_ts", "database", "table", "table_id", "schema_version", "key", "row", "old_row"]
+)
+_DDL = frozenset(["type", "commit_ts", "database", "table", "query", "action", "schema_version", "involved"])
+_RESOLVED = frozenset({"type", "resolved_ts", "cursor"})
+_CONTINUE = frozenset({"type", "cursor"})
+_MEMBERS = {"row": _ROW, "ddl": _DDL, "resolved": _RESOLVED, "continue": _CONTINUE}
+
+
+def well_formed(event: Mapping[str, Any], found: Findings) -> bool:
+    """Whether the event can be judged further; what is wrong with it is noted."""
+    wanted = _MEMBERS.get(event.get("type", ""))
+    if wanted is None:
+        found.add(Rule.FORM, f"an event of type {event.get('type')!r}", event)
+        return False
+    if event.keys() != wanted:
+        found.add(Rule.FORM, f"members {sorted(wanted ^ event.keys())} lack or are too many", event)
+        return wanted <= event.keys()
+    if event["type"] == "row":
+        _row(event, found)
+    return True
+
+
+def _row(event: Mapping[str, Any], found: Findings) -> None:
+    op, row, old_row = event["op"], event["row"], event["old_row"]
+    if op not in ("put", "delete") or (row is None) != (op == "delete") or (op == "delete" and old_row is None):
+        found.add(Rule.FORM, f"op {op!r} with row {_has(row)} and old_row {_has(old_row)}", event)
+        return
+    if row is not None and None not in row.values() and _text(row) == _text(old_row):  # SQL NULL and JSON null differ
+        found.add(Rule.FORM, "a put whose row equals its old row is no event", event)
+    for image in (row, old_row):
+        for column, value in event["key"].items():
+            if image is not None and column in image and image[column] != value:
+                found.add(Rule.FORM, f"key {column} = {value!r}, in the row it is {image[column]!r}", event)
+
+
+def _text(image: Mapping[str, Any] | None) -> bytes:
+    return orjson.dumps(image, option=orjson.OPT_SORT_KEYS)
+
+
+def _has(image: object) -> str:
+    return "null" if image is None else "set"

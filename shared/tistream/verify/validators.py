@@ -1,0 +1,97 @@
+"""Every rule for one consumer's stream, behind one door. Pure: events in, violations out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tistream.verify.before_after import BeforeAfterCheck
+from tistream.verify.fingerprint import TruthLine
+from tistream.verify.form import well_formed
+from tistream.verify.order import KeyOrder, OrderCheck
+from tistream.verify.truth_check import TruthCheck
+from tistream.verify.violation import Findings, Violation
+
+
+class Validators:
+    """Watches a PullTenant stream from `start_ts` (exclusive) on, from outside.
+
+    Feed it every event (parsed JSON) in the order in which it came, once: what a resumed answer repeats is left out by
+    the caller, who compares it. `truth` may be fed at any time.
+
+    `from_beginning`: start_ts is the tenant's snapshot_ts. `key_order` tells how raw keys sort, where the caller knows.
+    """
+
+    def __init__(
+        self,
+        start_ts: int,
+        *,
+        source: str = "",
+        from_beginning: bool = True,
+        keys_max: int = 1_000_000,
+        key_order: KeyOrder | None = None,
+    ) -> None:
+        self.found = Findings(source)
+        self.rows = 0
+        self.ddls = 0
+        self._order = OrderCheck(start_ts, self.found, key_order)
+        self._before_after = BeforeAfterCheck(self.found, keys_max)
+        self._truth = TruthCheck(start_ts, self.found, from_beginning=from_beginning)
+
+    def see(self, event: Mapping[str, Any]) -> None:
+        """One event: row, ddl or resolved (`continue` says nothing)."""
+        if not well_formed(event, self.found):
+            return
+        match event["type"]:
+            case "row":
+                self.rows += 1
+                self._order.row(event)
+                self._before_after.row(event)
+                self._truth.row(event)
+            case "ddl":
+                self.ddls += 1
+                self._order.ddl(event)
+                self._before_after.ddl(event)
+                self._truth.ddl(event)
+            case "resolved":
+                self._order.resolved(event)
+                self._truth.reach(int(event["resolved_ts"]))
+
+    def truth(self, line: TruthLine) -> None:
+        """One truth line. Raises ValueError when it is out of order."""
+        self._truth.truth(line)
+
+    @property
+    def resolved_ts(self) -> int:
+        """The highest that was told."""
+        return self._order.resolved_ts
+
+    @property
+    def compared_ts(self) -> int:
+        """Up to here the events are what the truth says, or a violation says what is not."""
+        return self._truth.compared_ts
+
+    @property
+    def compared_lines(self) -> int:
+        """Truth lines that were compared."""
+        return self._truth.compared
+
+    @property
+    def compared_events(self) -> int:
+        """Row events that those lines covered."""
+        return self._truth.events
+
+    @property
+    def compared_before_after(self) -> int:
+        """Events whose old_row could be compared."""
+        return self._before_after.compared
+
+    @property
+    def violations(self) -> list[Violation]:
+        """What went wrong so far, the first ones in full."""
+        return list(self.found.kept)
+
+    def require_clean(self) -> None:
+        """Raise AssertionError that tells every violation kept."""
+        if self.found:
+            raise AssertionError("\n".join(map(str, self.found.kept)))

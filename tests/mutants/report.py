@@ -14,9 +14,9 @@ OPEN = {
 HEAD = """# Mutation proof
 
 Written by `make mutants`; do not edit. Each line is one way to break the code on purpose (`tests/mutants/catalog`), the
-invariants that it attacks (`invariants.md`), the first test that noticed, and what it took: seconds from the start of
-pytest, and of a property test the number of examples up to the one that failed. The mutants run on a copy of the tree;
-the same tests pass there before anything is broken. `make mutants ONLY=name` runs those whose name contains `name`.
+invariants that it attacks, the first test that noticed, and what it took: seconds from the start of pytest, and of a
+property test the number of examples up to the one that failed. The mutants run on a copy of the tree; the same tests
+pass there before anything is broken. `make mutants ONLY=text` runs those with that text in their name or file.
 """
 
 

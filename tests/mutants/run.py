@@ -27,11 +27,11 @@ DOCUMENT = ROOT / "docs" / "mutants.md"
 def main(arguments: Sequence[str]) -> int:
     """See the module."""
     options = _parser().parse_args(arguments)
-    chosen = [mutant for mutant in MUTANTS if options.only in mutant.name]
+    chosen = [mutant for mutant in MUTANTS if options.only in f"{mutant.name} {mutant.file}"]
     if options.by:
         chosen = [replace(mutant, catchers=tuple(options.by)) for mutant in chosen]
     if not chosen:
-        print(f"no mutant's name contains {options.only!r}")
+        print(f"no mutant's name or file contains {options.only!r}")
         return 2
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
-    parser.add_argument("--only", default="", help="only mutants whose name contains this")
+    parser.add_argument("--only", default="", help="only mutants whose name or file contains this")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time")
     parser.add_argument("--limit", type=float, default=180, help="seconds that one test command may take")
     parser.add_argument("--by", nargs="*", help="try these tests instead of the mutant's own")

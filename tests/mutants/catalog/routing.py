@@ -1,0 +1,240 @@
+"""From the bucket to the sorters: chains, reading, routing, delivery, the schema's followers (design.md 2 and 4)."""
+
+# ruff: noqa: E501 - quoted code keeps its length
+from mutants.mutant import Mutant
+
+CHAIN = "services/dispatcher/tistream_dispatcher/chain.py"
+RECEIVERS = "services/dispatcher/tistream_dispatcher/receivers.py"
+WINDOW = "services/dispatcher/tistream_dispatcher/window.py"
+FEED = "services/dispatcher/tistream_dispatcher/tenant_feed.py"
+STORE_FEED = "services/dispatcher/tistream_dispatcher/store_feed.py"
+ROUTER = "services/dispatcher/tistream_dispatcher/router.py"
+DELIVERY = "services/dispatcher/tistream_dispatcher/delivery.py"
+CHANGE_FILE = "shared/tistream/format/change_file.py"
+CHAINS = "tests/unit/dispatcher/test_chain.py"
+WINDOWS = "tests/unit/dispatcher/test_window.py"
+DISPATCHING = "tests/unit/dispatcher/test_dispatching.py"
+READER = "tests/unit/storage/test_change_reader.py"
+
+MUTANTS = (
+    Mutant(
+        name="missing-file-skipped",
+        invariants=(2,),
+        breaks="the next file that is there is taken though the one before it is missing",
+        file=CHAIN,
+        old="        found = [file for file in self._with_prev(chain.at_ts) if file.ts < self._end(place)]\n",
+        new="        found = [self._waiting[ts] for ts in self._waiting.irange(chain.at_ts + 1, self._end(place) - 1)][:1]\n",
+        catchers=(CHAINS,),
+    ),
+    Mutant(
+        name="broken-chain-skipped",
+        invariants=(2,),
+        breaks="two files that name one as the one before do not quarantine: the first is taken",
+        file=CHAIN,
+        old="        if len(found) != 1 or self._broken(place) is not None:\n",
+        new="        if not found:\n",
+        catchers=(CHAINS,),
+    ),
+    Mutant(
+        name="damaged-file-skipped",
+        invariants=(2, 17),
+        breaks="a file is taken though one before it is damaged",
+        file=CHAIN,
+        old="        return found[0] if self._first_damaged(chain.at_ts, found[0].ts) is None else None\n",
+        new="        return found[0]\n",
+        catchers=(CHAINS,),
+    ),
+    Mutant(
+        name="stale-chain-restarts",
+        invariants=(2,),
+        breaks="any file with prev_ts 0 begins a new chain, its watermarks being no scans",
+        file=CHAIN,
+        old="            return file.fresh and file.ts > self._chains[place].at_ts\n",
+        new="            return file.ts > self._chains[place].at_ts\n",
+        catchers=(CHAINS,),
+    ),
+    Mutant(
+        name="older-chain-closed-at-once",
+        invariants=(1, 21),
+        breaks="an older chain is given up as soon as a new one begins: its late files are lost",
+        file=CHAIN,
+        old="        while len(self._chains) > 1 and self._chains[1].first_ts <= flushed_ts:\n",
+        new="        while len(self._chains) > 1:\n",
+        catchers=(CHAINS, DISPATCHING),
+    ),
+    Mutant(
+        name="damaged-before-the-grace",
+        invariants=(17, 21),
+        breaks="a file that is still being written quarantines its store",
+        file=CHAIN,
+        old="        if unchanged_ms < GRACE_MS:\n            return\n",
+        new="",
+        catchers=(CHAINS,),
+    ),
+    Mutant(
+        name="announcement-trusted-without-the-chain",
+        invariants=(2,),
+        breaks="an announced file is taken at once, whatever file it follows",
+        file=STORE_FEED,
+        old="        self.chains.see(self._read[ts].seen)\n        return True\n",
+        new="        seen = self._read[ts].seen\n"
+        "        if self.chains._chains and seen.ts > self.chains._chains[-1].at_ts:\n"
+        "            self.chains._chains[-1].at_ts = seen.prev_ts\n"
+        "        self.chains.see(seen)\n"
+        "        return True\n",
+        catchers=(DISPATCHING,),
+    ),
+    Mutant(
+        name="row-group-of-the-boundary-left-out",
+        invariants=(7,),
+        breaks="a row group whose highest key is a task's first key is not routed to it",
+        file=ROUTER,
+        old="        last = bisect_right(self._bounds, group.key_max)\n",
+        new="        last = bisect_left(self._bounds, group.key_max)\n",
+        catchers=("tests/unit/dispatcher/test_router.py",),
+    ),
+    Mutant(
+        name="unknown-keys-to-nobody",
+        invariants=(7,),
+        breaks="a row group without key statistics is routed to no task",
+        file=ROUTER,
+        old="        if group.key_min is None or group.key_max is None:\n            return self.task_ids\n",
+        new="        if group.key_min is None or group.key_max is None:\n            return ()\n",
+        catchers=("tests/unit/dispatcher/test_router.py",),
+    ),
+    Mutant(
+        name="receipt-of-one-task-for-all",
+        invariants=(13, 14),
+        breaks="a file is forgotten once one of its tasks has received it",
+        file=WINDOW,
+        old="        self._keep([file for file in self._files if any(receivers.lacks(task, file.place) for task in tasks)])\n",
+        new="        self._keep([file for file in self._files if all(receivers.lacks(task, file.place) for task in tasks)])\n",
+        catchers=(WINDOWS, DISPATCHING),
+    ),
+    Mutant(
+        name="positions-of-the-fastest-task",
+        invariants=(13, 14),
+        breaks="a restarted dispatcher goes on where the fastest task is",
+        file=RECEIVERS,
+        old="                out.append(ChainPosition(first_ts, min(known)))\n",
+        new="                out.append(ChainPosition(first_ts, max(known)))\n",
+        catchers=(WINDOWS, DISPATCHING),
+    ),
+    Mutant(
+        name="positions-over-those-that-began",
+        invariants=(13, 14),
+        breaks="a chain's common position leaves out the tasks that have not begun it",
+        file=RECEIVERS,
+        old="            if len(known) == len(self.received):\n",
+        new="            if known:\n",
+        catchers=(WINDOWS, DISPATCHING),
+    ),
+    Mutant(
+        name="flushed-of-the-fastest-task",
+        invariants=(14,),
+        breaks="old chains are closed by what the fastest task has flushed",
+        file=RECEIVERS,
+        old="        return min((self.flushed.get(task, 0) for task in self.received), default=0)\n",
+        new="        return max((self.flushed.get(task, 0) for task in self.received), default=0)\n",
+        catchers=(WINDOWS, DISPATCHING),
+    ),
+    Mutant(
+        name="tasks-of-an-old-epoch-heard",
+        invariants=(15,),
+        breaks="a sorter that holds a task under an older epoch tells what it has received",
+        file=DELIVERY,
+        old="                if status.task_id in link.tasks and status.task_epoch >= self._served[status.task_id][1]:\n",
+        new="                if status.task_id in link.tasks:\n",
+        catchers=(DISPATCHING,),
+    ),
+    Mutant(
+        name="lost-files-not-sent-again",
+        invariants=(13, 21),
+        breaks="what a restarted sorter has lost is not read again",
+        file=WINDOW,
+        old="                if at_ts < reach:\n                    return True\n",
+        new="",
+        catchers=(WINDOWS, DISPATCHING),
+    ),
+    Mutant(
+        name="window-unbounded",
+        invariants=(23,),
+        breaks="the dispatcher reads on however far the slowest task is behind",
+        file=WINDOW,
+        old="        return len(self._files) >= self._limits.window_files or self._bytes >= self._limits.window_bytes\n",
+        new="        return False\n",
+        catchers=(WINDOWS, DISPATCHING),
+    ),
+    Mutant(
+        name="one-stores-trouble-stops-all",
+        invariants=(17,),
+        breaks="trouble with one store's objects ends the step of all",
+        file=FEED,
+        old="        except (RetryableError, InvalidRequest) as error:  # InvalidRequest: a link out of the store\n",
+        new="        except ZeroDivisionError as error:\n",
+        catchers=(DISPATCHING,),
+    ),
+    Mutant(
+        name="crc-not-checked",
+        invariants=(10, 17),
+        breaks="a row group's bytes are decoded without a look at their CRC-32",
+        file="shared/tistream/storage/change_reader.py",
+        old="        change_file.check_group(file.key, group, footer, source)\n",
+        new="        assert group\n",
+        catchers=(READER,),
+    ),
+    Mutant(
+        name="identity-not-checked",
+        invariants=(20,),
+        breaks="a file whose footer names another tenant or store is read",
+        file=CHANGE_FILE,
+        old='            raise CorruptObject(key, f"wrong identity: its footer says {name} {found[:80]!r}, its key {value!r}")\n',
+        new="            continue\n",
+        catchers=("tests/unit/format/test_change_file.py",),
+    ),
+    Mutant(
+        name="unknown-contract-version-read",
+        invariants=(17,),
+        breaks="a file of a push contract that is not known is read",
+        file=CHANGE_FILE,
+        old='        raise CorruptObject(key, f"push contract version {version[:20]!r}; this program knows {VERSION}")\n',
+        new="        assert version\n",
+        catchers=("tests/unit/format/test_change_file.py",),
+    ),
+    Mutant(
+        name="announcements-lost-in-silence",
+        invariants=(21,),
+        breaks="a reader that the ring has overrun is not told that it lost some",
+        file="services/meta/tistream_meta/announcements.py",
+        old="        lost = not self._first - 1 <= sequence <= self.last\n",
+        new="        lost = False\n        sequence = min(max(sequence, self._first - 1), self.last)\n",
+        catchers=("tests/unit/meta/test_announcement_ring.py",),
+    ),
+    Mutant(
+        name="announcements-unbounded",
+        invariants=(23,),
+        breaks="announcements are kept for ever",
+        file="services/meta/tistream_meta/announcements.py",
+        old="        if len(self._kept) > self._capacity:\n",
+        new="        if len(self._kept) > self._capacity * 1_000_000:\n",
+        catchers=("tests/unit/meta/test_announcement_ring.py",),
+    ),
+    Mutant(
+        name="tasks-of-lost-sorters-stay",
+        invariants=(21,),
+        breaks="the tasks of a sorter that is lost are not given to another",
+        file="services/meta/tistream_meta/assignment.py",
+        old="        if node is None or sorters.get(node, Liveness.LOST) is Liveness.LOST:\n",
+        new="        if node is None:\n",
+        catchers=("tests/unit/meta/test_assignment_rules.py",),
+    ),
+    Mutant(
+        name="ranges-with-a-gap",
+        invariants=(1, 14),
+        breaks="a new tenant's tasks do not cover the key space",
+        file="services/meta/tistream_meta/ranges.py",
+        old='    return tuple(KeySpan(start, end) for start, end in zip([b"", *bounds], [*bounds, b""], strict=True))\n',
+        new='    return tuple(KeySpan(start, end) for start, end in zip([b"", *(b + b"\\x00" for b in bounds)], [*bounds, b""], strict=True))\n',
+        catchers=("tests/unit/meta/test_ranges.py",),
+    ),
+)

@@ -78,13 +78,21 @@ def run(tree: Tree, tests: Sequence[str], limit_s: float, must_load: str | None 
         try:
             output, _ = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            _end(process)
             return Catch(tests[0], "", f"no end within {limit_s:.0f} s", 0, round(time.monotonic() - began, 1))
+        except BaseException:  # Ctrl-C: it has a session of its own
+            _end(process)
+            raise
         text = Path(report.name).read_text()
     if process.returncode not in (PASSED, FAILED) or not text:
         raise Unusable(f"pytest {' '.join(tests)} answered {process.returncode}:\n{output[-3000:]}")
     return _judged(json.loads(text), tests, must_load)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Kill pytest and whatever it has started."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
 
 
 def _judged(report: dict[str, Any], tests: Sequence[str], must_load: str | None) -> Catch | None:

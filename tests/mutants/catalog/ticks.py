@@ -9,10 +9,13 @@ INBOX = "services/sorter/tistream_sorter/inbox.py"
 NODE = "services/sorter/tistream_sorter/node.py"
 SHARD_IO = "services/sorter/tistream_sorter/jobs/shard_io.py"
 REVIEW = "tests/unit/sorter/test_review_node.py"
-GOLDEN = "tests/unit/sorter/test_golden_ticks.py"
+GOLDENS = "tests/unit/sorter/test_golden_ticks.py"
+GOLDEN = f"{GOLDENS}::test_shards_of_one_task_commit_the_same_rows"
+PENDING = f"{GOLDENS}::test_nothing_is_left_pending_at_the_end[large]"
+CRASH = f"{GOLDENS}::test_a_process_that_dies_between_ticks_loses_and_repeats_nothing[1]"
 CLUSTER = "tests/unit/sorter/test_review_random_cluster.py"
 ORDER = "tests/property/test_pipeline_any_order.py"
-UNITS = (REVIEW, CLUSTER, GOLDEN)
+UNITS = (REVIEW, CLUSTER, GOLDEN, PENDING)
 
 MUTANTS = (
     Mutant(

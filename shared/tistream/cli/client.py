@@ -25,9 +25,9 @@ class NoAnswer(CliError):
 class ApiClient:
     """One API server. Every failure is a CliError that says what was asked and what was answered."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, read_seconds: float = _READ_SECONDS) -> None:
         self._url = url.rstrip("/")
-        timeout = httpx.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
+        timeout = httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS)
         self._http = httpx.Client(trust_env=False, timeout=timeout)
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:

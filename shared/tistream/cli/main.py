@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from tistream.cli.errors import CliError
 from tistream.cli.pull import PullRequest, run_pull
 from tistream.cli.tenant import create_tenant, list_tenants, tenant_status
 from tistream.cli.up import run_up
+from tistream.cli.verify import VerifyOptions, run_verify
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 tenant_app = typer.Typer(no_args_is_help=True, help="Tenants: the upstream TiDBs whose changes are captured.")
@@ -104,6 +106,30 @@ def inspect(
 ) -> None:
     """Show a change file, manifest, segment, pending part, schema log or schema_snap."""
     inspect_command.run_inspect(target, objects, rows, as_json)
+
+
+@app.command()
+def verify(
+    url: Annotated[str, typer.Argument(help="Base URL of the API.")],
+    cluster: Cluster,
+    tenant: Tenant,
+    truth: Annotated[Path | None, typer.Option(help="The upstream's truth, one line a ts; read as it grows.")] = None,
+    start_ts: Annotated[int | None, typer.Option(help="After this ts; default: from the tenant's beginning.")] = None,
+    until_truth_end: Annotated[
+        bool, typer.Option("--until-truth-end", help="End when the truth has not grown for 10 s, and all was compared.")
+    ] = False,
+    duration: Annotated[float | None, typer.Option(min=1, help="End after so many seconds.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the cuts, limits, names and stretches.")] = 0,
+    scopes: Annotated[int, typer.Option(min=0, max=64, help="Consumers of random tables and databases.")] = 2,
+    samples: Annotated[Path | None, typer.Option(help="Write the lag four times a second to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The final report as JSON.")] = False,
+) -> None:
+    """Pull a tenant in several ways at once, and check all that a consumer may rely on; status 1 on any violation.
+
+    Without --duration or --until-truth-end it goes on until SIGTERM or Ctrl-C.
+    """
+    options = VerifyOptions(url, cluster, tenant, truth, start_ts, duration, until_truth_end)
+    run_verify(replace(options, seed=seed, scopes=scopes, samples=samples, as_json=as_json))
 
 
 @app.command()

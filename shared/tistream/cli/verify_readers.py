@@ -1,0 +1,297 @@
+"""The consumers of `tistream verify`, each a thread. One stream is judged by the validators and recorded; the others
+pull the same tenant in other ways, and must tell what the record says.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from tistream.cli.client import ApiClient, NoAnswer, changes_path
+from tistream.clock import Clock
+from tistream.errors import RetryableError, TiStreamError
+from tistream.model.ts import physical_ms
+from tistream.verify.fingerprint import TruthLine
+from tistream.verify.lag import Delays
+from tistream.verify.record import Record, Scope, difference, line_hash
+from tistream.verify.resumed import ResumedStream
+from tistream.verify.validators import Validators
+from tistream.verify.violation import Findings, Rule
+
+_RETRY_SECONDS = 0.3
+_LIMITS = (1, 2, 7, 100, 1_000, 10_000, 10_000)
+_CURSORS_MAX = 5_000
+_WINDOW_EVENTS = 20_000
+
+
+@dataclass(slots=True)
+class Watched:
+    """What the readers share, behind one lock."""
+
+    cluster: str
+    tenant: str
+    start_ts: int
+    validators: Validators
+    record: Record
+    stop: threading.Event
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    delays: Delays = field(default_factory=Delays)
+    truth_ts: int = 0
+    truth_lines: int = 0
+
+    def path(self, scope: Scope) -> str:
+        """Of the pull's URL."""
+        return changes_path(self.cluster, self.tenant, scope.database, scope.table)
+
+    def wait_resolved(self, ts: int, end: int = 0) -> bool:
+        """Wait until the record has everything up to `ts`, and `end` events; False when it is time to stop."""
+        while not self.stop.is_set():
+            with self.lock:
+                if self.record.resolved_ts >= ts and self.record.end >= end:
+                    return True
+            self.stop.wait(0.05)
+        return False
+
+
+@dataclass(slots=True)
+class Attempts:
+    """One reader's calls: what it may try again, and what no consumer should meet."""
+
+    found: Findings
+    stop: threading.Event
+    refused: int = 0  # 503, refused connections, cut answers: they are endured
+
+    def lines(self, client: ApiClient, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
+        """The lines of one answer, as many as come. What cannot be endured is a violation."""
+        try:
+            yield from client.lines(path, query)
+        except (NoAnswer, RetryableError):
+            self.refused += 1
+            self.stop.wait(_RETRY_SECONDS)
+        except TiStreamError as error:
+            self.found.add(Rule.REFUSED, f"{path} {dict(query)}: {getattr(error, 'status', '')} {error}")
+            self.stop.wait(1.0)
+
+
+class StreamReader:
+    """PullTenant with follow=true, cut at random (about every `cut_seconds`) and resumed from its last cursor."""
+
+    def __init__(self, client: ApiClient, watched: Watched, clock: Clock, rng: random.Random, cut_seconds: float):
+        self.attempts = Attempts(watched.validators.found, watched.stop)
+        self.stream = ResumedStream(watched.validators, watched.record)
+        self._client, self._watched, self._clock, self._rng = client, watched, clock, rng
+        self._cut_seconds = cut_seconds
+
+    def run(self) -> None:
+        """Until told to stop."""
+        watched = self._watched
+        while not watched.stop.is_set():
+            self._answer()
+
+    def _answer(self) -> None:
+        cursor = self.stream.cursor
+        query = {"start_ts": str(self._watched.start_ts)} if cursor is None else {"cursor": cursor}
+        cut_ms = self._clock.monotonic_ms() + int(self._rng.expovariate(1 / self._cut_seconds) * 1000)
+        self.stream.begin()
+        lines = self.attempts.lines(self._client, self._watched.path(Scope()), {**query, "follow": "true"})
+        for line in lines:
+            now_ms = self._clock.now_ms()
+            with self._watched.lock:
+                event = self.stream.take(line)
+            if event is not None and event["type"] != "resolved":
+                self._watched.delays.add(now_ms - physical_ms(int(event["commit_ts"])))
+            if self._watched.stop.is_set() or self._clock.monotonic_ms() >= cut_ms:
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One whole answer: the hashes of its events, and its last line."""
+
+    hashes: list[int]
+    end: Mapping[str, str]
+
+
+class PageReader(ABC):
+    """What pagers have in common: whole answers, held against the record."""
+
+    name = "pager"
+
+    def __init__(self, client: ApiClient, watched: Watched, rng: random.Random) -> None:
+        self.found = Findings(self.name)
+        self.attempts = Attempts(self.found, watched.stop)
+        self.pages = self.events = self.rereads = 0
+        self._client, self._watched, self._rng = client, watched, rng
+
+    @abstractmethod
+    def run(self) -> None:
+        """Until told to stop."""
+
+    def page(self, scope: Scope, query: Mapping[str, str]) -> Page | None:
+        """One answer; None if none came, or not all of it."""
+        failed, known = self.attempts.refused, self.found.counts.total()
+        lines = list(self.attempts.lines(self._client, self._watched.path(scope), query))
+        if self.attempts.refused > failed or self.found.counts.total() > known:
+            return None
+        end = orjson.loads(lines[-1]) if lines else {}
+        if end.get("type") not in ("resolved", "continue"):
+            self.found.add(Rule.CUT, f"{scope} {dict(query)}: the last line of {len(lines)} is no resolved", end)
+            return None
+        self.pages += 1
+        self.events += len(lines) - 1
+        return Page([line_hash(line) for line in lines[:-1]], end)
+
+    def limit(self) -> str:
+        """A random one."""
+        return str(self._rng.choice(_LIMITS))
+
+
+class TenantPager(PageReader):
+    """PullTenant in pages of random size; now and then again from a cursor that it was given earlier."""
+
+    def __init__(self, client: ApiClient, watched: Watched, rng: random.Random) -> None:
+        super().__init__(client, watched, rng)
+        self._cursors: list[tuple[str, int]] = []
+
+    def run(self) -> None:
+        """Until told to stop."""
+        query, position = {"start_ts": str(self._watched.start_ts)}, self._watched.record.first
+        while not self._watched.stop.is_set():
+            if self._cursors and self._rng.random() < 0.3:
+                self.rereads += 1
+                self._step({"cursor": (old := self._rng.choice(self._cursors))[0]}, old[1])
+                continue
+            step = self._step(query, position)
+            if step is None:
+                continue
+            query, position = {"cursor": step[0]}, step[1]
+            if len(self._cursors) >= _CURSORS_MAX:
+                self._cursors[self._rng.randrange(_CURSORS_MAX)] = step
+            else:
+                self._cursors.append(step)
+
+    def _step(self, query: Mapping[str, str], position: int) -> tuple[str, int] | None:
+        """One page from a cursor that has `position` events behind it; the next cursor with its position."""
+        wait_ms = str(self._rng.choice((0, 500, 2_000)))
+        page = self.page(Scope(), {**query, "limit": self.limit(), "wait_ms": wait_ms})
+        if page is None:
+            return None
+        end = position + len(page.hashes)
+        resolved_ts = int(page.end.get("resolved_ts", 0))
+        if not self._watched.wait_resolved(resolved_ts, end):
+            return None
+        with self._watched.lock:
+            record = self._watched.record
+            if position >= record.first:
+                expected = [record.hash(at) for at in range(position, end)]
+                behind = record.after(resolved_ts) if resolved_ts else end
+                if differs := difference(expected, page.hashes):
+                    self.found.add(Rule.REREAD, f"{dict(query)}, at event {position} of the stream: {differs}")
+                elif behind > end:
+                    self.found.add(
+                        Rule.REREAD, f"{dict(query)}: resolved {resolved_ts}, {behind - end} events left out"
+                    )
+        if not page.hashes:
+            self._watched.stop.wait(0.2)
+        return page.end["cursor"], end
+
+
+class ScopeReader(PageReader):
+    """PullTable, PullDB or PullTenant of random names over random stretches: the filter of the tenant's stream."""
+
+    name = "scopes"
+
+    def run(self) -> None:
+        """Until told to stop."""
+        while not self._watched.stop.is_set():
+            with self._watched.lock:
+                stretch = self._choose()
+            if stretch is not None:
+                self._read(*stretch)
+            self._watched.stop.wait(0.5)
+
+    def _choose(self) -> tuple[Scope, int, int] | None:
+        record = self._watched.record
+        done = record.after(record.resolved_ts)
+        low = self._rng.randint(max(record.first, done - 10 * _WINDOW_EVENTS), max(record.first, done))
+        high = min(done, low + self._rng.randint(1, _WINDOW_EVENTS))
+        names = record.names_between(low, high)
+        if not names:
+            return None
+        database, table = self._rng.choice(names)
+        scope = self._rng.choice((Scope(database, table), Scope(database, table), Scope(database), Scope()))
+        low_ts = self._watched.start_ts if low == record.first else record.commit_ts(low - 1)
+        high_ts = record.commit_ts(high - 1)
+        return (scope, low_ts, high_ts) if record.whole_since(low_ts) and low_ts < high_ts else None
+
+    def _read(self, scope: Scope, low_ts: int, high_ts: int) -> None:
+        query, got = {"start_ts": str(low_ts), "end_ts": str(high_ts)}, list[int]()
+        limit = str(max(int(self.limit()), 100))
+        while not self._watched.stop.is_set():
+            known = self.found.counts.total()
+            page = self.page(scope, {**query, "limit": limit})
+            if self.found.counts.total() > known:
+                return
+            if page is None:
+                continue
+            got += page.hashes
+            query = {"cursor": page.end["cursor"], "end_ts": str(high_ts)}
+            if int(page.end.get("resolved_ts", 0)) >= high_ts:
+                break
+        else:
+            return
+        self.rereads += 1
+        with self._watched.lock:
+            record = self._watched.record
+            if record.whole_since(low_ts) and (differs := difference(record.hashes(scope, low_ts, high_ts), got)):
+                self.found.add(Rule.SCOPE, f"{scope} over ({low_ts}, {high_ts}]: {differs}")
+
+
+class TruthReader:
+    """Reads the truth file as it grows."""
+
+    def __init__(self, path: Path, watched: Watched, clock: Clock) -> None:
+        self.grown_ms = clock.monotonic_ms()
+        self.error: str | None = None
+        self._path, self._watched, self._clock = path, watched, clock
+        self._read = 0
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        """Until told to finish, and everything has been read."""
+        while True:
+            last = self._done.is_set()
+            try:
+                self._take_new()
+            except (OSError, ValueError) as error:
+                self.error = str(error)
+                return
+            if last:
+                return
+            self._done.wait(0.2)
+
+    def finish(self) -> None:
+        """Nothing more is being written."""
+        self._done.set()
+
+    def _take_new(self) -> None:
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._read)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read += len(whole)
+        for line in whole.splitlines():
+            truth = TruthLine.parse(line)
+            with self._watched.lock:
+                self._watched.validators.truth(truth)
+                self._watched.truth_ts = truth.ts
+                self._watched.truth_lines += 1
+            self.grown_ms = self._clock.monotonic_ms()

@@ -1,0 +1,133 @@
+"""What one stream of a whole tenant told, in 20 bytes an event; every other pull of it must tell the same.
+
+Positions count row and ddl events from the record's start. The oldest events are let go beyond `events_max`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tistream.verify.ddl_effect import Name, names_of
+
+_ANY = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """PullTenant, PullDB or PullTable. Names compare without case."""
+
+    database: str | None = None
+    table: str | None = None
+
+    def __str__(self) -> str:
+        call = "PullTenant" if self.database is None else "PullDB" if self.table is None else "PullTable"
+        return " ".join([call, ".".join(name for name in (self.database, self.table) if name is not None)]).strip()
+
+    def covers(self, names: frozenset[Name]) -> bool:
+        """Whether an event that concerns these names (in lower case) belongs to it."""
+        if self.database is None:
+            return True
+        database = self.database.lower()
+        if self.table is None:
+            return any(name[0] == database for name in names)
+        return (database, self.table.lower()) in names
+
+
+def line_hash(line: bytes) -> int:
+    """64 bits of an event's text: pulls of one tenant tell an event with the same bytes."""
+    return int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "big")
+
+
+class Record:
+    """Appended to in the order of the stream. Not safe to share between threads without a lock."""
+
+    def __init__(self, start_ts: int, events_max: int = 4_000_000) -> None:
+        self.resolved_ts = start_ts  # everything at or below it is here
+        self._start_ts = start_ts
+        self._events_max = events_max
+        self._base = 0
+        self._commit_ts = array("q")
+        self._hash = array("Q")
+        self._names_at = array("i")
+        self._names: list[frozenset[Name]] = []
+        self._number: dict[frozenset[Name], int] = {}
+
+    @property
+    def first(self) -> int:
+        """The position of the oldest event that is still here."""
+        return self._base
+
+    @property
+    def end(self) -> int:
+        """The position of the next event."""
+        return self._base + len(self._hash)
+
+    def append(self, event: Mapping[str, Any], line: bytes) -> None:
+        """The next row or ddl event, as parsed and as text."""
+        if event["type"] == "row":
+            names = frozenset({(event["database"].lower(), event["table"].lower())})
+        else:
+            names = frozenset(names_of(event))
+        number = self._number.get(names)
+        if number is None:
+            number = self._number[names] = len(self._names)
+            self._names.append(names)
+        self._commit_ts.append(int(event["commit_ts"]))
+        self._hash.append(line_hash(line))
+        self._names_at.append(number)
+        if len(self._hash) > self._events_max:
+            gone = self._events_max // 4
+            for column in (self._commit_ts, self._hash, self._names_at):
+                del column[:gone]
+            self._base += gone
+
+    def after(self, ts: int) -> int:
+        """The position behind every event at or below `ts`."""
+        return self._base + bisect_right(self._commit_ts, ts)
+
+    def commit_ts(self, position: int) -> int:
+        """Of the event at a position from `first` to `end`, exclusively."""
+        return self._commit_ts[position - self._base]
+
+    def hash(self, position: int) -> int:
+        """Of the event at a position from `first` to `end`, exclusively."""
+        return self._hash[position - self._base]
+
+    def whole_since(self, ts: int) -> bool:
+        """Whether every event above `ts` is still here."""
+        if self._base == 0:
+            return ts >= self._start_ts
+        return ts >= self._commit_ts[0]
+
+    def hashes(self, scope: Scope, low_ts: int, high_ts: int) -> list[int]:
+        """What a pull of `scope` over (low_ts, high_ts] must tell, in order. `whole_since(low_ts)` must hold."""
+        low, high = bisect_right(self._commit_ts, low_ts), bisect_right(self._commit_ts, high_ts)
+        if scope.database is None:
+            return self._hash[low:high].tolist()
+        covered = [scope.covers(names) for names in self._names]
+        numbers = self._names_at[low:high]
+        return [self._hash[low + at] for at, number in enumerate(numbers) if covered[number]]
+
+    def names_between(self, low: int, high: int) -> list[Name]:
+        """Names of tables that events at these positions bear, sorted."""
+        numbers = set(self._names_at[max(0, low - self._base) : max(0, high - self._base)])
+        return sorted({name for number in numbers for name in self._names[number] if name[1] != _ANY})
+
+    def start_of(self, ts: int) -> int:
+        """The position of the first event at or above `ts`."""
+        return self._base + bisect_left(self._commit_ts, ts)
+
+
+def difference(expected: Sequence[int], got: Sequence[int]) -> str | None:
+    """Where two sequences of hashes part, in words; None if they are equal."""
+    if list(expected) == list(got):
+        return None
+    for at, (one, other) in enumerate(zip(expected, got, strict=False)):
+        if one != other:
+            return f"event {at} of {len(expected)} is another ({len(got)} were told)"
+    return f"{len(got)} events were told, {len(expected)} expected"

@@ -6,7 +6,8 @@ a higher epoch stops. What an unknown answer left behind is found out by putting
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tistream import concurrency
 from tistream.errors import (
@@ -15,6 +16,7 @@ from tistream.errors import (
     Fenced,
     InvariantBroken,
     NotFoundYet,
+    RetryableError,
     TiStreamError,
     Unavailable,
 )
@@ -136,11 +138,15 @@ class ManifestLog:
             self._in_doubt = body
             raise
         except CommitConflict as error:
-            held, self._epoch = self._epoch, None
-            self._refuse_if_fenced(manifest.number, held)
+            self._in_doubt = body
+            with self._unknown_until_read(manifest.number):
+                self._refuse_if_fenced(manifest.number, self._epoch)
+            self._epoch = None
             raise error
+        self._in_doubt = body
+        with self._unknown_until_read(manifest.number):
+            self._check_floor(manifest.number, self._epoch)
         self._in_doubt = None
-        self._check_floor(manifest.number, self._epoch)
         self._view = view
         return view
 
@@ -226,6 +232,14 @@ class ManifestLog:
         if self._view.epoch >= epoch:
             raise Fenced(self._what, held_epoch=epoch, current_epoch=self._view.epoch)
 
+    @contextmanager
+    def _unknown_until_read(self, number: int) -> Iterator[None]:
+        """What the write has come to shows only in what is read after it: without an answer it is not known."""
+        try:
+            yield
+        except RetryableError as error:
+            raise CommitStateUnknown(layout.manifest(self._tenant, self._task_id, number)) from error
+
     def _refuse_if_fenced(self, number: int, held: int) -> None:
         """A commit at `number` met a foreign manifest: raise Fenced if a newer epoch explains it."""
         try:
@@ -233,6 +247,7 @@ class ManifestLog:
         except NotFoundYet:
             return
         if winner.task_epoch > held:
+            self._epoch = None
             raise Fenced(self._what, held_epoch=held, current_epoch=winner.task_epoch)
 
     def _check_floor(self, number: int, epoch: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from tistream.errors import UnknownName
 from tistream.wire.client import HttpClient
 from tistream.wire.meta import (
@@ -17,6 +19,8 @@ from tistream.wire.meta import (
     TenantInfo,
     TenantList,
 )
+
+log = logging.getLogger(__name__)
 
 
 class MetaClient:
@@ -76,11 +80,11 @@ class Membership:
 
     def beat(self) -> None:
         """Register if that has not happened, else send a heartbeat. Raises Unavailable."""
-        if self.registered is None:
-            self.registered = self._meta.register(self._node_id, self._role, self._url)
-            return
-        try:
-            self._meta.heartbeat(self._node_id, self.registered.start_epoch)
-        except UnknownName:
-            self.registered = None
-            raise
+        if self.registered is not None:
+            try:
+                self._meta.heartbeat(self._node_id, self.registered.start_epoch)
+                return
+            except UnknownName as error:
+                log.warning("registering again", extra={"node": self._node_id, "error": str(error)})
+                self.registered = None
+        self.registered = self._meta.register(self._node_id, self._role, self._url)

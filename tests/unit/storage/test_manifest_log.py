@@ -151,6 +151,49 @@ def test_in_doubt_only_the_same_bytes_may_follow(objects: MemoryObjectStore) -> 
     assert names(objects) == ["one"]
 
 
+class SilentReads(FaultyObjectStore):
+    """Reads of what ends with `silent` have no answer, after the first `answered` ones."""
+
+    silent = "nothing"
+    answered = 0
+
+    def get(self, key: str) -> bytes:
+        if key.endswith(self.silent):
+            self.answered -= 1
+            if self.answered >= 0:
+                return self.inner.get(key)
+            raise Unavailable(f"{key}: 503 SlowDown")
+        return self.inner.get(key)
+
+
+def test_a_commit_is_in_doubt_until_the_floor_was_read(objects: MemoryObjectStore) -> None:
+    """A manifest that was put while the floor could not be read stands: its holder must not put another one."""
+    store = SilentReads(objects)
+    holder = Holder(store, "a", 1).claim()
+    store.silent = "floor"
+    with pytest.raises(CommitStateUnknown):
+        holder.commit("one")
+    with pytest.raises(AssertionError, match="put that one again"):
+        holder.commit("two")
+    store.silent = "nothing"
+    holder.commit("one")
+    holder.commit("two")
+    assert names(objects) == ["one", "two"]
+
+
+def test_a_conflict_is_in_doubt_until_the_winner_was_read(objects: MemoryObjectStore) -> None:
+    store = SilentReads(objects)
+    old = Holder(store, "old", 1).claim()
+    Holder(objects, "new", 2).claim()
+    store.silent, store.answered = manifest_key(2), 1  # it is seen to be another's, but not whose
+    with pytest.raises(CommitStateUnknown):
+        old.commit("lost")
+    store.silent = "nothing"
+    with pytest.raises(Fenced):
+        old.commit("lost")
+    assert names(objects) == []
+
+
 def test_what_surely_did_not_happen_is_unavailable_and_leaves_no_doubt(objects: MemoryObjectStore) -> None:
     faulty = FaultyObjectStore(objects)
     holder = Holder(faulty, "a", 1).claim()

@@ -1,0 +1,236 @@
+"""The whole platform in one interpreter: the five services' real apps, each process with its own memory, sharing only
+the network, the object store and the meta database. Only Spark is left out: shards run in fibers of an executor."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from sqlalchemy import event
+
+from support.sim.asgi import drive
+from support.sim.network import Network, SimTransport
+from support.sim.object_store import SimObjectStore, StoreFaults
+from support.sim.scheduler import Process, Scheduler
+from tistream.errors import Unavailable
+from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.client import DEADLINE_S, HttpClient
+from tistream_api.app import build_app as build_api
+from tistream_api.settings import ApiSettings
+from tistream_dispatcher.app import build_app as build_dispatcher
+from tistream_dispatcher.settings import DispatcherSettings
+from tistream_meta.app import build_app as build_meta
+from tistream_meta.database import open_engine
+from tistream_meta.repository import Repository
+from tistream_meta.settings import MetaSettings
+from tistream_schema.app import build_app as build_schema
+from tistream_schema.settings import SchemaSettings
+from tistream_sorter.app import Outside
+from tistream_sorter.app import build_app as build_sorter
+from tistream_sorter.jobs.shard import Shard, ShardResult
+from tistream_sorter.jobs.shard_io import process_guarded
+from tistream_sorter.settings import SorterSettings, TickSettings
+from tistream_sorter.shards import bundles
+
+
+@dataclass
+class Faults:
+    """What may go wrong at any point, beside what the network and the store do."""
+
+    store: StoreFaults = field(default_factory=StoreFaults)
+    database_silent: float = 0.0  # a transaction whose answer never comes: done or not done
+    job_lost: float = 0.0  # a Spark job that dies as a whole
+
+
+class ProcessClock:
+    """A process's clock: the virtual time, and its own error in wall time."""
+
+    def __init__(self, scheduler: Scheduler, process: Process) -> None:
+        self._scheduler, self._process = scheduler, process
+
+    def now_ms(self) -> int:
+        return self._scheduler.now_ms + self._process.skew_ms
+
+    def monotonic_ms(self) -> int:
+        return self._scheduler.now_ms
+
+
+class SimRepository:
+    """The meta database from one process: every call is a transaction over a network."""
+
+    def __init__(self, inner: Repository, scheduler: Scheduler, faults: Faults) -> None:
+        self._inner, self._scheduler, self._faults = inner, scheduler, faults
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = getattr(self._inner, name)
+
+        def over_the_network(*args: Any, **kwargs: Any) -> Any:
+            rng = self._scheduler.rng
+            self._scheduler.sleep(rng.randrange(200, 2_000))
+            silent = rng.random() < self._faults.database_silent
+            if silent and rng.random() < 0.5:
+                raise Unavailable("the database does not answer")
+            found = call(*args, **kwargs)
+            self._scheduler.sleep(rng.randrange(200, 2_000))
+            if silent:
+                raise Unavailable("the database does not answer")
+            return found
+
+        return over_the_network
+
+
+class SimRunner:
+    """In Spark's place: the shards of a job, two at a time, in an executor that outlives the driver's death."""
+
+    slots = 2
+    alive = True
+
+    def __init__(self, scheduler: Scheduler, executor: Process, objects: ObjectStore, faults: Faults) -> None:
+        self._scheduler, self._executor, self._objects, self._faults = scheduler, executor, objects, faults
+
+    def warm(self) -> None:
+        self._scheduler.sleep(self._scheduler.rng.randrange(200_000))
+
+    def close(self) -> None:
+        return None
+
+    def run(self, shards: Sequence[Shard]) -> list[ShardResult]:
+        rng = self._scheduler.rng
+        self._scheduler.sleep(rng.randrange(5_000, 40_000))
+        lost = rng.random() < self._faults.job_lost
+        results: list[ShardResult] = []
+        fibers = [
+            self._scheduler.start(self._executor, "slot", lambda bundle=bundle: results.extend(self._work(bundle)))
+            for bundle in bundles(shards, self.slots)
+        ]
+        if lost:
+            self._scheduler.sleep(rng.randrange(60_000))
+            raise RuntimeError("the executor was lost")
+        for fiber in fibers:
+            fiber.join()
+        order = {(shard.task_id, shard.number): at for at, shard in enumerate(shards)}
+        return sorted(results, key=lambda result: order[result.task_id, result.number])
+
+    def _work(self, bundle: Sequence[Shard]) -> list[ShardResult]:
+        return [process_guarded(self._objects, shard) for shard in bundle]
+
+
+@dataclass
+class Member:
+    """One place in the deployment, and the process that fills it now."""
+
+    role: str
+    name: str
+    port: int
+    process: Process | None = None
+    starts: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+class SimPlatform:
+    """Members by name; `start`, `kill`, `pause` and `proceed` them in the scheduler's own context."""
+
+    def __init__(
+        self, scheduler: Scheduler, directory: Path, *, ranges: int, sorters: int = 2, skew_ms: int = 0
+    ) -> None:
+        self.scheduler = scheduler
+        self.objects = MemoryObjectStore()
+        self.faults = Faults()
+        self.network = Network(scheduler)
+        self.ranges = ranges
+        self._directory, self._skew_ms = directory, skew_ms
+        self._nonces = random.Random(scheduler.rng.getrandbits(64))
+        self._executor = Process("executors")
+        roles = ["meta", "schema", "dispatcher", *["sorter"] * sorters, "api"]
+        self.members = {
+            f"{role}-{number}": Member(role, f"{role}-{number}", 8_000 + number) for number, role in enumerate(roles, 1)
+        }
+        self.outside = Process("outside")
+
+    def of(self, role: str) -> list[Member]:
+        """The members of a role."""
+        return [member for member in self.members.values() if member.role == role]
+
+    # -- life and death -----------------------------------------------------------------------------------------------
+
+    def start(self, member: Member) -> None:
+        """A new process in the member's place; it begins to listen once its app runs."""
+        assert member.process is None or not member.process.alive
+        rng = self.scheduler.rng
+        process = Process(member.name, rng.randint(-self._skew_ms, self._skew_ms))
+        member.process, member.starts = process, member.starts + 1
+
+        def boot() -> None:
+            self.scheduler.sleep(rng.randrange(50_000, 400_000))
+            app = self._app(member, process)
+            lifespan: AbstractAsyncContextManager[Any] = app.router.lifespan_context(app)
+            drive(lifespan.__aenter__())
+            process.kept = lifespan  # type: ignore[attr-defined]  # its end would be an orderly one
+            self.network.listening[f"127.0.0.1:{member.port}"] = (process, app)
+
+        self.scheduler.start(process, "boot", boot)
+
+    def kill(self, process: Process) -> None:
+        """SIGKILL."""
+        if process.alive:
+            self.scheduler.kill(process)
+
+    def client(self, process: Process | None = None, deadline_s: float = DEADLINE_S) -> HttpClient:
+        """HTTP from a process, or from outside."""
+        return HttpClient(deadline_s=deadline_s, transport=self.transport(process))
+
+    def transport(self, process: Process | None = None) -> SimTransport:
+        return SimTransport(self.network, process or self.outside)
+
+    # -- what a process is made of ------------------------------------------------------------------------------------
+
+    def _app(self, member: Member, process: Process) -> FastAPI:
+        clock = ProcessClock(self.scheduler, process)
+        objects = SimObjectStore(self.objects, self.scheduler, process, self.faults.store, self.kill)
+        common = {"port": member.port, "node_id": member.name, "meta_url": self.of("meta")[0].url}
+        new_http = lambda deadline_s=DEADLINE_S: self.client(process, deadline_s)  # noqa: E731
+        match member.role:
+            case "meta":
+                url = f"sqlite:///{self._directory}/meta.db"
+                meta = MetaSettings(**common, database_url=url, ranges_per_tenant=self.ranges)
+                return build_meta(meta, objects, clock, self._repository)  # type: ignore[arg-type]
+            case "schema":
+                return build_schema(SchemaSettings(**common), objects, new_http(), clock, self._nonce)
+            case "dispatcher":
+                return build_dispatcher(DispatcherSettings(**common), objects, clock, new_http)
+            case "sorter":
+                settings = SorterSettings(**common, tick=TickSettings(shard_bytes_min=1 << 16))
+                runner = SimRunner(self.scheduler, self._executor, self._executors_objects(), self.faults)
+                outside = Outside(lambda _: runner, new_http, self._nonce, lambda _: self.kill(process))
+                return build_sorter(settings, objects, clock, outside)
+            case _:
+                return build_api(ApiSettings(**common, chunk_rows=512), objects, clock, new_http)
+
+    def _executors_objects(self) -> ObjectStore:
+        return SimObjectStore(self.objects, self.scheduler, self._executor, self.faults.store, None)
+
+    def _nonce(self) -> str:
+        return f"{self._nonces.getrandbits(64):016x}"
+
+    def _repository(self, url: str, node: str) -> SimRepository:
+        engine = open_engine(url)
+
+        @event.listens_for(engine, "connect")
+        def virtual(connection: Any, _record: Any) -> None:
+            # The database's clock is the virtual one: `julianday('now')` is how leases ask for it.
+            connection.create_function("julianday", 1, lambda _: self.scheduler.now_us / 86_400e6 + 2440587.5)
+            connection.execute("PRAGMA synchronous=OFF")  # what is simulated is the process's death, not the disk's
+
+        return SimRepository(Repository(engine, node), self.scheduler, self.faults)

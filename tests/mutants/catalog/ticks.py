@@ -15,7 +15,12 @@ PENDING = f"{GOLDENS}::test_nothing_is_left_pending_at_the_end[large]"
 CRASH = f"{GOLDENS}::test_a_process_that_dies_between_ticks_loses_and_repeats_nothing[1]"
 CLUSTER = "tests/unit/sorter/test_review_random_cluster.py"
 ORDER = "tests/property/test_pipeline_any_order.py"
-UNITS = (REVIEW, CLUSTER, GOLDEN, PENDING)
+CHAINS = "tests/unit/sorter/test_chain_positions.py"
+TOLD = "tests/unit/sorter/test_progress_told.py"
+NAMED = "tests/unit/sorter/test_named_objects.py"
+STOPS = "tests/unit/sorter/test_loud_stops.py"
+BOUNDS = "tests/unit/sorter/test_bounds_and_idleness.py"
+UNITS = (REVIEW, STOPS, TOLD, CHAINS, NAMED, BOUNDS, CLUSTER)
 
 MUTANTS = (
     Mutant(
@@ -118,7 +123,7 @@ MUTANTS = (
         file=TICK,
         old="    if any(part.commit_ts_min <= high for part in state.pending):\n",
         new="    if any(part.commit_ts_min < high for part in state.pending):\n",
-        catchers=(*UNITS, ORDER),
+        catchers=UNITS,
     ),
     Mutant(
         name="flushed-one-too-high",
@@ -232,12 +237,12 @@ MUTANTS = (
         catchers=UNITS,
     ),
     Mutant(
-        name="epoch-not-in-the-manifest",
-        invariants=(11,),
-        breaks="a sorter goes on with a task under the old epoch when it is given a new one",
+        name="new-epoch-ignored",
+        invariants=(11, 21),
+        breaks="a sorter does not claim a task that it holds when it is given a new epoch for it",
         file=NODE,
-        old="                if epochs.get(task_id) != epoch:\n",
-        new="                if task_id not in epochs:\n",
+        old="        new = [identity for identity in wanted if current.get(identity.task_id) != identity.task_epoch]\n",
+        new="        new = [identity for identity in wanted if identity.task_id not in current]\n",
         catchers=UNITS,
     ),
     Mutant(

@@ -1,0 +1,75 @@
+"""What a task holds is bounded, and what is idle writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from support.sorter_world import SorterWorld
+from support.tiny_tenant import TinyTenant, watermark, whole
+from tistream_sorter.inbox import bytes_of
+
+TINY = TinyTenant()
+FIRST = TINY.file(1, 200, 0, [whole(b"a", 120, 130, 5)], watermark(6, 5, 150, base_ts=100))
+
+
+def number(world: SorterWorld) -> int:
+    (task,) = world.node.tasks()
+    return task.state.number
+
+
+def test_a_tenant_for_which_no_file_arrives_writes_nothing() -> None:
+    world = SorterWorld(TINY, [])
+    world.push(FIRST)
+    world.tick()
+    names = [info.key for info in world.objects.list_after("")]
+    for _ in range(6):
+        world.clock.advance(600_000)
+        assert not world.node.tick()
+    assert [info.key for info in world.objects.list_after("")] == names
+
+
+def test_files_without_changes_cost_a_manifest_in_ten_seconds() -> None:
+    world = SorterWorld(TINY, [])
+    world.push(FIRST)
+    world.tick()
+    before, at = number(world), 200
+    for second in range(1, 31):
+        world.clock.advance(1_000)
+        world.push(TINY.file(1, 200 + second, at, [], watermark(6, 5, 150 + second)))
+        at = 200 + second
+        world.node.tick()
+        assert world.progress_ts() == 150 + second
+    assert number(world) - before == 3
+
+
+def test_a_task_without_room_takes_nothing_and_says_so() -> None:
+    world = SorterWorld(TINY, [])
+    world.limits = replace(world.limits, inbox_files_max=2)
+    world.start()
+    files = [FIRST, *(TINY.file(1, at + 10, at, [], watermark(6, 5, at + 5)) for at in (200, 210))]
+    for file in files:
+        world.objects.put(file.key, file.data)
+    first, second, third = (world.route(file.key)[0] for file in files)
+    (task,) = world.node.tasks()
+    assert task.offer([first, second], 0)
+    assert not task.offer([third], 0)
+    assert task.received()[1][0].at_ts == 210
+    world.tick()
+    assert task.offer([third], 0)
+
+
+def test_one_tick_takes_no_more_bytes_than_the_limit() -> None:
+    world = SorterWorld(TINY, [])
+    files = [FIRST]
+    files += [TINY.file(1, at + 10, at, [whole(b"b", at - 5, at - 4, at)], watermark(6, at, at)) for at in (200, 210)]
+    for file in files:
+        world.objects.put(file.key, file.data)
+    routed = [world.route(file.key)[0] for file in files]
+    world.limits = replace(world.limits, bytes_max=bytes_of(routed[0], 1) + bytes_of(routed[1], 1))
+    world.start()
+    world.send(routed)
+    world.node.tick()
+    (task,) = world.node.tasks()
+    assert [chain.at_ts for chain in task.state.positions[1]] == [210]
+    world.node.tick()
+    assert [chain.at_ts for chain in task.state.positions[1]] == [220]

@@ -50,7 +50,7 @@ def attack(tree: Tree, mutant: Mutant, limit_s: float) -> Outcome:
     catch = None
     with tree.broken(mutant):
         for catcher in mutant.catchers:
-            catch = run(tree, [catcher], limit_s, must_load=mutant.file)
+            catch = run(tree, catcher.split(), limit_s, must_load=mutant.file)
             if catch is not None:
                 break
     return Outcome(mutant, catch, round(time.monotonic() - began, 1))

@@ -15,7 +15,7 @@ class Mutant:
     """`old` must occur exactly once in `file` (relative to the repository) and is replaced by `new`.
 
     `breaks`: what is wrong then, in words. `invariants`: the numbers in design.md 7 that it attacks. `catchers`:
-    pytest node ids that should notice, the cheapest first.
+    what should notice, the cheapest first: each is one run of pytest, its node ids separated by spaces.
     """
 
     name: str

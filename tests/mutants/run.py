@@ -86,8 +86,11 @@ def prove(trees: Sequence[Tree], mutants: Sequence[Mutant], limit_s: float, *, s
         print(_told(outcome), flush=True)
         return outcome
 
-    with ThreadPoolExecutor(len(trees)) as pool:
+    pool = ThreadPoolExecutor(len(trees))
+    try:
         return list(pool.map(one, mutants))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error the rest would be in vain
 
 
 def _source(tree: Tree, mutant: Mutant) -> str:
@@ -99,7 +102,7 @@ def _source(tree: Tree, mutant: Mutant) -> str:
 
 def _check_sound(trees: Sequence[Tree], mutants: Sequence[Mutant], limit_s: float) -> None:
     """Every test must pass while nothing is broken, or it proves nothing."""
-    tests = sorted({catcher for mutant in mutants for catcher in mutant.catchers})
+    tests = sorted({test for mutant in mutants for catcher in mutant.catchers for test in catcher.split()})
     shares = [tests[at :: len(trees)] for at in range(len(trees))]
 
     def one(pair: tuple[Tree, list[str]]) -> Catch | None:

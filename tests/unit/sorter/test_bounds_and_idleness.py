@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from support.sorter_world import SorterWorld
-from support.tiny_tenant import TinyTenant, watermark, whole
+from support.tiny_tenant import TinyTenant, commit, prewrite, watermark, whole
 from tistream_sorter.inbox import bytes_of
 
 TINY = TinyTenant()
@@ -73,3 +73,16 @@ def test_one_tick_takes_no_more_bytes_than_the_limit() -> None:
     assert [chain.at_ts for chain in task.state.positions[1]] == [210]
     world.node.tick()
     assert [chain.at_ts for chain in task.state.positions[1]] == [220]
+
+
+def test_what_has_found_its_other_half_is_pending_no_more() -> None:
+    world = SorterWorld(TINY, [])
+    world.push(FIRST)
+    world.push(TINY.file(1, 210, 200, [prewrite(b"b", 160, 6), whole(b"c", 161, 300, 7)], watermark(6, 7, 205)))
+    world.tick()
+    (task,) = world.node.tasks()
+    assert sorted(part.kind for part in task.state.pending) == ["ready", "unmatched"]
+    world.push(TINY.file(1, 220, 210, [commit(b"b", 160, 210, 8)], watermark(8, 8, 301)))
+    world.tick()
+    assert task.state.pending == ()
+    assert world.pool()["commit_ts"].to_list() == [130, 210, 300]

@@ -1,0 +1,198 @@
+"""Regions split, merge and change leaders; agents restart; stores crash. Mutable; no I/O."""
+
+from __future__ import annotations
+
+import random
+
+from tistream.model.span import KeySpan
+from tistream_upstream.agents import Agents, Store
+from tistream_upstream.catalog import Catalog
+from tistream_upstream.codec import table_prefix
+from tistream_upstream.config import ClusterConfig
+from tistream_upstream.kv import Kv
+from tistream_upstream.regions import Region, RegionMap
+from tistream_upstream.world import World
+
+_NEW_LOG = 5  # a region's log begins at this index
+_TICK_MS = 50
+
+
+class Churn:
+    """Does something at random, `config.churn.per_s` times a second."""
+
+    def __init__(
+        self, config: ClusterConfig, world: World, regions: RegionMap, kv: Kv, agents: Agents, catalog: Catalog
+    ) -> None:
+        self._config = config
+        self._world = world
+        self._regions = regions
+        self._kv = kv
+        self._agents = agents
+        self._catalog = catalog
+        self._rng: random.Random = world.rng("churn")
+        self.stopped = False
+        self.events: dict[str, int] = {"split": 0, "merge": 0, "move": 0, "restart": 0, "crash": 0}
+
+    def start(self) -> None:
+        """From now on."""
+        self._world.after(_TICK_MS, self._tick)
+
+    def _tick(self) -> None:
+        if self.stopped:
+            return
+        if self._rng.random() < self._config.churn.per_s * _TICK_MS / 1000:
+            self.something()
+        self._world.after(_TICK_MS, self._tick)
+
+    def something(self) -> None:
+        """One event, by the weights of the config."""
+        churn = self._config.churn
+        weights = {name: getattr(churn, name) for name in self.events}
+        (name,) = self._rng.choices(list(weights), list(weights.values()))
+        done = {
+            "split": self.split,
+            "merge": self.merge,
+            "move": self.move,
+            "restart": self.restart,
+            "crash": self.crash,
+        }
+        if done[name]():
+            self.events[name] += 1
+
+    # -- regions --------------------------------------------------------------------------------------------------
+
+    def split(self) -> bool:
+        """A region gives half of its keys to a new one; both have a higher version."""
+        if len(self._regions.all) >= 3 * self._config.regions + 4:
+            return False
+        at = self._split_key()
+        if at is None:
+            return False
+        region = self._regions.find(at)
+        watched = self._agents.watched(region)
+        region.append()
+        if watched:
+            self._agents.close(region)
+        left, right = KeySpan(region.span.start, at), KeySpan(at, region.span.end)
+        kept, given = (left, right) if self._rng.random() < 0.5 else (right, left)
+        region.version += 1
+        parent = (region.id, region.index)
+        store_id = region.store_id if self._rng.random() < 0.7 or not watched else self._any_store().id
+        child = Region(self._regions.next_id, region.version, given, _NEW_LOG, store_id)
+        self._regions.next_id += 1
+        region.span, region.resolver_ts = kept, 0
+        self._regions.reindex()
+        self._regions.add(child)
+        region.holders, child.holders = {**self._kv.holders_in(kept)}, {**self._kv.holders_in(given)}
+        self._kv.raise_max_ts(store_id)
+        if watched:
+            self._agents.watch(child, after=(parent,))
+            self._agents.watch(region, after=(parent,) if self._rng.random() < 0.5 else ())
+        return True
+
+    def merge(self) -> bool:
+        """Of two neighbours one takes the other's keys."""
+        regions = self._regions.all
+        if len(regions) < 2 or len(regions) <= self._config.regions // 2:
+            return False
+        at = self._rng.randrange(len(regions) - 1)
+        left, right = regions[at : at + 2]
+        if not (self._agents.watched(left) and self._agents.watched(right)):
+            return False
+        target, source = (left, right) if self._rng.random() < 0.5 else (right, left)
+        for region in (source, target):
+            region.append()
+            self._agents.close(region)
+        span = KeySpan(left.span.start, right.span.end)
+        self._regions.remove(source)
+        target.version = max(target.version, source.version + 1) + 1
+        target.span, target.resolver_ts = span, 0
+        self._regions.reindex()
+        for holder, locks in source.holders.items():
+            target.hold(holder, locks)
+        self._kv.raise_max_ts(target.store_id)
+        self._agents.watch(target, after=((source.id, source.index),))
+        return True
+
+    def move(self) -> bool:
+        """A region gets another leader."""
+        region = self._rng.choice(self._regions.all)
+        if not self._agents.watched(region):
+            return False
+        self.elect(region, self._any_store())
+        return True
+
+    def elect(self, region: Region, store: Store) -> None:
+        """The log goes on under a new leader; its resolver begins anew."""
+        if not self._agents.watched(region):
+            self._hand_over(region, store)
+            return
+        self._agents.close(region)
+        region.store_id, region.resolver_ts = store.id, 0
+        self._kv.raise_max_ts(store.id)
+        self._agents.watch(region)
+        if self._rng.random() < 0.8:
+            region.append()  # the new term's empty entry
+
+    # -- stores ---------------------------------------------------------------------------------------------------
+
+    def restart(self) -> bool:
+        """An agent dies and comes back; some of its regions may have been moved meanwhile."""
+        store = self._any_store()
+        lose = self._rng.random() < self._config.churn.lost_push
+        self._agents.die(store, lose=lose)
+        if lose:
+            for region in self._regions.all:
+                if region.store_id == store.id and self._rng.random() < 0.3:
+                    self._hand_over(region, self._any_store())
+            self._agents.ask_for_lost()
+        return True
+
+    def crash(self) -> bool:
+        """A store is away for a while; others lead its regions."""
+        living = [store for store in self._agents.stores.values() if store.up]
+        if len(living) < 2:
+            return False
+        store = self._rng.choice(living)
+        lose = self._rng.random() < self._config.churn.lost_push
+        self._agents.die(store, lose=lose)
+        store.up = False
+        for region in self._regions.all:
+            if region.store_id == store.id:
+                if lose:
+                    self._hand_over(region, self._any_store())
+                else:
+                    self.elect(region, self._any_store())
+        if lose:
+            self._agents.ask_for_lost()
+        else:
+            self._agents.push(store, now=True)
+        self._world.after(self._rng.randint(*self._config.churn.down_ms), lambda: self._back(store))
+        return True
+
+    def _back(self, store: Store) -> None:
+        store.up = True
+
+    def _hand_over(self, region: Region, store: Store) -> None:
+        """A region whose leader's agent died gets another leader, whose agent watches it from here on."""
+        region.store_id, region.resolver_ts, region.open = store.id, 0, None
+        self._kv.raise_max_ts(store.id)
+
+    # -- choices --------------------------------------------------------------------------------------------------
+
+    def _any_store(self) -> Store:
+        return self._rng.choice([store for store in self._agents.stores.values() if store.up])
+
+    def _split_key(self) -> bytes | None:
+        """A row's key, or the begin of a table, that is not a boundary yet."""
+        tables = self._catalog.usable()
+        for _ in range(4):
+            if not tables:
+                return None
+            table = self._rng.choice(tables)
+            key = table_prefix(table.id)
+            if len(table.rows) and self._rng.random() < 0.8:
+                key = table.rows.any(self._rng)
+            if self._regions.find(key).span.start != key:
+                return key
+        return None

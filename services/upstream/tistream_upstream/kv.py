@@ -1,0 +1,315 @@
+"""Percolator on regions: locks, commits, rollbacks, and the versions that a scan can still read. Mutable; no I/O.
+
+Agents see what TiKV's do (upstream-formats 8.2): PREWRITE, COMMIT, ROLLBACK, COMMITTED; nothing of locks without data.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tistream.format.change_file import COMMIT, COMMITTED, OP_DELETE, OP_NONE, OP_PUT, PREWRITE, ROLLBACK
+from tistream.model.span import KeySpan
+from tistream.model.ts import LOGICAL_BITS
+from tistream_upstream.catalog import Table
+from tistream_upstream.layout import Row
+from tistream_upstream.regions import Entry, Region, RegionMap
+from tistream_upstream.schema_change import SchemaChange
+from tistream_upstream.world import World
+
+_BUCKET_BITS = LOGICAL_BITS + 10  # versions are kept by the second, nearly
+
+
+class Conflict(Exception):
+    """A key is locked by another transaction, or was committed after this one began."""
+
+
+@dataclass(slots=True, eq=False)
+class Mutation:
+    """One key of a transaction. `table` and rows are None for keys that are no rows of user tables."""
+
+    key: bytes
+    op: int
+    value: bytes | None
+    table: Table | None = None
+    old_row: Row | None = None
+    new_row: Row | None = None
+    old_value: bytes | None = None
+    generation: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Txn:
+    """A transaction. `commit_ts` is 0 until it is decided; `min_commit_ts` rises while it prewrites."""
+
+    start_ts: int
+    mutations: list[Mutation]
+    async_commit: bool = False
+    bulk: bool = False
+    pessimistic: bool = True
+    source: int | None = None
+    for_update_ts: int = 0
+    min_commit_ts: int = 0
+    commit_ts: int = 0
+    on_decided: Callable[[Txn], None] | None = None
+    schema: SchemaChange | None = None
+    tables: list[Table] = field(default_factory=list)
+
+    @property
+    def hold_ts(self) -> int:
+        """What a resolver may not pass while its locks are there: TiKV lets it pass the start of a bulk transaction,
+        but not its min_commit_ts (components/resolved_ts/src/resolver.rs)."""
+        return max(self.start_ts, self.min_commit_ts - 1) if self.bulk else self.start_ts
+
+
+class Version(NamedTuple):
+    """A committed version, as a scan tells it."""
+
+    key: bytes
+    start_ts: int
+    commit_ts: int
+    op: int
+    value: bytes | None
+    old_value: bytes | None
+    txn_source: int | None
+
+
+class Listener:
+    """What wants to know of every decision."""
+
+    def decided(self, txn: Txn) -> None:
+        """A transaction has its commit_ts, for good."""
+
+
+class Kv:
+    """All keys of the cluster, behind its regions."""
+
+    def __init__(self, world: World, regions: RegionMap, stores: Iterable[int], listener: Listener) -> None:
+        self._world = world
+        self._regions = regions
+        self._listener = listener
+        self.max_ts = dict.fromkeys(stores, 0)  # by store: no async commit or 1PC at or below it any more
+        self.locks: dict[bytes, tuple[Txn, Mutation]] = {}
+        self.reserved: set[bytes] = set()  # pessimistic locks: seen by transactions, not by agents
+        self.undecided: set[Txn] = set()  # async commit, prewritten in part
+        self._other: dict[bytes, bytes] = {}
+        self._last_commit: dict[bytes, int] = {}
+        self._versions: dict[int, list[Version]] = defaultdict(list)
+
+    # -- transactions ---------------------------------------------------------------------------------------------
+
+    def prewrite(self, txn: Txn, mutations: Sequence[Mutation]) -> None:
+        """Lock keys with their data. Raises Conflict, and locks nothing then."""
+        for one in mutations:
+            self._check(txn, one)
+        for one in mutations:
+            self._read_old(one)
+            self.locks[one.key] = (txn, one)
+        for region, found in self._by_region(mutations):
+            if txn.async_commit:
+                self._raise_min_commit(txn, region)
+            region.hold(txn, len(found))
+            self._log_prewrites(txn, region, found)
+
+    def flush_again(self, txn: Txn, mutations: Sequence[Mutation]) -> None:
+        """Of a bulk transaction: newer data, of a higher generation, for keys that it has locked."""
+        for one in mutations:
+            self._read_old(one)
+            self.locks[one.key] = (txn, one)
+        for region, found in self._by_region(mutations):
+            self._log_prewrites(txn, region, found)
+
+    def decide(self, txn: Txn) -> None:
+        """All is prewritten: it has a commit_ts and will be committed, whatever happens."""
+        txn.commit_ts = txn.min_commit_ts if txn.async_commit else self._world.ts()
+        self.undecided.discard(txn)
+        self._decided(txn)
+
+    def commit(self, txn: Txn, mutations: Sequence[Mutation]) -> None:
+        """Turn locks into versions."""
+        start_ts, commit_ts = txn.start_ts, txn.commit_ts
+        for region, found in self._by_region(mutations):
+            index = region.append()
+            region.hold(txn, -len(found))
+            if region.open is not None:
+                region.open.entries.extend(
+                    [
+                        Entry(COMMIT, OP_NONE, index, m.key, None, None, start_ts, commit_ts, None, None)
+                        for m in found
+                    ]
+                )  # fmt: skip
+        for one in mutations:
+            del self.locks[one.key]
+            self._apply(txn, one)
+
+    def one_phase(self, txn: Txn) -> None:
+        """Prewrite and commit in one command of one region. Raises Conflict."""
+        for one in txn.mutations:
+            self._check(txn, one)
+        ((region, found),) = self._by_region(txn.mutations)
+        for one in found:
+            self._read_old(one)
+        self._raise_min_commit(txn, region)
+        txn.commit_ts = txn.min_commit_ts
+        self._decided(txn)
+        index = region.append()
+        if region.open is not None:
+            ts = (txn.start_ts, txn.commit_ts, txn.source)
+            region.open.entries.extend(
+                [Entry(COMMITTED, m.op, index, m.key, m.value, m.old_value, *ts, None) for m in found]
+            )
+        for one in found:
+            self._apply(txn, one)
+
+    def rollback(self, txn: Txn, keys: Sequence[bytes]) -> None:
+        """Roll back keys, locked or never prewritten."""
+        self.undecided.discard(txn)
+        for region, found in self._by_region([Mutation(key, OP_NONE, None) for key in keys]):
+            index = region.append()
+            for one in found:
+                lock = self.locks.get(one.key)
+                if lock is not None and lock[0] is txn:
+                    del self.locks[one.key]
+                    region.hold(txn, -1)
+                if region.open is not None:
+                    entry = Entry(ROLLBACK, OP_NONE, index, one.key, None, None, txn.start_ts, None, None, None)
+                    region.open.entries.append(entry)
+
+    def touch(self, keys: Iterable[bytes]) -> None:
+        """Locks without data, or heartbeats: the log grows, and no agent tells anything."""
+        for key in keys:
+            self._regions.find(key).append()
+
+    def release(self, txn: Txn) -> None:
+        """Give up its pessimistic locks."""
+        if txn.pessimistic:
+            self.reserved.difference_update([one.key for one in txn.mutations])
+
+    def heartbeat(self, txn: Txn) -> None:
+        """A bulk transaction will not be committed at or below now."""
+        txn.min_commit_ts = self._world.ts() + 1
+
+    def one_region(self, txn: Txn) -> bool:
+        """Whether all of its keys are in one region."""
+        region = self._regions.find(txn.mutations[0].key)
+        return all(one.key in region.span for one in txn.mutations)
+
+    def read(self, keys: Iterable[bytes], ts: int) -> None:
+        """A snapshot read at `ts`: what commits there later, commits above it."""
+        for key in keys:
+            store_id = self._regions.find(key).store_id
+            self.max_ts[store_id] = max(self.max_ts[store_id], ts)
+
+    def raise_max_ts(self, store_id: int) -> None:
+        """A store becomes a leader: what an earlier leader promised holds for it too."""
+        self.max_ts[store_id] = max(self.max_ts[store_id], self._world.ts())
+
+    # -- what is there --------------------------------------------------------------------------------------------
+
+    def final_ts(self) -> int:
+        """A ts at or below which no commit can still be decided."""
+        ts = self._world.ts()
+        for store_id in self.max_ts:
+            self.max_ts[store_id] = max(self.max_ts[store_id], ts)
+        return min((txn.min_commit_ts - 1 for txn in self.undecided), default=ts)
+
+    def value(self, key: bytes) -> bytes | None:
+        """The value of a key that is no row."""
+        return self._other.get(key)
+
+    def scan(self, region: Region, base_ts: int) -> list[Entry]:
+        """All versions of a region above `base_ts`, and its locks, as of the end of its log."""
+        out = []
+        for bucket in sorted(self._versions):
+            if bucket >= base_ts >> _BUCKET_BITS:
+                for v in self._versions[bucket]:
+                    if v.commit_ts > base_ts and v.key in region.span:
+                        at = (COMMITTED, v.op, region.index, v.key, v.value, v.old_value)
+                        out.append(Entry(*at, v.start_ts, v.commit_ts, v.txn_source, None))
+        for key, (txn, m) in self.locks.items():
+            if key in region.span:
+                at = (PREWRITE, m.op, region.index, key, m.value, m.old_value)
+                out.append(Entry(*at, txn.start_ts, None, txn.source, m.generation))
+        return out
+
+    def holders_in(self, span: KeySpan) -> dict[Txn, int]:
+        """Transactions with locks in a span, and how many."""
+        found: dict[Txn, int] = {}
+        for key, (txn, _) in self.locks.items():
+            if key in span:
+                found[txn] = found.get(txn, 0) + 1
+        return found
+
+    def forget(self, before_ts: int) -> None:
+        """Drop versions that no scan may ask for any more: those below `before_ts`."""
+        for bucket in [bucket for bucket in self._versions if bucket < before_ts >> _BUCKET_BITS]:
+            del self._versions[bucket]
+        self._last_commit = {key: ts for key, ts in self._last_commit.items() if ts >= before_ts}
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _by_region(self, mutations: Sequence[Mutation]) -> Iterator[tuple[Region, list[Mutation]]]:
+        groups: dict[int, tuple[Region, list[Mutation]]] = {}
+        find = self._regions.find
+        for one in mutations:
+            region = find(one.key)
+            group = groups.get(region.id)
+            if group is None:
+                groups[region.id] = (region, [one])
+            else:
+                group[1].append(one)
+        return iter(groups.values())
+
+    def _check(self, txn: Txn, one: Mutation) -> None:
+        if one.key in self.locks:
+            raise Conflict
+        newer = self._last_commit.get(one.key, 0) > txn.start_ts
+        if not txn.pessimistic and (newer or one.key in self.reserved):
+            raise Conflict
+
+    def _read_old(self, one: Mutation) -> None:
+        if one.table is None:
+            one.old_value = self._other.get(one.key)
+        else:
+            one.old_row = one.table.rows.by_key.get(one.key)
+            one.old_value = None if one.old_row is None else one.old_row.value
+
+    def _raise_min_commit(self, txn: Txn, region: Region) -> None:
+        low = max(self.max_ts[region.store_id], txn.start_ts, txn.for_update_ts)
+        txn.min_commit_ts = max(txn.min_commit_ts, low + 1)
+
+    def _log_prewrites(self, txn: Txn, region: Region, found: Sequence[Mutation]) -> None:
+        index = region.append()
+        if region.open is not None:
+            start_ts, source = txn.start_ts, txn.source
+            region.open.entries.extend(
+                [
+                    Entry(PREWRITE, m.op, index, m.key, m.value, m.old_value, start_ts, None, source, m.generation)
+                    for m in found
+                ]
+            )
+
+    def _decided(self, txn: Txn) -> None:
+        self._listener.decided(txn)
+        if txn.on_decided is not None:
+            txn.on_decided(txn)
+
+    def _apply(self, txn: Txn, one: Mutation) -> None:
+        commit_ts = txn.commit_ts
+        self._versions[commit_ts >> _BUCKET_BITS].append(
+            Version(one.key, txn.start_ts, commit_ts, one.op, one.value, one.old_value, txn.source)
+        )
+        self.reserved.discard(one.key)
+        if one.table is None:
+            if one.op == OP_PUT and one.value is not None:
+                self._other[one.key] = one.value
+            else:
+                self._other.pop(one.key, None)
+            return
+        self._last_commit[one.key] = commit_ts
+        if one.op == OP_DELETE:
+            one.table.rows.drop(one.key)
+        elif one.new_row is not None:
+            one.table.rows.put(one.key, one.new_row)

@@ -1,0 +1,187 @@
+"""What becomes of a transaction that has begun: when it prewrites, commits or gives up. Mutable; no I/O."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from tistream_upstream.config import ClusterConfig
+from tistream_upstream.kv import Conflict, Kv, Mutation, Txn
+from tistream_upstream.world import Action, World
+
+_BATCH = 256  # keys a prewrite or commit request
+_HEARTBEAT_MS = 1_000
+Rewrite = Callable[[Sequence[Mutation]], list[Mutation]]
+
+
+class Session:
+    """Runs transactions. `open` are those that still have locks or will get some."""
+
+    def __init__(self, config: ClusterConfig, world: World, kv: Kv) -> None:
+        self._mix = config.mix
+        self._world = world
+        self._kv = kv
+        self._rng: random.Random = world.rng("session")
+        self.open: set[Txn] = set()
+        self.rewrite: Rewrite | None = None
+        self._then: dict[Txn, Action] = {}
+        self.begun = self.committed = self.rolled_back = 0
+
+    def begin(self, txn: Txn) -> None:
+        """A transaction with its mutations; those of one table and key that come twice count once."""
+        mix, rng = self._mix, self._rng
+        self.begun += 1
+        self.open.add(txn)
+        for table in txn.tables:
+            table.users.add(txn.start_ts)
+        if rng.random() < mix.abandoned:
+            self._abandon_later(txn)
+            return
+        if rng.random() < mix.lock_only and not txn.bulk:
+            self._kv.touch([one.key for one in txn.mutations])
+            self._world.after(rng.randint(1, 20), lambda: self._end_lock_only(txn))
+            return
+        wait = rng.randint(*mix.long_ms) if rng.random() < mix.long else rng.randint(0, 3)
+        if not txn.bulk and rng.random() < mix.one_phase and self._kv.one_region(txn):
+            self._world.after(wait, lambda: self._one_phase(txn))
+            return
+        txn.async_commit = not txn.bulk and len(txn.mutations) <= _BATCH and rng.random() < mix.async_commit
+        self._world.after(wait, lambda: self._prewrite(txn, 0))
+
+    def run(self, txn: Txn, then: Action) -> None:
+        """An internal transaction, of DDL: two phases, then `then`."""
+        self.begun += 1
+        self.open.add(txn)
+        self._then[txn] = then
+        self._world.after(self._rng.randint(0, 3), lambda: self._prewrite(txn, 0))
+
+    # -- one command ----------------------------------------------------------------------------------------------
+
+    def _one_phase(self, txn: Txn) -> None:
+        try:
+            if not self._kv.one_region(txn):  # it was split meanwhile
+                self._prewrite(txn, 0)
+                return
+            self._kv.one_phase(txn)
+        except Conflict:
+            self._give_up(txn, 0)
+            return
+        self._ended(txn, committed=True)
+
+    def _end_lock_only(self, txn: Txn) -> None:
+        self._kv.touch([one.key for one in txn.mutations])
+        self._kv.release(txn)
+        self._ended(txn, committed=False)
+
+    # -- two phases -----------------------------------------------------------------------------------------------
+
+    def _prewrite(self, txn: Txn, at: int) -> None:
+        """Batch by batch, the primary's first."""
+        batch = txn.mutations[at : at + (1 if at == 0 and len(txn.mutations) <= _BATCH else _BATCH)]
+        if txn.bulk:
+            for one in batch:
+                one.generation = 1
+            self._kv.heartbeat(txn)
+        elif txn.async_commit:
+            self._kv.undecided.add(txn)
+        try:
+            self._kv.prewrite(txn, batch)
+        except Conflict:
+            self._give_up(txn, at)
+            return
+        at += len(batch)
+        rng = self._rng
+        if at < len(txn.mutations):
+            huge = len(txn.mutations) > _BATCH
+            self._world.after(rng.randint(20, 200) if huge else rng.randint(0, 4), lambda: self._prewrite(txn, at))
+        elif txn.bulk:
+            self._world.after(rng.randint(50, _HEARTBEAT_MS), lambda: self._flush_again(txn, 2))
+        elif txn.async_commit:
+            self._commit(txn)
+        else:
+            self._world.after(rng.randint(0, 5), lambda: self._commit(txn))
+
+    def _flush_again(self, txn: Txn, generation: int) -> None:
+        rng = self._rng
+        self._kv.heartbeat(txn)
+        if self.rewrite is not None and generation < 6 and rng.random() < 0.7:
+            some = rng.sample(txn.mutations, min(len(txn.mutations), 1 + rng.randrange(_BATCH)))
+            newer = self.rewrite(some)
+            for one in newer:
+                one.generation = generation
+            self._kv.flush_again(txn, newer)
+            by_key = {one.key: one for one in newer}
+            txn.mutations = [by_key.get(one.key, one) for one in txn.mutations]
+            wait = rng.randint(50, 2 * _HEARTBEAT_MS)
+            self._world.after(wait, lambda: self._flush_again(txn, generation + 1))
+        elif rng.random() < 0.2:
+            self._give_up(txn, len(txn.mutations))
+        else:
+            self._commit(txn)
+
+    def _commit(self, txn: Txn) -> None:
+        """Decide, then turn locks into versions: the primary's at once, the others a little later, or much later."""
+        self._kv.decide(txn)
+        if txn.async_commit:
+            self._world.after(self._rng.randint(0, 10), lambda: self._commit_rest(txn, 0))
+            return
+        self._kv.commit(txn, txn.mutations[:1])
+        if len(txn.mutations) == 1:
+            self._ended(txn, committed=True)
+            return
+        late = self._rng.random() < self._mix.late_secondaries
+        wait = self._rng.randint(200, 3_000) if late else self._rng.randint(0, 10)
+        self._world.after(wait, lambda: self._commit_rest(txn, 1))
+
+    def _commit_rest(self, txn: Txn, at: int) -> None:
+        batch = txn.mutations[at : at + _BATCH]
+        self._kv.commit(txn, batch)
+        if at + len(batch) < len(txn.mutations):
+            self._world.after(self._rng.randint(5, 50), lambda: self._commit_rest(txn, at + len(batch)))
+        else:
+            self._ended(txn, committed=True)
+
+    # -- giving up ------------------------------------------------------------------------------------------------
+
+    def _abandon_later(self, txn: Txn) -> None:
+        """Rolled back before it prewrote anything, or after some of it."""
+        rng = self._rng
+        if rng.random() < 0.4:
+            self._world.after(rng.randint(1, 50), lambda: self._give_up(txn, 0))
+            return
+        some = 1 + rng.randrange(len(txn.mutations))
+
+        def begin() -> None:
+            try:
+                self._kv.prewrite(txn, txn.mutations[:some])
+            except Conflict:
+                self._give_up(txn, 0)
+                return
+            wait = rng.randint(1, 50) if rng.random() < 0.8 else rng.randint(500, 3_000)
+            self._world.after(wait, lambda: self._give_up(txn, some))
+
+        self._world.after(rng.randint(0, 5), begin)
+
+    def _give_up(self, txn: Txn, locked: int) -> None:
+        """Roll back what is locked, and sometimes a key that never was."""
+        keys = [one.key for one in txn.mutations[:locked]]
+        if locked < len(txn.mutations) and self._rng.random() < 0.5:
+            keys.append(txn.mutations[locked].key)
+        self._kv.release(txn)
+        self._kv.undecided.discard(txn)
+        if keys:
+            self._kv.rollback(txn, keys)
+        self._ended(txn, committed=False)
+
+    def _ended(self, txn: Txn, *, committed: bool) -> None:
+        self.open.discard(txn)
+        for table in txn.tables:
+            table.users.discard(txn.start_ts)
+        then = self._then.pop(txn, None)
+        if then is not None:
+            assert committed, "nothing conflicts with the DDL owner"
+            then()
+        if committed:
+            self.committed += 1
+        else:
+            self.rolled_back += 1

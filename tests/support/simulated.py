@@ -1,0 +1,154 @@
+"""A simulated upstream run to its end in a moment: its files as deliveries, its truth, and coverage from its own files.
+
+Coverage is answered by the sorter's slices over what has been pushed so far, in order of pushing: the most that any
+platform could tell.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from support.golden import Delivery
+from tistream.model.ids import TenantKey
+from tistream.model.span import WHOLE, KeySpan
+from tistream.storage import layout
+from tistream.storage.change_reader import open_change_file, read_watermarks
+from tistream.storage.memory import MemoryObjectStore
+from tistream.wire.file_batch import WATERMARKS
+from tistream_sorter.slice_history import History
+from tistream_sorter.slices import SliceMap
+from tistream_upstream.cluster import Cluster
+from tistream_upstream.config import Churn, ClusterConfig, TxnMix
+from tistream_upstream.effects import AskCoverage, Effect, Push, Told
+
+# Small and wild: everything happens within seconds of the cluster's time.
+WILD = ClusterConfig(
+    tenant=TenantKey("7", "random"),
+    stores=3,
+    regions=4,
+    databases=2,
+    tables=3,
+    columns=3,
+    rows_per_s=60,
+    txns_per_s=30,
+    rows_max=12,
+    indexed=0.5,
+    push_ms=300,
+    truth_ms=500,
+    history_ms=10_000,
+    warm_ms=500,
+    mix=TxnMix(
+        abandoned=0.08,
+        lock_only=0.04,
+        long=0.08,
+        long_ms=(200, 3_000),
+        bulk=0.06,
+        bulk_rows=4,
+        huge_every_ms=4_000,
+        huge_rows=30,
+        late_secondaries=0.1,
+        sourced=0.1,
+    ),
+    churn=Churn(per_s=5.0, repeated_file=0.15, idle_untold=0.3, slow_store=0.1, slow_ms=(200, 1_500)),
+    keep_truth=True,
+)
+
+Answer = Callable[[AskCoverage], Sequence[tuple[KeySpan, int]]]
+
+
+@dataclass
+class Run:
+    """What a cluster pushed until its end, in order of arrival. Everything must be known through `end_ts`."""
+
+    cluster: Cluster
+    files: list[Delivery] = field(default_factory=list)
+    chain_starts: set[tuple[int, int]] = field(default_factory=set)
+    lines: list[Told] = field(default_factory=list)
+    end_ts: int = 0
+
+    @property
+    def tenant(self) -> TenantKey:
+        return self.cluster.config.tenant
+
+    @property
+    def snapshot_ts(self) -> int:
+        return self.cluster.snapshot_ts
+
+    @property
+    def schema_snap(self) -> Delivery:
+        return Delivery(0.0, layout.schema_snap(self.tenant), self.cluster.schema_snap)
+
+
+def run(config: ClusterConfig, seed: int, ms: int, step_ms: int = 50) -> Run:
+    """`ms` of a cluster's time, and what it takes to end all that is under way."""
+    driver = _Driver(Run(Cluster(config, seed)), random.Random(seed))
+    cluster = driver.run.cluster
+    begin_ms = cluster.now_ms
+    while cluster.now_ms < begin_ms + ms:
+        driver.take(cluster.advance(cluster.now_ms + step_ms))
+    cluster.stop()
+    while not cluster.quiet:
+        driver.take(cluster.advance(cluster.now_ms + step_ms))
+        assert cluster.now_ms < begin_ms + ms + 120_000, "the cluster does not come to rest"
+    driver.run.end_ts, effects = cluster.finish()
+    driver.take(effects)
+    return driver.run
+
+
+class _Driver:
+    """Files go to memory; coverage is asked a little later, of the slices."""
+
+    def __init__(self, run_: Run, rng: random.Random) -> None:
+        self.run = run_
+        self._objects = MemoryObjectStore()
+        self._slices = SliceMap(WHOLE, run_.cluster.snapshot_ts)
+        self._asked: list[AskCoverage] = []
+        self._rng = rng
+
+    def take(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Push):
+                self._push(effect)
+            elif isinstance(effect, AskCoverage):
+                self._asked.append(effect)
+            elif isinstance(effect, Told):
+                self.run.lines.append(effect)
+        for asked in list(self._asked):
+            if self._rng.random() < 0.3:
+                states = self._slices.states(asked.span)
+                told = [(KeySpan(state.start, state.end), state.resolved_ts) for state in states]
+                if self.run.cluster.coverage(asked.request, told):
+                    self._asked.remove(asked)
+
+    def _push(self, push: Push) -> None:
+        self.run.files.append(Delivery(float(self.run.cluster.now_ms), push.key, push.body))
+        self._objects.put(push.key, push.body)
+        opened = open_change_file(self._objects, push.key)
+        if not opened.prev_ts:
+            self.run.chain_starts.add((push.store_id, push.ts))
+        rows = read_watermarks(self._objects, opened).to_pylist()
+        clipped = [{**row, "file": 0, "task_id": 1} for row in rows]
+        table = pa.Table.from_pylist(clipped, schema=WATERMARKS)
+        self._slices.apply(table, push.store_id, push.ts, 0, History())
+
+
+def arrival(files: Run, rng: random.Random) -> list[Delivery]:
+    """Some order that keeps every chain's."""
+    chains: dict[tuple[int, int], list[Delivery]] = {}
+    begun: dict[int, int] = {}
+    for file in files.files:
+        store, ts = file.store_and_ts
+        begun[store] = ts if (store, ts) in files.chain_starts else begun[store]
+        chains.setdefault((store, begun[store]), []).append(file)
+    order: list[Delivery] = []
+    while chains:
+        # Mostly the one that was pushed first.
+        chain = min(chains, key=lambda c: chains[c][0].at_ms) if rng.random() < 0.5 else rng.choice(sorted(chains))
+        order.append(chains[chain].pop(0))
+        if not chains[chain]:
+            del chains[chain]
+    return order

@@ -103,4 +103,6 @@ def _judged(report: dict[str, Any], tests: Sequence[str], must_load: str | None)
         raise WrongCode(f"{' '.join(tests)} never loads {must_load}")
     if failure is None:
         return None
+    if failure["error"].startswith(("NameError", "ImportError", "ModuleNotFoundError", "UnboundLocalError")):
+        raise Unusable(f"the mutant is no program: {failure['error']}")
     return Catch(failure["test"], failure["line"], failure["error"], failure["examples"], failure["seconds"])

@@ -13,6 +13,7 @@ DELIVERY = "services/dispatcher/tistream_dispatcher/delivery.py"
 CHANGE_FILE = "shared/tistream/format/change_file.py"
 CHAINS = "tests/unit/dispatcher/test_chain.py"
 WINDOWS = "tests/unit/dispatcher/test_window.py"
+FEEDS = "tests/unit/dispatcher/test_store_feed.py tests/unit/dispatcher/test_delivery.py"
 DISPATCHING = "tests/unit/dispatcher/test_dispatching.py"
 READER = "tests/unit/storage/test_change_reader.py"
 
@@ -24,7 +25,7 @@ MUTANTS = (
         file=CHAIN,
         old="        found = [file for file in self._with_prev(chain.at_ts) if file.ts < self._end(place)]\n",
         new="        found = [self._waiting[ts] for ts in self._waiting.irange(chain.at_ts + 1, self._end(place) - 1)][:1]\n",
-        catchers=(CHAINS,),
+        catchers=(f"{CHAINS} {FEEDS}",),
     ),
     Mutant(
         name="broken-chain-skipped",
@@ -33,7 +34,7 @@ MUTANTS = (
         file=CHAIN,
         old="        if len(found) != 1 or self._broken(place) is not None:\n",
         new="        if not found:\n",
-        catchers=(CHAINS,),
+        catchers=(f"{CHAINS} {FEEDS}",),
     ),
     Mutant(
         name="damaged-file-skipped",
@@ -42,7 +43,7 @@ MUTANTS = (
         file=CHAIN,
         old="        return found[0] if self._first_damaged(chain.at_ts, found[0].ts) is None else None\n",
         new="        return found[0]\n",
-        catchers=(CHAINS,),
+        catchers=(f"{CHAINS} {FEEDS}",),
     ),
     Mutant(
         name="stale-chain-restarts",
@@ -51,7 +52,7 @@ MUTANTS = (
         file=CHAIN,
         old="            return file.fresh and file.ts > self._chains[place].at_ts\n",
         new="            return file.ts > self._chains[place].at_ts\n",
-        catchers=(CHAINS,),
+        catchers=(f"{CHAINS} {FEEDS}",),
     ),
     Mutant(
         name="older-chain-closed-at-once",
@@ -60,7 +61,7 @@ MUTANTS = (
         file=CHAIN,
         old="        while len(self._chains) > 1 and self._chains[1].first_ts <= flushed_ts:\n",
         new="        while len(self._chains) > 1:\n",
-        catchers=(CHAINS, DISPATCHING),
+        catchers=(f"{CHAINS} {FEEDS}", DISPATCHING),
     ),
     Mutant(
         name="damaged-before-the-grace",
@@ -69,7 +70,7 @@ MUTANTS = (
         file=CHAIN,
         old="        if unchanged_ms < GRACE_MS:\n            return\n",
         new="",
-        catchers=(CHAINS,),
+        catchers=(f"{CHAINS} {FEEDS}",),
     ),
     Mutant(
         name="announcement-trusted-without-the-chain",
@@ -82,7 +83,7 @@ MUTANTS = (
         "            self.chains._chains[-1].at_ts = seen.prev_ts\n"
         "        self.chains.see(seen)\n"
         "        return True\n",
-        catchers=(DISPATCHING,),
+        catchers=(FEEDS, DISPATCHING),
     ),
     Mutant(
         name="row-group-of-the-boundary-left-out",
@@ -90,7 +91,7 @@ MUTANTS = (
         breaks="a row group whose highest key is a task's first key is not routed to it",
         file=ROUTER,
         old="        last = bisect_right(self._bounds, group.key_max)\n",
-        new="        last = bisect_left(self._bounds, group.key_max)\n",
+        new="        last = bisect_right(self._bounds, group.key_max) - (group.key_max in self._bounds)\n",
         catchers=("tests/unit/dispatcher/test_router.py",),
     ),
     Mutant(
@@ -109,7 +110,7 @@ MUTANTS = (
         file=WINDOW,
         old="        self._keep([file for file in self._files if any(receivers.lacks(task, file.place) for task in tasks)])\n",
         new="        self._keep([file for file in self._files if all(receivers.lacks(task, file.place) for task in tasks)])\n",
-        catchers=(WINDOWS, DISPATCHING),
+        catchers=(f"{WINDOWS} {FEEDS}", DISPATCHING),
     ),
     Mutant(
         name="positions-of-the-fastest-task",
@@ -118,7 +119,7 @@ MUTANTS = (
         file=RECEIVERS,
         old="                out.append(ChainPosition(first_ts, min(known)))\n",
         new="                out.append(ChainPosition(first_ts, max(known)))\n",
-        catchers=(WINDOWS, DISPATCHING),
+        catchers=(f"{WINDOWS} {FEEDS}", DISPATCHING),
     ),
     Mutant(
         name="positions-over-those-that-began",
@@ -127,7 +128,7 @@ MUTANTS = (
         file=RECEIVERS,
         old="            if len(known) == len(self.received):\n",
         new="            if known:\n",
-        catchers=(WINDOWS, DISPATCHING),
+        catchers=(f"{WINDOWS} {FEEDS}", DISPATCHING),
     ),
     Mutant(
         name="flushed-of-the-fastest-task",
@@ -136,7 +137,7 @@ MUTANTS = (
         file=RECEIVERS,
         old="        return min((self.flushed.get(task, 0) for task in self.received), default=0)\n",
         new="        return max((self.flushed.get(task, 0) for task in self.received), default=0)\n",
-        catchers=(WINDOWS, DISPATCHING),
+        catchers=(f"{WINDOWS} {FEEDS}", DISPATCHING),
     ),
     Mutant(
         name="tasks-of-an-old-epoch-heard",
@@ -145,7 +146,7 @@ MUTANTS = (
         file=DELIVERY,
         old="                if status.task_id in link.tasks and status.task_epoch >= self._served[status.task_id][1]:\n",
         new="                if status.task_id in link.tasks:\n",
-        catchers=(DISPATCHING,),
+        catchers=(FEEDS, DISPATCHING),
     ),
     Mutant(
         name="lost-files-not-sent-again",
@@ -154,7 +155,7 @@ MUTANTS = (
         file=WINDOW,
         old="                if at_ts < reach:\n                    return True\n",
         new="",
-        catchers=(WINDOWS, DISPATCHING),
+        catchers=(f"{WINDOWS} {FEEDS}", DISPATCHING),
     ),
     Mutant(
         name="window-unbounded",
@@ -163,7 +164,7 @@ MUTANTS = (
         file=WINDOW,
         old="        return len(self._files) >= self._limits.window_files or self._bytes >= self._limits.window_bytes\n",
         new="        return False\n",
-        catchers=(WINDOWS, DISPATCHING),
+        catchers=(f"{WINDOWS} {FEEDS}", DISPATCHING),
     ),
     Mutant(
         name="one-stores-trouble-stops-all",
@@ -172,7 +173,7 @@ MUTANTS = (
         file=FEED,
         old="        except (RetryableError, InvalidRequest) as error:  # InvalidRequest: a link out of the store\n",
         new="        except ZeroDivisionError as error:\n",
-        catchers=(DISPATCHING,),
+        catchers=(FEEDS, DISPATCHING),
     ),
     Mutant(
         name="crc-not-checked",

@@ -53,8 +53,9 @@ MUTANTS = (
         invariants=(11,),
         breaks="a holder that lost the number reads on and puts its manifest at the next one",
         file=LOG,
-        old="            held, self._epoch = self._epoch, None\n            self._refuse_if_fenced(manifest.number, held)\n"
-        "            raise error\n",
+        old="            with self._unknown_until_read(manifest.number):\n"
+        "                self._refuse_if_fenced(manifest.number, self._epoch)\n"
+        "            self._epoch = None\n            raise error\n",
         new="            from dataclasses import replace\n"
         "            self._view = self._task.follow(self._view)\n"
         "            again = replace(manifest, number=self.next_number, low_ts=self._view.flushed_ts,\n"
@@ -112,12 +113,22 @@ MUTANTS = (
         catchers=(TEST, RACE),
     ),
     Mutant(
+        name="doubt-until-the-floor-forgotten",
+        invariants=(7, 11),
+        breaks="a manifest that was put counts as failed when the floor could not be read after it",
+        file=LOG,
+        old="        self._in_doubt = body\n        with self._unknown_until_read(manifest.number):\n"
+        "            self._check_floor(",
+        new="        if True:\n            self._check_floor(",
+        catchers=(TEST, RACE),
+    ),
+    Mutant(
         name="floor-not-read-by-holders",
         invariants=(11,),
         breaks="a holder does not see that its number had been collected",
         file=LOG,
-        old="        self._check_floor(manifest.number, self._epoch)\n",
-        new="",
+        old="            self._check_floor(manifest.number, self._epoch)\n",
+        new="            assert view\n",
         catchers=(TEST, RACE),
     ),
     Mutant(

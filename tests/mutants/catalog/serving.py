@@ -20,7 +20,7 @@ GOLDEN = "tests/unit/api/test_api_golden.py"
 CURSORS = "tests/unit/api/test_api_cursor.py"
 PLANS = "tests/unit/api/test_api_plan.py"
 SCANS = "tests/unit/api/test_api_scan.py"
-SERVICE = "tests/unit/api/test_api_service.py"
+VIEWS = "tests/unit/api/test_tenant_view.py"
 REVIEW_ROWS = "tests/unit/api/test_review_rows.py"
 ROW_EVENTS = "tests/unit/api/test_api_row_events.py"
 NAMES = "tests/unit/api/test_review_names.py"
@@ -36,7 +36,7 @@ MUTANTS = (
         file=VIEW,
         old="        known = [self._progress.get(task.task_id, 0) for task in self.route.tasks]\n",
         new="        known = list(self._progress.values())\n",
-        catchers=(SERVICE,),
+        catchers=(VIEWS,),
     ),
     Mutant(
         name="api-ignores-the-schemas-progress",
@@ -45,7 +45,7 @@ MUTANTS = (
         file=VIEW,
         old="        lowest = min([schema_ts, *known]) if known else 0\n",
         new="        lowest = min(known) if known and schema_ts else 0\n",
-        catchers=(SERVICE,),
+        catchers=(VIEWS,),
     ),
     Mutant(
         name="api-resolved-before-manifests",
@@ -54,7 +54,7 @@ MUTANTS = (
         file=VIEW,
         old="            if status is not None and status.manifest <= task_log.number:\n",
         new="            if status is not None:\n",
-        catchers=(SERVICE,),
+        catchers=(VIEWS,),
     ),
     Mutant(
         name="api-reads-manifests-before-progress",
@@ -63,7 +63,7 @@ MUTANTS = (
         file=VIEW,
         old="                if status is None or task.task_id not in self._logs or status.manifest > task_log.number:\n",
         new="                if task.task_id not in self._logs:\n",
-        catchers=(SERVICE,),
+        catchers=(VIEWS,),
     ),
     Mutant(
         name="api-hears-an-old-holder",
@@ -72,7 +72,7 @@ MUTANTS = (
         file=VIEW,
         old="                if wanted.get(status.task_id) == url and status.task_epoch >= epochs[status.task_id]:\n",
         new="                if wanted.get(status.task_id) == url:\n",
-        catchers=(SERVICE,),
+        catchers=(VIEWS,),
     ),
     Mutant(
         name="api-resolved-goes-down",
@@ -81,7 +81,7 @@ MUTANTS = (
         file=VIEW,
         old="        self._resolved_ts = max(self._resolved_ts, lowest)\n",
         new="        self._resolved_ts = lowest\n",
-        catchers=(SERVICE,),
+        catchers=(VIEWS,),
     ),
     Mutant(
         name="start-below-the-snapshot",
@@ -90,7 +90,7 @@ MUTANTS = (
         file=VIEW,
         old="        if ts < earliest_ts:\n",
         new="        if ts < 0:\n",
-        catchers=(SERVICE,),
+        catchers=(VIEWS,),
     ),
     Mutant(
         name="start-one-below-the-snapshot",
@@ -99,7 +99,7 @@ MUTANTS = (
         file=VIEW,
         old="        if ts < earliest_ts:\n",
         new="        if ts < earliest_ts - 1:\n",
-        catchers=(SERVICE,),
+        catchers=(VIEWS,),
     ),
     Mutant(
         name="cursor-not-checked-for-retention",
@@ -108,7 +108,7 @@ MUTANTS = (
         file="services/api/tistream_api/pulls.py",
         old="            view.check_retained(start.low_ts)\n",
         new="",
-        catchers=(SERVICE,),
+        catchers=(VIEWS,),
     ),
     Mutant(
         name="window-low-inclusive-in-the-api",
@@ -117,7 +117,7 @@ MUTANTS = (
         file=SCAN,
         old="            mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)\n",
         new="            mask = (index.commit_ts >= window.low) & (index.commit_ts <= window.high)\n",
-        catchers=(GOLDEN,),
+        catchers=(f"{PLANS} {ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
     ),
     Mutant(
         name="window-high-exclusive-in-the-api",
@@ -126,7 +126,7 @@ MUTANTS = (
         file=SCAN,
         old="            mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)\n",
         new="            mask = (index.commit_ts > window.low) & (index.commit_ts < window.high)\n",
-        catchers=(GOLDEN,),
+        catchers=(f"{PLANS} {ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
     ),
     Mutant(
         name="row-groups-at-the-high-end-left-out",
@@ -144,7 +144,7 @@ MUTANTS = (
         file=INDEX,
         old="        return np.flatnonzero((self._lows <= window.high) & (self._highs > window.low))\n",
         new="        return np.flatnonzero((self._lows < window.high) & (self._highs > window.low))\n",
-        catchers=(GOLDEN, SCANS),
+        catchers=(f"{PLANS} {SCANS}", GOLDEN),
     ),
     Mutant(
         name="segments-forgotten-as-they-grow",
@@ -189,7 +189,7 @@ MUTANTS = (
         file=PULL,
         old="            self._reach(beyond - 1)\n",
         new="            self._reach(beyond)\n",
-        catchers=(GOLDEN, REVIEW_ROWS),
+        catchers=(f"{ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
     ),
     Mutant(
         name="cursor-of-another-scope",
@@ -225,7 +225,7 @@ MUTANTS = (
         file=EVENTS,
         old="(low, middle) if self.position(middle) > at else (middle + 1, high)",
         new="(low, middle) if self.position(middle) >= at else (middle + 1, high)",
-        catchers=(GOLDEN, REVIEW_ROWS),
+        catchers=(f"{ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
     ),
     Mutant(
         name="cursor-one-event-late",
@@ -234,7 +234,7 @@ MUTANTS = (
         file=EVENTS,
         old="            start = low\n        return",
         new="            start = low + 1\n        return",
-        catchers=(GOLDEN, REVIEW_ROWS),
+        catchers=(f"{ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
     ),
     Mutant(
         name="cursor-inside-a-commit-ts-forgotten",
@@ -243,7 +243,7 @@ MUTANTS = (
         file=CURSOR,
         old="        return self.commit_ts if self.place is Place.DONE else self.commit_ts - 1\n",
         new="        return self.commit_ts\n",
-        catchers=(GOLDEN, REVIEW_ROWS),
+        catchers=(f"{ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
     ),
     Mutant(
         name="puts-before-deletes",
@@ -252,7 +252,7 @@ MUTANTS = (
         file=EVENTS,
         old='_NUMBERS = ("commit_ts", "place", "start_ts", "table_id", "op")\n',
         new='_NUMBERS = ("commit_ts", "place", "start_ts", "table_id")\n',
-        catchers=(ROW_EVENTS, REVIEW_ROWS, GOLDEN),
+        catchers=(f"{ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
     ),
     Mutant(
         name="ddl-before-the-rows-of-its-ts",
@@ -261,7 +261,7 @@ MUTANTS = (
         file=CURSOR,
         old="    ROW = 0  # every row event up to the one named, and no ddl event\n    DDL = 1",
         new="    ROW = 1  # every row event up to the one named, and no ddl event\n    DDL = 0",
-        catchers=(REVIEW_ROWS, GOLDEN),
+        catchers=(f"{ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
     ),
     Mutant(
         name="schema-at-not-before",
@@ -279,7 +279,7 @@ MUTANTS = (
         file=ROWS,
         old='        at = np.searchsorted(self._shapes.version_ts, commit.to_numpy(), side="left") - 1\n',
         new='        at = np.searchsorted(self._shapes.version_ts, commit.to_numpy(), side="right") - 1\n',
-        catchers=(GOLDEN, REVIEW_ROWS),
+        catchers=(f"{ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
     ),
     Mutant(
         name="ddl-window-low-inclusive",
@@ -405,7 +405,7 @@ MUTANTS = (
         file="services/api/tistream_api/pulls.py",
         old="        if not self.slots.acquire(blocking=False):\n",
         new="        if self.slots.acquire(blocking=False) and False:\n",
-        catchers=(SCANS, SERVICE),
+        catchers=(f"{SCANS} {VIEWS}",),
     ),
     Mutant(
         name="cause-of-lateness-hidden",

@@ -1,0 +1,204 @@
+"""How far a tenant can be read: never above what is in the pool and in the schema, whoever answers and whoever does
+not. The peers' answers come over HTTP, the manifests from the store."""
+
+from __future__ import annotations
+
+import threading
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from support.committed_pool import CommittedTask, Row
+from tistream import concurrency
+from tistream.clock import ManualClock
+from tistream.errors import Gone, Unavailable
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.model.ts import Window
+from tistream.storage.memory import MemoryObjectStore
+from tistream.wire.client import HttpClient
+from tistream.wire.meta import TaskRoute, TenantRoute
+from tistream.wire.schema import LogPage
+from tistream.wire.schema_client import SchemaClient, SchemaReplica
+from tistream.wire.sorter import TaskList, TaskStatus
+from tistream.wire.sorter_client import SorterClient
+from tistream_api.cursor import Position, Scope, encode
+from tistream_api.group_cache import GroupCache
+from tistream_api.metrics import ApiMetrics
+from tistream_api.params import PullParams
+from tistream_api.pulls import Pulls
+from tistream_api.scan import Budget
+from tistream_api.tenant_view import TenantView
+
+TENANT = TenantKey("7", "acme")
+SNAPSHOT = 100
+CLOCK = ManualClock(1_000)
+
+
+class DeafStore(MemoryObjectStore):
+    """Does not answer for keys that contain `deaf`."""
+
+    deaf: str | None = None
+
+    def get(self, key: str) -> bytes:
+        if self.deaf is not None and self.deaf in key:
+            raise Unavailable(f"no answer: {key}")
+        return super().get(key)
+
+
+class World:
+    """Two tasks, each on a sorter of its own, and a registry."""
+
+    def __init__(self) -> None:
+        self.objects = DeafStore()
+        spans = (KeySpan(b"", b"m"), KeySpan(b"m", b""))
+        self.tasks = [
+            CommittedTask(self.objects, TENANT, SNAPSHOT, task_id=number, span=span)
+            for number, span in enumerate(spans, 1)
+        ]
+        self.told: dict[str, TaskStatus] = {}  # sorter -> what it says; one that is not here does not answer
+        self.schema_ts = 10_000
+        http = HttpClient(transport=httpx.MockTransport(self._answer))
+        metrics = ApiMetrics(CollectorRegistry(), lambda: 0.0)
+        self.view = TenantView(
+            self._route(epoch=1),
+            self.objects,
+            GroupCache(self.objects, 1 << 20),
+            SorterClient(http),
+            lambda: SchemaReplica(SchemaClient(http, "http://schema"), TENANT),
+            CLOCK,
+            concurrency.new_event(),
+            metrics.undecodable,
+        )
+        self.pulls = Pulls(CLOCK, Budget(), threading.Semaphore(1), metrics)
+
+    def _route(self, epoch: int) -> TenantRoute:
+        routes = [
+            TaskRoute(
+                task_id=task.task_id,
+                start_key=task.span.start.hex(),
+                end_key=task.span.end.hex(),
+                task_epoch=epoch,
+                sorter_node=f"sorter-{task.task_id}",
+                sorter_url=f"http://sorter-{task.task_id}",
+            )
+            for task in self.tasks
+        ]
+        return TenantRoute(cluster_id="7", tenant_id="acme", snapshot_ts=SNAPSHOT, tasks=routes, problem=None)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        if host == "schema":
+            body = LogPage(
+                log_id="a", snapshot_ts=SNAPSHOT, resolved_ts=self.schema_ts, next_after=0, more=False, records=[]
+            )
+            return httpx.Response(200, content=body.model_dump_json().encode())
+        if host not in self.told:
+            return httpx.Response(503)
+        return httpx.Response(200, content=TaskList(node_id=host, tasks=[self.told[host]]).model_dump_json().encode())
+
+    def flush(self, flushed_ts: int, rows: list[Row] | None = None) -> None:
+        """Both tasks commit; the first one has the rows."""
+        self.tasks[0].flush(flushed_ts, rows or [])
+        self.tasks[1].flush(flushed_ts)
+
+    def tell(self, progress_ts: int | None = None, **changes: int) -> None:
+        """Both sorters tell what is committed, and more progress."""
+        for task in self.tasks:
+            self.told[f"sorter-{task.task_id}"] = task.status(progress_ts, **changes)
+
+    def refreshed(self) -> int:
+        self.view.refresh()
+        return self.view.resolved_ts()
+
+    def route_anew(self, epoch: int) -> None:
+        self.view.use(self._route(epoch))
+
+
+def row(commit_ts: int) -> Row:
+    return {"table_id": 5, "commit_ts": commit_ts, "start_ts": commit_ts - 1, "key": b"k", "op": 1, "value": b"v"}
+
+
+def test_a_task_that_cannot_be_read_holds_the_tenant() -> None:
+    world = World()
+    world.flush(500)
+    world.objects.deaf = "/task-2/"
+    assert world.refreshed() == 0
+    world.objects.deaf = None
+    assert world.refreshed() == 500
+
+
+def test_without_their_sorters_the_manifests_tell() -> None:
+    world = World()
+    world.flush(500)
+    world.tell(700)
+    del world.told["sorter-2"]
+    assert world.refreshed() == 500
+
+
+def test_rows_above_what_is_known_of_the_schema_are_not_served() -> None:
+    world = World()
+    world.schema_ts = 300
+    world.flush(500)
+    assert world.refreshed() == 300
+    world.schema_ts = 400
+    assert world.refreshed() == 400
+
+
+def test_progress_counts_once_the_manifest_that_it_rests_on_was_read() -> None:
+    world = World()
+    world.flush(500)
+    world.tell(900, manifest=world.tasks[0].number + 1)
+    assert world.refreshed() == 500
+    world.flush(600, [row(550)])
+    assert world.refreshed() == 900
+    assert [segment.rows for segment in world.view.source.segments(Window(500, 600))] == [1]
+
+
+def test_a_holder_of_an_older_epoch_is_not_listened_to() -> None:
+    world = World()
+    world.flush(500)
+    world.tell(700)
+    world.route_anew(epoch=2)
+    assert world.refreshed() == 500
+    world.tell(700, task_epoch=2)
+    assert world.refreshed() == 700
+
+
+def test_resolved_ts_never_goes_down() -> None:
+    world = World()
+    world.flush(500)
+    world.tell(900)
+    assert world.refreshed() == 900
+    world.tell(500)  # the sorters started again: progress that needed no object is told anew
+    assert world.refreshed() == 900
+
+
+def test_what_lies_below_the_snapshot_is_gone() -> None:
+    world = World()
+    world.flush(500)
+    world.tell()
+    world.refreshed()
+    world.view.check_retained(SNAPSHOT)
+    with pytest.raises(Gone) as raised:
+        world.view.check_retained(SNAPSHOT - 1)
+    assert raised.value.extra["earliest_ts"] == str(SNAPSHOT)
+
+
+@pytest.mark.parametrize("by_cursor", [False, True])
+def test_a_pull_from_below_the_snapshot_is_refused_however_it_says_so(by_cursor: bool) -> None:
+    """A cursor can be older than what is kept."""
+    world = World()
+    world.flush(500)
+    world.tell()
+    world.refreshed()
+    scope = Scope(TENANT)
+    for at, refused in ((SNAPSHOT, False), (SNAPSHOT - 1, True)):
+        cursor = encode(scope, Position(at)) if by_cursor else None
+        asked = PullParams(None if by_cursor else at, cursor, None, 10, 0, False)
+        if refused:
+            with pytest.raises(Gone):
+                world.pulls.answer(world.view, scope, asked)
+        else:
+            assert b'"resolved_ts":"500"' in b"".join(world.pulls.answer(world.view, scope, asked))

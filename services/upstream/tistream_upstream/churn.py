@@ -83,7 +83,7 @@ class Churn:
         region.span, region.resolver_ts = kept, 0
         self._regions.reindex()
         self._regions.add(child)
-        region.holders, child.holders = {**self._kv.holders_in(kept)}, {**self._kv.holders_in(given)}
+        region.holders, child.holders = self._kv.holders_in(kept), self._kv.holders_in(given)
         self._kv.raise_max_ts(store_id)
         if watched:
             self._agents.watch(child, after=(parent,))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tistream.model.span import KeySpan
-from tistream_upstream import system_tables
+from tistream_upstream import ddl_steps, system_tables
 from tistream_upstream.agents import Agents
-from tistream_upstream.catalog import Catalog
+from tistream_upstream.catalog import Catalog, dump
 from tistream_upstream.churn import Churn
 from tistream_upstream.codec import record_key, table_prefix
 from tistream_upstream.config import ClusterConfig
@@ -23,6 +23,7 @@ from tistream_upstream.load import Load
 from tistream_upstream.regions import Region, RegionMap
 from tistream_upstream.schema_change import TableShape
 from tistream_upstream.session import Session
+from tistream_upstream.table_info import database_info
 from tistream_upstream.truth import Truth
 from tistream_upstream.world import World
 
@@ -68,9 +69,17 @@ class Cluster:
         self._session.rewrite = self._load.rewrite
         self.churn = Churn(config, self._world, self.regions, self.kv, self.agents, self.catalog)
         self.ddl = Ddl(config, self._world, self.kv, self.catalog, self._session)
+        self._store_schema()
         self._load.start()
         self._world.run_until(config.begin_ms + config.warm_ms)
         self.snapshot_ts = self._begin()
+
+    def _store_schema(self) -> None:
+        for database in self.catalog.databases.values():
+            info = database_info(database.id, database.name)
+            self.kv.preload(ddl_steps.database_key(database.id), dump(info))
+        for table in self.catalog.usable():
+            self.kv.preload(ddl_steps.table_key(table.database_id, table.id), dump(table.info()))
 
     def _begin(self) -> int:
         snapshot_ts = self.kv.final_ts()

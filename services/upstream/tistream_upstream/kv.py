@@ -15,7 +15,7 @@ from tistream.model.span import KeySpan
 from tistream.model.ts import LOGICAL_BITS
 from tistream_upstream.catalog import Table
 from tistream_upstream.layout import Row
-from tistream_upstream.regions import Entry, Region, RegionMap
+from tistream_upstream.regions import Entry, Holder, Region, RegionMap
 from tistream_upstream.schema_change import SchemaChange
 from tistream_upstream.world import World
 
@@ -219,6 +219,10 @@ class Kv:
         """The value of a key that is no row."""
         return self._other.get(key)
 
+    def preload(self, key: bytes, value: bytes) -> None:
+        """A key that was there before everything that scans can still read."""
+        self._other[key] = value
+
     def scan(self, region: Region, base_ts: int) -> list[Entry]:
         """All versions of a region above `base_ts`, and its locks, as of the end of its log."""
         out = []
@@ -234,9 +238,9 @@ class Kv:
                 out.append(Entry(*at, txn.start_ts, None, txn.source, m.generation))
         return out
 
-    def holders_in(self, span: KeySpan) -> dict[Txn, int]:
+    def holders_in(self, span: KeySpan) -> dict[Holder, int]:
         """Transactions with locks in a span, and how many."""
-        found: dict[Txn, int] = {}
+        found: dict[Holder, int] = {}
         for key, (txn, _) in self.locks.items():
             if key in span:
                 found[txn] = found.get(txn, 0) + 1

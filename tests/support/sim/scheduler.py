@@ -99,7 +99,7 @@ class Scheduler:
         heapq.heappush(self._events, (self.now_us + max(0, delay_us), self.rng.random(), self._number, happen))
 
     def run(self, until: Callable[[], bool], limit_ms: int) -> bool:
-        """Let things happen until `until()` or for `limit_ms`; whether it came true. `until` is asked as events pass."""
+        """Let things happen until `until()`, which is asked after each, or for `limit_ms`; whether it came true."""
         assert getcurrent() is self.hub
         deadline_us = self.now_us + limit_ms * US_PER_MS
         while not until():

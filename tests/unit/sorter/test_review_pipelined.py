@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernel_ticks import Ticks, entry, rows_of, scan, states
+from kernel_ticks import Ticks, entry, record_key, rows_of, scan, states
 
 from tistream_sorter.jobs.contracts import COMMIT, COMMITTED, PREWRITE, ROLLBACK
 
@@ -63,3 +63,27 @@ def test_a_scan_keeps_a_pipelined_lock_that_is_pending() -> None:
     known = states((-1, 1, 18, 100, -1, -1, -1, -1))
     world.tick([flush(1, b"one", 16)], high=100, history=known, scans=scan(0, 1, 16))
     assert world.waiting() == [(PREWRITE, 5)]
+
+
+def test_a_scan_in_the_same_tick_as_the_lock_does_not_settle_it() -> None:
+    """The lock comes at an open place; a later file of the same tick covers it and a scan repeats it."""
+    world = Ticks()
+    known = states(
+        (-1, 1, 10, 100, -1, -1, -1, -1),
+        (0, 1, 15, 100, 1, 15, 100, -1),
+        (1, 1, 15, 100, 1, 15, 100, 15),
+    )
+    again = {**flush(1, b"one", 15), "seq": 1}
+    world.tick([flush(1, b"one", 12), again], high=4, history=known, scans=scan(1, 1, 15))
+    assert world.waiting() == [(PREWRITE, 5)]
+    later = states((-1, 1, 15, 100, -1, -1, -1, -1))
+    out = world.tick([entry(COMMIT, b"a", 5, 120)], high=150, history=later)
+    assert rows_of(out) == [(record_key(b"a"), 5, 120, b"one")]
+
+
+def test_a_repeat_of_what_was_settled_stays_out_however_often_it_is_said() -> None:
+    world = Ticks()
+    known = states((-1, 1, 15, 100, -1, -1, -1, -1))
+    copies = [flush(1, b"one", 12), {**flush(1, b"one", 14), "seq": 1}]
+    world.tick(copies, high=150, history=known, scans=scan(1, 1, 14))
+    assert world.waiting() == []

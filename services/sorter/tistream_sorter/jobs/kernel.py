@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
@@ -78,7 +79,8 @@ def match(
     changes = _wanted(changes, rules, counters)
     bank = _Bank(changes, unmatched, ready)
     entries = bank.entries()
-    prewrites = _best_prewrites(entries.filter(pl.col("type") == PREWRITE))
+    said = entries.filter(pl.col("type") == PREWRITE)
+    prewrites = _best_prewrites(said)
     commits = _first(entries.filter(pl.col("type") == COMMIT))
     rollbacks = _first(entries.filter(pl.col("type") == ROLLBACK))
     whole = bank.ready_entries(offset=len(entries)).vstack(
@@ -105,7 +107,7 @@ def match(
     open_commits = _above_snapshot(open_commits, rules, counters)
 
     locks = pl.concat([open_prewrites, open_rollbacks.select(open_prewrites.columns)])
-    locks = _living(locks, history, scans, counters)
+    locks = _living(locks, said, history, scans, counters)
     fresh = rows.filter(pl.col("part") == NEW)
     repeats = pl.concat(
         [
@@ -258,10 +260,25 @@ def _above_snapshot(rows: pl.DataFrame, rules: MatchRules, counters: dict[str, i
     return kept
 
 
-def _living(locks: pl.DataFrame, history: pa.Table, scans: pa.Table, counters: dict[str, int]) -> pl.DataFrame:
-    """Drop the dead and the repeats of what is settled; note the floors of the others."""
+def _living(
+    locks: pl.DataFrame, prewrites: pl.DataFrame, history: pa.Table, scans: pa.Table, counters: dict[str, int]
+) -> pl.DataFrame:
+    """Drop the dead and the repeats of what is settled; note the floors of the others. `prewrites`: every copy."""
     if not len(locks):
         return locks
+    verdict, repeats = _judged(locks, history, scans)
+    settled = (locks["pending"].not_() & (locks["type"] == PREWRITE)).to_numpy() & repeats
+    if settled.any():
+        settled &= ~_came_before(locks.filter(pl.Series(settled)), locks, prewrites, history, scans)
+    counters["dead_locks"] = int((verdict.dead & ~settled).sum())
+    counters["settled_repeats"] = int(settled.sum())
+    floor = pl.Series("floor", verdict.floor)
+    noted = locks.with_columns(pl.when(floor == int(liveness.NO_FLOOR)).then(None).otherwise(floor).alias("floor"))
+    return noted.filter(pl.Series(~(verdict.dead | settled)))
+
+
+def _judged(locks: pl.DataFrame, history: pa.Table, scans: pa.Table) -> tuple[liveness.Verdict, npt.NDArray[np.bool_]]:
+    """The verdict on each, and whether it came where all was covered, as something settled does that comes again."""
     facts = liveness.Locks(
         key=locks["key"],
         start_ts=locks["start_ts"].to_numpy(),
@@ -272,15 +289,24 @@ def _living(locks: pl.DataFrame, history: pa.Table, scans: pa.Table, counters: d
         floor=locks["floor"].fill_null(int(liveness.NO_FLOOR)).to_numpy(),
     )
     verdict = liveness.judge(facts, history)
-    fresh_prewrite = (~locks["pending"] & (locks["type"] == PREWRITE)).to_numpy()
     # No row ends a pipelined lock, so one that a late scan brings back would stay for ever (docs/adr/0005).
     excused = liveness.in_scan(facts, scans) & (facts.generation == 0)
-    settled = fresh_prewrite & verdict.covered_on_arrival & ~excused
-    counters["dead_locks"] = int((verdict.dead & ~settled).sum())
-    counters["settled_repeats"] = int(settled.sum())
-    floor = pl.Series("floor", verdict.floor)
-    noted = locks.with_columns(pl.when(floor == int(liveness.NO_FLOOR)).then(None).otherwise(floor).alias("floor"))
-    return noted.filter(pl.Series(~(verdict.dead | settled)))
+    return verdict, verdict.covered_on_arrival & ~excused
+
+
+def _came_before(
+    settled: pl.DataFrame, locks: pl.DataFrame, prewrites: pl.DataFrame, history: pa.Table, scans: pa.Table
+) -> npt.NDArray[np.bool_]:
+    """Which of `locks` look settled by their highest copy, but have another in this tick that came to an open place:
+    since then they are pending."""
+    copies = prewrites.join(settled, on=IDENTITY, how="semi")
+    if len(copies) == len(settled):
+        return np.zeros(len(locks), bool)
+    _, repeats = _judged(copies, history, scans)
+    opened = copies.filter(pl.Series(~repeats)).select(*IDENTITY).unique().with_columns(pl.lit(True).alias("opened"))
+    marked = locks.select(*IDENTITY).join(opened, on=IDENTITY, how="left", maintain_order="left")
+    result: npt.NDArray[np.bool_] = marked["opened"].fill_null(False).to_numpy()
+    return result
 
 
 def _consumed(survivors: pl.DataFrame, sizes: list[int], parts_max: int) -> frozenset[int]:

@@ -291,6 +291,6 @@ MUTANTS = (
         file="services/meta/tistream_meta/route_table.py",
         old="            if self._table is None or table.version >= self._table.version:\n",
         new="            if self._table is None or table.version != self._table.version:\n",
-        catchers=("tests/unit/meta/test_meta_routes.py",),
+        catchers=("tests/unit/meta/test_route_board.py",),
     ),
 )

@@ -7,7 +7,8 @@ LIVENESS = "services/sorter/tistream_sorter/jobs/liveness.py"
 TEST = "tests/unit/sorter/test_kernel.py"
 PIPELINED = "tests/unit/sorter/test_review_pipelined.py"
 CLUSTER = "tests/unit/sorter/test_review_random_cluster.py"
-UNITS = (TEST, PIPELINED, CLUSTER)
+LAST = "tests/unit/sorter/test_last_entries.py"
+UNITS = (f"{PIPELINED} {LAST} {TEST}", CLUSTER)
 
 MUTANTS = (
     Mutant(
@@ -87,9 +88,18 @@ MUTANTS = (
         invariants=(7, 13),
         breaks="a repeated prewrite at a covered place is taken as a new lock",
         file=KERNEL,
-        old="    settled = fresh_prewrite & verdict.covered_on_arrival & ~excused\n",
-        new="    settled = fresh_prewrite & verdict.covered_on_arrival & ~excused & False\n",
+        old="    return verdict, verdict.covered_on_arrival & ~excused\n",
+        new="    return verdict, verdict.covered_on_arrival & ~excused & False\n",
         catchers=UNITS,
+    ),
+    Mutant(
+        name="lock-and-its-repeat-in-one-tick-dropped",
+        invariants=(7,),
+        breaks="a new lock is dropped when a scan of the same tick repeats it at a covered place",
+        file=KERNEL,
+        old="    if settled.any():\n",
+        new="    if not len(settled):\n",
+        catchers=(PIPELINED, TEST, CLUSTER),
     ),
     Mutant(
         name="scanned-lock-dropped",

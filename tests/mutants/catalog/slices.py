@@ -5,6 +5,7 @@ from mutants.mutant import Mutant
 SLICES = "services/sorter/tistream_sorter/slices.py"
 WATERMARK = "services/sorter/tistream_sorter/watermark.py"
 TEST = "tests/unit/sorter/test_slices.py"
+LAST = "tests/unit/sorter/test_last_entries.py"
 CLUSTER = "tests/unit/sorter/test_review_random_cluster.py"
 
 MUTANTS = (
@@ -16,7 +17,7 @@ MUTANTS = (
         old="        return row.base_ts is not None and row.base_ts <= resolved\n\n    def _connect(",
         new="        return row.region_version > version or (row.base_ts is not None and row.base_ts <= resolved)"
         "\n\n    def _connect(",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="gap-skipped",
@@ -25,7 +26,7 @@ MUTANTS = (
         file=SLICES,
         old="        if row.region_id == region and row.first_index <= index + 1:",
         new="        if row.region_id == region:",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="gap-of-one-skipped",
@@ -34,7 +35,7 @@ MUTANTS = (
         file=SLICES,
         old="row.first_index <= index + 1:\n            return True",
         new="row.first_index <= index + 2:\n            return True",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="gap-of-one-skipped-in-steady-state",
@@ -43,7 +44,7 @@ MUTANTS = (
         file=SLICES,
         old="& (first <= self._index[at] + 1)",
         new="& (first <= self._index[at] + 2)",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="version-compare-dropped-in-steady-state",
@@ -52,7 +53,7 @@ MUTANTS = (
         file=SLICES,
         old='            & (self._version[at] == _int64(rows, "region_version"))\n',
         new="",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="older-epoch-connects",
@@ -61,7 +62,7 @@ MUTANTS = (
         file=SLICES,
         old="            if row.region_version < self._version[at]:\n",
         new="            if row.region_version < 0:\n",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="split-parent-forgotten",
@@ -70,7 +71,7 @@ MUTANTS = (
         file=SLICES,
         old="        if row.region_version > version and any(r == region and i <= index for r, i in row.after):",
         new="        if row.region_version > version and row.region_id == region and not row.after:",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="split-parent-not-awaited",
@@ -79,7 +80,7 @@ MUTANTS = (
         file=SLICES,
         old="any(r == region and i <= index for r, i in row.after)",
         new="any(r == region for r, i in row.after)",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="split-parent-one-entry-short",
@@ -88,7 +89,7 @@ MUTANTS = (
         file=SLICES,
         old="any(r == region and i <= index for r, i in row.after)",
         new="any(r == region and i <= index + 1 for r, i in row.after)",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="scan-from-above-what-is-covered",
@@ -97,7 +98,7 @@ MUTANTS = (
         file=SLICES,
         old="        return row.base_ts is not None and row.base_ts <= resolved\n",
         new="        return row.base_ts is not None\n",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="scan-vouches-for-keys-split-off",
@@ -110,7 +111,7 @@ MUTANTS = (
         "            mates = self._region == before[0]\n"
         "            self._index[mates] = np.maximum(self._index[mates], row.first_index - 1)\n"
         "        history.note(",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="row-taken-as-a-whole",
@@ -119,7 +120,7 @@ MUTANTS = (
         file=SLICES,
         old="            elif self._connects(at, row):",
         new="            elif self._connects(self._overlapping(row.start, row.end)[0], row):",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="index-kept-when-the-region-changes",
@@ -128,7 +129,7 @@ MUTANTS = (
         file=SLICES,
         old="        self._index[at] = max(before[2], row.log_index) if same_region else row.log_index\n",
         new="        self._index[at] = max(before[2], row.log_index)\n",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="resolved-goes-down",
@@ -137,7 +138,7 @@ MUTANTS = (
         file=SLICES,
         old="        self._resolved[at] = max(before[3], row.resolved_ts)\n",
         new="        self._resolved[at] = row.resolved_ts\n",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="highest-slice-is-the-watermark",
@@ -146,7 +147,7 @@ MUTANTS = (
         file=SLICES,
         old="        return int(self._resolved.min())\n",
         new="        return int(self._resolved.max())\n",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="minimum-over-reporting-regions",
@@ -156,7 +157,7 @@ MUTANTS = (
         old="        return int(self._resolved.min())\n",
         new="        known = self._resolved[self._region != NO_REGION]\n"
         "        return int((known if len(known) else self._resolved).min())\n",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="waiting-rows-forgotten",
@@ -165,7 +166,7 @@ MUTANTS = (
         file=SLICES,
         old="        self.waiting.extend(self._pieces(row, unconnected))\n",
         new="",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="waiting-rows-try-once",
@@ -174,7 +175,7 @@ MUTANTS = (
         file=SLICES,
         old="        while changed and self.waiting:\n            changed = False\n",
         new="        if changed and self.waiting:\n            changed = False\n",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="waiting-rows-joined-across-a-gap",
@@ -192,7 +193,7 @@ MUTANTS = (
         file=SLICES,
         old="        return slices, to_table(self.waiting)\n",
         new="        return slices, to_table([])\n",
-        catchers=(TEST, CLUSTER),
+        catchers=(f"{LAST} {TEST}", CLUSTER),
     ),
     Mutant(
         name="watermarks-not-clipped",

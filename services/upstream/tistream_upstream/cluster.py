@@ -133,6 +133,10 @@ class Cluster:
         """Answer an AskCoverage: (span, resolved_ts) of every slice of its span. False: too far back, ask again."""
         return self.agents.coverage(request, slices)
 
+    def hold_load(self, hold: bool) -> None:
+        """Begin no transactions until told otherwise: what would have begun is not made up for."""
+        self._load.held = hold
+
     def stop(self) -> None:
         """No new transactions, jobs or churn; go on advancing until `quiet`."""
         self._load.stopped = self.churn.stopped = self.ddl.stopped = True

@@ -1,9 +1,149 @@
-"""`tistream simulate`."""
+"""`tistream simulate`: its options, its signals, its progress line."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
+
+if TYPE_CHECKING:
+    from tistream_upstream.config import ClusterConfig
+    from tistream_upstream.progress import Progress
+
+_SHOW_TTY_MS, _SHOW_MS = 500, 5_000
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
+    app.command("simulate")(simulate)
+
+
+def simulate(
+    objects: Annotated[str, typer.Option(help="Where to push: a directory, file:///… or s3://bucket/prefix.")],
+    cluster: Annotated[str, typer.Option(help="Upstream cluster id.")] = "1",
+    tenant: Annotated[str, typer.Option(help="Upstream tenant id; must be new.")] = "simulated",
+    url: Annotated[
+        str | None, typer.Option(help="API of the platform: registers the tenant, announces, asks coverage.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Repeats a run, as far as time and answers allow.")] = 1,
+    rows_per_s: Annotated[float, typer.Option(min=0.1, help="Row changes a second.")] = 1_000.0,
+    txns_per_s: Annotated[float, typer.Option(min=0.1, help="Transactions a second.")] = 250.0,
+    databases: Annotated[int, typer.Option(min=1)] = 2,
+    tables: Annotated[int, typer.Option(min=1)] = 8,
+    columns: Annotated[int, typer.Option(min=1, max=60, help="Columns a table, besides its key.")] = 8,
+    rows_max: Annotated[int, typer.Option(min=1, help="Live rows a table.")] = 5_000,
+    regions: Annotated[int, typer.Option(min=1, help="Regions at the beginning.")] = 12,
+    stores: Annotated[int, typer.Option(min=1)] = 3,
+    push_ms: Annotated[int, typer.Option(min=10, help="How often each store pushes.")] = 1_000,
+    churn_per_s: Annotated[
+        float, typer.Option(min=0.0, max=20.0, help="Splits, merges, leader moves, restarts and crashes a second.")
+    ] = 0.2,
+    ddl_per_min: Annotated[float, typer.Option(min=0.0, max=600.0, help="DDL jobs a minute.")] = 0.0,
+    huge_rows: Annotated[int, typer.Option(min=0, help="Rows of the largest transactions, one a minute.")] = 2_000,
+    bursts: Annotated[float, typer.Option(min=0.0, max=1.0, help="0: an even load; 1: all of it in bursts.")] = 0.0,
+    duration: Annotated[float | None, typer.Option(min=0.0, help="Seconds; default: until Ctrl-C.")] = None,
+    truth: Annotated[Path | None, typer.Option(help="Where to write truth lines, for `tistream verify`.")] = None,
+) -> None:
+    """A TiKV cluster with a TiDB on it, simulated: pushes changes in real time, and knows what is true."""
+    from tistream.model.ids import TenantKey  # noqa: PLC0415  # other commands need none of this
+    from tistream_upstream.config import Churn, ClusterConfig, TxnMix  # noqa: PLC0415
+
+    churn = Churn(per_s=churn_per_s)
+    if url is None:  # nobody tells how far a span is covered, so that nothing may be lost
+        churn = replace(churn, lost_push=0.0)
+    config = ClusterConfig(
+        tenant=TenantKey.parse(cluster, tenant),
+        stores=stores,
+        regions=regions,
+        databases=databases,
+        tables=tables,
+        columns=columns,
+        rows_per_s=rows_per_s,
+        txns_per_s=txns_per_s,
+        rows_max=rows_max,
+        bursts=bursts,
+        mix=TxnMix(huge_rows=huge_rows),
+        churn=churn,
+        push_ms=push_ms,
+        ddl_per_min=ddl_per_min,
+    )
+    _run(config, seed, objects, url, duration, truth)
+
+
+def _run(
+    config: ClusterConfig, seed: int, objects: str, url: str | None, duration: float | None, truth: Path | None
+) -> None:
+    from tistream.cli.errors import CliError  # noqa: PLC0415
+    from tistream.clock import SystemClock  # noqa: PLC0415
+    from tistream.errors import TiStreamError  # noqa: PLC0415
+    from tistream.storage import layout  # noqa: PLC0415
+    from tistream.storage.open import open_objects  # noqa: PLC0415
+    from tistream_upstream.cluster import Cluster  # noqa: PLC0415
+    from tistream_upstream.driver import Driver, say_on_stderr  # noqa: PLC0415
+    from tistream_upstream.platform_api import PlatformApi  # noqa: PLC0415
+
+    clock = SystemClock()
+    with contextlib.ExitStack() as stack:
+        stopped = stack.enter_context(_signals())
+        try:
+            where = str(Path(objects).absolute()) if "://" not in objects and objects != "memory:" else objects
+            store = open_objects(where)
+            prefix = layout.push_prefix(config.tenant)
+            if next(iter(store.list_after(prefix)), None) is not None:
+                raise CliError(f"tenant {config.tenant} has files already ({prefix}); choose another --tenant")
+            lines = None if truth is None else stack.enter_context(truth.open("wb"))
+            cluster = Cluster(replace(config, begin_ms=clock.now_ms()), seed)
+            api = None if url is None else PlatformApi(url, config.tenant)
+            driver = Driver(cluster, store, api, lines, clock, say_on_stderr)
+            end_ms = None if duration is None else clock.monotonic_ms() + int(duration * 1000)
+
+            def stopping() -> bool:
+                return stopped() or (end_ms is not None and clock.monotonic_ms() >= end_ms)
+
+            tty = sys.stdout.isatty()
+            outcome = driver.run(stopping, _shown_on_tty if tty else _shown, _SHOW_TTY_MS if tty else _SHOW_MS)
+        except TiStreamError as error:
+            raise CliError(str(error)) from error
+        except OSError as error:
+            raise CliError(f"{error.filename or objects}: {error.strerror}") from error
+    if sys.stdout.isatty():
+        typer.echo()
+    totals = cluster.totals
+    typer.echo(
+        f"pushed {totals.file_rows:,} entries of {totals.committed:,} transactions in {totals.files:,} files; "
+        f"the last truth is of ts {outcome.end_ts}"
+    )
+    if outcome.shed_ms:
+        typer.echo(f"could not keep up with the clock: for {outcome.shed_ms / 1000:.1f} s no transactions began")
+    if outcome.unanswered:
+        raise CliError(f"{outcome.unanswered} requests for coverage were not answered: what was lost is not scanned")
+    if outcome.unput:
+        raise CliError(f"{outcome.unput} bytes were not put: the object store refuses")
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[Callable[[], bool]]:
+    """SIGINT and SIGTERM ask for an end in good order."""
+    asked: list[int] = []
+    before = {
+        number: signal.signal(number, lambda got, _: asked.append(got)) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _shown(progress: Progress) -> None:
+    typer.echo(progress.line())
+
+
+def _shown_on_tty(progress: Progress) -> None:
+    typer.echo(f"\r\x1b[2K{progress.line()}", nl=False)

@@ -34,6 +34,7 @@ class Load:
         self._txns = self._rows = 0.0
         self._huge_at_ms = world.now_ms + config.mix.huge_every_ms
         self.stopped = False
+        self.held = False
 
     def start(self) -> None:
         """From now on."""
@@ -41,6 +42,9 @@ class Load:
 
     def _tick(self) -> None:
         if self.stopped:
+            return
+        self._world.after(_TICK_MS, self._tick)
+        if self.held:
             return
         config = self._config
         boost = 1.0
@@ -52,7 +56,6 @@ class Load:
         while self._txns >= 1:
             self._txns -= 1
             self._begin()
-        self._world.after(_TICK_MS, self._tick)
 
     def _begin(self) -> None:
         mix, rng = self._config.mix, self._rng

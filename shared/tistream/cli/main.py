@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
 
@@ -142,8 +143,15 @@ def demo(
     run_demo(DemoOptions(golden, data_dir, port))
 
 
+def _add_commands() -> None:
+    """Commands of installed services: the library imports none of them."""
+    for entry in sorted(entry_points(group="tistream.commands"), key=lambda entry: entry.name):
+        entry.load()(app)
+
+
 def main() -> None:
     """Entry point: what goes wrong is one line on stderr and status 1; wrong usage is status 2."""
+    _add_commands()
     try:
         app()
     except CliError as error:

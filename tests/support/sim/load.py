@@ -1,68 +1,158 @@
-"""What is pushed into a simulated platform, and what is true of it."""
+"""A simulated TiKV cluster pushing into the simulated platform, and what is true of it."""
 
 from __future__ import annotations
 
 import random
-from typing import Any, Protocol
+from collections import deque
+from collections.abc import Sequence
 
-import orjson
-import polars as pl
-
-from support.golden import Delivery
-from support.upstream import Upstream
-from tistream.model.ids import TenantKey
+from support.sim.platform import SimPlatform
+from tistream.errors import TiStreamError
 from tistream.storage import layout
+from tistream.verify.fingerprint import TruthLine
+from tistream_upstream.cluster import Cluster
+from tistream_upstream.config import Churn, ClusterConfig, TxnMix
+from tistream_upstream.effects import Announce, AskCoverage, Effect, Push, Told
+from tistream_upstream.platform_api import PlatformApi
+
+STEP_US = 50_000
 
 
-class Load(Protocol):
-    """An upstream on the virtual clock."""
+def random_config(rng: random.Random, begin_ms: int) -> ClusterConfig:
+    """A small cluster in which some things happen often and others never: each seed has its own."""
+    often = lambda most: rng.choice((0.0, most / 4, most))  # noqa: E731
+    mix = TxnMix(
+        one_phase=often(0.4),
+        async_commit=often(0.5),
+        optimistic=rng.random(),
+        abandoned=often(0.2),
+        lock_only=often(0.1),
+        long=often(0.3),
+        bulk=often(0.15),
+        bulk_rows=6,
+        huge_every_ms=8_000,
+        huge_rows=rng.choice((0, 40)),
+        late_secondaries=often(0.2),
+        sourced=often(0.1),
+    )
+    churn = Churn(
+        per_s=rng.choice((0.3, 1.0, 3.0)),
+        split=often(1.5),
+        merge=often(1.0),
+        move=often(2.0),
+        restart=often(0.8),
+        crash=often(0.4),
+        lost_push=rng.random(),
+        new_chain=rng.random(),
+        repeated_file=often(0.1),
+        unannounced=often(0.5),
+        slow_store=often(0.2),
+        skew_ms=rng.choice((0, 200, 900)),
+    )
+    return ClusterConfig(
+        begin_ms=begin_ms,
+        stores=rng.choice((1, 3, 3, 4)),
+        regions=rng.choice((1, 3, 8)),
+        databases=rng.choice((1, 2)),
+        tables=rng.choice((1, 3, 5)),
+        columns=rng.choice((2, 5)),
+        rows_per_s=rng.choice((6.0, 20.0)),
+        txns_per_s=rng.choice((2.0, 6.0)),
+        rows_max=rng.choice((8, 60)),
+        bursts=often(0.1),
+        mix=mix,
+        churn=churn,
+        ddl_per_min=rng.choice((0.0, 6.0, 20.0)),
+        warm_ms=rng.choice((0, 3_000)),
+        rows_per_group=rng.choice((4, 65_536)),
+        keep_truth=True,
+    )
 
-    tenant: TenantKey
-    snapshot_ts: int
-    schema_snap: bytes
 
-    def advance(self, now_ms: int) -> list[Delivery]:
-        """Everything that its stores push up to now."""
+class Upstream:
+    """Does what the cluster wants done: each store's files one after the other, at that store's pace."""
 
-    def finish(self, now_ms: int) -> tuple[list[Delivery], int]:
-        """End every transaction and push all: what is pushed, and the ts through which everything is known then."""
+    def __init__(self, seed: int, platform: SimPlatform, rng: random.Random) -> None:
+        self._platform, self._scheduler, self._rng = platform, platform.scheduler, rng
+        self.cluster = Cluster(random_config(rng, self._scheduler.now_ms), seed)
+        self.tenant = self.cluster.config.tenant
+        self.truth: list[TruthLine] = []
+        self._queues: dict[int, deque[Push | Announce]] = {}
+        self._api = PlatformApi(platform.of("api")[0].url, self.tenant, platform.client(deadline_s=5))
 
-    def rows(self) -> pl.DataFrame:
-        """What the pool must hold."""
+    @property
+    def snapshot_ts(self) -> int:
+        return self.cluster.snapshot_ts
 
+    def run(self, until_ms: int) -> int:
+        """Fiber: push until then, then end every transaction and push all; the ts through which all is known then."""
+        scheduler, cluster = self._scheduler, self.cluster
+        scheduler.start(self._platform.outside, "register", self._register)
+        scheduler.after(self._rng.randrange(3_000_000), self._snapshot)
+        while scheduler.now_ms < until_ms:
+            scheduler.sleep(STEP_US)
+            self._take(cluster.advance(scheduler.now_ms))
+        cluster.stop()
+        while not cluster.quiet:
+            scheduler.sleep(STEP_US)
+            self._take(cluster.advance(scheduler.now_ms))
+        end_ts, effects = cluster.finish()
+        self._take(effects)
+        return end_ts
 
-class RawLoad:
-    """support.upstream: raw keys of no table."""
+    def _snapshot(self) -> None:
+        self._platform.objects.put(layout.schema_snap(self.tenant), self.cluster.schema_snap)
 
-    def __init__(self, seed: int) -> None:
-        self._upstream = Upstream(seed)
-        self._rng = random.Random(seed + 1)
-        self._next_ms: float | None = None
-        self._taken = 0
-        self.tenant, self.snapshot_ts = self._upstream.tenant, self._upstream.snapshot_ts
-        snap: dict[str, Any] = {"version": 1, "snapshot_ts": self.snapshot_ts, "databases": []}
-        self.schema_snap = orjson.dumps(snap)
+    def _register(self) -> None:
+        self._api.create_tenant(lambda seconds: self._scheduler.sleep(int(seconds * 1e6)), tries=1_000)
 
-    def _files(self) -> list[Delivery]:
-        files = self._upstream.files[self._taken :]
-        self._taken += len(files)
-        return files
+    def _take(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Told(_, line):
+                    self.truth.append(TruthLine.parse(line))
+                case AskCoverage():
+                    question = effect
+                    self._scheduler.start(self._platform.outside, "ask", lambda question=question: self._ask(question))
+                case Push() | Announce():
+                    self._queue(effect)
 
-    def advance(self, now_ms: int) -> list[Delivery]:
-        self._next_ms = now_ms if self._next_ms is None else self._next_ms
-        while self._next_ms <= now_ms:
-            self._upstream.step()
-            self._next_ms += self._rng.expovariate(1 / 60)
-        return self._files()
+    def _queue(self, effect: Push | Announce) -> None:
+        if effect.store_id not in self._queues:
+            self._queues[effect.store_id] = deque()
+            store_id = effect.store_id
+            self._scheduler.start(self._platform.outside, f"store-{store_id}", lambda: self._store(store_id))
+        self._queues[effect.store_id].append(effect)
 
-    def finish(self, now_ms: int) -> tuple[list[Delivery], int]:
-        end_ts = self._upstream.finish()
-        return self._files(), end_ts
+    def _store(self, store_id: int) -> None:
+        """Fiber: one agent's uploads; now and then a slow one."""
+        queue = self._queues[store_id]
+        while True:
+            if not queue:
+                self._scheduler.sleep(STEP_US)
+                continue
+            effect = queue.popleft()
+            slow = self._rng.random() < 0.05
+            self._scheduler.sleep(self._rng.randrange(4_000_000) if slow else self._rng.randrange(5_000, 60_000))
+            if isinstance(effect, Push):
+                self._platform.objects.put(effect.key, effect.body)
+            else:
+                said = effect
+                self._scheduler.start(self._platform.outside, "announce", lambda said=said: self._announce(said))
 
-    def rows(self) -> pl.DataFrame:
-        return self._upstream.truth()
+    def _announce(self, said: Announce) -> None:
+        try:
+            self._api.announce(said)
+        except TiStreamError:
+            return  # a lost announcement costs latency only
 
-
-def snap_of(load: Load) -> Delivery:
-    """Its schema_snap as an object."""
-    return Delivery(0.0, layout.schema_snap(load.tenant), load.schema_snap)
+    def _ask(self, question: AskCoverage) -> None:
+        """Fiber: how far is the span covered? Asked until there is an answer that can be used."""
+        while True:
+            try:
+                slices = self._api.coverage(question.span)
+            except TiStreamError:
+                slices = []
+            if slices and self.cluster.coverage(question.request, slices):
+                return
+            self._scheduler.sleep(500_000)

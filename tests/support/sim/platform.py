@@ -14,11 +14,11 @@ from fastapi import FastAPI
 from sqlalchemy import event
 
 from support.sim.asgi import drive
+from support.sim.audit import ObservedStore
 from support.sim.network import Network, SimTransport
 from support.sim.object_store import SimObjectStore, StoreFaults
 from support.sim.scheduler import Process, Scheduler
 from tistream.errors import Unavailable
-from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import DEADLINE_S, HttpClient
 from tistream_api.app import build_app as build_api
@@ -146,7 +146,7 @@ class SimPlatform:
         self, scheduler: Scheduler, directory: Path, *, ranges: int, sorters: int = 2, skew_ms: int = 0
     ) -> None:
         self.scheduler = scheduler
-        self.objects = MemoryObjectStore()
+        self.objects = ObservedStore()
         self.faults = Faults()
         self.network = Network(scheduler)
         self.ranges = ranges

@@ -18,22 +18,22 @@ from polars.testing import assert_frame_equal
 from support.oracle import COLUMNS
 from support.sim.asgi import in_fibers
 from support.sim.chaos import Chaos
-from support.sim.load import Load, RawLoad, snap_of
+from support.sim.consumer import Consumer
+from support.sim.load import Upstream
 from support.sim.platform import SimPlatform
 from support.sim.scheduler import Scheduler
 from support.sim.threads import SimThreads
 from tistream import concurrency
-from tistream.errors import AlreadyDiffers, TiStreamError
+from tistream.errors import TiStreamError
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
 from tistream.pool.task_log import TaskLog
-from tistream.wire.meta import Notification
-from tistream.wire.meta_client import MetaClient
 from tistream.wire.sorter_client import SorterClient
 
-BEGIN_MS = 1_700_000_000_000
-CHAOS_MS = 25_000
+BEGIN_MS = 1_760_000_000_000
+CHAOS_MS = 20_000
 RECOVERY_MS = 90_000
+IDLE_MS = 12_000
 
 
 class Tracebacks(logging.Handler):
@@ -59,140 +59,111 @@ class World:
     seed: int
     scheduler: Scheduler
     platform: SimPlatform
-    load: Load
+    upstream: Upstream
     chaos: Chaos
-    rng: random.Random
-    ends: list[int] = field(default_factory=list)  # end_ts, once the upstream has finished
-    created: bool = False
+    consumers: list[Consumer]
+    tracebacks: Tracebacks
+    end_ts: int = 0  # once the upstream has finished
+    told: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    # -- the upstream, in a fiber outside of the platform -------------------------------------------------------------
+    def begin(self) -> None:
+        """Set everything going."""
+        self.chaos.begin()
+        outside = self.platform.outside
+        self.scheduler.start(outside, "upstream", self._push)
+        self.scheduler.start(outside, "watch", self._watch)
+        self.scheduler.start(outside, "pages", self.consumers[0].page)
+        self.scheduler.start(outside, "stream", self.consumers[1].follow)
+        self.scheduler.after(CHAOS_MS * 1_000, self.chaos.stop)
 
-    def push(self) -> None:
-        """Put and announce what the stores push, until the chaos is over and the upstream has ended."""
-        platform, scheduler = self.platform, self.scheduler
-        meta = MetaClient(platform.client(deadline_s=2), platform.of("api")[0].url)
-        scheduler.start(platform.outside, "register", self.register)
-        begin_ms = scheduler.now_ms
-        scheduler.sleep(self.rng.randrange(3_000_000))
-        snap = snap_of(self.load)
-        platform.objects.put(snap.key, snap.data)
-        while scheduler.now_ms < begin_ms + CHAOS_MS:
-            scheduler.sleep(self.rng.randrange(300_000))
-            for file in self.load.advance(scheduler.now_ms):
-                self._put(file, meta)
-        self.chaos.stop()
-        files, end_ts = self.load.finish(scheduler.now_ms)
-        for file in files:
-            self._put(file, meta)
-        self.ends.append(end_ts)
+    def _push(self) -> None:
+        self.end_ts = self.upstream.run(self.scheduler.now_ms + CHAOS_MS)
 
-    def _put(self, file: object, meta: MetaClient) -> None:
-        key, data = file.key, file.data  # type: ignore[attr-defined]
-        delay_us = self.rng.choice((0, 0, 0, 1_000_000, 4_000_000))
-        self.scheduler.after(int(delay_us * self.rng.random()), lambda: self.platform.objects.put(key, data))
-        store, ts = file.store_and_ts  # type: ignore[attr-defined]
-        if self.rng.random() < 0.7:
-            tenant = self.load.tenant
-            said = Notification(
-                cluster_id=tenant.cluster_id, tenant_id=tenant.tenant_id, store_id=str(store), ts=str(ts)
-            )
-            self.scheduler.start(self.platform.outside, "announce", lambda: _try(lambda: meta.notify(said)))
-
-    def register(self) -> None:
-        """Create the tenant, again and again until it is said to be there."""
-        meta = MetaClient(self.platform.client(deadline_s=2), self.platform.of("api")[0].url)
-        while not self.created:
-            try:
-                meta.create_tenant(self.load.tenant.cluster_id, self.load.tenant.tenant_id)
-                self.created = True
-            except AlreadyDiffers:
-                raise
-            except TiStreamError:
-                self.scheduler.sleep(300_000)
-
-    # -- what it has come to ------------------------------------------------------------------------------------------
-
-    def tasks(self) -> dict[int, TaskLog]:
-        """Every task's committed manifests, read from the store itself."""
-        found: dict[int, TaskLog] = {}
-        for task_id in range(1, self.platform.ranges + 1):
-            found[task_id] = TaskLog(self.platform.objects, self.load.tenant, task_id)
-            found[task_id].refresh()
-        return found
-
-    def pool(self) -> pl.DataFrame:
-        """Every committed row, in (commit_ts, start_ts, key) order."""
-        tables = [pa.table({}, schema=None)][:0]
-        for log in self.tasks().values():
-            tables += [read_rows(self.platform.objects, one, Window(0, 2**62)) for one in log.segments]
-        frame = pl.DataFrame(schema=COLUMNS) if not tables else pl.from_arrow(pa.concat_tables(tables))
-        assert isinstance(frame, pl.DataFrame)
-        return frame.select(list(COLUMNS)).sort("commit_ts", "start_ts", "key")
-
-    def settled(self) -> bool:
-        """Whether all that was pushed is flushed, or known to be through."""
-        return bool(self.ends) and self.progress_ts >= self.ends[0]
-
-    progress_ts: int = 0
-
-    def watch(self) -> None:
-        """A fiber that asks the sorters how far they are, as the API does."""
+    def _watch(self) -> None:
+        """A fiber that asks the sorters how far they are, as the API does: what they say must stay true."""
         sorters = SorterClient(self.platform.client(deadline_s=2))
-        tenant = self.load.tenant
+        tenant = self.upstream.tenant
         while True:
-            self.scheduler.sleep(200_000)
-            told: dict[int, tuple[int, int]] = {}
+            self.scheduler.sleep(300_000)
             for member in self.platform.of("sorter"):
                 try:
                     answer = sorters.tasks(member.url, tenant.cluster_id, tenant.tenant_id)
                 except TiStreamError:
                     continue
                 for status in answer.tasks:
-                    told[status.task_id] = max(
-                        told.get(status.task_id, (0, 0)), (status.task_epoch, status.progress_ts)
-                    )
-            if len(told) == self.platform.ranges:
-                self.progress_ts = min(progress for _, progress in told.values())
+                    self.platform.objects.audit.progress(status.task_id, status.manifest, status.progress_ts)
+
+    # -- what it has come to ------------------------------------------------------------------------------------------
+
+    def over(self) -> bool:
+        """Whether every consumer has everything, or something is wrong."""
+        if self.scheduler.failures or self.tracebacks.found or self.platform.objects.audit.problems:
+            return True
+        return self.end_ts > 0 and all(consumer.resolved_ts >= self.end_ts for consumer in self.consumers)
+
+    def check(self) -> None:
+        """Raise AssertionError with what is wrong."""
+        assert not self.scheduler.failures, self.scheduler.failures[0]
+        assert not self.tracebacks.found, self.tracebacks.found[0]
+        assert not self.platform.objects.audit.problems, self.platform.objects.audit.problems
+        for consumer in self.consumers:
+            assert not consumer.problems, consumer.problems[0]
+            consumer.validators.require_clean()
+        waiting = [consumer.name for consumer in self.consumers if consumer.resolved_ts < self.end_ts]
+        assert self.end_ts, "the upstream has not come to its end"
+        assert not waiting, f"{waiting} never came to {self.end_ts}"  # invariant 21
+        assert_frame_equal(self.pool(), self.upstream.cluster.truth.rows)
+        for consumer in self.consumers:
+            _require_equal(consumer.name, consumer.events, self.upstream.cluster.truth.events)
+
+    def pool(self) -> pl.DataFrame:
+        """Every committed row of the user's tables, in (commit_ts, start_ts, key) order."""
+        tables = []
+        for task_id in range(1, self.platform.ranges + 1):
+            log = TaskLog(self.platform.objects, self.upstream.tenant, task_id)
+            log.refresh()
+            tables += [read_rows(self.platform.objects, one, Window(0, 2**62)) for one in log.segments]
+        frame = pl.DataFrame(schema=COLUMNS) if not tables else pl.from_arrow(pa.concat_tables(tables))
+        assert isinstance(frame, pl.DataFrame)
+        return frame.select(list(COLUMNS)).sort("commit_ts", "start_ts", "key")
 
 
-def _try(call: object) -> None:
-    try:
-        call()  # type: ignore[operator]
-    except TiStreamError:
-        return  # a lost announcement costs latency only
+def _require_equal(name: str, found: list[dict[str, object]], wanted: list[dict[str, object]]) -> None:
+    for number, (one, other) in enumerate(zip(found, wanted, strict=False)):
+        assert one == other, f"{name}: event {number} is {one}, not {other}"
+    assert len(found) == len(wanted), f"{name}: {len(found)} events, not {len(wanted)}: {(found + wanted)[-1]}"
 
 
 @contextmanager
 def simulated(seed: int) -> Iterator[World]:
     """A world at its beginning."""
     scheduler = Scheduler(seed, BEGIN_MS)
-    rng = random.Random(seed)
-    with (
-        concurrency.installed(SimThreads(scheduler)),
-        in_fibers(),
-        tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory,
-    ):
-        ranges = rng.choice((1, 2, 4, 7))
-        platform = SimPlatform(scheduler, Path(directory), ranges=ranges, skew_ms=rng.choice((0, 0, 2_000)))
-        yield World(seed, scheduler, platform, RawLoad(seed), Chaos(platform, rng), rng)
-
-
-def run(seed: int) -> World:
-    """One seed; raises AssertionError with what is wrong."""
     tracebacks = Tracebacks()
     logging.getLogger().addHandler(tracebacks)
     try:
-        with simulated(seed) as world:
-            world.chaos.begin()
-            outside = world.platform.outside
-            world.scheduler.start(outside, "push", world.push)
-            world.scheduler.start(outside, "watch", world.watch)
-            over = lambda: bool(world.scheduler.failures) or world.settled()  # noqa: E731
-            done = world.scheduler.run(over, CHAOS_MS + RECOVERY_MS)
-            assert not world.scheduler.failures, world.scheduler.failures[0]
-            assert not tracebacks.found, tracebacks.found[0]
-            assert done, f"seed {seed}: progress {world.progress_ts}, end {world.ends}"
-            assert_frame_equal(world.pool(), world.load.rows())
-            return world
+        with (
+            concurrency.installed(SimThreads(scheduler)),
+            in_fibers(),
+            tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory,
+        ):
+            rng = random.Random(f"world {seed}")
+            skew_ms = rng.choice((0, 0, 2_000))
+            platform = SimPlatform(scheduler, Path(directory), ranges=rng.choice((1, 2, 4, 7)), skew_ms=skew_ms)
+            upstream = Upstream(seed, platform, rng)
+            chaos = Chaos(platform, random.Random(f"chaos {seed}"), every_ms=rng.choice((1_500, 3_000, 8_000)))
+            consumers = [
+                Consumer(platform, upstream.tenant, upstream.snapshot_ts, random.Random(f"{name} {seed}"), name)
+                for name in ("pages", "stream")
+            ]
+            yield World(seed, scheduler, platform, upstream, chaos, consumers, tracebacks)
     finally:
         logging.getLogger().removeHandler(tracebacks)
+
+
+def run(seed: int) -> World:
+    """One seed, from its beginning to rest; raises AssertionError with what is wrong."""
+    with simulated(seed) as world:
+        world.begin()
+        world.scheduler.run(world.over, CHAOS_MS + RECOVERY_MS)
+        world.check()
+        return world

@@ -1,0 +1,95 @@
+"""Watches every write to the object store, as it happens, and holds the manifests against the invariants.
+
+It knows nothing of how sorters work: what it reads are the bytes that they leave, in the order in which they became
+visible. Numbers are those of the design's section 7.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass, field
+
+from tistream.format import manifest as manifest_format
+from tistream.format.manifest import KIND_CLAIM, Manifest
+from tistream.storage.memory import MemoryObjectStore
+
+_MANIFEST = re.compile(r"committed/.*/task-(\d+)/manifest/(\d{20})$")
+
+
+class ObservedStore(MemoryObjectStore):
+    """Tells an audit of each object written, at the moment at which everybody can see it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.audit = Audit(self)
+        self.writes = 0
+
+    def _write(self, key: str, body: bytes) -> None:
+        super()._write(key, body)
+        self.writes += 1
+        self.audit.wrote(key, body)
+
+    def peek(self, key: str) -> bytes | None:
+        """An object's bytes, if it is there; also while a write is under way."""
+        found = self._objects.get(key)
+        return found[0] if found else None
+
+
+@dataclass
+class Audit:
+    """`problems`: what was found, with the invariant's number."""
+
+    objects: ObservedStore
+    problems: list[str] = field(default_factory=list)
+    last: dict[int, Manifest] = field(default_factory=dict)  # by task
+    told: dict[int, dict[int, int]] = field(default_factory=dict)  # task -> manifest -> highest progress told on it
+    manifests: int = 0
+
+    def wrote(self, key: str, body: bytes) -> None:
+        """An object is there."""
+        found = _MANIFEST.match(key)
+        if found is not None:
+            self._manifest(int(found[1]), int(found[2]), manifest_format.decode(key, body))
+
+    def progress(self, task_id: int, manifest: int, progress_ts: int) -> None:
+        """A sorter has said how far a task is, as of a manifest."""
+        told = self.told.setdefault(task_id, {})
+        told[manifest] = max(told.get(manifest, 0), progress_ts)
+
+    def _manifest(self, task_id: int, number: int, new: Manifest) -> None:
+        self.manifests += 1
+        before = self.last.get(task_id)
+        expected = before.number + 1 if before else 1
+        self._require(11, (new.task_id, new.number) == (task_id, number), f"{task_id}/{number} names another")
+        self._require(11, number == expected, f"task {task_id}: manifest {number} after {expected - 1}")
+        epoch = before.task_epoch if before else 0
+        if new.kind == KIND_CLAIM:
+            self._require(11, new.task_epoch > epoch, f"task {task_id}: epoch {new.task_epoch} claims after {epoch}")
+        else:
+            self._require(11, new.task_epoch == epoch, f"task {task_id}: epoch {new.task_epoch} writes under {epoch}")
+        flushed = (before.flushed_ts if before else 0) or new.low_ts  # the first window begins at the snapshot
+        self._require(3, new.low_ts == flushed, f"task {task_id}: window from {new.low_ts}, flushed {flushed}")
+        self._require(3, new.flushed_ts >= new.low_ts, f"task {task_id}: flushed_ts falls to {new.flushed_ts}")
+        self._named_objects(task_id, new)
+        self._windows(task_id, new)
+        self.last[task_id] = new
+
+    def _named_objects(self, task_id: int, new: Manifest) -> None:
+        for named in (*new.segments, *new.pending):
+            body = self.objects.peek(named.key)
+            there = body is not None and len(body) == named.size and f"{zlib.crc32(body):08x}" == named.checksum
+            self._require(10, there, f"task {task_id}: manifest {new.number} names {named.key}, which is not so")
+
+    def _windows(self, task_id: int, new: Manifest) -> None:
+        told = max((ts for number, ts in self.told.get(task_id, {}).items() if number < new.number), default=0)
+        for segment in new.segments:
+            for group in segment.row_groups:
+                low, high = group.commit_ts_min, group.commit_ts_max
+                inside = new.low_ts < low and high <= new.flushed_ts
+                self._require(5, inside, f"task {task_id}: rows of {low}..{high} in ({new.low_ts}, {new.flushed_ts}]")
+                self._require(5, low > told, f"task {task_id}: a row of {low} after progress {told} had been told")
+
+    def _require(self, invariant: int, holds: bool, what: str) -> None:
+        if not holds:
+            self.problems.append(f"invariant {invariant}: {what}")

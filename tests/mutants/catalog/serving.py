@@ -16,10 +16,10 @@ HISTORY = "shared/tistream/schema/history.py"
 FOLLOWER = "services/schema_registry/tistream_schema/follower.py"
 EXPECTED = "services/schema_registry/tistream_schema/expected_tasks.py"
 
-GOLDEN = "tests/unit/api/test_api_golden.py"
 CURSORS = "tests/unit/api/test_api_cursor.py"
 PLANS = "tests/unit/api/test_api_plan.py"
 SCANS = "tests/unit/api/test_api_scan.py"
+EDGES = "tests/unit/api/test_pull_edges.py"
 VIEWS = "tests/unit/api/test_tenant_view.py"
 REVIEW_ROWS = "tests/unit/api/test_review_rows.py"
 ROW_EVENTS = "tests/unit/api/test_api_row_events.py"
@@ -117,7 +117,7 @@ MUTANTS = (
         file=SCAN,
         old="            mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)\n",
         new="            mask = (index.commit_ts >= window.low) & (index.commit_ts <= window.high)\n",
-        catchers=(f"{PLANS} {ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
+        catchers=(f"{PLANS} {EDGES}", f"{ROW_EVENTS} {REVIEW_ROWS}"),
     ),
     Mutant(
         name="window-high-exclusive-in-the-api",
@@ -126,7 +126,7 @@ MUTANTS = (
         file=SCAN,
         old="            mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)\n",
         new="            mask = (index.commit_ts > window.low) & (index.commit_ts < window.high)\n",
-        catchers=(f"{PLANS} {ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
+        catchers=(f"{PLANS} {EDGES}", f"{ROW_EVENTS} {REVIEW_ROWS}"),
     ),
     Mutant(
         name="row-groups-at-the-high-end-left-out",
@@ -135,7 +135,7 @@ MUTANTS = (
         file="shared/tistream/model/ts.py",
         old="        return low <= self.high and high > self.low\n",
         new="        return low < self.high and high > self.low\n",
-        catchers=(PLANS, "tests/unit/pool/test_pool_rows.py", GOLDEN),
+        catchers=(f"{PLANS} {EDGES}", "tests/unit/pool/test_pool_rows.py"),
     ),
     Mutant(
         name="segments-at-the-high-end-left-out",
@@ -144,7 +144,7 @@ MUTANTS = (
         file=INDEX,
         old="        return np.flatnonzero((self._lows <= window.high) & (self._highs > window.low))\n",
         new="        return np.flatnonzero((self._lows < window.high) & (self._highs > window.low))\n",
-        catchers=(f"{PLANS} {SCANS}", GOLDEN),
+        catchers=(f"{PLANS} {EDGES}", SCANS),
     ),
     Mutant(
         name="segments-forgotten-as-they-grow",
@@ -153,7 +153,7 @@ MUTANTS = (
         file=INDEX,
         old="        if segments[:known] != self._segments:\n            known = 0\n",
         new="",
-        catchers=(SCANS, GOLDEN),
+        catchers=(SCANS,),
     ),
     Mutant(
         name="chunk-ends-inside-a-commit-ts",
@@ -162,7 +162,7 @@ MUTANTS = (
         file=PLAN,
         old="    if fit:\n        return Cut(beyond - 1, fit, crowded=False)\n",
         new="    if fit:\n        return Cut(beyond, fit, crowded=False)\n",
-        catchers=(PLANS, GOLDEN),
+        catchers=(f"{PLANS} {EDGES}",),
     ),
     Mutant(
         name="stride-skips-a-ts",
@@ -171,7 +171,7 @@ MUTANTS = (
         file=PLAN,
         old="            high = begins - 1\n            return high, [taken",
         new="            high = begins\n            return high, [taken",
-        catchers=(PLANS, GOLDEN),
+        catchers=(f"{PLANS} {EDGES}",),
     ),
     Mutant(
         name="limit-cuts-a-commit-ts-with-resolved",
@@ -180,7 +180,7 @@ MUTANTS = (
         file=PULL,
         old="        whole = events.before(beyond) if batch.through is not None else events.first(0)\n",
         new="        whole = events.first(left)\n        beyond += 1\n",
-        catchers=("tests/golden/test_golden_limit_one.py", GOLDEN, REVIEW_ROWS),
+        catchers=(EDGES, REVIEW_ROWS),
     ),
     Mutant(
         name="resolved-one-too-high",
@@ -189,7 +189,7 @@ MUTANTS = (
         file=PULL,
         old="            self._reach(beyond - 1)\n",
         new="            self._reach(beyond)\n",
-        catchers=(f"{ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
+        catchers=(EDGES, f"{ROW_EVENTS} {REVIEW_ROWS}"),
     ),
     Mutant(
         name="cursor-of-another-scope",
@@ -225,7 +225,7 @@ MUTANTS = (
         file=EVENTS,
         old="(low, middle) if self.position(middle) > at else (middle + 1, high)",
         new="(low, middle) if self.position(middle) >= at else (middle + 1, high)",
-        catchers=(f"{ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
+        catchers=(EDGES, f"{ROW_EVENTS} {REVIEW_ROWS}"),
     ),
     Mutant(
         name="cursor-one-event-late",
@@ -234,7 +234,7 @@ MUTANTS = (
         file=EVENTS,
         old="            start = low\n        return",
         new="            start = low + 1\n        return",
-        catchers=(f"{ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
+        catchers=(EDGES, f"{ROW_EVENTS} {REVIEW_ROWS}"),
     ),
     Mutant(
         name="cursor-inside-a-commit-ts-forgotten",
@@ -243,7 +243,7 @@ MUTANTS = (
         file=CURSOR,
         old="        return self.commit_ts if self.place is Place.DONE else self.commit_ts - 1\n",
         new="        return self.commit_ts\n",
-        catchers=(f"{ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
+        catchers=(EDGES, f"{ROW_EVENTS} {REVIEW_ROWS}"),
     ),
     Mutant(
         name="puts-before-deletes",
@@ -252,7 +252,7 @@ MUTANTS = (
         file=EVENTS,
         old='_NUMBERS = ("commit_ts", "place", "start_ts", "table_id", "op")\n',
         new='_NUMBERS = ("commit_ts", "place", "start_ts", "table_id")\n',
-        catchers=(f"{ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
+        catchers=(EDGES, f"{ROW_EVENTS} {REVIEW_ROWS}"),
     ),
     Mutant(
         name="ddl-before-the-rows-of-its-ts",
@@ -261,7 +261,7 @@ MUTANTS = (
         file=CURSOR,
         old="    ROW = 0  # every row event up to the one named, and no ddl event\n    DDL = 1",
         new="    ROW = 1  # every row event up to the one named, and no ddl event\n    DDL = 0",
-        catchers=(f"{ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
+        catchers=(EDGES, f"{ROW_EVENTS} {REVIEW_ROWS}"),
     ),
     Mutant(
         name="schema-at-not-before",
@@ -279,7 +279,7 @@ MUTANTS = (
         file=ROWS,
         old='        at = np.searchsorted(self._shapes.version_ts, commit.to_numpy(), side="left") - 1\n',
         new='        at = np.searchsorted(self._shapes.version_ts, commit.to_numpy(), side="right") - 1\n',
-        catchers=(f"{ROW_EVENTS} {REVIEW_ROWS}", GOLDEN),
+        catchers=(EDGES, f"{ROW_EVENTS} {REVIEW_ROWS}"),
     ),
     Mutant(
         name="ddl-window-low-inclusive",
@@ -288,7 +288,7 @@ MUTANTS = (
         file=HISTORY,
         old="        first = bisect_right(self._events, low, key=lambda event: event.commit_ts)\n",
         new="        first = bisect_left(self._events, low, key=lambda event: event.commit_ts)\n",
-        catchers=("tests/unit/schema/test_ddl_event.py", GOLDEN),
+        catchers=(f"tests/unit/schema/test_ddl_event.py {EDGES}",),
     ),
     Mutant(
         name="names-of-now",

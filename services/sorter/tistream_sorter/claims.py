@@ -19,12 +19,14 @@ log = logging.getLogger(__name__)
 
 
 class Held:
-    """A task with its hold on the manifests. `doubtful` is a commit whose answer never came."""
+    """A task with its hold on the manifests. `doubtful` is a commit whose answer never came; `told_ms` when its trouble
+    was last logged (monotonic)."""
 
     def __init__(self, task: Task, manifests: ManifestLog) -> None:
         self.task = task
         self.manifests = manifests
         self.doubtful: tuple[Manifest, TaskState, int] | None = None
+        self.told_ms = 0
 
 
 class Claims:

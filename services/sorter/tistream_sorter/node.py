@@ -32,6 +32,7 @@ from tistream_sorter.tick import (
 log = logging.getLogger(__name__)
 
 COMMIT_THREADS = 8
+TROUBLE_AGAIN_MS = 10_000  # how often a tick that goes on failing is logged
 
 
 class Runner(Protocol):
@@ -194,8 +195,13 @@ class SorterNode:
         return held, manifest, after, len(done.files)
 
     def _trouble(self, held: Held, reason: str) -> None:
-        """The tick failed and is tried again: told once, and in the task's status."""
-        if held.task.trouble != reason:
+        """The tick failed and is tried again: in the task's status, and in the log when it begins and now and then.
+
+        Reasons name objects that no two ticks share, and a full disk lasts: each of them would fill the log.
+        """
+        now_ms = self._clock.monotonic_ms()
+        if held.task.trouble is None or now_ms - held.told_ms >= TROUBLE_AGAIN_MS:
+            held.told_ms = now_ms
             log.warning("tick failed", extra={**_fields(held.task.state), "reason": reason})
         held.task.trouble = reason
 

@@ -78,9 +78,11 @@ class Task:
         with self._lock:
             received, holds = self._inbox.positions, self._damages.holds(monotonic_ms)
         state, trouble = self.state, self.trouble
-        if trouble is not None:
+        if trouble is not None:  # what has come is not in the slices: that they are late says nothing of the upstream
             holds.append(Hold(stage="sort", reason=f"task {self.task_id}: {trouble}"))
-        return task_status(state, self._durable, received, [*holds, *slice_holds(state, wall_ms)], self.stopped)
+        else:
+            holds += slice_holds(state, wall_ms)
+        return task_status(state, self._durable, received, holds, self.stopped)
 
     # -- the tick thread ------------------------------------------------------------------------------------------
 

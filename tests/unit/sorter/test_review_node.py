@@ -118,6 +118,26 @@ def test_a_store_that_does_not_answer_is_told_and_does_not_make_the_node_spin() 
     assert [stage for stage, _ in holds(world) if stage == "sort"] == []
 
 
+def test_a_store_that_cannot_be_written_is_named_and_not_the_upstream(caplog: pytest.LogCaptureFixture) -> None:
+    """What has come but cannot be taken makes the slices late: that is not a silent region. One tick after the other
+    fails, each over an object of its own; the log says so when it begins and every ten seconds."""
+    world = SorterWorld(TINY, [])
+    runner = BrokenRunner(world)
+    world.runner = runner
+    world.push(FIRST)
+    world.tick()
+    world.start()
+    world.push(SECOND)
+    for number in range(40):
+        runner.failed = f"cannot write segment/{number:04}.parquet: [Errno 28] No space left on device"
+        world.node.tick()
+        world.clock.advance(500)
+    late_ms = world.clock.now_ms() + 60_000
+    told = [hold for task in world.node.tasks() for hold in task.status(late_ms, 0).holds]
+    assert [(hold.stage, hold.reason) for hold in told] == [("sort", f"task 1: {runner.failed}")]
+    assert len([record for record in caplog.records if record.message == "tick failed"]) == 2
+
+
 def test_what_nobody_foresaw_stops_its_own_task_only() -> None:
     world = SorterWorld(TINY, [key(b"m")])
     world.push(FIRST)

@@ -1,0 +1,297 @@
+"""One chaos run: a platform, a simulated upstream, `tistream verify`, and one fault after another."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from support.chaos import plan
+from support.chaos.disk import CannotMount, Disk, mounted, read_only
+from support.chaos.outcome import LATE_MS, Outcome, StatusSeen, Struck
+from support.chaos.plan import Fault, Kind
+from support.platform import COMMAND, Platform, Process
+from tistream.verify.lag import LagSample
+
+CLUSTER, TENANT = "1", "chaos"
+_CALM_MS = 7_000  # below 5 s for so long (a lag needs 5 s to show): the next fault may come
+_BACKLOG_SECONDS = 2.5
+_NEVER_MS = 90_000  # after so long without recovery the run goes on, and has failed
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One run. `scratch` holds what must survive full disks: truth, samples, reports."""
+
+    scratch: Path
+    seconds: float
+    seed: int = 1
+    rows_per_s: int = 5_000
+    ranges: int = 4
+    recover_s: float = 15.0
+    fault_s: tuple[float, float] = (2.0, 20.0)
+    disk_bytes: int = 6 << 30
+    simulate: tuple[str, ...] = ()  # more arguments of `tistream simulate`
+    faults: tuple[Fault, ...] | None = None  # these, instead of the seed's
+
+
+def run(options: Options, say: Callable[[str], None] = print) -> Outcome:
+    """The whole run. Needs nothing but an empty scratch folder; leaves no process and no mount."""
+    outcome = Outcome(options.seed, options.rows_per_s, options.recover_s)
+    with contextlib.ExitStack() as stack:
+        data_dir = options.scratch / "data"
+        disks = _disks(stack, data_dir, options, outcome)
+        platform = Platform(data_dir, options.ranges)
+        stack.callback(_end, platform)
+        chaos = Chaos(options, platform, disks, outcome, say)
+        try:
+            chaos.run()
+        except BaseException:
+            say(platform.report())
+            raise
+        finally:
+            shutil.copytree(platform.logs, options.scratch / "logs", dirs_exist_ok=True)
+    return outcome
+
+
+def _disks(stack: contextlib.ExitStack, data_dir: Path, options: Options, outcome: Outcome) -> dict[str, Disk]:
+    """`data` is all that the platform has, logs and meta database included; `objects` the object store alone."""
+    try:
+        return {
+            "data": stack.enter_context(mounted(data_dir, options.disk_bytes)),
+            "objects": stack.enter_context(mounted(data_dir / "objects", options.disk_bytes)),
+        }
+    except CannotMount as reason:
+        outcome.not_run.append(f"NOT RUN: disk full, read-only objects: cannot mount a disk here ({reason})")
+        return {}
+
+
+def _end(platform: Platform) -> None:
+    for process in platform.alive():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+    platform.wait_gone(5)
+
+
+@dataclass
+class Chaos:
+    """The driver. It strikes, undoes, and notes when it did which."""
+
+    options: Options
+    platform: Platform
+    disks: dict[str, Disk]
+    outcome: Outcome
+    say: Callable[[str], None]
+    _http: httpx.Client = field(default_factory=lambda: httpx.Client(trust_env=False, timeout=2.0))
+    _statuses: list[StatusSeen] = field(default_factory=list)
+    _known: bool = False  # the tenant, to the api
+    _load: subprocess.Popen[bytes] | None = None
+    _verify: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        """Start everything, strike until time is up, stop everything, judge."""
+        self.platform.start()
+        self._begin()
+        started = time.monotonic()
+        self._wait_calm(_now_ms())
+        for fault in self._faults():
+            if time.monotonic() - started >= self.options.seconds:
+                break
+            self._strike(fault)
+        self.outcome.seconds = time.monotonic() - started
+        self._finish()
+        self.outcome.judge()
+
+    def _faults(self) -> Iterator[Fault]:
+        if self.options.faults is not None:
+            return iter(self.options.faults)
+        return plan.faults(self.options.seed, bool(self.disks), self.options.fault_s)
+
+    # --- what runs beside the platform ---------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        options, scratch = self.options, self.options.scratch
+        with (scratch / "simulate.log").open("wb") as log:
+            self._load = subprocess.Popen(self.load_command(), stdout=log, stderr=log)
+        command = [str(COMMAND), "verify", self.platform.url, "--cluster", CLUSTER, "--tenant", TENANT, "--json"]
+        command += ["--truth", str(scratch / "truth"), "--samples", str(scratch / "samples")]
+        command += ["--seed", str(options.seed)]
+        with (scratch / "verify.json").open("wb") as report, (scratch / "verify.log").open("wb") as log:
+            self._verify = subprocess.Popen(command, stdout=report, stderr=log)
+
+    def load_command(self) -> list[str]:
+        """The upstream."""
+        options = self.options
+        command = [str(COMMAND), "simulate", "--objects", str(self.platform.objects), "--url", self.platform.url]
+        command += ["--cluster", CLUSTER, "--tenant", TENANT, "--seed", str(options.seed)]
+        command += ["--rows-per-s", str(options.rows_per_s), "--truth", str(options.scratch / "truth")]
+        return [*command, *options.simulate]
+
+    def _finish(self) -> None:
+        """Stop the upstream, let the consumers read the rest, stop the platform."""
+        problems, scratch = self.outcome.problems, self.options.scratch
+        assert self._load is not None
+        assert self._verify is not None
+        for name, process, seconds in (("simulate", self._load, 60), ("verify", self._verify, 120)):
+            process.terminate()
+            try:
+                status = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                status = process.wait()
+            if status and not (name == "verify" and status == 1):  # 1: violations, which its report tells
+                end = (scratch / f"{name}.log").read_text(errors="replace")[-1_500:]
+                problems.append(f"{name} ended with status {status}: {end}")
+        text = (scratch / "verify.json").read_bytes()
+        self.outcome.verify = json.loads(text) if text else {}
+        self.outcome.samples = self._samples()
+        try:
+            self.platform.stop()
+        except AssertionError as error:
+            problems.append(f"up did not stop as it should: {str(error)[:1_000]}")
+        lines = self.platform.log_text().splitlines()
+        self.outcome.traces = [json.loads(line) for line in lines if '"traceback"' in line]
+
+    # --- faults --------------------------------------------------------------------------------------------------
+
+    def _strike(self, fault: Fault) -> None:
+        assert self._load is not None
+        assert self._load.poll() is None, "the upstream ended by itself: " + self._log_end("simulate")
+        assert self._verify is not None
+        assert self._verify.poll() is None, "verify ended by itself: " + self._log_end("verify")
+        begin_ms = _now_ms()
+        self._statuses = []
+        self.say(f"{_clock(begin_ms)} {fault}")
+        end_ms = self._bring_about(fault)
+        self._wait_calm(end_ms)
+        struck = Struck(fault, begin_ms, end_ms, _now_ms(), tuple(self._statuses))
+        self.outcome.struck.append(struck)
+        recovered = struck.recovered(self._samples())
+        worst = struck.worst_lag_ms(self._samples()) / 1000
+        shown = "never" if recovered is None else f"{recovered / 1000:.1f} s"
+        self.say(f"{_clock(_now_ms())}   worst lag {worst:.1f} s, under 5 s again after {shown}")
+
+    def _bring_about(self, fault: Fault) -> int:
+        """When it ended."""
+        match fault.kind:
+            case Kind.KILL:
+                return self._kill(fault.targets)
+            case Kind.PAUSE:
+                pids = [process.pid for process in self._processes(fault.targets)]
+                _signal(pids, signal.SIGSTOP)
+                self._while_it_lasts(fault.seconds)
+                _signal(pids, signal.SIGCONT)
+            case Kind.FULL | Kind.READ_ONLY:
+                self._spoil(fault)
+        return _now_ms()
+
+    def _spoil(self, fault: Fault) -> None:
+        """A disk full or read-only, at a moment when the sorter is behind: while the upstream cannot push either, the
+        platform must have something to write."""
+        sorter = [process.pid for process in self._processes(("sorter",))]
+        _signal(sorter, signal.SIGSTOP)
+        self._while_it_lasts(_BACKLOG_SECONDS)
+        disk = fault.targets[0]
+        with self._full(disk) if fault.kind == Kind.FULL else self._read_only(disk):
+            _signal(sorter, signal.SIGCONT)
+            self._while_it_lasts(fault.seconds)
+
+    @contextlib.contextmanager
+    def _full(self, name: str) -> Iterator[None]:
+        self.disks[name].fill()
+        try:
+            yield
+        finally:
+            self.disks[name].make_room()
+
+    def _read_only(self, name: str) -> contextlib.AbstractContextManager[None]:
+        objects = self.platform.objects
+        return read_only({"objects": objects, "pool": objects / "committed"}[name])
+
+    def _kill(self, targets: tuple[str, ...]) -> int:
+        """SIGKILL. Without its supervisor the platform is started again, as an init system would: that is its end."""
+        if plan.EVERYTHING in targets or "up" in targets:
+            if plan.EVERYTHING not in targets:
+                _signal([process.pid for process in self._processes(targets)], signal.SIGKILL)
+                self.platform.wait_gone(5)
+            self.platform.kill_all()
+            end_ms = _now_ms()
+            self.platform.start()
+            return end_ms
+        _signal([process.pid for process in self._processes(targets)], signal.SIGKILL)
+        return _now_ms()
+
+    def _processes(self, targets: tuple[str, ...]) -> list[Process]:
+        """Those to strike: of a service its main process alone."""
+        living = sorted(self.platform.alive(), key=lambda process: process.pid)
+        if plan.EVERYTHING in targets:
+            return living
+        found = []
+        for target in targets:
+            role = "other" if target == "worker" else target
+            own = [process for process in living if process.role == role]
+            found += own if target == "worker" else own[:1]
+        return found
+
+    # --- watching ------------------------------------------------------------------------------------------------
+
+    def _while_it_lasts(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self._ask_status()
+            time.sleep(min(0.5, max(0.0, deadline - time.monotonic())))
+
+    def _wait_calm(self, since_ms: int) -> None:
+        """Until the lag has been below 5 s for a while, or for so long that it is hopeless."""
+        while _now_ms() - since_ms < _NEVER_MS:
+            time.sleep(0.5)
+            self._ask_status()
+            recent = [sample for sample in self._samples() if sample.at_ms >= max(since_ms, _now_ms() - _CALM_MS)]
+            enough = len(recent) >= _CALM_MS // 500 and _now_ms() - since_ms >= _CALM_MS
+            if enough and all(sample.lag_ms < LATE_MS for sample in recent):
+                return
+
+    def _ask_status(self) -> None:
+        url = f"{self.platform.url}/v1/clusters/{CLUSTER}/tenants/{TENANT}/status"
+        try:
+            answer = self._http.get(url)
+        except httpx.HTTPError:
+            return  # the api may be what was struck
+        if answer.status_code == httpx.codes.OK:
+            body = answer.json()
+            self._known = True
+            self._statuses.append(StatusSeen(_now_ms(), float(body["lag_seconds"]), body["held_by"]))
+        elif answer.status_code != httpx.codes.SERVICE_UNAVAILABLE and self._known:
+            self.outcome.problems.append(f"status answered {answer.status_code}: {answer.text[:300]}")
+
+    def _samples(self) -> list[LagSample]:
+        path = self.options.scratch / "samples"
+        text = path.read_bytes() if path.exists() else b""
+        whole = text[: text.rfind(b"\n") + 1].splitlines()
+        return [LagSample(**json.loads(line)) for line in whole]
+
+    def _log_end(self, name: str) -> str:
+        return (self.options.scratch / f"{name}.log").read_text(errors="replace")[-2_000:]
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _clock(at_ms: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))

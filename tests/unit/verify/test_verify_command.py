@@ -1,0 +1,91 @@
+"""`tistream verify` against APIs that lie over HTTP, each in its own way: what is sound passes, every lie is found."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from support.lawful_events import LawfulEvents
+from support.lying_api import LyingApi, served
+from support.platform import COMMAND
+from tistream.cli.verify import Outcome, Verification, VerifyOptions
+from tistream.clock import SystemClock
+
+
+def _verified(tmp_path: Path, lie: str, **more: object) -> Outcome:
+    lawful = LawfulEvents(7, transactions=100)
+    truth = tmp_path / "truth"
+    truth.write_bytes(b"".join(line.encode() for line in lawful.lines))
+    with served(LyingApi(lawful.copy(), lie)) as url:
+        options = VerifyOptions(url, "c", "t", truth, duration_s=2, finish_s=1, cut_s=0.3)
+        return Verification(replace(options, **more), SystemClock(), threading.Event()).run(lambda _: None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lie", ["", "busy"])
+def test_a_sound_api_is_clean_even_if_it_is_busy(tmp_path: Path, lie: str) -> None:
+    outcome = _verified(tmp_path, lie)
+    assert outcome.clean, outcome.violations
+    report = outcome.report
+    assert report["events_compared_with_truth"] == report["rows"] > 100
+    assert report["other_pulls"]["stretches_read_again"] > 2
+    assert report["stream"]["answers"] > 2
+
+
+@pytest.mark.parametrize(
+    ("lie", "rule"),
+    [
+        ("resumes too late", "reread"),
+        ("loses one", "events-sum"),
+        ("tells one twice", "twice"),
+        ("another order when resumed", "reread"),
+        ("tables leave one out", "scope"),
+        ("no last line", "cut"),
+        ("broken", "refused"),
+    ],
+)
+def test_a_lie_is_found(tmp_path: Path, lie: str, rule: str) -> None:
+    outcome = _verified(tmp_path, lie)
+    assert not outcome.clean
+    assert rule in outcome.report["violations"], outcome.violations[:5]
+
+
+def test_the_command_reports_and_ends_with_the_truth(tmp_path: Path) -> None:
+    lawful = LawfulEvents(3, transactions=80)
+    truth, samples = tmp_path / "truth", tmp_path / "samples"
+    truth.write_bytes(b"".join(line.encode() for line in lawful.lines))
+    for lie, status in (("", 0), ("loses one", 1)):
+        with served(LyingApi(lawful.copy(), lie)) as url:
+            command = [COMMAND, "verify", url, "--cluster", "c", "--tenant", "t", "--truth", truth, "--duration", "2"]
+            done = subprocess.run([*command, "--json", "--samples", samples], capture_output=True, check=False)
+        assert done.returncode == status, done.stderr
+        report = orjson.loads(done.stdout)
+        assert report["clean"] is (status == 0)
+        assert (b"VIOLATION events-sum" in done.stderr) is (status == 1)
+    assert orjson.loads(samples.read_bytes().splitlines()[-1])["events"] > 0
+
+
+def test_truth_that_is_not_reached_is_no_success(tmp_path: Path) -> None:
+    lawful = LawfulEvents(3, transactions=80)
+    truth = tmp_path / "truth"
+    last = lawful.lines[-1]
+    lines = [*lawful.lines, replace(last, ts=last.ts + 10**9)]
+    truth.write_bytes(b"".join(line.encode() for line in lines))
+    with served(LyingApi(lawful.copy())) as url:
+        options = VerifyOptions(url, "c", "t", truth, duration_s=1, finish_s=1)
+        outcome = Verification(options, SystemClock(), threading.Event()).run(lambda _: None)
+    assert not outcome.clean
+    assert "compared up to" in outcome.violations[0]
+
+
+def test_a_truth_file_that_is_none_is_told(tmp_path: Path) -> None:
+    truth = tmp_path / "truth"
+    truth.write_bytes(b"nonsense\n")
+    with served(LyingApi(LawfulEvents(3).copy())) as url:
+        options = VerifyOptions(url, "c", "t", truth, duration_s=1, finish_s=1)
+        outcome = Verification(options, SystemClock(), threading.Event()).run(lambda _: None)
+    assert any("no truth line" in violation for violation in outcome.violations)

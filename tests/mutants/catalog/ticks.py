@@ -20,7 +20,8 @@ TOLD = "tests/unit/sorter/test_progress_told.py"
 NAMED = "tests/unit/sorter/test_named_objects.py"
 STOPS = "tests/unit/sorter/test_loud_stops.py"
 BOUNDS = "tests/unit/sorter/test_bounds_and_idleness.py"
-UNITS = (f"{STOPS} {TOLD} {CHAINS} {NAMED} {BOUNDS} {REVIEW}", CLUSTER)
+LOCKS = "tests/unit/sorter/test_locks_over_ticks.py"
+UNITS = (f"{STOPS} {LOCKS} {TOLD} {CHAINS} {NAMED} {BOUNDS} {REVIEW}", CLUSTER)
 
 MUTANTS = (
     Mutant(

@@ -44,6 +44,15 @@ def test_a_row_below_flushed_ts_that_the_pool_lacks_stops_its_task(late: dict[st
     assert world.pool()["commit_ts"].to_list() == [130]
 
 
+def test_a_late_row_is_not_taken_for_another_of_its_key_that_comes_again_with_it() -> None:
+    world = begun()
+    late = [whole(b"a", 120, 130, 6), whole(b"a", 125, 140, 7)]  # the pool has the first
+    world.push(TINY.file(1, 210, 200, late, watermark(6, 7, 205)))
+    world.tick()
+    (reason,) = world.stopped()
+    assert "commit_ts 140" in reason
+
+
 def test_a_row_that_the_pool_holds_is_dropped_and_counted() -> None:
     world = begun()
     world.push(TINY.file(1, 210, 200, [whole(b"a", 120, 130, 6)], watermark(6, 6, 205)))

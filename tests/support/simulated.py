@@ -106,6 +106,7 @@ class _Driver:
         self.run = run_
         self._objects = MemoryObjectStore()
         self._slices = SliceMap(WHOLE, run_.cluster.snapshot_ts)
+        self._unread: list[Push] = []
         self._asked: list[AskCoverage] = []
         self._rng = rng
 
@@ -119,6 +120,7 @@ class _Driver:
                 self.run.lines.append(effect)
         for asked in list(self._asked):
             if self._rng.random() < 0.3:
+                self._read()
                 states = self._slices.states(asked.span)
                 told = [(KeySpan(state.start, state.end), state.resolved_ts) for state in states]
                 if self.run.cluster.coverage(asked.request, told):
@@ -126,14 +128,17 @@ class _Driver:
 
     def _push(self, push: Push) -> None:
         self.run.files.append(Delivery(float(self.run.cluster.now_ms), push.key, push.body))
-        self._objects.put(push.key, push.body)
-        opened = open_change_file(self._objects, push.key)
-        if not opened.prev_ts:
+        if not push.prev_ts:
             self.run.chain_starts.add((push.store_id, push.ts))
-        rows = read_watermarks(self._objects, opened).to_pylist()
-        clipped = [{**row, "file": 0, "task_id": 1} for row in rows]
-        table = pa.Table.from_pylist(clipped, schema=WATERMARKS)
-        self._slices.apply(table, push.store_id, push.ts, 0, History())
+        self._unread.append(push)
+
+    def _read(self) -> None:
+        for push in self._unread:
+            self._objects.put(push.key, push.body)
+            rows = read_watermarks(self._objects, open_change_file(self._objects, push.key)).to_pylist()
+            table = pa.Table.from_pylist([{**row, "file": 0, "task_id": 1} for row in rows], schema=WATERMARKS)
+            self._slices.apply(table, push.store_id, push.ts, 0, History())
+        self._unread.clear()
 
 
 def arrival(files: Run, rng: random.Random) -> list[Delivery]:

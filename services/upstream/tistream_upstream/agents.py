@@ -157,7 +157,8 @@ class Agents:
         config = self._config
         body = change_file.encode(FileIdentity(config.tenant, store.id, prev_ts), ranges, self._limits)
         rows = sum(len(one.entries) for one in ranges)
-        push = Push(store.id, store.cut_ts, layout.change_file(config.tenant, store.id, store.cut_ts), body, rows)
+        key = layout.change_file(config.tenant, store.id, store.cut_ts)
+        push = Push(store.id, store.cut_ts, prev_ts, key, body, rows)
         at_ms = self._world.now_ms + self._rng.randint(1, 20)
         if store.slow_until_ms > self._world.now_ms:
             at_ms = store.slow_until_ms

@@ -13,6 +13,7 @@ class Push:
 
     store_id: int
     ts: int
+    prev_ts: int
     key: str
     body: bytes
     rows: int

@@ -1,0 +1,239 @@
+"""What a simulated cluster pushes is lawful (design.md 2), and is exactly what it says is true."""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from support import oracle, simulated
+from support.change_files import groups_of, metadata_of, row_group_ranges
+from support.oracle import COMMIT, COMMITTED, PREWRITE, ROLLBACK, WATERMARK
+from support.simulated import WILD, Run
+from tistream.model.span import KeySpan
+from tistream_upstream.effects import Push
+
+Row = dict[str, Any]
+SEEDS = st.integers(0, 2**32)
+quickly = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@dataclass
+class File:
+    """One file, read with nothing but Parquet."""
+
+    store: int
+    ts: int
+    meta: dict[str, str]
+    changes: list[Row] = field(default_factory=list)
+    watermarks: list[Row] = field(default_factory=list)
+
+    @property
+    def prev_ts(self) -> int:
+        return int(self.meta["tistream.prev_ts"])
+
+
+def read(run: Run) -> list[File]:
+    out = []
+    for delivery in run.files:
+        store, ts = delivery.store_and_ts
+        file = File(store, ts, metadata_of(delivery.data))
+        groups = groups_of(delivery.data)
+        first = int(file.meta["tistream.first_watermark_row_group"])
+        crcs = [f"{zlib.crc32(delivery.data[start:end]):08x}" for start, end in row_group_ranges(delivery.data)]
+        assert file.meta["tistream.row_group_crc32"] == ",".join(crcs)
+        for number, group in enumerate(groups):
+            assert group.num_rows <= run.cluster.config.rows_per_group or number >= first
+            (file.watermarks if number >= first else file.changes).extend(group.to_pylist())
+        assert all(row["type"] == WATERMARK for row in file.watermarks)
+        assert all(row["type"] in (PREWRITE, COMMIT, ROLLBACK, COMMITTED) for row in file.changes)
+        out.append(file)
+    return out
+
+
+def span_of(watermark: Row) -> KeySpan:
+    return KeySpan(watermark["key"], watermark["end_key"])
+
+
+def assert_chains(files: list[File]) -> None:
+    last: dict[int, int] = {}
+    for file in files:
+        assert file.ts > last.get(file.store, 0), "the ts of a store's files rise"
+        if file.prev_ts:
+            assert file.prev_ts == last[file.store]
+        elif file.store in last:
+            assert all(row["base_ts"] is not None for row in file.watermarks), "a new chain begins with scans"
+        last[file.store] = file.ts
+
+
+def assert_in_ranges(file: File) -> None:
+    """Every change lies in one range of its file, and each region's in log order."""
+    ranges: dict[int, list[Row]] = defaultdict(list)
+    for row in file.watermarks:
+        before = ranges[row["region_id"]]
+        assert row["first_index"] <= row["log_index"] + 1
+        assert not before or row["first_index"] > before[-1]["log_index"]
+        before.append(row)
+    order: dict[int, int] = {}
+    places: dict[int, int] = defaultdict(int)
+    for number, row in enumerate(file.changes):
+        region, index = row["region_id"], row["log_index"]
+        if region in order:
+            assert number == order[region] + 1, "changes are grouped by region"
+        order[region] = number
+        assert index >= places[region], "in log order"
+        places[region] = index
+        assert any(
+            row["key"] in span_of(one)
+            and row["region_version"] == one["region_version"]
+            and (
+                one["first_index"] <= index <= one["log_index"]
+                or (one["base_ts"] is not None and index == one["first_index"] - 1)
+            )
+            for one in ranges[region]
+        ), row
+
+
+def assert_promises_hold(files: list[File]) -> None:
+    """No entry behind a range, in its region's log or in a later epoch, commits at or below its resolved_ts."""
+    scanned = {
+        (row["region_id"], row["first_index"] - 1) for f in files for row in f.watermarks if row["base_ts"] is not None
+    }
+    commits = [
+        row
+        for file in files
+        for row in file.changes
+        if row["commit_ts"] is not None and (row["region_id"], row["log_index"]) not in scanned
+    ]
+    keys = sorted({row["key"] for row in commits})
+    rank = {key: at for at, key in enumerate(keys)}
+    place = np.array([rank[row["key"]] for row in commits])
+    region, version, index, commit_ts = (
+        np.array([row[name] for row in commits]) for name in ("region_id", "region_version", "log_index", "commit_ts")
+    )
+    for file in files:
+        for one in file.watermarks:
+            low = np.searchsorted(keys, one["key"])  # type: ignore[call-overload]
+            high = np.searchsorted(keys, one["end_key"]) if one["end_key"] else len(keys)  # type: ignore[call-overload]
+            behind = (version > one["region_version"]) | (
+                (region == one["region_id"]) & (version == one["region_version"]) & (index > one["log_index"])
+            )
+            told = behind & (place >= low) & (place < high) & (commit_ts <= one["resolved_ts"])
+            assert not told.any(), (one, commits[int(np.flatnonzero(told)[0])])
+
+
+def assert_locks_hold(files: list[File]) -> None:
+    """While a lock is there, its region's resolved_ts does not rise above its start_ts (bulk transactions aside)."""
+    told: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+    for file in files:
+        for one in file.watermarks:
+            at = told[one["region_id"], one["region_version"]]
+            at[one["log_index"]] = max(at.get(one["log_index"], 0), one["resolved_ts"])
+    begun: dict[tuple[bytes, int], Row] = {}
+    for row in sorted(
+        (row for file in files for row in file.changes), key=lambda row: (row["region_version"], row["log_index"])
+    ):
+        change = row["key"], row["start_ts"]
+        if row["type"] == PREWRITE and row["generation"] is None:
+            begun.setdefault(change, row)
+            continue
+        lock = begun.get(change)
+        if lock is None or (lock["region_id"], lock["region_version"]) != (row["region_id"], row["region_version"]):
+            continue
+        meanwhile = [
+            resolved
+            for index, resolved in sorted(told[row["region_id"], row["region_version"]].items())
+            if lock["log_index"] <= index < row["log_index"]
+        ]
+        for before, after in zip(meanwhile, meanwhile[1:], strict=False):
+            assert after <= max(before, lock["start_ts"]), (lock, row)
+
+
+@quickly
+@given(seed=SEEDS)
+def test_files_keep_the_contract_and_say_what_is_true(seed: int) -> None:
+    run = simulated.run(replace(WILD, ddl_per_min=60), seed, 4_000)
+    files = read(run)
+    assert_chains(files)
+    for file in files:
+        assert_in_ranges(file)
+    assert_promises_hold(files)
+    assert_locks_hold(files)
+    found = oracle.solve([delivery.data for delivery in run.files], run.snapshot_ts)
+    assert_frame_equal(found.rows, run.cluster.truth.rows)
+    assert not found.unmatched, "at the end nothing is left open"
+
+
+def test_large_files_have_several_row_groups() -> None:
+    config = replace(WILD, rows_per_group=20, group_bytes=3_000, rows_per_s=400, churn=replace(WILD.churn, per_s=1.0))
+    run = simulated.run(config, 5, 1_500)
+    files = read(run)
+    for file in files:
+        assert_in_ranges(file)
+    assert max(int(file.meta["tistream.first_watermark_row_group"]) for file in files) > 3
+    found = oracle.solve([delivery.data for delivery in run.files], run.snapshot_ts)
+    assert_frame_equal(found.rows, run.cluster.truth.rows)
+
+
+@pytest.mark.parametrize("step_ms", [1, 37, 1_000])
+def test_the_same_seed_gives_the_same_bytes_in_whatever_steps(step_ms: int) -> None:
+    """Without requests for coverage, whose answers come when they come."""
+    calm = replace(WILD, ddl_per_min=60, churn=replace(WILD.churn, lost_push=0.0))
+    assert _pushed(calm, 11, step_ms) == _pushed(calm, 11, 50)
+
+
+def test_another_seed_gives_something_else() -> None:
+    assert _pushed(WILD, 1, 50) != _pushed(WILD, 2, 50)
+
+
+def test_the_same_answers_give_the_same_bytes() -> None:
+    losing = replace(WILD, churn=replace(WILD.churn, restart=3.0, lost_push=1.0))
+    runs = [simulated.run(losing, 3, 2_000) for _ in range(2)]
+    assert runs[0].cluster.agents.scans > losing.regions + 3, "something was lost and scanned"
+    assert runs[0].files == runs[1].files
+    assert runs[0].lines == runs[1].lines
+
+
+def _pushed(config: Any, seed: int, step_ms: int) -> list[tuple[str, int]]:
+    cluster = simulated.Cluster(config, seed)
+    end_ms = cluster.now_ms + 2_000
+    out: list[tuple[str, int]] = []
+    while cluster.now_ms < end_ms:
+        effects = cluster.advance(min(end_ms, cluster.now_ms + step_ms))
+        out += [(effect.key, hash(effect.body)) for effect in effects if isinstance(effect, Push)]
+    return out
+
+
+def test_everything_happens() -> None:
+    """The wild config reaches what the sorter has to be right about."""
+    kinds: set[Any] = set()
+    events: dict[str, int] = defaultdict(int)
+    below = 0
+    for seed in range(3):
+        run = simulated.run(replace(WILD, ddl_per_min=60), seed, 5_000)
+        for name, count in run.cluster.churn.events.items():
+            events[name] += count
+        resolved = run.snapshot_ts
+        for file in read(run):
+            for row in file.changes:
+                kinds.add(row["type"])
+                if row["generation"] is not None:
+                    kinds.add("flush" if row["generation"] == 1 else "later flush")
+                if row["txn_source"] is not None:
+                    kinds.add("source")
+                if oracle.is_index_key(row["key"]):
+                    kinds.add("index")
+                if row["type"] == PREWRITE and row["start_ts"] < resolved:
+                    below += 1
+            kinds |= {"scan" for row in file.watermarks if row["base_ts"] not in (None, run.snapshot_ts)}
+            resolved = max(resolved, min(row["resolved_ts"] for row in file.watermarks))
+    assert kinds == {1, 2, 3, 4, "flush", "later flush", "source", "index", "scan"}
+    assert below > 10, "transactions prewrite below what was told"
+    assert all(count for count in events.values()), dict(events)

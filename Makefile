@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test test-fast mutants check format lock clean
+.PHONY: help install demo up test test-fast chaos mutants check format lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,12 @@ test-fast: $(INSTALLED) ## The unit tests alone
 
 mutants: $(INSTALLED) ## Break the code on purpose: tests must notice; docs/mutants.md says which (ONLY=part-of-a-name)
 	PYTHONPATH=tests $(BIN)/python -m mutants.run --only "$(ONLY)"
+
+MINUTES ?= 10
+RATE ?= 5000
+SEED ?= 1
+chaos: $(INSTALLED) ## Kill, pause, fill disks under load and verify: MINUTES=10 RATE=5000 SEED=1
+	@scripts/chaos --minutes $(MINUTES) --rate $(RATE) --seed $(SEED)
 
 check: $(INSTALLED) ## Format, lint, types, import contracts, unit tests
 	$(BIN)/ruff format --check shared services tests

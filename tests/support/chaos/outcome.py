@@ -121,6 +121,23 @@ class Outcome:
             lines.append(f"| {group} | {times} | {worst:.1f} | {_shown(mid)} | {_shown(most)} |")
         return "\n".join(lines)
 
+    def summary(self) -> str:
+        """Everything that a reader wants to know, in Markdown."""
+        report = self.verify
+        pulls = report.get("other_pulls", {})
+        lines = [
+            self.table(),
+            "",
+            f"{len(self.struck)} faults in {self.seconds:.0f} s at {self.rows_per_s} rows/s (seed {self.seed}): "
+            f"{report.get('rows', 0)} rows and {report.get('ddls', 0)} DDLs pulled, "
+            f"{report.get('events_compared_with_truth', 0)} held against {report.get('truth_lines_compared', 0)} truth "
+            f"lines; {pulls.get('events', 0)} events in {pulls.get('pages', 0)} other pulls; "
+            f"violations: {report.get('violations') or 'none'}.",
+            *self.not_run,
+            *(f"PROBLEM {problem}" for problem in self.problems),
+        ]
+        return "\n".join(lines)
+
     def as_json(self) -> dict[str, Any]:
         """Everything but the samples."""
         return {

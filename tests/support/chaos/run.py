@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import httpx
 
@@ -19,7 +20,7 @@ from support.chaos import plan
 from support.chaos.disk import CannotMount, Disk, mounted, read_only
 from support.chaos.outcome import LATE_MS, Outcome, StatusSeen, Struck
 from support.chaos.plan import Fault, Kind
-from support.platform import COMMAND, Platform, Process
+from support.platform import COMMAND, Platform, Process, _die_with_us
 from tistream.verify.lag import LagSample
 
 CLUSTER, TENANT = "1", "chaos"
@@ -53,6 +54,7 @@ def run(options: Options, say: Callable[[str], None] = print) -> Outcome:
         platform = Platform(data_dir, options.ranges)
         stack.callback(_end, platform)
         chaos = Chaos(options, platform, disks, outcome, say)
+        stack.callback(chaos.end)
         try:
             chaos.run()
         except BaseException:
@@ -107,13 +109,15 @@ class Chaos:
             if time.monotonic() - started >= self.options.seconds:
                 break
             self._strike(fault)
+        self._while_it_lasts(self.options.seconds - (time.monotonic() - started))
         self.outcome.seconds = time.monotonic() - started
         self._finish()
         self.outcome.judge()
 
     def _faults(self) -> Iterator[Fault]:
         if self.options.faults is not None:
-            return iter(self.options.faults)
+            of_disks = (Kind.FULL, Kind.READ_ONLY)
+            return (fault for fault in self.options.faults if self.disks or fault.kind not in of_disks)
         return plan.faults(self.options.seed, bool(self.disks), self.options.fault_s)
 
     # --- what runs beside the platform ---------------------------------------------------------------------------
@@ -121,12 +125,12 @@ class Chaos:
     def _begin(self) -> None:
         options, scratch = self.options, self.options.scratch
         with (scratch / "simulate.log").open("wb") as log:
-            self._load = subprocess.Popen(self.load_command(), stdout=log, stderr=log)
+            self._load = _started(self.load_command(), log, log)
         command = [str(COMMAND), "verify", self.platform.url, "--cluster", CLUSTER, "--tenant", TENANT, "--json"]
         command += ["--truth", str(scratch / "truth"), "--samples", str(scratch / "samples")]
         command += ["--seed", str(options.seed)]
         with (scratch / "verify.json").open("wb") as report, (scratch / "verify.log").open("wb") as log:
-            self._verify = subprocess.Popen(command, stdout=report, stderr=log)
+            self._verify = _started(command, report, log)
 
     def load_command(self) -> list[str]:
         """The upstream."""
@@ -135,6 +139,14 @@ class Chaos:
         command += ["--cluster", CLUSTER, "--tenant", TENANT, "--seed", str(options.seed)]
         command += ["--rows-per-s", str(options.rows_per_s), "--truth", str(options.scratch / "truth")]
         return [*command, *options.simulate]
+
+    def end(self) -> None:
+        """Whatever happened: leave nothing running."""
+        for process in (self._load, self._verify):
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait()
+        self._http.close()
 
     def _finish(self) -> None:
         """Stop the upstream, let the consumers read the rest, stop the platform."""
@@ -281,6 +293,10 @@ class Chaos:
 
     def _log_end(self, name: str) -> str:
         return (self.options.scratch / f"{name}.log").read_text(errors="replace")[-2_000:]
+
+
+def _started(command: list[str], out: IO[bytes], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdout=out, stderr=log, preexec_fn=_die_with_us)  # noqa: PLW1509 (as there)
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:

@@ -64,7 +64,7 @@ class TenantFeed:
         self._delivery = Delivery(tenant, sorters, self._receivers, self._window, clock, resync_ms)
         self._pace = Pace(polling)
         self._stores: dict[int, StoreFeed] = {}
-        self._store_problems: dict[int, str] = {}
+        self._store_problems: dict[tuple[int, str], str] = {}  # (store, what was tried) -> why it failed
         self._discovery_problem: str | None = None
         self._router: Router | None = None
         self._spans: tuple[TaskSpan, ...] = ()
@@ -177,12 +177,12 @@ class TenantFeed:
             announced, self._announced = self._announced, defaultdict(set)
         for store_id, stamps in announced.items():
             if store_id in self._stores or self._is_there(store_id, max(stamps)):
-                self._try(self._store(store_id), partial(StoreFeed.announced, stamps=stamps))
+                self._try(self._store(store_id), "find", partial(StoreFeed.announced, stamps=stamps))
         if self._pace.poll_due(now_ms):
-            found = [self._try(store, StoreFeed.poll) for store in self._stores.values()]
+            found = [self._try(store, "find", StoreFeed.poll) for store in self._stores.values()]
             self._pace.polled(now_ms, found=any(found))
         for store in self._stores.values():
-            self._try(store, StoreFeed.retry)
+            self._try(store, "retry", StoreFeed.retry)
 
     def _discover(self) -> None:
         """LIST the stores. Those of which tasks have received files are known without."""
@@ -225,7 +225,7 @@ class TenantFeed:
         going = list(self._stores.values())
         while going and added < FILL_FILES:
             for store in list(going):
-                if self._window.full or not self._try(store, partial(self._route_next, router)):
+                if self._window.full or not self._try(store, "take", partial(self._route_next, router)):
                     going.remove(store)
                 else:
                     added += 1
@@ -242,17 +242,19 @@ class TenantFeed:
         self._metrics.routed_bytes.inc(file.change_bytes)
         return True
 
-    def _try(self, store: StoreFeed, action: Callable[[StoreFeed], bool]) -> bool:
-        """Trouble with one store's objects leaves the others alone."""
+    def _try(self, store: StoreFeed, what: str, action: Callable[[StoreFeed], bool]) -> bool:
+        """Trouble with one store's objects leaves the others alone. It is told until the same succeeds: another
+        action may have had nothing to ask the store for."""
+        tried = (store.store_id, what)
         try:
             done = action(store)
         except (RetryableError, InvalidRequest) as error:  # InvalidRequest: a link out of the store
-            if store.store_id not in self._store_problems:
+            if tried not in self._store_problems:
                 fields = {"tenant": str(self.tenant), "store": store.store_id, "reason": str(error)}
                 log.warning("store cannot be read", extra=fields)
-            self._store_problems[store.store_id] = str(error)
+            self._store_problems[tried] = str(error)
             return False
-        self._store_problems.pop(store.store_id, None)
+        self._store_problems.pop(tried, None)
         return done
 
     # -- telling -------------------------------------------------------------------------------------------------
@@ -260,7 +262,8 @@ class TenantFeed:
     def _note_status(self) -> None:
         stores = tuple(store.status() for _, store in sorted(self._stores.items()))
         holds = self._delivery.holds()
-        for store_id, problem in sorted(self._store_problems.items()):
+        problems = {store_id: problem for (store_id, _), problem in sorted(self._store_problems.items())}
+        for store_id, problem in problems.items():
             holds.append(Hold(stage="dispatch", store_id=str(store_id), reason=problem))
         if self._discovery_problem is not None:
             holds.append(Hold(stage="dispatch", reason=self._discovery_problem))

@@ -13,7 +13,7 @@ DELIVERY = "services/dispatcher/tistream_dispatcher/delivery.py"
 CHANGE_FILE = "shared/tistream/format/change_file.py"
 CHAINS = "tests/unit/dispatcher/test_chain.py"
 WINDOWS = "tests/unit/dispatcher/test_window.py"
-FEEDS = "tests/unit/dispatcher/test_store_feed.py tests/unit/dispatcher/test_delivery.py"
+FEEDS = "tests/unit/dispatcher/test_store_feed.py tests/unit/dispatcher/test_tenant_feed.py tests/unit/dispatcher/test_delivery.py"
 DISPATCHING = "tests/unit/dispatcher/test_dispatching.py"
 READER = "tests/unit/storage/test_change_reader.py"
 
@@ -92,7 +92,7 @@ MUTANTS = (
         file=ROUTER,
         old="        last = bisect_right(self._bounds, group.key_max)\n",
         new="        last = bisect_right(self._bounds, group.key_max) - (group.key_max in self._bounds)\n",
-        catchers=("tests/unit/dispatcher/test_router.py",),
+        catchers=(FEEDS,),
     ),
     Mutant(
         name="unknown-keys-to-nobody",
@@ -173,6 +173,16 @@ MUTANTS = (
         file=FEED,
         old="        except (RetryableError, InvalidRequest) as error:  # InvalidRequest: a link out of the store\n",
         new="        except ZeroDivisionError as error:\n",
+        catchers=(FEEDS, DISPATCHING),
+    ),
+    Mutant(
+        name="stores-trouble-not-told",
+        invariants=(21,),
+        breaks="a store that cannot be LISTed is told only until something else is tried",
+        file=FEED,
+        old="        self._store_problems.pop(tried, None)\n",
+        new="        for known in [known for known in self._store_problems if known[0] == store.store_id]:\n"
+        "            del self._store_problems[known]\n",
         catchers=(FEEDS, DISPATCHING),
     ),
     Mutant(

@@ -27,7 +27,7 @@ from tistream_api.cursor import Position, Scope, encode
 from tistream_api.group_cache import GroupCache
 from tistream_api.metrics import ApiMetrics
 from tistream_api.params import PullParams
-from tistream_api.pulls import Pulls
+from tistream_api.pulls import Pulls, TooManyPulls
 from tistream_api.scan import Budget
 from tistream_api.tenant_view import TenantView
 
@@ -202,3 +202,16 @@ def test_a_pull_from_below_the_snapshot_is_refused_however_it_says_so(by_cursor:
                 world.pulls.answer(world.view, scope, asked)
         else:
             assert b'"resolved_ts":"500"' in b"".join(world.pulls.answer(world.view, scope, asked))
+
+
+def test_one_pull_too_many_is_asked_to_come_back() -> None:
+    world = World()
+    world.flush(500)
+    world.refreshed()
+    asked = PullParams(SNAPSHOT, None, None, 10, 0, False)
+    under_way = world.pulls.answer(world.view, Scope(TENANT), asked)
+    with pytest.raises(TooManyPulls) as raised:
+        world.pulls.answer(world.view, Scope(TENANT), asked)
+    assert raised.value.http_status == 429
+    assert b"".join(under_way)
+    assert b"".join(world.pulls.answer(world.view, Scope(TENANT), asked))

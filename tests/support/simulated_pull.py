@@ -8,10 +8,13 @@ from typing import Any
 
 import orjson
 import polars as pl
+import pyarrow as pa
 
 from support.simulated import Run
 from tistream.clock import ManualClock
+from tistream.decode.json_text import render_objects
 from tistream.decode.keys import table_ids
+from tistream.decode.rows import decode_rows
 from tistream.format.segment import SCHEMA
 from tistream.pool.writer import write_segment
 from tistream.schema.history import History
@@ -97,3 +100,21 @@ class _Standing:
 
     def met(self, barrier: Barrier) -> None:
         raise AssertionError(str(barrier))
+
+
+def select(known: History, alive: dict[bytes, bytes], ts: int) -> dict[int, list[tuple[Event, Event]]]:
+    """What SELECT shows at `ts` of these raw rows: by table id (key, row) as the API words them."""
+    out: dict[int, list[tuple[Event, Event]]] = {}
+    ids = table_ids(pa.array(list(alive), pa.binary())).tolist()
+    for (key, value), table_id in zip(alive.items(), ids, strict=True):
+        version = known.table_at(table_id, ts + 1) if key[9:11] == b"_r" else None
+        if version is not None:
+            table = version.table
+            rows = decode_rows(table, table.visible_columns, pa.array([key]), pa.array([value]))
+            assert rows.errors == {}
+            row = orjson.loads(render_objects(table.visible_columns, rows.batch)[0].as_py())
+            names = [column.name for column in table.key_columns]
+            handle = str(int.from_bytes(key[11:19], "big") - (1 << 63))
+            shown = {name: row[name] for name in names} or {"_tidb_rowid": handle}
+            out.setdefault(table_id, []).append((shown, row))
+    return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
@@ -152,7 +153,7 @@ def assert_locks_hold(files: list[File]) -> None:
             for index, resolved in sorted(told[row["region_id"], row["region_version"]].items())
             if lock["log_index"] <= index < row["log_index"]
         ]
-        for before, after in zip(meanwhile, meanwhile[1:], strict=False):
+        for before, after in itertools.pairwise(meanwhile):
             assert after <= max(before, lock["start_ts"]), (lock, row)
 
 

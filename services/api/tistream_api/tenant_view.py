@@ -211,7 +211,7 @@ class TenantView:
             status = statuses.get(task.task_id)
             try:
                 # While its sorter answers, its status says whether there is anything new: no object is asked for.
-                if status is None or task.task_id not in self._logs or status.manifest > task_log.number:
+                if status is None or task.task_id not in self._segments or status.manifest > task_log.number:
                     task_log.refresh()
                     self._logs[task.task_id] = task_log
                     with self._lock:

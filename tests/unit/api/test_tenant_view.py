@@ -129,6 +129,20 @@ def test_a_task_that_cannot_be_read_holds_the_tenant() -> None:
     assert world.refreshed() == 500
 
 
+def test_a_task_that_a_route_left_out_has_its_segments_again_when_it_is_back() -> None:
+    """Else its rows would be missing below a resolved_ts that counts them."""
+    world = World()
+    world.flush(600, [row(550)])
+    world.tell()
+    assert world.refreshed() == 600
+    route = world.view.route
+    world.view.use(route.model_copy(update={"tasks": route.tasks[1:]}))
+    world.refreshed()
+    world.view.use(route)
+    assert world.refreshed() == 600
+    assert [segment.rows for segment in world.view.source.segments(Window(500, 600))] == [1]
+
+
 def test_without_their_sorters_the_manifests_tell() -> None:
     world = World()
     world.flush(500)

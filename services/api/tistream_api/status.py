@@ -43,9 +43,16 @@ def held_by(picture: Picture) -> Hold | None:
     """
     late = picture.lag_seconds > LATE_SECONDS
     told = [*_lasting(picture), *_waits(picture)] if late else _lasting(picture)
-    if told:  # a cause that has a name before one that is only a lack of news
-        return min(told, key=lambda hold: (hold.object is None and hold.stage != "damaged", _STAGES.index(hold.stage)))
+    if told:
+        return min(told, key=_rank)
     return _suspect(picture) if late else None
+
+
+def _rank(hold: Hold) -> tuple[int, int]:
+    """What fails here (the sorter tells of nothing else: a tick that cannot write, a task that stopped) before what has
+    not come; a cause that has a name before one that is only a lack of news."""
+    first = {"damaged": 0, "sort": 1}.get(hold.stage, 3 if hold.object is None else 2)
+    return first, _STAGES.index(hold.stage)
 
 
 def _lasting(picture: Picture) -> list[Hold]:

@@ -87,6 +87,16 @@ def test_damage_explains_more_than_a_gap_and_a_gap_more_than_silence() -> None:
     assert held_by(picture(9_000, statuses=statuses, stores=[store(hold=GAP)], holds=[DAMAGE, SCHEMA])) == DAMAGE
 
 
+def test_a_sorter_that_cannot_write_explains_more_than_what_has_not_come() -> None:
+    """A full disk is often the upstream's too, which then says nothing newer; and other tasks have nothing to write."""
+    full = Hold(stage="sort", reason="task 1: cannot write x: [Errno 28] No space left on device")
+    statuses = {1: task(progress_ms_ago=9_000, holds=[full]), 2: task(2, progress_ms_ago=9_000, holds=[SILENT])}
+    late = picture(9_000, statuses=statuses, task_ids=[1, 2])
+    assert held_by(late) == full
+    assert held_by(replace(late, stores=[store(hold=GAP)])) == full
+    assert held_by(replace(late, holds=[DAMAGE])) == DAMAGE
+
+
 @pytest.mark.parametrize(
     ("more", "stage"),
     [

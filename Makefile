@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test test-fast chaos mutants check format lock clean
+.PHONY: sim help install demo up test test-fast chaos mutants check format lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,11 @@ RATE ?= 5000
 SEED ?= 1
 chaos: $(INSTALLED) ## Kill, pause, fill disks under load and verify: MINUTES=10 RATE=5000 SEED=1
 	@scripts/chaos --minutes $(MINUTES) --rate $(RATE) --seed $(SEED)
+
+SEEDS ?= 200
+FIRST ?= 1
+sim: $(INSTALLED) ## Seeds of the whole platform under faults on a virtual clock: SEEDS=1000 FIRST=1
+	@PYTHONPATH=tests $(BIN)/python -m support.sim --seeds $(SEEDS) --first $(FIRST)
 
 check: $(INSTALLED) ## Format, lint, types, import contracts, unit tests
 	$(BIN)/ruff format --check shared services tests

@@ -66,7 +66,8 @@ class Chaos:
     def _strike(self) -> None:
         if not self.going:
             return
-        self.rng.choice((self._kill, self._kill, self._kill_many, self._pause, self._pause, self._cut, self._storm))()
+        strikes = (self._kill, self._pause, self._cut, self._storm, self._kill_many)
+        self.rng.choices(strikes, (3, 3, 1, 2, 0.5))[0]()
         self._next()
 
     def _someone(self) -> Member:

@@ -58,11 +58,13 @@ class _Exchange:
         self._network, self._client, self.server = network, client, server
         self.messages: deque[dict[str, Any] | None] = deque()  # None: the connection broke
         self.closed = False
+        self._waits = False
 
     def deliver(self, message: dict[str, Any] | None) -> None:
         """Something reaches the client. In the scheduler's own context."""
         self.messages.append(message)
-        self._network.scheduler.wake(self._client)
+        if self._waits:
+            self._network.scheduler.wake(self._client)
 
     def next(self, timeout_s: float | None) -> dict[str, Any]:
         """Wait for the next message. Raises httpx.ReadTimeout, httpx.ReadError."""
@@ -78,7 +80,9 @@ class _Exchange:
             if left_us is not None and left_us <= 0:
                 raise httpx.ReadTimeout("timed out")
             # Looks up now and then: nobody tells it that the peer has died.
+            self._waits = True
             scheduler.park(min(500_000, left_us) if left_us is not None else 500_000)
+            self._waits = False
         message = self.messages.popleft()
         if message is None:
             raise httpx.ReadError("connection reset by peer")

@@ -204,7 +204,9 @@ class SimPlatform:
         match member.role:
             case "meta":
                 url = f"sqlite:///{self._directory}/meta.db"
-                meta = MetaSettings(**common, database_url=url, ranges_per_tenant=self.ranges)
+                # Shorter than in production, so that tasks move within a seed's time.
+                patience = {"lease_ms": 3_000, "suspect_ms": 1_500, "lost_ms": 4_000}
+                meta = MetaSettings(**common, **patience, database_url=url, ranges_per_tenant=self.ranges)
                 return build_meta(meta, objects, clock, self._repository)  # type: ignore[arg-type]
             case "schema":
                 return build_schema(SchemaSettings(**common), objects, new_http(), clock, self._nonce)

@@ -149,8 +149,11 @@ class Scheduler:
         return woken
 
     def sleep(self, delay_us: int) -> None:
-        """Let time pass."""
+        """Let time pass. Whatever wakes the fiber meanwhile was meant for a wait that is over."""
+        until_us = self.now_us + max(0, delay_us)
         self.park(max(0, delay_us))
+        while self.now_us < until_us:
+            self.park(until_us - self.now_us)
 
     def wake(self, fiber: Fiber) -> None:
         """Resume a fiber that waits; one that has been woken already goes on once."""

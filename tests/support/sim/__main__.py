@@ -25,7 +25,7 @@ class Result:
 
 def one(seed: int) -> Result:
     """Run a seed."""
-    from support.sim import world  # noqa: PLC0415  # in the worker, where its imports take place
+    from support.sim import world  # in the worker, where its imports take place
 
     try:
         found = world.run(seed)

@@ -14,15 +14,8 @@ from pathlib import Path
 from mutants.mutant import Mutant
 
 ROOT = Path(__file__).parents[2]
-SERVICES = ("api", "dispatcher", "meta", "schema_registry", "sorter")
-PACKAGES = (
-    "tistream",
-    "tistream_api",
-    "tistream_dispatcher",
-    "tistream_meta",
-    "tistream_schema",
-    "tistream_sorter",
-)
+FOLDERS = ("shared", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "services").iterdir() if path.is_dir()))
+PACKAGES = tuple(sorted(path.parent.name for folder in FOLDERS for path in (ROOT / folder).glob("*/__init__.py")))
 _COPIED = ("shared", "services", "pyproject.toml")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".hypothesis", "data")
 
@@ -62,7 +55,7 @@ class Tree:
 
     def environment(self) -> dict[str, str]:
         """So that Python imports the copy, not the editable installation, and keeps nothing compiled of it."""
-        folders = [self.path / "tests", self.path / "shared", *(self.path / "services" / name for name in SERVICES)]
+        folders = [self.path / name for name in ("tests", *FOLDERS)]
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(map(str, folders)),

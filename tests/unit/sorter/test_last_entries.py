@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kernel_ticks import Ticks, entry, rows_of
+from kernel_ticks import Ticks, entry, record_key, rows_of
 from test_slices import begun, row
 
-from tistream_sorter.jobs.contracts import COMMITTED, PREWRITE
+from tistream_sorter.jobs.contracts import COMMIT, COMMITTED, PREWRITE
 
 
 def test_a_merge_waits_for_the_very_last_entry_of_its_source() -> None:
@@ -40,3 +40,13 @@ def test_a_whole_change_closes_the_prewrite_that_is_pending() -> None:
     out = world.tick([entry(COMMITTED, b"a", 5, 20)], high=20)
     assert [commit_ts for _, _, commit_ts, _ in rows_of(out)] == [20]
     assert world.waiting() == []
+
+
+def test_rows_of_one_transaction_stand_in_key_order_however_they_came() -> None:
+    """Over two files, both halves of each, the keys from the last to the first."""
+    world = Ticks()
+    names = [bytes([number]) for number in range(40, 0, -1)]
+    world.tick([entry(PREWRITE, name, 5) for name in names[:20]], high=10)
+    late = [entry(PREWRITE, name, 5) for name in names[20:]]
+    out = world.tick([*late, *(entry(COMMIT, name, 5, 20, log_index=2) for name in names)], high=20)
+    assert [key for key, *_ in rows_of(out)] == sorted(record_key(name) for name in names)

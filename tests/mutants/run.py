@@ -67,8 +67,7 @@ def prove(trees: Sequence[Tree], mutants: Sequence[Mutant], limit_s: float, *, s
     Raises:
         StaleMutant, Unusable, WrongCode: as they say; nothing is proven then.
     """
-    for mutant in mutants:
-        mutant.applied(_source(trees[0], mutant))
+    _check_fit(trees[0], mutants)
     for tree in trees:
         tree.prove()
     if sound:
@@ -91,6 +90,17 @@ def prove(trees: Sequence[Tree], mutants: Sequence[Mutant], limit_s: float, *, s
         return list(pool.map(one, mutants))
     finally:
         pool.shutdown(cancel_futures=True)  # after an error the rest would be in vain
+
+
+def _check_fit(tree: Tree, mutants: Sequence[Mutant]) -> None:
+    stale = []
+    for mutant in mutants:
+        try:
+            mutant.applied(_source(tree, mutant))
+        except StaleMutant as error:
+            stale.append(str(error))
+    if stale:
+        raise StaleMutant("\n".join(stale))
 
 
 def _source(tree: Tree, mutant: Mutant) -> str:

@@ -61,8 +61,8 @@ MUTANTS = (
         invariants=(6, 9),
         breaks="the API reads the manifests first and asks for the progress afterwards",
         file=VIEW,
-        old="                if status is None or task.task_id not in self._logs or status.manifest > task_log.number:\n",
-        new="                if task.task_id not in self._logs:\n",
+        old="                if status is None or task.task_id not in self._segments or status.manifest > task_log.number:\n",
+        new="                if task.task_id not in self._segments:\n",
         catchers=(VIEWS,),
     ),
     Mutant(

@@ -25,6 +25,7 @@ from tistream.verify.validators import Validators
 from tistream.verify.violation import Findings, Rule
 
 _RETRY_SECONDS = 0.3
+_PAGE_PAUSE_SECONDS = 0.05  # a pager keeps up with the stream: it need not be the load
 _LIMITS = (1, 2, 7, 100, 1_000, 10_000, 10_000)
 _CURSORS_MAX = 5_000
 _WINDOW_EVENTS = 20_000
@@ -197,8 +198,7 @@ class TenantPager(PageReader):
                     self.found.add(
                         Rule.REREAD, f"{dict(query)}: resolved {resolved_ts}, {behind - end} events left out"
                     )
-        if not page.hashes:
-            self._watched.stop.wait(0.2)
+        self._watched.stop.wait(_PAGE_PAUSE_SECONDS if page.hashes else 0.2)
         return page.end["cursor"], end
 
 

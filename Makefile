@@ -29,8 +29,8 @@ test: $(INSTALLED) ## Every test, those that start Spark and the whole platform 
 test-fast: $(INSTALLED) ## The unit tests alone
 	$(BIN)/pytest -q -n 2 -m "not e2e and not spark" tests/unit
 
-mutants: $(INSTALLED) ## Break the code on purpose: tests must notice; docs/mutants.md says which (ONLY=part-of-a-name)
-	PYTHONPATH=tests $(BIN)/python -m mutants.run --only "$(ONLY)"
+mutants: $(INSTALLED) ## Break the code on purpose, tests must notice: docs/mutants.md (ONLY=text; SIM_SEEDS=n: simulation alone)
+	PYTHONPATH=tests $(BIN)/python -m mutants.run --only "$(ONLY)" --seeds $(or $(SIM_SEEDS),0)
 
 MINUTES ?= 10
 RATE ?= 5000

@@ -17,6 +17,7 @@ from typing import Any
 from mutants.mutant import Mutant
 from mutants.tree import Tree, WrongCode
 
+SIMULATION = "tests/simulation/test_simulation.py::test_everything_is_right_whatever_happens"
 FAILED, PASSED = 1, 0  # pytest's exit codes
 
 
@@ -26,7 +27,8 @@ class Unusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Catch:
-    """What noticed. `examples`: of a property test, how many were tried, the failing one included; else 0."""
+    """What noticed. `examples`: of a property test or a simulation, how many were tried, the failing one included;
+    else 0."""
 
     test: str
     line: str
@@ -44,19 +46,22 @@ class Outcome:
     seconds: float
 
 
-def attack(tree: Tree, mutant: Mutant, limit_s: float) -> Outcome:
-    """Break the tree, and run the mutant's tests until one notices. Raises StaleMutant, Unusable, WrongCode."""
+def attack(tree: Tree, mutant: Mutant, limit_s: float, seeds: int = 0) -> Outcome:
+    """Break the tree, and run the mutant's tests, or so many seeds of the simulation, until one notices.
+
+    Raises StaleMutant, Unusable, WrongCode.
+    """
     began = time.monotonic()
     catch = None
     with tree.broken(mutant):
-        for catcher in mutant.catchers:
-            catch = run(tree, catcher.split(), limit_s, must_load=mutant.file)
+        for catcher in [SIMULATION] if seeds else mutant.catchers:
+            catch = run(tree, catcher.split(), limit_s, must_load=mutant.file, seeds=seeds)
             if catch is not None:
                 break
     return Outcome(mutant, catch, round(time.monotonic() - began, 1))
 
 
-def run(tree: Tree, tests: Sequence[str], limit_s: float, must_load: str | None = None) -> Catch | None:
+def run(tree: Tree, tests: Sequence[str], limit_s: float, must_load: str | None = None, seeds: int = 1) -> Catch | None:
     """Run tests until the first failure; None if there was none.
 
     Raises:
@@ -69,7 +74,7 @@ def run(tree: Tree, tests: Sequence[str], limit_s: float, must_load: str | None 
         process = subprocess.Popen(
             command,
             cwd=tree.path,
-            env={**tree.environment(), "MUTANTS_REPORT": report.name},
+            env={**tree.environment(), "MUTANTS_REPORT": report.name, "TISTREAM_SIM_SEEDS": str(seeds)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

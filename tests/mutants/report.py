@@ -16,8 +16,34 @@ HEAD = """# Mutation proof
 Written by `make mutants`; do not edit. Each line is one way to break the code on purpose (`tests/mutants/catalog`), the
 invariants that it attacks, the first test that noticed, and what it took: seconds from the start of pytest, and of a
 property test the number of examples up to the one that failed. The mutants run on a copy of the tree; the same tests
-pass there before anything is broken. `make mutants ONLY=text` runs those with that text in their name or file.
+pass there before anything is broken. `make mutants ONLY=text` runs those with that text in their name or file;
+`make mutants SIM_SEEDS=n` tries the simulation alone (`mutants-simulation.md`).
 """
+
+
+SEEDS_HEAD = """# What the simulation notices by itself
+
+Written by `make mutants SIM_SEEDS=n`; do not edit. Of the mutants in `mutants.md` those that a whole platform can feel,
+against the deterministic simulation alone: after how many seeds, counted from 1, something was noticed, and what.
+"""
+
+
+def simulated(outcomes: Sequence[Outcome], seconds: float, seeds: int) -> str:
+    """The page of a run against the simulation alone."""
+    caught = sum(outcome.catch is not None for outcome in outcomes)
+    lines = [
+        SEEDS_HEAD,
+        f"{len(outcomes)} mutants, {caught} noticed within {seeds} seeds, in {seconds:.0f} s.",
+        "",
+        "| mutant | invariants | what is wrong then | seeds | noticed |",
+        "|---|---|---|---|---|",
+    ]
+    for outcome in outcomes:
+        mutant, catch = outcome.mutant, outcome.catch
+        numbers = ", ".join(map(str, mutant.invariants))
+        found = f"{catch.examples} | {_cell(catch.error)}" if catch else f"none of {seeds} |"
+        lines.append(f"| {mutant.name} | {numbers} | {_cell(mutant.breaks)} | {found} |")
+    return "\n".join([*lines, ""])
 
 
 def document(outcomes: Sequence[Outcome], seconds: float, jobs: int) -> str:

@@ -1,6 +1,9 @@
-"""`make mutants [ONLY=name]`: break a copy of the code in every way of the catalog, and see that tests notice.
+"""`make mutants [ONLY=text] [SIM_SEEDS=n]`: break a copy of the code in every way of the catalog; tests must notice.
 
-Exit code 0: every mutant was caught. 1: one survived. 2: a mutant is stale, or the tests fail without any.
+With SIM_SEEDS, what the simulation of the whole platform notices by itself, and after how many seeds.
+
+Exit code 0: every mutant was caught (with SIM_SEEDS: whatever was). 1: one survived. 2: a mutant is stale, or the tests
+fail without any.
 """
 
 from __future__ import annotations
@@ -16,18 +19,20 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from mutants import report
-from mutants.catalog.everything import MUTANTS
-from mutants.catch import Catch, Outcome, Unusable, attack, run
+from mutants.catalog.everything import MUTANTS, SIMULATED
+from mutants.catch import SIMULATION, Catch, Outcome, Unusable, attack, run
 from mutants.mutant import Mutant, StaleMutant
 from mutants.tree import ROOT, Tree, WrongCode
 
 DOCUMENT = ROOT / "docs" / "mutants.md"
+SEEDS_DOCUMENT = ROOT / "docs" / "mutants-simulation.md"
 
 
 def main(arguments: Sequence[str]) -> int:
     """See the module."""
     options = _parser().parse_args(arguments)
-    chosen = [mutant for mutant in MUTANTS if options.only in f"{mutant.name} {mutant.file}"]
+    offered = [mutant for mutant in MUTANTS if not options.seeds or mutant.name in SIMULATED]
+    chosen = [mutant for mutant in offered if options.only in f"{mutant.name} {mutant.file}"]
     if options.by:
         chosen = [replace(mutant, catchers=tuple(options.by)) for mutant in chosen]
     if not chosen:
@@ -37,23 +42,27 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         trees = [Tree.copied(Path(folder) / str(number)) for number in range(options.jobs)]
         try:
-            outcomes = prove(trees, chosen, options.limit, sound=not options.unchecked)
+            outcomes = prove(trees, chosen, options.limit, sound=not options.unchecked, seeds=options.seeds)
         except (StaleMutant, Unusable, WrongCode) as error:
             print(error)
             return 2
     survivors = [outcome.mutant.name for outcome in outcomes if outcome.catch is None]
     seconds = time.monotonic() - began
     print(f"{len(outcomes)} mutants, {len(outcomes) - len(survivors)} caught, {seconds:.0f} s")
-    if len(chosen) == len(MUTANTS) and not options.by:
-        DOCUMENT.write_text(report.document(outcomes, seconds, options.jobs))
+    if len(chosen) == len(offered) and not options.by:
+        if options.seeds:
+            SEEDS_DOCUMENT.write_text(report.simulated(outcomes, seconds, options.seeds))
+        else:
+            DOCUMENT.write_text(report.document(outcomes, seconds, options.jobs))
     if survivors:
         print("SURVIVED:", *survivors)
-    return 1 if survivors else 0
+    return 1 if survivors and not options.seeds else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument("--only", default="", help="only mutants whose name or file contains this")
+    parser.add_argument("--seeds", type=int, default=0, help="try so many seeds of the simulation, and nothing else")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time")
     parser.add_argument("--limit", type=float, default=180, help="seconds that one test command may take")
     parser.add_argument("--by", nargs="*", help="try these tests instead of the mutant's own")
@@ -61,7 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def prove(trees: Sequence[Tree], mutants: Sequence[Mutant], limit_s: float, *, sound: bool = True) -> list[Outcome]:
+def prove(
+    trees: Sequence[Tree], mutants: Sequence[Mutant], limit_s: float, *, sound: bool = True, seeds: int = 0
+) -> list[Outcome]:
     """Attack with every mutant, as many at a time as there are trees.
 
     Raises:
@@ -71,7 +82,7 @@ def prove(trees: Sequence[Tree], mutants: Sequence[Mutant], limit_s: float, *, s
     for tree in trees:
         tree.prove()
     if sound:
-        _check_sound(trees, mutants, limit_s)
+        _check_sound(trees, mutants, limit_s, seeds)
     free: SimpleQueue[Tree] = SimpleQueue()
     for tree in trees:
         free.put(tree)
@@ -79,7 +90,7 @@ def prove(trees: Sequence[Tree], mutants: Sequence[Mutant], limit_s: float, *, s
     def one(mutant: Mutant) -> Outcome:
         tree = free.get()
         try:
-            outcome = attack(tree, mutant, limit_s)
+            outcome = attack(tree, mutant, limit_s, seeds)
         finally:
             free.put(tree)
         print(_told(outcome), flush=True)
@@ -110,8 +121,13 @@ def _source(tree: Tree, mutant: Mutant) -> str:
     return path.read_text()
 
 
-def _check_sound(trees: Sequence[Tree], mutants: Sequence[Mutant], limit_s: float) -> None:
+def _check_sound(trees: Sequence[Tree], mutants: Sequence[Mutant], limit_s: float, seeds: int) -> None:
     """Every test must pass while nothing is broken, or it proves nothing."""
+    if seeds:
+        catch = run(trees[0], [SIMULATION], limit_s * 5, seeds=seeds)
+        if catch is not None:
+            raise Unusable(f"fails though nothing is broken: {catch.test}: {catch.error}")
+        return
     tests = sorted({test for mutant in mutants for catcher in mutant.catchers for test in catcher.split()})
     shares = [tests[at :: len(trees)] for at in range(len(trees))]
 

@@ -26,7 +26,7 @@ class Chaos:
         faults, network = self.platform.faults, self.platform.network.faults
         network.lost, network.twice, network.slow = 0.01, 0.02, 0.02
         faults.store.refused, faults.store.unanswered, faults.store.slow = 0.01, 0.02, 0.02
-        faults.store.killed = self.rng.choice((0.0, 0.0005, 0.002))
+        faults.killed = self.rng.choice((0.0, 0.0002, 0.001))
         faults.database_silent, faults.job_lost = 0.01, 0.02
         for member in self.platform.members.values():
             self.platform.start(member)
@@ -39,8 +39,8 @@ class Chaos:
         faults, network = self.platform.faults, self.platform.network
         network.faults.lost = network.faults.twice = network.faults.slow = 0.0
         store = faults.store
-        store.refused = store.unanswered = store.slow = store.killed = 0.0
-        faults.database_silent = faults.job_lost = 0.0
+        store.refused = store.unanswered = store.slow = 0.0
+        faults.database_silent = faults.job_lost = faults.killed = 0.0
         network.cut.clear()
         for member in self.platform.members.values():
             if member.process is not None:
@@ -111,7 +111,7 @@ class Chaos:
                 (store, "refused"),
                 (store, "unanswered"),
                 (store, "slow"),
-                (store, "killed"),
+                (faults, "killed"),
                 (network, "lost"),
                 (network, "twice"),
                 (network, "slow"),

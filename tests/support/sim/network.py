@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -37,6 +37,7 @@ class Network:
     cut: set[frozenset[str]] = field(default_factory=set)  # pairs of names
     requests: int = 0
     broken_answers: list[Exception] = field(default_factory=list)
+    may_die: Callable[[Process], None] = lambda _process: None  # may end a process that sends or has its answer
 
     def delay_us(self) -> int:
         rng = self.scheduler.rng
@@ -119,6 +120,7 @@ class SimTransport(httpx.BaseTransport):
         body = request.read()
         address = f"{request.url.host}:{request.url.port}"
         scheduler.sleep(REFUSED_US)
+        network.may_die(self._process)
         process, app = network.listening.get(address, (None, None))
         if process is None or app is None or not process.alive:
             raise httpx.ConnectError("connection refused")
@@ -127,6 +129,7 @@ class SimTransport(httpx.BaseTransport):
             if not network.separated(self._process, process) and not network.lost():
                 self._send(exchange, app, request, body, answered=copy == 0)
         start = exchange.next(read_s)
+        network.may_die(self._process)
         return httpx.Response(start["status"], headers=start["headers"], stream=_Body(exchange, read_s))
 
     def _send(self, exchange: _Exchange, app: FastAPI, request: httpx.Request, body: bytes, *, answered: bool) -> None:

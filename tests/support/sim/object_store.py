@@ -23,11 +23,10 @@ class StoreFaults:
     unanswered: float = 0.0  # of writes: done, or not done, or done later; the writer does not know which
     slow: float = 0.0
     slow_ms: int = 2_000
-    killed: float = 0.0  # the process dies at this very point
 
 
 class SimObjectStore:
-    """Implements ObjectStore for one process. `kill` ends the process, which may happen at each request."""
+    """Implements ObjectStore for one process. `may_die` may end the process, at each request's way there and back."""
 
     def __init__(
         self,
@@ -35,10 +34,10 @@ class SimObjectStore:
         scheduler: Scheduler,
         process: Process,
         faults: StoreFaults,
-        kill: Callable[[Process], None] | None,
+        may_die: Callable[[Process], None],
     ) -> None:
         self._inner, self._scheduler, self._process, self._faults = inner, scheduler, process, faults
-        self._kill = kill
+        self._may_die = may_die
 
     def _travel(self) -> None:
         """Half of a request's time; the process may die meanwhile."""
@@ -46,10 +45,7 @@ class SimObjectStore:
         if scheduler.running() is None:
             return  # a thread of a library, which cannot wait here
         rng = scheduler.rng
-        kill = self._kill
-        if kill is not None and rng.random() < faults.killed:
-            scheduler.after(0, lambda: kill(self._process))
-            scheduler.park(None)
+        self._may_die(self._process)
         slow = rng.random() < faults.slow
         scheduler.sleep(rng.randrange(faults.slow_ms * 1_000) if slow else rng.randrange(300, 4_000))
 

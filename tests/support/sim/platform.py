@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class Faults:
     """What may go wrong at any point, beside what the network and the store do."""
 
     store: StoreFaults = field(default_factory=StoreFaults)
+    killed: float = 0.0  # a process dies on the way to the store, a peer or the database, or on the way back
     database_silent: float = 0.0  # a transaction whose answer never comes: done or not done
     job_lost: float = 0.0  # a Spark job that dies as a whole
 
@@ -64,8 +66,8 @@ class ProcessClock:
 class SimRepository:
     """The meta database from one process: every call is a transaction over a network."""
 
-    def __init__(self, inner: Repository, scheduler: Scheduler, faults: Faults) -> None:
-        self._inner, self._scheduler, self._faults = inner, scheduler, faults
+    def __init__(self, inner: Repository, scheduler: Scheduler, faults: Faults, may_die: Callable[[], None]) -> None:
+        self._inner, self._scheduler, self._faults, self._may_die = inner, scheduler, faults, may_die
 
     def close(self) -> None:
         self._inner.close()
@@ -76,10 +78,12 @@ class SimRepository:
         def over_the_network(*args: Any, **kwargs: Any) -> Any:
             rng = self._scheduler.rng
             self._scheduler.sleep(rng.randrange(200, 2_000))
+            self._may_die()
             silent = rng.random() < self._faults.database_silent
             if silent and rng.random() < 0.5:
                 raise Unavailable("the database does not answer")
             found = call(*args, **kwargs)
+            self._may_die()
             self._scheduler.sleep(rng.randrange(200, 2_000))
             if silent:
                 raise Unavailable("the database does not answer")
@@ -148,7 +152,7 @@ class SimPlatform:
         self.scheduler = scheduler
         self.objects = ObservedStore()
         self.faults = Faults()
-        self.network = Network(scheduler)
+        self.network = Network(scheduler, may_die=self.may_die)
         self.ranges = ranges
         self._directory, self._skew_ms = directory, skew_ms
         self._nonces = random.Random(scheduler.rng.getrandbits(64))
@@ -187,6 +191,13 @@ class SimPlatform:
         if process.alive:
             self.scheduler.kill(process)
 
+    def may_die(self, process: Process) -> None:
+        """In a fiber of the process: it may come no further."""
+        mortal = process is not self.outside and process is not self._executor
+        if mortal and self.scheduler.rng.random() < self.faults.killed:
+            self.scheduler.after(0, lambda: self.kill(process))
+            self.scheduler.park(None)
+
     def client(self, process: Process | None = None, deadline_s: float = DEADLINE_S) -> HttpClient:
         """HTTP from a process, or from outside."""
         return HttpClient(deadline_s=deadline_s, transport=self.transport(process))
@@ -198,7 +209,7 @@ class SimPlatform:
 
     def _app(self, member: Member, process: Process) -> FastAPI:
         clock = ProcessClock(self.scheduler, process)
-        objects = SimObjectStore(self.objects, self.scheduler, process, self.faults.store, self.kill)
+        objects = SimObjectStore(self.objects, self.scheduler, process, self.faults.store, self.may_die)
         common = {"port": member.port, "node_id": member.name, "meta_url": self.of("meta")[0].url}
         new_http = lambda deadline_s=DEADLINE_S: self.client(process, deadline_s)  # noqa: E731
         match member.role:
@@ -207,7 +218,7 @@ class SimPlatform:
                 # Shorter than in production, so that tasks move within a seed's time.
                 patience = {"lease_ms": 3_000, "suspect_ms": 1_500, "lost_ms": 4_000}
                 meta = MetaSettings(**common, **patience, database_url=url, ranges_per_tenant=self.ranges)
-                return build_meta(meta, objects, clock, self._repository)  # type: ignore[arg-type]
+                return build_meta(meta, objects, clock, partial(self._repository, process))  # type: ignore[arg-type]
             case "schema":
                 return build_schema(SchemaSettings(**common), objects, new_http(), clock, self._nonce)
             case "dispatcher":
@@ -221,12 +232,12 @@ class SimPlatform:
                 return build_api(ApiSettings(**common, chunk_rows=512), objects, clock, new_http)
 
     def _executors_objects(self) -> ObjectStore:
-        return SimObjectStore(self.objects, self.scheduler, self._executor, self.faults.store, None)
+        return SimObjectStore(self.objects, self.scheduler, self._executor, self.faults.store, self.may_die)
 
     def _nonce(self) -> str:
         return f"{self._nonces.getrandbits(64):016x}"
 
-    def _repository(self, url: str, node: str) -> SimRepository:
+    def _repository(self, process: Process, url: str, node: str) -> SimRepository:
         engine = open_engine(url)
 
         @event.listens_for(engine, "connect")
@@ -235,4 +246,4 @@ class SimPlatform:
             connection.create_function("julianday", 1, lambda _: self.scheduler.now_us / 86_400e6 + 2440587.5)
             connection.execute("PRAGMA synchronous=OFF")  # what is simulated is the process's death, not the disk's
 
-        return SimRepository(Repository(engine, node), self.scheduler, self.faults)
+        return SimRepository(Repository(engine, node), self.scheduler, self.faults, lambda: self.may_die(process))

@@ -39,5 +39,5 @@ def test_nothing_is_lost_doubled_or_misordered_whatever_is_struck(tmp_path: Path
     print(outcome.table())
     assert not outcome.problems, "\n".join(outcome.problems)
     assert outcome.verify["events_compared_with_truth"] == outcome.verify["rows"] > 1_000
-    assert len(outcome.struck) >= 4
+    assert len(outcome.struck) >= 3
     assert all(reason.startswith("NOT RUN") for reason in outcome.not_run)

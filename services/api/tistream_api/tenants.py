@@ -74,7 +74,7 @@ class Tenants:
             raise UnknownName(str(error)) from error
         found = self._views.get(key)
         if found is None:  # it may have been registered a moment ago
-            self._take(self._meta.routes())
+            self._take(self._meta.routes(), unless_newer_than=None)
             found = self._views.get(key)
         if found is None:
             raise UnknownName(f"no tenant {key}")
@@ -84,10 +84,11 @@ class Tenants:
 
     def follow(self) -> int:
         """Wait for a newer route table, and take it."""
-        known = self._routes.version if self._routes else -1
-        routes = self._meta.routes(known, ROUTES_WAIT_MS if self._routes else 0)
+        before = self._routes
+        known = before.version if before else -1
+        routes = self._meta.routes(known, ROUTES_WAIT_MS if before else 0)
         if not self._stopping.is_set():
-            self._take(routes)
+            self._take(routes, unless_newer_than=before)
         return 0 if routes.version != known else 50
 
     def refresh_due(self) -> None:
@@ -110,8 +111,16 @@ class Tenants:
             with self._lock:
                 self._busy.discard(key)
 
-    def _take(self, routes: RouteTable) -> None:
+    def _take(self, routes: RouteTable, unless_newer_than: RouteTable | None) -> None:
+        """Take a table that was asked for while the newest was `unless_newer_than`.
+
+        Two threads ask: the answer of the slower one may be older than what the other has taken, and would drop the
+        view of a tenant that is read already. Only who knew the newest table may go back (a restored meta database).
+        """
         with self._lock:
+            newest = self._routes
+            if newest is not None and newest is not unless_newer_than and routes.version < newest.version:
+                return
             self._routes = routes
             seen = set()
             for route in routes.tenants:

@@ -1,0 +1,79 @@
+"""Two threads take the meta server's route tables: the older of two answers never undoes the newer."""
+
+from __future__ import annotations
+
+import concurrent.futures
+
+import httpx
+from prometheus_client import CollectorRegistry
+
+from tistream import concurrency
+from tistream.clock import ManualClock
+from tistream.storage.memory import MemoryObjectStore
+from tistream.wire.client import HttpClient
+from tistream.wire.meta import RouteTable, TenantRoute
+from tistream.wire.meta_client import MetaClient
+from tistream_api.group_cache import GroupCache
+from tistream_api.tenants import Tenants
+
+
+def table(version: int, *tenants: str) -> RouteTable:
+    routes = [
+        TenantRoute(cluster_id="7", tenant_id=tenant, snapshot_ts=None, tasks=[], problem=None) for tenant in tenants
+    ]
+    return RouteTable(version=version, tenants=routes, services={})
+
+
+class Meta:
+    """Answers with `now`; while it does so for a long poll, `meanwhile` happens once."""
+
+    def __init__(self, now: RouteTable) -> None:
+        self.now = now
+        self.meanwhile = lambda: None
+        http = HttpClient(transport=httpx.MockTransport(self._answer))
+        objects = MemoryObjectStore()
+        self.tenants = Tenants(
+            http,
+            MetaClient(http, "http://meta"),
+            objects,
+            GroupCache(objects, 1 << 20),
+            ManualClock(1_000),
+            concurrent.futures.ThreadPoolExecutor(1),
+            concurrency.new_event(),
+            CollectorRegistry(),
+        )
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        answer = self.now
+        if "wait_ms" in request.url.params:
+            meanwhile, self.meanwhile = self.meanwhile, lambda: None
+            meanwhile()
+        return httpx.Response(200, content=answer.model_dump_json().encode())
+
+
+def test_an_answer_overtaken_by_a_newer_one_drops_no_view() -> None:
+    """A stream that reads a dropped view would stand still for ever: nobody refreshes it any more."""
+    meta = Meta(table(5, "old"))
+    meta.tenants.follow()
+    seen = []
+
+    def registered() -> None:
+        meta.now = table(6, "old", "young")
+        seen.append(meta.tenants.view("7", "young"))
+
+    meta.meanwhile = registered
+    meta.tenants.follow()
+    routes = meta.tenants.routes()
+    assert routes is not None
+    assert routes.version == 6
+    assert meta.tenants.view("7", "young") is seen[0]
+
+
+def test_a_meta_database_that_was_restored_is_believed() -> None:
+    meta = Meta(table(5, "old"))
+    meta.tenants.follow()
+    meta.now = table(3, "restored")
+    meta.tenants.follow()
+    routes = meta.tenants.routes()
+    assert routes is not None
+    assert routes.version == 3

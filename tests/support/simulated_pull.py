@@ -16,6 +16,7 @@ from tistream.decode.json_text import render_objects
 from tistream.decode.keys import table_ids
 from tistream.decode.rows import decode_rows
 from tistream.format.segment import SCHEMA
+from tistream.model.ids import TenantKey
 from tistream.pool.writer import write_segment
 from tistream.schema.history import History
 from tistream.schema.meta_change import DDL_JOB_TABLE_ID, MetaDecoder, MetaRow
@@ -37,7 +38,11 @@ Event = dict[str, Any]
 
 def history(run: Run, rows: pl.DataFrame) -> History:
     """The schema history that the registry makes of the snapshot and these committed rows."""
-    snapshot = parse_snapshot(run.schema_snap.key, run.schema_snap.data)
+    return _history(run.schema_snap.data, rows, run.end_ts)
+
+
+def _history(schema_snap: bytes, rows: pl.DataFrame, end_ts: int) -> History:
+    snapshot = parse_snapshot("schema_snap", schema_snap)
     out, decoder = History(snapshot.snapshot_ts), MetaDecoder()
     for record in snapshot.records:
         decoder.learn(record)
@@ -51,32 +56,37 @@ def history(run: Run, rows: pl.DataFrame) -> History:
         found = decoder.decode(MetaRow(*place, value, row["old_value"]))
         records += [found] if found is not None else []
     out.apply(records)
-    out.advance(run.end_ts)
+    out.advance(end_ts)
     return out
 
 
 def events(run: Run, rows: pl.DataFrame) -> list[Event]:
     """The row and ddl events of one uninterrupted pull from the snapshot on."""
-    known = history(run, rows)
+    return events_of(run.tenant, run.schema_snap.data, rows, run.end_ts)
+
+
+def events_of(tenant: TenantKey, schema_snap: bytes, rows: pl.DataFrame, end_ts: int) -> list[Event]:
+    """The same of a tenant's committed rows, whoever pushed them."""
+    known = _history(schema_snap, rows, end_ts)
     objects = MemoryObjectStore()
     rows = rows.with_columns(pl.Series("table_id", table_ids(rows["key"].to_arrow()), pl.Int64))
     table = rows.sort("table_id", "commit_ts", "start_ts", "key").select(SCHEMA.names).to_arrow().cast(SCHEMA)
     index = SegmentIndex()
     if table.num_rows:
-        key = layout.segment(run.tenant, 1, 1, "00", 0)
+        key = layout.segment(tenant, 1, 1, "00", 0)
         body, segment = write_segment(table, key)
         objects.put(key, body)
         index.update((segment,))
     cache = GroupCache(objects, 64 << 20)
     source = TenantSource(threading.RLock(), lambda: known, lambda: [index], cache, lambda: None)
-    scope = Scope(run.tenant)
+    scope = Scope(tenant)
 
     def scan(at: Position, high: int, size: int | None) -> Iterator[Batch]:
         return Scan(source, scope, at, high, Budget()).batches()
 
-    params = PullParams(None, None, run.end_ts, 1_000_000, 0, False)
-    progress = _Standing(run.end_ts)
-    start = Position(run.snapshot_ts)
+    params = PullParams(None, None, end_ts, 1_000_000, 0, False)
+    progress = _Standing(end_ts)
+    start = Position(known.snapshot_ts)
     text = b"".join(Pull(scope, params, start, progress, scan, ManualClock(), lambda *_: None).answer())
     found = [orjson.loads(line) for line in text.splitlines()]
     assert found[-1]["type"] == "resolved", found[-1]

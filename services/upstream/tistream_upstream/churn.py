@@ -174,9 +174,13 @@ class Churn:
         store.up = True
 
     def _hand_over(self, region: Region, store: Store) -> None:
-        """A region whose leader's agent died gets another leader, whose agent watches it from here on."""
+        """A region whose leader's agent died gets another leader; its agent watches it at once, behind a gap, or
+        only when it has scanned it."""
+        moved = region.store_id != store.id
         region.store_id, region.resolver_ts, region.open = store.id, 0, None
         self._kv.raise_max_ts(store.id)
+        if moved and self._rng.random() < 0.5:
+            self._agents.watch(region)
 
     # -- choices --------------------------------------------------------------------------------------------------
 

@@ -140,6 +140,7 @@ class Cluster:
     def stop(self) -> None:
         """No new transactions, jobs or churn; go on advancing until `quiet`."""
         self._load.stopped = self.churn.stopped = self.ddl.stopped = True
+        self._session.hurry()
 
     @property
     def quiet(self) -> bool:

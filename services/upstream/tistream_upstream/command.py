@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tistream_upstream.progress import Progress
 
 _SHOW_TTY_MS, _SHOW_MS = 500, 5_000
+_GC_THRESHOLD = (50_000, 20, 50)  # hundreds of thousands of rows live here, and hardly any of them in a cycle
 
 
 def register(app: typer.Typer) -> None:
@@ -88,6 +90,7 @@ def _run(
     from tistream_upstream.driver import Driver, say_on_stderr  # noqa: PLC0415
     from tistream_upstream.platform_api import PlatformApi  # noqa: PLC0415
 
+    gc.set_threshold(*_GC_THRESHOLD)
     clock = SystemClock()
     with contextlib.ExitStack() as stack:
         stopped = stack.enter_context(_signals())
@@ -117,7 +120,7 @@ def _run(
     totals = cluster.totals
     typer.echo(
         f"pushed {totals.file_rows:,} entries of {totals.committed:,} transactions in {totals.files:,} files; "
-        f"the last truth is of ts {outcome.end_ts}"
+        f"{totals.scans} scans, {totals.ddl_jobs} DDL jobs; the last truth is of ts {outcome.end_ts}"
     )
     if outcome.shed_ms:
         typer.echo(f"could not keep up with the clock: for {outcome.shed_ms / 1000:.1f} s no transactions began")

@@ -19,7 +19,7 @@ from tistream_upstream.progress import Progress
 
 _STEP_MS = 20
 _STEP_MAX_MS = 250
-_BEHIND_MS = 500  # from here on no new transactions begin until the clock is reached
+_BEHIND_MS = 1_000  # from here on no new transactions begin until the clock is reached
 _BACKLOG_MAX = 256 << 20  # bytes that wait to be put, likewise
 _ASK_AGAIN_MS = 500
 _END_MS = 60_000
@@ -70,8 +70,8 @@ class Driver:
         announce = self._talker.announce if self._talker else lambda _: None
         uploader = Uploader(self._objects, announce, self._say)
         begun_ms = self._shown_ms = self._clock.monotonic_ms()
-        # The cluster's clock goes with the wall clock, but never back.
-        offset_ms = self._cluster.now_ms - begun_ms
+        # The cluster's clock is the wall clock as of now; what has passed since it was made is caught up with.
+        offset_ms = self._clock.now_ms() - begun_ms
         try:
             while not stopping():
                 self._step(uploader, offset_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tistream_upstream.config import ClusterConfig
 from tistream_upstream.kv import Conflict, Kv, Mutation, Txn
@@ -24,6 +25,8 @@ class Session:
         self._rng: random.Random = world.rng("session")
         self.open: set[Txn] = set()
         self.rewrite: Rewrite | None = None
+        self.hurried = False
+        self._due: dict[Txn, Action] = {}
         self._then: dict[Txn, Action] = {}
         self.begun = self.committed = self.rolled_back = 0
 
@@ -39,21 +42,37 @@ class Session:
             return
         if rng.random() < mix.lock_only and not txn.bulk:
             self._kv.touch([one.key for one in txn.mutations])
-            self._world.after(rng.randint(1, 20), lambda: self._end_lock_only(txn))
+            self._later(txn, rng.randint(1, 20), lambda: self._end_lock_only(txn))
             return
         wait = rng.randint(*mix.long_ms) if rng.random() < mix.long else rng.randint(0, 3)
         if not txn.bulk and rng.random() < mix.one_phase and self._kv.one_region(txn):
-            self._world.after(wait, lambda: self._one_phase(txn))
+            self._later(txn, wait, lambda: self._one_phase(txn))
             return
         txn.async_commit = not txn.bulk and len(txn.mutations) <= _BATCH and rng.random() < mix.async_commit
-        self._world.after(wait, lambda: self._prewrite(txn, 0))
+        self._later(txn, wait, lambda: self._prewrite(txn, 0))
 
     def run(self, txn: Txn, then: Action) -> None:
         """An internal transaction, of DDL: two phases, then `then`."""
         self.begun += 1
         self.open.add(txn)
         self._then[txn] = then
-        self._world.after(self._rng.randint(0, 3), lambda: self._prewrite(txn, 0))
+        self._later(txn, self._rng.randint(0, 3), lambda: self._prewrite(txn, 0))
+
+    def hurry(self) -> None:
+        """Whatever waits goes on now: long transactions end soon."""
+        self.hurried = True
+        for txn, action in list(self._due.items()):
+            self._world.after(self._rng.randint(0, 50), partial(self._wake, txn, action))
+
+    def _later(self, txn: Txn, ms: int, action: Action) -> None:
+        """A transaction goes on in `ms` milliseconds."""
+        self._due[txn] = action
+        self._world.after(ms, partial(self._wake, txn, action))
+
+    def _wake(self, txn: Txn, action: Action) -> None:
+        if self._due.get(txn) is action:  # else it was hurried
+            del self._due[txn]
+            action()
 
     # -- one command ----------------------------------------------------------------------------------------------
 
@@ -93,18 +112,18 @@ class Session:
         rng = self._rng
         if at < len(txn.mutations):
             huge = len(txn.mutations) > _BATCH
-            self._world.after(rng.randint(20, 200) if huge else rng.randint(0, 4), lambda: self._prewrite(txn, at))
+            self._later(txn, rng.randint(50, 700) if huge else rng.randint(0, 4), lambda: self._prewrite(txn, at))
         elif txn.bulk:
-            self._world.after(rng.randint(50, _HEARTBEAT_MS), lambda: self._flush_again(txn, 2))
+            self._later(txn, rng.randint(50, _HEARTBEAT_MS), lambda: self._flush_again(txn, 2))
         elif txn.async_commit:
             self._commit(txn)
         else:
-            self._world.after(rng.randint(0, 5), lambda: self._commit(txn))
+            self._later(txn, rng.randint(0, 5), lambda: self._commit(txn))
 
     def _flush_again(self, txn: Txn, generation: int) -> None:
         rng = self._rng
         self._kv.heartbeat(txn)
-        if self.rewrite is not None and generation < 6 and rng.random() < 0.7:
+        if self.rewrite is not None and generation < 6 and not self.hurried and rng.random() < 0.7:
             some = rng.sample(txn.mutations, min(len(txn.mutations), 1 + rng.randrange(_BATCH)))
             newer = self.rewrite(some)
             for one in newer:
@@ -113,7 +132,7 @@ class Session:
             by_key = {one.key: one for one in newer}
             txn.mutations = [by_key.get(one.key, one) for one in txn.mutations]
             wait = rng.randint(50, 2 * _HEARTBEAT_MS)
-            self._world.after(wait, lambda: self._flush_again(txn, generation + 1))
+            self._later(txn, wait, lambda: self._flush_again(txn, generation + 1))
         elif rng.random() < 0.2:
             self._give_up(txn, len(txn.mutations))
         else:
@@ -123,7 +142,7 @@ class Session:
         """Decide, then turn locks into versions: the primary's at once, the others a little later, or much later."""
         self._kv.decide(txn)
         if txn.async_commit:
-            self._world.after(self._rng.randint(0, 10), lambda: self._commit_rest(txn, 0))
+            self._later(txn, self._rng.randint(0, 10), lambda: self._commit_rest(txn, 0))
             return
         self._kv.commit(txn, txn.mutations[:1])
         if len(txn.mutations) == 1:
@@ -131,13 +150,13 @@ class Session:
             return
         late = self._rng.random() < self._mix.late_secondaries
         wait = self._rng.randint(200, 3_000) if late else self._rng.randint(0, 10)
-        self._world.after(wait, lambda: self._commit_rest(txn, 1))
+        self._later(txn, wait, lambda: self._commit_rest(txn, 1))
 
     def _commit_rest(self, txn: Txn, at: int) -> None:
         batch = txn.mutations[at : at + _BATCH]
         self._kv.commit(txn, batch)
         if at + len(batch) < len(txn.mutations):
-            self._world.after(self._rng.randint(5, 50), lambda: self._commit_rest(txn, at + len(batch)))
+            self._later(txn, self._rng.randint(5, 50), lambda: self._commit_rest(txn, at + len(batch)))
         else:
             self._ended(txn, committed=True)
 
@@ -147,7 +166,7 @@ class Session:
         """Rolled back before it prewrote anything, or after some of it."""
         rng = self._rng
         if rng.random() < 0.4:
-            self._world.after(rng.randint(1, 50), lambda: self._give_up(txn, 0))
+            self._later(txn, rng.randint(1, 50), lambda: self._give_up(txn, 0))
             return
         some = 1 + rng.randrange(len(txn.mutations))
 
@@ -158,9 +177,9 @@ class Session:
                 self._give_up(txn, 0)
                 return
             wait = rng.randint(1, 50) if rng.random() < 0.8 else rng.randint(500, 3_000)
-            self._world.after(wait, lambda: self._give_up(txn, some))
+            self._later(txn, wait, lambda: self._give_up(txn, some))
 
-        self._world.after(rng.randint(0, 5), begin)
+        self._later(txn, rng.randint(0, 5), begin)
 
     def _give_up(self, txn: Txn, locked: int) -> None:
         """Roll back what is locked, and sometimes a key that never was."""

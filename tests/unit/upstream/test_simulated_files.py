@@ -160,7 +160,7 @@ def assert_locks_hold(files: list[File]) -> None:
 @quickly
 @given(seed=SEEDS)
 def test_files_keep_the_contract_and_say_what_is_true(seed: int) -> None:
-    run = simulated.run(replace(WILD, ddl_per_min=60), seed, 4_000)
+    run = simulated.run(replace(WILD, ddl_per_min=60), seed, 3_000)
     files = read(run)
     assert_chains(files)
     for file in files:
@@ -169,11 +169,11 @@ def test_files_keep_the_contract_and_say_what_is_true(seed: int) -> None:
     assert_locks_hold(files)
     found = oracle.solve([delivery.data for delivery in run.files], run.snapshot_ts)
     assert_frame_equal(found.rows, run.cluster.truth.rows)
-    assert not found.unmatched, "at the end nothing is left open"
 
 
 def test_large_files_have_several_row_groups() -> None:
-    config = replace(WILD, rows_per_group=20, group_bytes=3_000, rows_per_s=400, churn=replace(WILD.churn, per_s=1.0))
+    nothing_lost = replace(WILD.churn, lost_push=0.0)
+    config = replace(WILD, rows_per_group=20, group_bytes=3_000, rows_per_s=400, churn=nothing_lost)
     run = simulated.run(config, 5, 1_500)
     files = read(run)
     for file in files:
@@ -181,6 +181,7 @@ def test_large_files_have_several_row_groups() -> None:
     assert max(int(file.meta["tistream.first_watermark_row_group"]) for file in files) > 3
     found = oracle.solve([delivery.data for delivery in run.files], run.snapshot_ts)
     assert_frame_equal(found.rows, run.cluster.truth.rows)
+    assert not found.unmatched, "at the end nothing is left open"
 
 
 @pytest.mark.parametrize("step_ms", [1, 37, 1_000])

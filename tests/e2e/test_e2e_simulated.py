@@ -1,0 +1,80 @@
+"""A simulated upstream against the running platform: regions split, agents lose what they had and ask for coverage,
+schemas change; what a consumer pulls sums up to the upstream's truth."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from support.platform import COMMAND, Platform
+from tistream.verify.fingerprint import TableSums, TruthLine
+
+pytestmark = pytest.mark.e2e
+REGIONS = 6
+
+
+def pull(url: str, low: int, high: int) -> list[dict[str, Any]]:
+    """Every row and ddl event in (low, high], waiting until they are resolved."""
+    events: list[dict[str, Any]] = []
+    query = {"start_ts": str(low), "end_ts": str(high), "wait_ms": "5000", "limit": "1000000"}
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        answer = httpx.get(f"{url}/changes", params=query, timeout=30)
+        if answer.status_code == 503:
+            time.sleep(0.2)
+            continue
+        assert answer.status_code == 200, answer.text
+        lines = [json.loads(line) for line in answer.text.splitlines()]
+        events += [line for line in lines if line["type"] in ("row", "ddl")]
+        if lines[-1]["type"] == "resolved" and int(lines[-1]["resolved_ts"]) >= high:
+            return events
+        query = {**query, "cursor": lines[-1]["cursor"]}
+        query.pop("start_ts", None)
+    raise AssertionError(f"not resolved to {high}: {httpx.get(f'{url}/status', timeout=10).text}")
+
+
+def test_pulled_events_sum_up_to_the_truth(up: Platform, tmp_path: Path) -> None:
+    truth = tmp_path / "truth.jsonl"
+    where = [
+        "--objects",
+        str(up.objects),
+        "--url",
+        up.url,
+        "--cluster",
+        "sim",
+        "--tenant",
+        "e2e",
+        "--truth",
+        str(truth),
+    ]
+    load = ["--rows-per-s", "300", "--txns-per-s", "100", "--push-ms", "300", "--seed", "12", "--rows-max", "100"]
+    wild = ["--churn-per-s", "4", "--ddl-per-min", "120", "--duration", "6", "--regions", str(REGIONS)]
+    ran = subprocess.run(
+        [str(COMMAND), "simulate", *where, *load, *wild], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    scans = re.search(r"(\d+) scans", ran.stdout)
+    assert scans is not None, ran.stdout
+    assert int(scans[1]) > REGIONS + 2, "agents lost what they had, and coverage was asked for"
+    lines = [TruthLine.parse(line) for line in truth.read_bytes().splitlines()]
+    events = pull(f"{up.url}/v1/clusters/sim/tenants/e2e", lines[0].ts, lines[-1].ts)
+    assert sum(table.events for table in lines[-1].tables.values()) > 500
+    assert lines[-1].ddls > 0
+    for line in lines:
+        past = [event for event in events if int(event["commit_ts"]) <= line.ts]
+        assert sum(event["type"] == "ddl" for event in past) == line.ddls
+        sums: dict[str, TableSums] = {}
+        for event in past:
+            if event["type"] == "row":
+                known = sums.setdefault(event["table_id"], TableSums(event["database"], event["table"]))
+                known.see(event)
+        for table_id, table in line.tables.items():
+            found = sums.get(table_id, TableSums("", "")).events
+            assert (found.count, found.total) == (table.events, table.events_sum), (line.ts, table)

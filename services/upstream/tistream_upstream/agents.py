@@ -121,6 +121,8 @@ class Agents:
 
     def push(self, store: Store, *, now: bool = False) -> None:
         """Cut a file of what the store's agent has, and upload it; a slow store takes its time, unless `now`."""
+        if now:
+            self._arrive_all(store)
         anew = store.begin_anew
         if anew and any(one.store_id == store.id for one in self._asked.values()):
             return  # its first file has the scans of all that it leads

@@ -74,14 +74,18 @@ def _line(outcome: Outcome) -> str:
     if catch is None:
         return f"{begin} **nothing** | | {outcome.seconds} |"
     name = catch.test.rpartition("::")[2].partition("[")[0]
-    how = f"`{name}`: {_cell(catch.line or catch.error)}"
+    how = f"`{name}`: `{_code(catch.line or catch.error)}`"
     return f"{begin} {how} | {catch.examples or ''} | {catch.seconds} |"
 
 
 def _cell(text: str) -> str:
     """Text that cannot break out of a table cell, and is no code span that names things."""
-    flat = " ".join(text.replace("|", "\\|").replace("`", "'").replace("<", "&lt;").split())
-    return flat if len(flat) <= 160 else flat[:157] + "…"
+    return _code(text).replace("<", "&lt;").replace("*", "\\*")
+
+
+def _code(text: str) -> str:
+    flat = " ".join(text.replace("`", "'").split())
+    return (flat if len(flat) <= 140 else flat[:139] + "…").replace("|", "\\|")
 
 
 def _by_invariant(outcomes: Sequence[Outcome]) -> list[str]:

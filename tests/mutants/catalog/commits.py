@@ -7,9 +7,6 @@ from mutants.mutant import Mutant
 LOG = "shared/tistream/storage/manifest_log.py"
 FOLLOW = "shared/tistream/storage/manifest_follow.py"
 VIEW = "shared/tistream/format/task_view.py"
-TEST = "tests/unit/storage/test_manifest_log.py"
-RACE = "tests/unit/storage/test_manifest_race.py"
-NODE = "tests/unit/sorter/test_review_node.py"
 
 MUTANTS = (
     Mutant(
@@ -19,7 +16,7 @@ MUTANTS = (
         file=LOG,
         old="            try:\n                self._put(claim.number, manifest_format.encode(claim))\n",
         new="            try:\n                break\n",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_a_new_task_begins_with_a_claim",),
     ),
     Mutant(
         name="claim-against-a-newer-epoch",
@@ -28,7 +25,7 @@ MUTANTS = (
         file=LOG,
         old="        if self._view.epoch >= epoch:\n",
         new="        if self._view.epoch > epoch + 1_000_000:\n",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_a_claim_needs_a_higher_epoch",),
     ),
     Mutant(
         name="claim-against-the-same-epoch",
@@ -37,7 +34,7 @@ MUTANTS = (
         file=LOG,
         old="        if self._view.epoch >= epoch:\n",
         new="        if self._view.epoch > epoch:\n",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_a_claim_needs_a_higher_epoch",),
     ),
     Mutant(
         name="claim-after-the-seal",
@@ -46,7 +43,7 @@ MUTANTS = (
         file=LOG,
         old="        if last is not None and last.kind == KIND_SEAL:\n            raise Sealed(",
         new="        if last is None and self._view.epoch == epoch:\n            raise Sealed(",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_a_seal_ends_the_task",),
     ),
     Mutant(
         name="commit-without-epoch-check",
@@ -65,7 +62,7 @@ MUTANTS = (
         "            self._put(again.number, manifest_format.encode(again))\n"
         "            self._in_doubt, self._view = None, extend(self._view, [again])\n"
         "            return self._view\n",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_an_old_holder_is_fenced_however_long_it_was_paused",),
     ),
     Mutant(
         name="read-back-skipped",
@@ -74,7 +71,7 @@ MUTANTS = (
         file=LOG,
         old="                    if self._objects.get(key) == body:\n                        return\n                    raise\n",
         new="                    raise\n",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_an_unknown_answer_is_settled_at_the_same_number",),
     ),
     Mutant(
         name="foreign-manifest-taken-for-the-own",
@@ -83,7 +80,7 @@ MUTANTS = (
         file=LOG,
         old="                    if self._objects.get(key) == body:\n                        return\n                    raise\n",
         new="                    return\n",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_an_old_holder_is_fenced_however_long_it_was_paused",),
     ),
     Mutant(
         name="unknown-answer-is-success",
@@ -92,7 +89,7 @@ MUTANTS = (
         file=LOG,
         old="                doubtful, problem = True, error\n",
         new="                return\n",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_an_unknown_answer_is_settled_at_the_same_number",),
     ),
     Mutant(
         name="unknown-answer-is-failure",
@@ -101,7 +98,9 @@ MUTANTS = (
         file=LOG,
         old="        raise CommitStateUnknown(key) if doubtful else problem\n",
         new='        raise Unavailable(f"cannot write {key}")\n',
-        catchers=(TEST, RACE),
+        catchers=(
+            "tests/unit/storage/test_manifest_log.py::test_a_lost_answer_whose_number_went_to_a_newer_epoch_is_fenced",
+        ),
     ),
     Mutant(
         name="doubt-forgotten",
@@ -110,7 +109,7 @@ MUTANTS = (
         file=LOG,
         old="            self._in_doubt = body\n            raise\n",
         new="            raise\n",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_in_doubt_only_the_same_bytes_may_follow",),
     ),
     Mutant(
         name="doubt-until-the-floor-forgotten",
@@ -120,7 +119,7 @@ MUTANTS = (
         old="        self._in_doubt = body\n        with self._unknown_until_read(manifest.number):\n"
         "            self._check_floor(",
         new="        if True:\n            self._check_floor(",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_a_commit_is_in_doubt_until_the_floor_was_read",),
     ),
     Mutant(
         name="floor-not-read-by-holders",
@@ -129,7 +128,7 @@ MUTANTS = (
         file=LOG,
         old="            self._check_floor(manifest.number, self._epoch)\n",
         new="            assert view\n",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_a_commit_is_in_doubt_until_the_floor_was_read",),
     ),
     Mutant(
         name="floor-not-read-by-claimants",
@@ -138,7 +137,7 @@ MUTANTS = (
         file=LOG,
         old="            if self._task.floor() > claim.number:",
         new="            if claim.number < 0:",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_a_claim_below_the_floor_says_nothing",),
     ),
     Mutant(
         name="floor-not-read-by-readers",
@@ -147,7 +146,9 @@ MUTANTS = (
         file=FOLLOW,
         old="            if self.floor() <= oldest:\n",
         new="            if oldest:\n",
-        catchers=(TEST, RACE),
+        catchers=(
+            "tests/unit/storage/test_manifest_log.py::test_a_reader_that_slept_through_a_collection_plans_again",
+        ),
     ),
     Mutant(
         name="floor-goes-down",
@@ -156,7 +157,7 @@ MUTANTS = (
         file=LOG,
         old="        if current < checkpoint:\n",
         new="        if current != checkpoint:\n",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_the_floor_only_rises",),
     ),
     Mutant(
         name="manifest-overwritten",
@@ -165,7 +166,7 @@ MUTANTS = (
         file=LOG,
         old="                    self._objects.put_new(key, body)\n                    return\n                except",
         new="                    self._objects.put(key, body)\n                    return\n                except",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_an_old_holder_is_fenced_however_long_it_was_paused",),
     ),
     Mutant(
         name="flushed-goes-down",
@@ -174,7 +175,9 @@ MUTANTS = (
         file=VIEW,
         old="        if manifest.flushed_ts < flushed_ts or manifest.low_ts > manifest.flushed_ts:\n",
         new="        if manifest.flushed_ts < 0:\n",
-        catchers=(TEST, RACE),
+        catchers=(
+            "tests/unit/storage/test_manifest_log.py::test_manifests_that_contradict_each_other_stop_their_readers",
+        ),
     ),
     Mutant(
         name="window-with-a-hole",
@@ -183,7 +186,9 @@ MUTANTS = (
         file=VIEW,
         old="            if state is not None and manifest.low_ts != flushed_ts:\n",
         new="            if state is not None and manifest.low_ts < 0:\n",
-        catchers=(TEST, RACE),
+        catchers=(
+            "tests/unit/storage/test_manifest_log.py::test_manifests_that_contradict_each_other_stop_their_readers",
+        ),
     ),
     Mutant(
         name="older-epoch-read",
@@ -192,7 +197,9 @@ MUTANTS = (
         file=VIEW,
         old="        if manifest.task_epoch < epoch:\n",
         new="        if manifest.task_epoch < 0:\n",
-        catchers=(TEST, RACE),
+        catchers=(
+            "tests/unit/storage/test_manifest_log.py::test_manifests_that_contradict_each_other_stop_their_readers",
+        ),
     ),
     Mutant(
         name="foreign-manifest-read",
@@ -201,7 +208,7 @@ MUTANTS = (
         file=VIEW,
         old="    if found != (tenant, task_id, number):\n",
         new="    if found[2] != number:\n",
-        catchers=(TEST,),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_a_manifest_of_another_task_is_corrupt",),
     ),
     Mutant(
         name="segments-of-the-checkpoint-doubled",
@@ -210,7 +217,7 @@ MUTANTS = (
         file=VIEW,
         old="                segments = list(manifest.live_segments)\n",
         new="                segments = [*view.segments, *manifest.live_segments]\n",
-        catchers=(TEST, RACE),
+        catchers=("tests/unit/storage/test_manifest_race.py::test_commits_survive_any_race",),
     ),
     Mutant(
         name="claim-nonce-forgotten",
@@ -219,7 +226,7 @@ MUTANTS = (
         file="services/sorter/tistream_sorter/claims.py",
         old="            nonce = self._nonces.setdefault(key, self._new_nonce())\n",
         new="            nonce = self._new_nonce()\n",
-        catchers=(NODE,),
+        catchers=("tests/unit/sorter/test_review_node.py::test_a_claim_whose_answer_never_came_is_found_again",),
     ),
     Mutant(
         name="registry-log-forked",
@@ -228,7 +235,7 @@ MUTANTS = (
         file="services/schema_registry/tistream_schema/durable_log.py",
         old="                self.objects.put_new(key, body)\n",
         new="                self.objects.put(key, body)\n",
-        catchers=("tests/unit/schema_registry/test_durable_log.py",),
+        catchers=("tests/unit/schema_registry/test_durable_log.py::test_the_second_writer_takes_what_the_first_wrote",),
     ),
     Mutant(
         name="epoch-not-raised-at-register",
@@ -237,7 +244,9 @@ MUTANTS = (
         file="services/meta/tistream_meta/repository.py",
         old="update(tasks).where(tasks.c.sorter_node == node_id).values(task_epoch=tasks.c.task_epoch + 1)",
         new="update(tasks).where(tasks.c.sorter_node == node_id).values(task_epoch=tasks.c.task_epoch + 0)",
-        catchers=("tests/unit/meta/test_repository.py",),
+        catchers=(
+            "tests/unit/meta/test_repository.py::test_every_move_and_every_start_of_its_sorter_takes_a_new_epoch",
+        ),
     ),
     Mutant(
         name="epoch-not-raised-at-move",
@@ -246,7 +255,9 @@ MUTANTS = (
         file="services/meta/tistream_meta/repository.py",
         old=".values(sorter_node=move.sorter_node, task_epoch=tasks.c.task_epoch + 1)",
         new=".values(sorter_node=move.sorter_node)",
-        catchers=("tests/unit/meta/test_repository.py",),
+        catchers=(
+            "tests/unit/meta/test_repository.py::test_every_move_and_every_start_of_its_sorter_takes_a_new_epoch",
+        ),
     ),
     Mutant(
         name="old-meta-server-writes",
@@ -255,7 +266,9 @@ MUTANTS = (
         file="services/meta/tistream_meta/repository.py",
         old="            if connection.execute(touch).rowcount != 1:\n                current",
         new="            if connection.execute(touch).rowcount > 1:\n                current",
-        catchers=("tests/unit/meta/test_repository.py",),
+        catchers=(
+            "tests/unit/meta/test_repository.py::test_another_node_waits_for_the_lease_and_then_fences_the_first",
+        ),
     ),
     Mutant(
         name="lease-not-awaited",
@@ -264,7 +277,9 @@ MUTANTS = (
         file="services/meta/tistream_meta/repository.py",
         old="            .where((owner.c.lease_until_ms < self._now_ms) | (owner.c.node_id == self._node_id))\n",
         new="",
-        catchers=("tests/unit/meta/test_repository.py",),
+        catchers=(
+            "tests/unit/meta/test_repository.py::test_another_node_waits_for_the_lease_and_then_fences_the_first",
+        ),
     ),
     Mutant(
         name="new-owner-counts-old-silence",
@@ -273,7 +288,7 @@ MUTANTS = (
         file="services/meta/tistream_meta/liveness.py",
         old="    silence_ms = now_ms - max(owner_since_ms, owner_since_ms if heard_ms is None else heard_ms)\n",
         new="    silence_ms = now_ms - (0 if heard_ms is None else heard_ms)\n",
-        catchers=("tests/unit/meta/test_assignment_rules.py",),
+        catchers=("tests/unit/meta/test_assignment_rules.py::test_a_new_owner_counts_silence_from_its_own_beginning",),
     ),
     Mutant(
         name="old-start-heard",
@@ -282,7 +297,7 @@ MUTANTS = (
         file="services/meta/tistream_meta/server.py",
         old="node.node_id == node_id and node.start_epoch == start_epoch for node",
         new="node.node_id == node_id for node",
-        catchers=("tests/unit/meta/test_meta_routes.py",),
+        catchers=("tests/unit/meta/test_meta_routes.py::test_heartbeats_are_for_the_newest_start_of_a_node",),
     ),
     Mutant(
         name="older-routes-published",
@@ -291,6 +306,6 @@ MUTANTS = (
         file="services/meta/tistream_meta/route_table.py",
         old="            if self._table is None or table.version >= self._table.version:\n",
         new="            if self._table is None or table.version != self._table.version:\n",
-        catchers=("tests/unit/meta/test_route_board.py",),
+        catchers=("tests/unit/meta/test_route_board.py::test_an_older_table_that_comes_late_replaces_nothing",),
     ),
 )

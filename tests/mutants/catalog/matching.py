@@ -4,11 +4,6 @@ from mutants.mutant import Mutant
 
 KERNEL = "services/sorter/tistream_sorter/jobs/kernel.py"
 LIVENESS = "services/sorter/tistream_sorter/jobs/liveness.py"
-TEST = "tests/unit/sorter/test_kernel.py"
-PIPELINED = "tests/unit/sorter/test_review_pipelined.py"
-CLUSTER = "tests/unit/sorter/test_review_random_cluster.py"
-LAST = "tests/unit/sorter/test_last_entries.py"
-UNITS = (f"{PIPELINED} {LAST} {TEST}", CLUSTER)
 
 MUTANTS = (
     Mutant(
@@ -18,7 +13,9 @@ MUTANTS = (
         file=LIVENESS,
         old='later & known & (locks.generation == 0) & beyond & (at["row_resolved_ts"] > floor)\n',
         new='later & (locks.generation == 0) & (locks.start_ts < at["resolved_ts"])\n',
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_review_pipelined.py::test_a_new_lock_and_its_repeat_in_one_tick_is_no_repeat_of_something_settled",
+        ),
     ),
     Mutant(
         name="late-row-kills",
@@ -27,7 +24,7 @@ MUTANTS = (
         file=LIVENESS,
         old='        beyond = _after(at["row_version"], at["row_index"], locks) & (at["row_version"] >= 0)\n',
         new='        beyond = at["row_version"] >= 0\n',
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_kernel.py::test_a_late_row_from_before_it_proves_nothing",),
     ),
     Mutant(
         name="row-of-the-same-index-kills",
@@ -36,7 +33,9 @@ MUTANTS = (
         file=LIVENESS,
         old="    same = (version == locks.region_version) & (index > locks.log_index)\n",
         new="    same = (version == locks.region_version) & (index >= locks.log_index)\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_review_pipelined.py::test_a_scan_in_the_same_tick_as_the_lock_does_not_settle_it",
+        ),
     ),
     Mutant(
         name="floor-without-the-slice",
@@ -45,7 +44,7 @@ MUTANTS = (
         file=LIVENESS,
         old='        floor = np.where(begins, np.maximum(locks.start_ts, at["resolved_ts"]), floor)\n',
         new="        floor = np.where(begins, locks.start_ts, floor)\n",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_kernel.py::test_a_row_at_or_below_the_floor_proves_nothing",),
     ),
     Mutant(
         name="floor-without-the-start-ts",
@@ -54,7 +53,7 @@ MUTANTS = (
         file=LIVENESS,
         old='        floor = np.where(begins, np.maximum(locks.start_ts, at["resolved_ts"]), floor)\n',
         new='        floor = np.where(begins, at["resolved_ts"], floor)\n',
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_review_random_cluster.py::test_the_pool_is_what_was_committed",),
     ),
     Mutant(
         name="floor-reached-kills",
@@ -63,7 +62,7 @@ MUTANTS = (
         file=LIVENESS,
         old='(at["row_resolved_ts"] > floor)',
         new='(at["row_resolved_ts"] >= floor)',
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_kernel.py::test_a_row_at_or_below_the_floor_proves_nothing",),
     ),
     Mutant(
         name="dead-locks-stay",
@@ -72,7 +71,9 @@ MUTANTS = (
         file=LIVENESS,
         old='later & known & (locks.generation == 0) & beyond & (at["row_resolved_ts"] > floor)\n',
         new="False\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_review_pipelined.py::test_a_late_generation_of_a_rolled_back_transaction_does_not_wait_for_ever",
+        ),
     ),
     Mutant(
         name="pipelined-locks-die-like-others",
@@ -81,7 +82,9 @@ MUTANTS = (
         file=LIVENESS,
         old="known & (locks.generation == 0) & beyond",
         new="known & beyond",
-        catchers=(PIPELINED, TEST, CLUSTER),
+        catchers=(
+            "tests/unit/sorter/test_kernel.py::test_a_pipelined_lock_ends_only_by_its_outcome_or_a_scan_without_it",
+        ),
     ),
     Mutant(
         name="settled-repeat-becomes-pending",
@@ -90,7 +93,9 @@ MUTANTS = (
         file=KERNEL,
         old="    return verdict, verdict.covered_on_arrival & ~excused\n",
         new="    return verdict, verdict.covered_on_arrival & ~excused & False\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_review_pipelined.py::test_a_late_scan_does_not_bring_back_a_pipelined_lock_that_was_settled",
+        ),
     ),
     Mutant(
         name="lock-and-its-repeat-in-one-tick-dropped",
@@ -99,7 +104,9 @@ MUTANTS = (
         file=KERNEL,
         old="    if settled.any():\n",
         new="    if not len(settled):\n",
-        catchers=(PIPELINED, TEST, CLUSTER),
+        catchers=(
+            "tests/unit/sorter/test_review_pipelined.py::test_a_scan_in_the_same_tick_as_the_lock_does_not_settle_it",
+        ),
     ),
     Mutant(
         name="scanned-lock-dropped",
@@ -108,7 +115,7 @@ MUTANTS = (
         file=KERNEL,
         old="    excused = liveness.in_scan(facts, scans) & (facts.generation == 0)\n",
         new="    excused = liveness.in_scan(facts, scans) & (facts.generation < 0)\n",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_kernel.py::test_a_lock_of_this_files_scan_is_kept_at_a_covered_place",),
     ),
     Mutant(
         name="lower-generation-wins",
@@ -117,7 +124,9 @@ MUTANTS = (
         file=KERNEL,
         old='        .sort(["rank", "valued", *place], descending=True)\n',
         new='        .sort(["rank", "valued", *place], descending=[False, True, True, True])\n',
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_review_pipelined.py::test_a_higher_generation_that_comes_after_the_commit_wins",
+        ),
     ),
     Mutant(
         name="pipelined-rows-flushed-early",
@@ -126,7 +135,9 @@ MUTANTS = (
         file=KERNEL,
         old='pairs.filter((pl.col("generation").fill_null(0) > 0) & (pl.col("commit_ts_of_commit") > high))\n',
         new='pairs.filter(pl.col("generation").fill_null(0) < 0)\n',
-        catchers=(PIPELINED, TEST, CLUSTER),
+        catchers=(
+            "tests/unit/sorter/test_review_pipelined.py::test_a_higher_generation_that_comes_after_the_commit_wins",
+        ),
     ),
     Mutant(
         name="rollback-forgotten",
@@ -135,7 +146,9 @@ MUTANTS = (
         file=KERNEL,
         old='prewrites.join(commits, on=IDENTITY, how="anti").join(rollbacks, on=IDENTITY, how="anti")\n',
         new='prewrites.join(commits, on=IDENTITY, how="anti")\n',
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_review_pipelined.py::test_a_late_generation_of_a_rolled_back_transaction_does_not_wait_for_ever",
+        ),
     ),
     Mutant(
         name="rollback-before-its-prewrite-forgotten",
@@ -144,7 +157,9 @@ MUTANTS = (
         file=KERNEL,
         old="    locks = pl.concat([open_prewrites, open_rollbacks.select(open_prewrites.columns)])\n",
         new="    locks = open_prewrites\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_review_pipelined.py::test_a_late_generation_of_a_rolled_back_transaction_does_not_wait_for_ever",
+        ),
     ),
     Mutant(
         name="rolled-back-row-committed",
@@ -154,7 +169,9 @@ MUTANTS = (
         old='    commits = _first(entries.filter(pl.col("type") == COMMIT))\n',
         new='    commits = _first(entries.filter(pl.col("type").is_in([COMMIT, ROLLBACK])).with_columns('
         'pl.col("commit_ts").fill_null(pl.col("start_ts") + 1)))\n',
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_review_pipelined.py::test_a_late_generation_of_a_rolled_back_transaction_does_not_wait_for_ever",
+        ),
     ),
     Mutant(
         name="commit-before-its-prewrite-lost",
@@ -163,7 +180,7 @@ MUTANTS = (
         file=KERNEL,
         old='            open_commits.filter(pl.col("commit_ts") > high).select(locks.columns),\n',
         new='            open_commits.filter(pl.col("commit_ts") < low).select(locks.columns),\n',
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_kernel.py::test_any_arrival_order_commits_the_same_rows_once",),
     ),
     Mutant(
         name="stranded-commit-ignored",
@@ -172,7 +189,7 @@ MUTANTS = (
         file=KERNEL,
         old='    stranded = open_commits.filter((pl.col("commit_ts") > low) & (pl.col("commit_ts") <= high))\n',
         new='    stranded = open_commits.filter(pl.col("commit_ts") < low)\n',
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_kernel.py::test_a_commit_without_prewrite_inside_the_window_is_stranded",),
     ),
     Mutant(
         name="window-high-exclusive",
@@ -181,7 +198,9 @@ MUTANTS = (
         file=KERNEL,
         old='pl.col("commit_ts") <= high)\n    kept = rows.filter(pl.col("commit_ts") > high)\n',
         new='pl.col("commit_ts") < high)\n    kept = rows.filter(pl.col("commit_ts") >= high)\n',
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_review_pipelined.py::test_a_higher_generation_that_comes_after_the_commit_wins",
+        ),
     ),
     Mutant(
         name="window-low-inclusive",
@@ -190,7 +209,7 @@ MUTANTS = (
         file=KERNEL,
         old='            fresh.filter(pl.col("commit_ts") <= low).select(*IDENTITY, "commit_ts"),\n',
         new='            fresh.filter(pl.col("commit_ts") < low).select(*IDENTITY, "commit_ts"),\n',
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_kernel.py::test_a_repeat_at_or_below_the_window_is_handed_out_for_lookup",),
     ),
     Mutant(
         name="row-at-low-flushed-again",
@@ -199,7 +218,7 @@ MUTANTS = (
         file=KERNEL,
         old='    rows = rows.filter(pl.col("commit_ts") > low)\n',
         new='    rows = rows.filter(pl.col("commit_ts") >= low)\n',
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_kernel.py::test_a_repeat_at_or_below_the_window_is_handed_out_for_lookup",),
     ),
     Mutant(
         name="repeats-not-looked-up",
@@ -208,7 +227,7 @@ MUTANTS = (
         file=KERNEL,
         old="        repeats=repeats,\n",
         new="        repeats=repeats.head(0),\n",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_kernel.py::test_a_repeat_at_or_below_the_window_is_handed_out_for_lookup",),
     ),
     Mutant(
         name="snapshot-row-taken",
@@ -217,7 +236,7 @@ MUTANTS = (
         file=KERNEL,
         old='    kept = rows.filter(pl.col("commit_ts") > rules.snapshot_ts)\n',
         new='    kept = rows.filter(pl.col("commit_ts") >= rules.snapshot_ts)\n',
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_kernel.py::test_changes_up_to_the_snapshot_and_index_keys_are_dropped",),
     ),
     Mutant(
         name="duplicate-in-one-tick",
@@ -226,7 +245,9 @@ MUTANTS = (
         file=KERNEL,
         old="    settled = _first(pl.concat([whole, matched]))\n",
         new="    settled = pl.concat([whole, matched])\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_review_pipelined.py::test_a_scans_whole_change_wins_over_a_lower_generation",
+        ),
     ),
     Mutant(
         name="whole-change-leaves-its-prewrite",
@@ -235,7 +256,7 @@ MUTANTS = (
         file=KERNEL,
         old='    open_prewrites = open_prewrites.join(settled, on=IDENTITY, how="anti")\n',
         new="",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_last_entries.py::test_a_whole_change_closes_the_prewrite_that_is_pending",),
     ),
     Mutant(
         name="segment-ordered-by-start-ts",
@@ -244,7 +265,7 @@ MUTANTS = (
         file="shared/tistream/format/segment.py",
         old='ORDER = ("table_id", "commit_ts", "start_ts", "key")\n',
         new='ORDER = ("table_id", "start_ts", "commit_ts", "key")\n',
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_kernel.py::test_any_arrival_order_commits_the_same_rows_once",),
     ),
     Mutant(
         name="segment-order-without-the-key",
@@ -253,7 +274,9 @@ MUTANTS = (
         file="shared/tistream/format/segment.py",
         old='ORDER = ("table_id", "commit_ts", "start_ts", "key")\n',
         new='ORDER = ("table_id", "commit_ts", "start_ts")\n',
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_last_entries.py::test_rows_of_one_transaction_stand_in_key_order_however_they_came",
+        ),
     ),
     Mutant(
         name="pending-rewritten-without-the-carried",
@@ -262,7 +285,9 @@ MUTANTS = (
         file=KERNEL,
         old='    return survivors.filter((pl.col("part") == NEW) | pl.col("part").is_in(sorted(consumed)))\n',
         new='    return survivors.filter(pl.col("part") == NEW)\n',
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_review_pipelined.py::test_a_higher_generation_that_comes_after_the_commit_wins",
+        ),
     ),
     Mutant(
         name="index-keys-kept",
@@ -271,6 +296,6 @@ MUTANTS = (
         file=KERNEL,
         old="    if rules.keep_index_keys:\n",
         new="    if not rules.keep_index_keys:\n",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_kernel.py::test_changes_up_to_the_snapshot_and_index_keys_are_dropped",),
     ),
 )

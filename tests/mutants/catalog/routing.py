@@ -11,11 +11,6 @@ STORE_FEED = "services/dispatcher/tistream_dispatcher/store_feed.py"
 ROUTER = "services/dispatcher/tistream_dispatcher/router.py"
 DELIVERY = "services/dispatcher/tistream_dispatcher/delivery.py"
 CHANGE_FILE = "shared/tistream/format/change_file.py"
-CHAINS = "tests/unit/dispatcher/test_chain.py"
-WINDOWS = "tests/unit/dispatcher/test_window.py"
-FEEDS = "tests/unit/dispatcher/test_store_feed.py tests/unit/dispatcher/test_tenant_feed.py tests/unit/dispatcher/test_delivery.py"
-DISPATCHING = "tests/unit/dispatcher/test_dispatching.py"
-READER = "tests/unit/storage/test_change_reader.py"
 
 MUTANTS = (
     Mutant(
@@ -25,7 +20,9 @@ MUTANTS = (
         file=CHAIN,
         old="        found = [file for file in self._with_prev(chain.at_ts) if file.ts < self._end(place)]\n",
         new="        found = [self._waiting[ts] for ts in self._waiting.irange(chain.at_ts + 1, self._end(place) - 1)][:1]\n",
-        catchers=(f"{CHAINS} {FEEDS}",),
+        catchers=(
+            "tests/unit/dispatcher/test_chain.py::test_any_arrival_order_takes_every_file_once_and_in_chain_order",
+        ),
     ),
     Mutant(
         name="broken-chain-skipped",
@@ -34,7 +31,7 @@ MUTANTS = (
         file=CHAIN,
         old="        if len(found) != 1 or self._broken(place) is not None:\n",
         new="        if not found:\n",
-        catchers=(f"{CHAINS} {FEEDS}",),
+        catchers=("tests/unit/dispatcher/test_chain.py::test_a_prev_ts_below_the_position_breaks_the_chain",),
     ),
     Mutant(
         name="damaged-file-skipped",
@@ -43,7 +40,7 @@ MUTANTS = (
         file=CHAIN,
         old="        return found[0] if self._first_damaged(chain.at_ts, found[0].ts) is None else None\n",
         new="        return found[0]\n",
-        catchers=(f"{CHAINS} {FEEDS}",),
+        catchers=("tests/unit/dispatcher/test_store_feed.py::test_no_file_is_taken_past_a_damaged_one",),
     ),
     Mutant(
         name="stale-chain-restarts",
@@ -52,7 +49,7 @@ MUTANTS = (
         file=CHAIN,
         old="            return file.fresh and file.ts > self._chains[place].at_ts\n",
         new="            return file.ts > self._chains[place].at_ts\n",
-        catchers=(f"{CHAINS} {FEEDS}",),
+        catchers=("tests/unit/dispatcher/test_chain.py::test_a_prev_ts_below_the_position_breaks_the_chain",),
     ),
     Mutant(
         name="older-chain-closed-at-once",
@@ -61,7 +58,9 @@ MUTANTS = (
         file=CHAIN,
         old="        while len(self._chains) > 1 and self._chains[1].first_ts <= flushed_ts:\n",
         new="        while len(self._chains) > 1:\n",
-        catchers=(f"{CHAINS} {FEEDS}", DISPATCHING),
+        catchers=(
+            "tests/unit/dispatcher/test_chain.py::test_a_waiting_chain_stays_open_beside_a_fresh_one_until_the_tenant_is_past_it",
+        ),
     ),
     Mutant(
         name="damaged-before-the-grace",
@@ -70,7 +69,9 @@ MUTANTS = (
         file=CHAIN,
         old="        if unchanged_ms < GRACE_MS:\n            return\n",
         new="",
-        catchers=(f"{CHAINS} {FEEDS}",),
+        catchers=(
+            "tests/unit/dispatcher/test_chain.py::test_a_file_that_cannot_be_read_is_not_there_before_the_grace_has_passed",
+        ),
     ),
     Mutant(
         name="announcement-trusted-without-the-chain",
@@ -83,7 +84,7 @@ MUTANTS = (
         "            self.chains._chains[-1].at_ts = seen.prev_ts\n"
         "        self.chains.see(seen)\n"
         "        return True\n",
-        catchers=(FEEDS, DISPATCHING),
+        catchers=("tests/unit/dispatcher/test_store_feed.py::test_an_announced_file_waits_for_those_before_it",),
     ),
     Mutant(
         name="row-group-of-the-boundary-left-out",
@@ -92,7 +93,9 @@ MUTANTS = (
         file=ROUTER,
         old="        last = bisect_right(self._bounds, group.key_max)\n",
         new="        last = bisect_right(self._bounds, group.key_max) - (group.key_max in self._bounds)\n",
-        catchers=(FEEDS,),
+        catchers=(
+            "tests/unit/dispatcher/test_tenant_feed.py::test_a_row_group_that_ends_at_a_tasks_very_first_key_goes_to_it_too",
+        ),
     ),
     Mutant(
         name="unknown-keys-to-nobody",
@@ -101,7 +104,7 @@ MUTANTS = (
         file=ROUTER,
         old="        if group.key_min is None or group.key_max is None:\n            return self.task_ids\n",
         new="        if group.key_min is None or group.key_max is None:\n            return ()\n",
-        catchers=("tests/unit/dispatcher/test_router.py",),
+        catchers=("tests/unit/dispatcher/test_router.py::test_a_row_group_without_statistics_goes_to_all",),
     ),
     Mutant(
         name="receipt-of-one-task-for-all",
@@ -110,7 +113,7 @@ MUTANTS = (
         file=WINDOW,
         old="        self._keep([file for file in self._files if any(receivers.lacks(task, file.place) for task in tasks)])\n",
         new="        self._keep([file for file in self._files if all(receivers.lacks(task, file.place) for task in tasks)])\n",
-        catchers=(f"{WINDOWS} {FEEDS}", DISPATCHING),
+        catchers=("tests/unit/dispatcher/test_window.py::test_what_everybody_has_is_forgotten",),
     ),
     Mutant(
         name="positions-of-the-fastest-task",
@@ -119,7 +122,9 @@ MUTANTS = (
         file=RECEIVERS,
         old="                out.append(ChainPosition(first_ts, min(known)))\n",
         new="                out.append(ChainPosition(first_ts, max(known)))\n",
-        catchers=(f"{WINDOWS} {FEEDS}", DISPATCHING),
+        catchers=(
+            "tests/unit/dispatcher/test_window.py::test_the_common_position_is_the_least_and_leaves_out_what_some_task_has_not_begun",
+        ),
     ),
     Mutant(
         name="positions-over-those-that-began",
@@ -128,7 +133,9 @@ MUTANTS = (
         file=RECEIVERS,
         old="            if len(known) == len(self.received):\n",
         new="            if known:\n",
-        catchers=(f"{WINDOWS} {FEEDS}", DISPATCHING),
+        catchers=(
+            "tests/unit/dispatcher/test_window.py::test_the_common_position_is_the_least_and_leaves_out_what_some_task_has_not_begun",
+        ),
     ),
     Mutant(
         name="flushed-of-the-fastest-task",
@@ -137,7 +144,9 @@ MUTANTS = (
         file=RECEIVERS,
         old="        return min((self.flushed.get(task, 0) for task in self.received), default=0)\n",
         new="        return max((self.flushed.get(task, 0) for task in self.received), default=0)\n",
-        catchers=(f"{WINDOWS} {FEEDS}", DISPATCHING),
+        catchers=(
+            "tests/unit/dispatcher/test_store_feed.py::test_an_older_chain_stays_open_until_the_slowest_task_has_flushed_past_the_newer_ones_beginning",
+        ),
     ),
     Mutant(
         name="tasks-of-an-old-epoch-heard",
@@ -146,7 +155,9 @@ MUTANTS = (
         file=DELIVERY,
         old="                if status.task_id in link.tasks and status.task_epoch >= self._served[status.task_id][1]:\n",
         new="                if status.task_id in link.tasks:\n",
-        catchers=(FEEDS, DISPATCHING),
+        catchers=(
+            "tests/unit/dispatcher/test_delivery.py::test_what_an_earlier_holder_has_received_is_not_what_the_task_has",
+        ),
     ),
     Mutant(
         name="lost-files-not-sent-again",
@@ -155,7 +166,7 @@ MUTANTS = (
         file=WINDOW,
         old="                if at_ts < reach:\n                    return True\n",
         new="",
-        catchers=(f"{WINDOWS} {FEEDS}", DISPATCHING),
+        catchers=("tests/unit/dispatcher/test_window.py::test_a_task_that_lost_what_is_not_here_any_more_is_behind",),
     ),
     Mutant(
         name="window-unbounded",
@@ -164,7 +175,7 @@ MUTANTS = (
         file=WINDOW,
         old="        return len(self._files) >= self._limits.window_files or self._bytes >= self._limits.window_bytes\n",
         new="        return False\n",
-        catchers=(f"{WINDOWS} {FEEDS}", DISPATCHING),
+        catchers=("tests/unit/dispatcher/test_window.py::test_batches_and_the_window_are_bounded",),
     ),
     Mutant(
         name="one-stores-trouble-stops-all",
@@ -173,7 +184,7 @@ MUTANTS = (
         file=FEED,
         old="        except (RetryableError, InvalidRequest) as error:  # InvalidRequest: a link out of the store\n",
         new="        except ZeroDivisionError as error:\n",
-        catchers=(FEEDS, DISPATCHING),
+        catchers=("tests/unit/dispatcher/test_tenant_feed.py::test_trouble_with_one_store_leaves_the_others_alone",),
     ),
     Mutant(
         name="stores-trouble-not-told",
@@ -183,7 +194,7 @@ MUTANTS = (
         old="        self._store_problems.pop(tried, None)\n",
         new="        for known in [known for known in self._store_problems if known[0] == store.store_id]:\n"
         "            del self._store_problems[known]\n",
-        catchers=(FEEDS, DISPATCHING),
+        catchers=("tests/unit/dispatcher/test_tenant_feed.py::test_trouble_with_one_store_leaves_the_others_alone",),
     ),
     Mutant(
         name="crc-not-checked",
@@ -192,7 +203,7 @@ MUTANTS = (
         file="shared/tistream/storage/change_reader.py",
         old="        change_file.check_group(file.key, group, footer, source)\n",
         new="        assert group\n",
-        catchers=(READER,),
+        catchers=("tests/unit/storage/test_change_reader.py::test_a_flipped_bit_fails_its_crc",),
     ),
     Mutant(
         name="identity-not-checked",
@@ -201,7 +212,7 @@ MUTANTS = (
         file=CHANGE_FILE,
         old='            raise CorruptObject(key, f"wrong identity: its footer says {name} {found[:80]!r}, its key {value!r}")\n',
         new="            continue\n",
-        catchers=("tests/unit/format/test_change_file.py",),
+        catchers=("tests/unit/format/test_change_file.py::test_refuses_wrong_footer_metadata",),
     ),
     Mutant(
         name="unknown-contract-version-read",
@@ -210,7 +221,7 @@ MUTANTS = (
         file=CHANGE_FILE,
         old='        raise CorruptObject(key, f"push contract version {version[:20]!r}; this program knows {VERSION}")\n',
         new="        assert version\n",
-        catchers=("tests/unit/format/test_change_file.py",),
+        catchers=("tests/unit/format/test_change_file.py::test_refuses_wrong_footer_metadata",),
     ),
     Mutant(
         name="announcements-lost-in-silence",
@@ -219,7 +230,9 @@ MUTANTS = (
         file="services/meta/tistream_meta/announcements.py",
         old="        lost = not self._first - 1 <= sequence <= self.last\n",
         new="        lost = False\n        sequence = min(max(sequence, self._first - 1), self.last)\n",
-        catchers=("tests/unit/meta/test_announcement_ring.py",),
+        catchers=(
+            "tests/unit/meta/test_announcement_ring.py::test_a_reader_gets_everything_once_or_learns_that_it_lost_some",
+        ),
     ),
     Mutant(
         name="announcements-unbounded",
@@ -228,7 +241,9 @@ MUTANTS = (
         file="services/meta/tistream_meta/announcements.py",
         old="        if len(self._kept) > self._capacity:\n",
         new="        if len(self._kept) > self._capacity * 1_000_000:\n",
-        catchers=("tests/unit/meta/test_announcement_ring.py",),
+        catchers=(
+            "tests/unit/meta/test_announcement_ring.py::test_a_reader_gets_everything_once_or_learns_that_it_lost_some",
+        ),
     ),
     Mutant(
         name="tasks-of-lost-sorters-stay",
@@ -237,7 +252,9 @@ MUTANTS = (
         file="services/meta/tistream_meta/assignment.py",
         old="        if node is None or sorters.get(node, Liveness.LOST) is Liveness.LOST:\n",
         new="        if node is None:\n",
-        catchers=("tests/unit/meta/test_assignment_rules.py",),
+        catchers=(
+            "tests/unit/meta/test_assignment_rules.py::test_every_task_ends_with_a_sorter_that_is_not_lost_if_one_is_alive",
+        ),
     ),
     Mutant(
         name="ranges-with-a-gap",
@@ -246,6 +263,6 @@ MUTANTS = (
         file="services/meta/tistream_meta/ranges.py",
         old='    return tuple(KeySpan(start, end) for start, end in zip([b"", *bounds], [*bounds, b""], strict=True))\n',
         new='    return tuple(KeySpan(start, end) for start, end in zip([b"", *(b + b"\\x00" for b in bounds)], [*bounds, b""], strict=True))\n',
-        catchers=("tests/unit/meta/test_ranges.py",),
+        catchers=("tests/unit/meta/test_ranges.py::test_exactly_that_many_ranges_cover_the_key_space_without_overlap",),
     ),
 )

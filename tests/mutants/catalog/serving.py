@@ -16,17 +16,6 @@ HISTORY = "shared/tistream/schema/history.py"
 FOLLOWER = "services/schema_registry/tistream_schema/follower.py"
 EXPECTED = "services/schema_registry/tistream_schema/expected_tasks.py"
 
-CURSORS = "tests/unit/api/test_api_cursor.py"
-PLANS = "tests/unit/api/test_api_plan.py"
-SCANS = "tests/unit/api/test_api_scan.py"
-EDGES = "tests/unit/api/test_pull_edges.py"
-VIEWS = "tests/unit/api/test_tenant_view.py"
-REVIEW_ROWS = "tests/unit/api/test_review_rows.py"
-ROW_EVENTS = "tests/unit/api/test_api_row_events.py"
-NAMES = "tests/unit/api/test_review_names.py"
-FOLLOWERS = "tests/unit/schema_registry/test_schema_follower.py"
-TIMELINES = "tests/unit/schema/test_timeline.py"
-HISTORIES = "tests/unit/schema/test_history.py"
 
 MUTANTS = (
     Mutant(
@@ -36,7 +25,7 @@ MUTANTS = (
         file=VIEW,
         old="        known = [self._progress.get(task.task_id, 0) for task in self.route.tasks]\n",
         new="        known = list(self._progress.values())\n",
-        catchers=(VIEWS,),
+        catchers=("tests/unit/api/test_tenant_view.py::test_a_task_that_cannot_be_read_holds_the_tenant",),
     ),
     Mutant(
         name="api-ignores-the-schemas-progress",
@@ -45,7 +34,7 @@ MUTANTS = (
         file=VIEW,
         old="        lowest = min([schema_ts, *known]) if known else 0\n",
         new="        lowest = min(known) if known and schema_ts else 0\n",
-        catchers=(VIEWS,),
+        catchers=("tests/unit/api/test_tenant_view.py::test_rows_above_what_is_known_of_the_schema_are_not_served",),
     ),
     Mutant(
         name="api-resolved-before-manifests",
@@ -54,7 +43,9 @@ MUTANTS = (
         file=VIEW,
         old="            if status is not None and status.manifest <= task_log.number:\n",
         new="            if status is not None:\n",
-        catchers=(VIEWS,),
+        catchers=(
+            "tests/unit/api/test_tenant_view.py::test_progress_counts_once_the_manifest_that_it_rests_on_was_read",
+        ),
     ),
     Mutant(
         name="api-reads-manifests-before-progress",
@@ -63,7 +54,9 @@ MUTANTS = (
         file=VIEW,
         old="                if status is None or task.task_id not in self._segments or status.manifest > task_log.number:\n",
         new="                if task.task_id not in self._segments:\n",
-        catchers=(VIEWS,),
+        catchers=(
+            "tests/unit/api/test_tenant_view.py::test_progress_counts_once_the_manifest_that_it_rests_on_was_read",
+        ),
     ),
     Mutant(
         name="api-hears-an-old-holder",
@@ -72,7 +65,7 @@ MUTANTS = (
         file=VIEW,
         old="                if wanted.get(status.task_id) == url and status.task_epoch >= epochs[status.task_id]:\n",
         new="                if wanted.get(status.task_id) == url:\n",
-        catchers=(VIEWS,),
+        catchers=("tests/unit/api/test_tenant_view.py::test_a_holder_of_an_older_epoch_is_not_listened_to",),
     ),
     Mutant(
         name="api-resolved-goes-down",
@@ -81,7 +74,7 @@ MUTANTS = (
         file=VIEW,
         old="        self._resolved_ts = max(self._resolved_ts, lowest)\n",
         new="        self._resolved_ts = lowest\n",
-        catchers=(VIEWS,),
+        catchers=("tests/unit/api/test_tenant_view.py::test_resolved_ts_never_goes_down",),
     ),
     Mutant(
         name="start-below-the-snapshot",
@@ -90,7 +83,7 @@ MUTANTS = (
         file=VIEW,
         old="        if ts < earliest_ts:\n",
         new="        if ts < 0:\n",
-        catchers=(VIEWS,),
+        catchers=("tests/unit/api/test_tenant_view.py::test_what_lies_below_the_snapshot_is_gone",),
     ),
     Mutant(
         name="start-one-below-the-snapshot",
@@ -99,7 +92,7 @@ MUTANTS = (
         file=VIEW,
         old="        if ts < earliest_ts:\n",
         new="        if ts < earliest_ts - 1:\n",
-        catchers=(VIEWS,),
+        catchers=("tests/unit/api/test_tenant_view.py::test_what_lies_below_the_snapshot_is_gone",),
     ),
     Mutant(
         name="cursor-not-checked-for-retention",
@@ -108,7 +101,9 @@ MUTANTS = (
         file="services/api/tistream_api/pulls.py",
         old="            view.check_retained(start.low_ts)\n",
         new="",
-        catchers=(VIEWS,),
+        catchers=(
+            "tests/unit/api/test_tenant_view.py::test_a_pull_from_below_the_snapshot_is_refused_however_it_says_so",
+        ),
     ),
     Mutant(
         name="window-low-inclusive-in-the-api",
@@ -117,7 +112,9 @@ MUTANTS = (
         file=SCAN,
         old="            mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)\n",
         new="            mask = (index.commit_ts >= window.low) & (index.commit_ts <= window.high)\n",
-        catchers=(f"{PLANS} {EDGES}", f"{ROW_EVENTS} {REVIEW_ROWS}"),
+        catchers=(
+            "tests/unit/api/test_api_row_events.py::test_an_undecodable_row_ends_the_answer_below_it_and_refuses_the_next[0-budget1]",
+        ),
     ),
     Mutant(
         name="window-high-exclusive-in-the-api",
@@ -126,7 +123,7 @@ MUTANTS = (
         file=SCAN,
         old="            mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)\n",
         new="            mask = (index.commit_ts > window.low) & (index.commit_ts < window.high)\n",
-        catchers=(f"{PLANS} {EDGES}", f"{ROW_EVENTS} {REVIEW_ROWS}"),
+        catchers=("tests/unit/api/test_pull_edges.py::test_rows_up_to_a_ddl_have_the_old_shape_and_come_before_it",),
     ),
     Mutant(
         name="row-groups-at-the-high-end-left-out",
@@ -135,7 +132,7 @@ MUTANTS = (
         file="shared/tistream/model/ts.py",
         old="        return low <= self.high and high > self.low\n",
         new="        return low < self.high and high > self.low\n",
-        catchers=(f"{PLANS} {EDGES}", "tests/unit/pool/test_pool_rows.py"),
+        catchers=("tests/unit/api/test_api_plan.py::test_a_coarse_cut_leaves_nothing_out",),
     ),
     Mutant(
         name="segments-at-the-high-end-left-out",
@@ -144,7 +141,9 @@ MUTANTS = (
         file=INDEX,
         old="        return np.flatnonzero((self._lows <= window.high) & (self._highs > window.low))\n",
         new="        return np.flatnonzero((self._lows < window.high) & (self._highs > window.low))\n",
-        catchers=(f"{PLANS} {EDGES}", SCANS),
+        catchers=(
+            "tests/unit/api/test_pull_edges.py::test_a_window_has_what_lies_above_its_start_and_up_to_its_end[None]",
+        ),
     ),
     Mutant(
         name="segments-forgotten-as-they-grow",
@@ -153,7 +152,7 @@ MUTANTS = (
         file=INDEX,
         old="        if segments[:known] != self._segments:\n            known = 0\n",
         new="",
-        catchers=(SCANS,),
+        catchers=("tests/unit/api/test_api_scan.py::test_segments_compacted_during_a_pull_make_no_difference",),
     ),
     Mutant(
         name="chunk-ends-inside-a-commit-ts",
@@ -162,7 +161,7 @@ MUTANTS = (
         file=PLAN,
         old="    if fit:\n        return Cut(beyond - 1, fit, crowded=False)\n",
         new="    if fit:\n        return Cut(beyond, fit, crowded=False)\n",
-        catchers=(f"{PLANS} {EDGES}",),
+        catchers=("tests/unit/api/test_api_plan.py::test_an_exact_cut_keeps_commit_ts_whole",),
     ),
     Mutant(
         name="stride-skips-a-ts",
@@ -171,7 +170,7 @@ MUTANTS = (
         file=PLAN,
         old="            high = begins - 1\n            return high, [taken",
         new="            high = begins\n            return high, [taken",
-        catchers=(f"{PLANS} {EDGES}",),
+        catchers=("tests/unit/api/test_api_plan.py::test_a_coarse_cut_leaves_nothing_out",),
     ),
     Mutant(
         name="limit-cuts-a-commit-ts-with-resolved",
@@ -180,7 +179,7 @@ MUTANTS = (
         file=PULL,
         old="        whole = events.before(beyond) if batch.through is not None else events.first(0)\n",
         new="        whole = events.first(left)\n        beyond += 1\n",
-        catchers=(EDGES, REVIEW_ROWS),
+        catchers=("tests/unit/api/test_pull_edges.py::test_any_page_ends_where_the_next_one_goes_on[1-None]",),
     ),
     Mutant(
         name="resolved-one-too-high",
@@ -189,7 +188,7 @@ MUTANTS = (
         file=PULL,
         old="            self._reach(beyond - 1)\n",
         new="            self._reach(beyond)\n",
-        catchers=(EDGES, f"{ROW_EVENTS} {REVIEW_ROWS}"),
+        catchers=("tests/unit/api/test_review_rows.py::test_rows_of_a_dropped_or_truncated_table_end_with_it",),
     ),
     Mutant(
         name="cursor-of-another-scope",
@@ -198,7 +197,7 @@ MUTANTS = (
         file=CURSOR,
         old="    if digest != scope.digest():\n",
         new="    if not digest:\n",
-        catchers=(CURSORS,),
+        catchers=("tests/unit/api/test_api_cursor.py::test_other_scopes_are_refused",),
     ),
     Mutant(
         name="cursor-of-another-tenant",
@@ -207,7 +206,7 @@ MUTANTS = (
         file=CURSOR,
         old="        names = (self.tenant.cluster_id, self.tenant.tenant_id, self.call,",
         new='        names = ("", "", self.call,',
-        catchers=(CURSORS,),
+        catchers=("tests/unit/api/test_api_cursor.py::test_other_scopes_are_refused",),
     ),
     Mutant(
         name="cursor-not-checked",
@@ -216,7 +215,7 @@ MUTANTS = (
         file=CURSOR,
         old="    if len(raw) < _HEAD.size + _CHECK_BYTES or _check(raw[:-_CHECK_BYTES]) != raw[-_CHECK_BYTES:]:\n",
         new="    if len(raw) < _HEAD.size + _CHECK_BYTES:\n",
-        catchers=(CURSORS,),
+        catchers=("tests/unit/api/test_api_cursor.py::test_a_changed_letter_is_seen",),
     ),
     Mutant(
         name="cursor-one-event-early",
@@ -225,7 +224,7 @@ MUTANTS = (
         file=EVENTS,
         old="(low, middle) if self.position(middle) > at else (middle + 1, high)",
         new="(low, middle) if self.position(middle) >= at else (middle + 1, high)",
-        catchers=(EDGES, f"{ROW_EVENTS} {REVIEW_ROWS}"),
+        catchers=("tests/unit/api/test_pull_edges.py::test_any_page_ends_where_the_next_one_goes_on[1-None]",),
     ),
     Mutant(
         name="cursor-one-event-late",
@@ -234,7 +233,7 @@ MUTANTS = (
         file=EVENTS,
         old="            start = low\n        return",
         new="            start = low + 1\n        return",
-        catchers=(EDGES, f"{ROW_EVENTS} {REVIEW_ROWS}"),
+        catchers=("tests/unit/api/test_pull_edges.py::test_any_page_ends_where_the_next_one_goes_on[1-None]",),
     ),
     Mutant(
         name="cursor-inside-a-commit-ts-forgotten",
@@ -243,7 +242,7 @@ MUTANTS = (
         file=CURSOR,
         old="        return self.commit_ts if self.place is Place.DONE else self.commit_ts - 1\n",
         new="        return self.commit_ts\n",
-        catchers=(EDGES, f"{ROW_EVENTS} {REVIEW_ROWS}"),
+        catchers=("tests/unit/api/test_pull_edges.py::test_any_page_ends_where_the_next_one_goes_on[1-None]",),
     ),
     Mutant(
         name="puts-before-deletes",
@@ -252,7 +251,7 @@ MUTANTS = (
         file=EVENTS,
         old='_NUMBERS = ("commit_ts", "place", "start_ts", "table_id", "op")\n',
         new='_NUMBERS = ("commit_ts", "place", "start_ts", "table_id")\n',
-        catchers=(EDGES, f"{ROW_EVENTS} {REVIEW_ROWS}"),
+        catchers=("tests/unit/api/test_pull_edges.py::test_rows_up_to_a_ddl_have_the_old_shape_and_come_before_it",),
     ),
     Mutant(
         name="ddl-before-the-rows-of-its-ts",
@@ -261,7 +260,7 @@ MUTANTS = (
         file=CURSOR,
         old="    ROW = 0  # every row event up to the one named, and no ddl event\n    DDL = 1",
         new="    ROW = 1  # every row event up to the one named, and no ddl event\n    DDL = 0",
-        catchers=(EDGES, f"{ROW_EVENTS} {REVIEW_ROWS}"),
+        catchers=("tests/unit/api/test_pull_edges.py::test_rows_up_to_a_ddl_have_the_old_shape_and_come_before_it",),
     ),
     Mutant(
         name="schema-at-not-before",
@@ -270,7 +269,7 @@ MUTANTS = (
         file=TIMELINE,
         old="            to = min(self._ts[at], high) if at < len(self._ts) else high\n",
         new="            to = min(self._ts[at] - 1, high) if at < len(self._ts) else high\n",
-        catchers=(TIMELINES, HISTORIES),
+        catchers=("tests/unit/schema/test_timeline.py::test_runs_cut_the_window_exactly",),
     ),
     Mutant(
         name="schema-version-at-not-before",
@@ -279,7 +278,7 @@ MUTANTS = (
         file=ROWS,
         old='        at = np.searchsorted(self._shapes.version_ts, commit.to_numpy(), side="left") - 1\n',
         new='        at = np.searchsorted(self._shapes.version_ts, commit.to_numpy(), side="right") - 1\n',
-        catchers=(EDGES, f"{ROW_EVENTS} {REVIEW_ROWS}"),
+        catchers=("tests/unit/api/test_pull_edges.py::test_rows_up_to_a_ddl_have_the_old_shape_and_come_before_it",),
     ),
     Mutant(
         name="ddl-window-low-inclusive",
@@ -288,7 +287,7 @@ MUTANTS = (
         file=HISTORY,
         old="        first = bisect_right(self._events, low, key=lambda event: event.commit_ts)\n",
         new="        first = bisect_left(self._events, low, key=lambda event: event.commit_ts)\n",
-        catchers=(f"tests/unit/schema/test_ddl_event.py {EDGES}",),
+        catchers=("tests/unit/schema/test_ddl_event.py::test_filters_by_name_and_window",),
     ),
     Mutant(
         name="names-of-now",
@@ -297,7 +296,7 @@ MUTANTS = (
         file="shared/tistream/schema/names.py",
         old="            if tenure.from_ts >= high:\n                return\n            yield Tenure(max(low, tenure.from_ts), min(high, tenure.to_ts), tenure.table_id)\n",
         new="            if tenure.from_ts < 0:\n                return\n",
-        catchers=("tests/unit/schema/test_history_model.py", NAMES),
+        catchers=("tests/unit/schema/test_history_model.py::test_visible_tables_and_names_at_every_ts",),
     ),
     Mutant(
         name="undecodable-row-skipped",
@@ -306,7 +305,9 @@ MUTANTS = (
         file=ROWS,
         old="        self.barriers.append(Barrier(commit_ts, name, physical_id, key, reason))\n",
         new="        assert name and reason\n",
-        catchers=(ROW_EVENTS,),
+        catchers=(
+            "tests/unit/api/test_api_row_events.py::test_an_undecodable_row_ends_the_answer_below_it_and_refuses_the_next[0-budget0]",
+        ),
     ),
     Mutant(
         name="nameless-row-skipped",
@@ -315,7 +316,9 @@ MUTANTS = (
         file=ROWS,
         old="            barriers.append(_nameless(rows.slice(start, 1), physical_id))\n",
         new="            assert physical_id\n",
-        catchers=(ROW_EVENTS,),
+        catchers=(
+            "tests/unit/api/test_api_row_events.py::test_a_row_of_a_table_that_no_schema_named_stops_the_tenant_alone",
+        ),
     ),
     Mutant(
         name="undecodable-row-stops-all",
@@ -324,7 +327,7 @@ MUTANTS = (
         file="services/api/tistream_api/source.py",
         old="        Interval(low, high, version if version is not None and _within(scope, version) else None)\n",
         new="        Interval(low, high, version)\n",
-        catchers=(ROW_EVENTS, NAMES),
+        catchers=("tests/unit/api/test_review_names.py::test_pulls_by_name_are_the_tenants_pull_filtered[0]",),
     ),
     Mutant(
         name="registry-minimum-over-reporting-tasks",
@@ -333,7 +336,9 @@ MUTANTS = (
         file=FOLLOWER,
         old="        return min(reached)\n",
         new="        return max(reached)\n",
-        catchers=(FOLLOWERS,),
+        catchers=(
+            "tests/unit/schema_registry/test_schema_follower.py::test_many_tasks_many_ticks_restarts_and_a_rival_tell_the_same[0]",
+        ),
     ),
     Mutant(
         name="registry-promise-before-manifests",
@@ -342,7 +347,9 @@ MUTANTS = (
         file=FOLLOWER,
         old="            kept = promise is not None and promise.manifest <= task_log.number\n",
         new="            kept = promise is not None\n",
-        catchers=(FOLLOWERS,),
+        catchers=(
+            "tests/unit/schema_registry/test_schema_follower.py::test_a_promise_counts_only_once_its_manifests_are_read",
+        ),
     ),
     Mutant(
         name="registry-serves-a-gap",
@@ -351,7 +358,7 @@ MUTANTS = (
         file=FOLLOWER,
         old="        if missing is not None:\n",
         new="        if missing is not None and not tasks:\n",
-        catchers=(FOLLOWERS,),
+        catchers=("tests/unit/schema_registry/test_schema_follower.py::test_missing_tasks_are_told",),
     ),
     Mutant(
         name="registry-hears-an-old-holder",
@@ -360,7 +367,7 @@ MUTANTS = (
         file=EXPECTED,
         old="(status := statuses.get(task.task_id)) is not None and status.task_epoch >= task.task_epoch",
         new="(status := statuses.get(task.task_id)) is not None",
-        catchers=("tests/unit/schema_registry/test_expected_tasks.py",),
+        catchers=("tests/unit/schema_registry/test_expected_tasks.py::test_an_older_holder_is_not_listened_to",),
     ),
     Mutant(
         name="registry-passes-an-unreadable-row",
@@ -369,7 +376,9 @@ MUTANTS = (
         file=FOLLOWER,
         old="            high_ts = bad.commit_ts - 1\n",
         new="            high_ts = max(high_ts, bad.commit_ts)\n",
-        catchers=(FOLLOWERS,),
+        catchers=(
+            "tests/unit/schema_registry/test_schema_follower.py::test_an_unreadable_row_holds_the_schema_just_below_it",
+        ),
     ),
     Mutant(
         name="registry-writes-while-idle",
@@ -378,7 +387,7 @@ MUTANTS = (
         file=FOLLOWER,
         old="        if records or self._read_segments >= self._quiet_segments:\n",
         new="        if high_ts:\n",
-        catchers=(FOLLOWERS,),
+        catchers=("tests/unit/schema_registry/test_schema_follower.py::test_progress_without_ddl_writes_nothing",),
     ),
     Mutant(
         name="schema-rows-out-of-order",
@@ -387,7 +396,7 @@ MUTANTS = (
         file="services/schema_registry/tistream_schema/pool_rows.py",
         old="    rows.sort(key=lambda row: (row.commit_ts, row.start_ts, row.key))\n",
         new="",
-        catchers=(FOLLOWERS,),
+        catchers=("tests/unit/schema_registry/test_schema_follower.py::test_golden_schema_through_the_pool",),
     ),
     Mutant(
         name="chunk-unbounded",
@@ -396,7 +405,7 @@ MUTANTS = (
         file=PLAN,
         old="    return Cut(beyond, rows, crowded=rows > budget_max)\n",
         new="    return Cut(beyond, rows, crowded=False)\n",
-        catchers=(PLANS, SCANS),
+        catchers=("tests/unit/api/test_api_scan.py::test_no_batch_holds_more_than_the_budget[20-everything]",),
     ),
     Mutant(
         name="pulls-unbounded",
@@ -405,7 +414,7 @@ MUTANTS = (
         file="services/api/tistream_api/pulls.py",
         old="        if not self.slots.acquire(blocking=False):\n",
         new="        if self.slots.acquire(blocking=False) and False:\n",
-        catchers=(VIEWS,),
+        catchers=("tests/unit/api/test_tenant_view.py::test_one_pull_too_many_is_asked_to_come_back",),
     ),
     Mutant(
         name="cause-of-lateness-hidden",
@@ -414,7 +423,9 @@ MUTANTS = (
         file="services/api/tistream_api/status.py",
         old="    told = [*_lasting(picture), *_waits(picture)] if late else _lasting(picture)\n",
         new="    told = _lasting(picture)\n",
-        catchers=("tests/unit/api/test_api_status.py",),
+        catchers=(
+            "tests/unit/api/test_api_status.py::test_damage_explains_more_than_a_gap_and_a_gap_more_than_silence",
+        ),
     ),
     Mutant(
         name="quarantine-told-only-when-late",
@@ -423,6 +434,6 @@ MUTANTS = (
         file="services/api/tistream_api/status.py",
         old="    told = [*_lasting(picture), *_waits(picture)] if late else _lasting(picture)\n",
         new="    told = [*_lasting(picture), *_waits(picture)] if late else []\n",
-        catchers=("tests/unit/api/test_api_status.py",),
+        catchers=("tests/unit/api/test_api_status.py::test_a_gap_and_damage_are_told_at_once",),
     ),
 )

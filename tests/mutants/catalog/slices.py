@@ -4,9 +4,6 @@ from mutants.mutant import Mutant
 
 SLICES = "services/sorter/tistream_sorter/slices.py"
 WATERMARK = "services/sorter/tistream_sorter/watermark.py"
-TEST = "tests/unit/sorter/test_slices.py"
-LAST = "tests/unit/sorter/test_last_entries.py"
-CLUSTER = "tests/unit/sorter/test_review_random_cluster.py"
 
 MUTANTS = (
     Mutant(
@@ -17,7 +14,7 @@ MUTANTS = (
         old="        return row.base_ts is not None and row.base_ts <= resolved\n\n    def _connect(",
         new="        return row.region_version > version or (row.base_ts is not None and row.base_ts <= resolved)"
         "\n\n    def _connect(",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
     ),
     Mutant(
         name="gap-skipped",
@@ -26,7 +23,7 @@ MUTANTS = (
         file=SLICES,
         old="        if row.region_id == region and row.first_index <= index + 1:",
         new="        if row.region_id == region:",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_slices.py::test_a_new_leaders_file_before_the_old_ones",),
     ),
     Mutant(
         name="gap-of-one-skipped",
@@ -35,7 +32,7 @@ MUTANTS = (
         file=SLICES,
         old="row.first_index <= index + 1:\n            return True",
         new="row.first_index <= index + 2:\n            return True",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
     ),
     Mutant(
         name="gap-of-one-skipped-in-steady-state",
@@ -44,7 +41,7 @@ MUTANTS = (
         file=SLICES,
         old="& (first <= self._index[at] + 1)",
         new="& (first <= self._index[at] + 2)",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
     ),
     Mutant(
         name="version-compare-dropped-in-steady-state",
@@ -53,7 +50,7 @@ MUTANTS = (
         file=SLICES,
         old='            & (self._version[at] == _int64(rows, "region_version"))\n',
         new="",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_slices.py::test_a_merge_needs_both_logs",),
     ),
     Mutant(
         name="older-epoch-connects",
@@ -62,7 +59,7 @@ MUTANTS = (
         file=SLICES,
         old="            if row.region_version < self._version[at]:\n",
         new="            if row.region_version < 0:\n",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_slices.py::test_an_older_epoch_may_raise_resolved_ts_and_nothing_else",),
     ),
     Mutant(
         name="split-parent-forgotten",
@@ -71,7 +68,7 @@ MUTANTS = (
         file=SLICES,
         old="        if row.region_version > version and any(r == region and i <= index for r, i in row.after):",
         new="        if row.region_version > version and row.region_id == region and not row.after:",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
     ),
     Mutant(
         name="split-parent-not-awaited",
@@ -80,7 +77,7 @@ MUTANTS = (
         file=SLICES,
         old="any(r == region and i <= index for r, i in row.after)",
         new="any(r == region for r, i in row.after)",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
     ),
     Mutant(
         name="split-parent-one-entry-short",
@@ -89,7 +86,7 @@ MUTANTS = (
         file=SLICES,
         old="any(r == region and i <= index for r, i in row.after)",
         new="any(r == region and i <= index + 1 for r, i in row.after)",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
     ),
     Mutant(
         name="scan-from-above-what-is-covered",
@@ -98,7 +95,9 @@ MUTANTS = (
         file=SLICES,
         old="        return row.base_ts is not None and row.base_ts <= resolved\n",
         new="        return row.base_ts is not None\n",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=(
+            "tests/unit/sorter/test_slices.py::test_a_new_tenant_waits_for_a_scan_or_a_base_that_the_snapshot_reaches",
+        ),
     ),
     Mutant(
         name="scan-vouches-for-keys-split-off",
@@ -111,7 +110,9 @@ MUTANTS = (
         "            mates = self._region == before[0]\n"
         "            self._index[mates] = np.maximum(self._index[mates], row.first_index - 1)\n"
         "        history.note(",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=(
+            "tests/unit/sorter/test_slices.py::test_a_scan_of_the_left_half_after_a_split_does_not_vouch_for_the_right_half",
+        ),
     ),
     Mutant(
         name="row-taken-as-a-whole",
@@ -120,7 +121,7 @@ MUTANTS = (
         file=SLICES,
         old="            elif self._connects(at, row):",
         new="            elif self._connects(self._overlapping(row.start, row.end)[0], row):",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
     ),
     Mutant(
         name="index-kept-when-the-region-changes",
@@ -129,7 +130,7 @@ MUTANTS = (
         file=SLICES,
         old="        self._index[at] = max(before[2], row.log_index) if same_region else row.log_index\n",
         new="        self._index[at] = max(before[2], row.log_index)\n",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
     ),
     Mutant(
         name="resolved-goes-down",
@@ -138,7 +139,7 @@ MUTANTS = (
         file=SLICES,
         old="        self._resolved[at] = max(before[3], row.resolved_ts)\n",
         new="        self._resolved[at] = row.resolved_ts\n",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
     ),
     Mutant(
         name="highest-slice-is-the-watermark",
@@ -147,7 +148,7 @@ MUTANTS = (
         file=SLICES,
         old="        return int(self._resolved.min())\n",
         new="        return int(self._resolved.max())\n",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
     ),
     Mutant(
         name="minimum-over-reporting-regions",
@@ -157,7 +158,7 @@ MUTANTS = (
         old="        return int(self._resolved.min())\n",
         new="        known = self._resolved[self._region != NO_REGION]\n"
         "        return int((known if len(known) else self._resolved).min())\n",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
     ),
     Mutant(
         name="waiting-rows-forgotten",
@@ -166,7 +167,7 @@ MUTANTS = (
         file=SLICES,
         old="        self.waiting.extend(self._pieces(row, unconnected))\n",
         new="",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
     ),
     Mutant(
         name="waiting-rows-try-once",
@@ -175,7 +176,7 @@ MUTANTS = (
         file=SLICES,
         old="        while changed and self.waiting:\n            changed = False\n",
         new="        if changed and self.waiting:\n            changed = False\n",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_last_entries.py::test_what_waits_behind_a_waiting_row_connects_with_it",),
     ),
     Mutant(
         name="waiting-rows-joined-across-a-gap",
@@ -184,7 +185,7 @@ MUTANTS = (
         file=WATERMARK,
         old="        and row.first_index <= before.log_index + 1\n",
         new="",
-        catchers=("tests/unit/sorter/test_review_waiting.py", TEST),
+        catchers=("tests/unit/sorter/test_review_waiting.py::test_a_second_gap_behind_the_first_stays_a_gap",),
     ),
     Mutant(
         name="waiting-rows-lost-by-a-restart",
@@ -193,7 +194,7 @@ MUTANTS = (
         file=SLICES,
         old="        return slices, to_table(self.waiting)\n",
         new="        return slices, to_table([])\n",
-        catchers=(f"{LAST} {TEST}", CLUSTER),
+        catchers=("tests/unit/sorter/test_slices.py::test_tables_round_trip",),
     ),
     Mutant(
         name="watermarks-not-clipped",
@@ -202,7 +203,7 @@ MUTANTS = (
         file="services/dispatcher/tistream_dispatcher/router.py",
         old='        start = _where(step > 0, self._starts.take(pa.array(task)), taken["start_key"])\n',
         new='        start = taken["start_key"]\n',
-        catchers=("tests/unit/dispatcher/test_router.py",),
+        catchers=("tests/unit/dispatcher/test_router.py::test_watermarks_go_to_every_task_that_they_overlap_clipped",),
     ),
     Mutant(
         name="watermarks-to-one-task",
@@ -211,6 +212,6 @@ MUTANTS = (
         file="services/dispatcher/tistream_dispatcher/router.py",
         old="        return first, last\n",
         new="        return first, first\n",
-        catchers=("tests/unit/dispatcher/test_router.py",),
+        catchers=("tests/unit/dispatcher/test_router.py::test_watermarks_go_to_every_task_that_they_overlap_clipped",),
     ),
 )

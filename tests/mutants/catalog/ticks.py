@@ -8,20 +8,6 @@ TASK = "services/sorter/tistream_sorter/task.py"
 INBOX = "services/sorter/tistream_sorter/inbox.py"
 NODE = "services/sorter/tistream_sorter/node.py"
 SHARD_IO = "services/sorter/tistream_sorter/jobs/shard_io.py"
-REVIEW = "tests/unit/sorter/test_review_node.py"
-GOLDENS = "tests/unit/sorter/test_golden_ticks.py"
-GOLDEN = f"{GOLDENS}::test_shards_of_one_task_commit_the_same_rows"
-PENDING = f"{GOLDENS}::test_nothing_is_left_pending_at_the_end[large]"
-CRASH = f"{GOLDENS}::test_a_process_that_dies_between_ticks_loses_and_repeats_nothing[1]"
-CLUSTER = "tests/unit/sorter/test_review_random_cluster.py"
-ORDER = "tests/property/test_pipeline_any_order.py"
-CHAINS = "tests/unit/sorter/test_chain_positions.py"
-TOLD = "tests/unit/sorter/test_progress_told.py"
-NAMED = "tests/unit/sorter/test_named_objects.py"
-STOPS = "tests/unit/sorter/test_loud_stops.py"
-BOUNDS = "tests/unit/sorter/test_bounds_and_idleness.py"
-LOCKS = "tests/unit/sorter/test_locks_over_ticks.py"
-UNITS = (f"{STOPS} {LOCKS} {TOLD} {CHAINS} {NAMED} {BOUNDS} {REVIEW}", CLUSTER)
 
 MUTANTS = (
     Mutant(
@@ -31,7 +17,9 @@ MUTANTS = (
         file=TICK,
         old="            pending=manifest.pending,\n",
         new="            pending=(),\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_named_objects.py::test_a_pending_part_that_lost_rows_stops_the_task_and_loses_none",
+        ),
     ),
     Mutant(
         name="pending-lost-at-checkpoint",
@@ -40,7 +28,7 @@ MUTANTS = (
         file=TICK,
         old="    pending = _carried(after.pending, done.shards, results) + tuple(p for r in results for p in r.pending)\n",
         new="    pending = tuple(p for r in results for p in r.pending)\n",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_review_random_cluster.py::test_the_pool_is_what_was_committed",),
     ),
     Mutant(
         name="consumed-part-carried",
@@ -49,7 +37,7 @@ MUTANTS = (
         file=TICK,
         old="        left = [piece for shard, piece in pieces if (part.key, piece.start) not in consumed[shard.number]]\n",
         new="        left = [piece for shard, piece in pieces]\n",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_locks_over_ticks.py::test_a_lock_that_died_is_pending_no_more",),
     ),
     Mutant(
         name="consumed-by-one-shard-gone-for-all",
@@ -59,7 +47,7 @@ MUTANTS = (
         old="        left = [piece for shard, piece in pieces if (part.key, piece.start) not in consumed[shard.number]]\n",
         new="        left = [] if any((part.key, piece.start) in consumed[shard.number] for shard, piece in pieces) "
         "else [piece for _, piece in pieces]\n",
-        catchers=(GOLDEN, CLUSTER),
+        catchers=("tests/unit/sorter/test_review_random_cluster.py::test_the_pool_is_what_was_committed",),
     ),
     Mutant(
         name="positions-lost-at-recovery",
@@ -68,7 +56,9 @@ MUTANTS = (
         file=TICK,
         old="            positions=dict(manifest.positions),\n",
         new="            positions={},\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_loud_stops.py::test_a_process_that_wakes_with_an_old_epoch_lets_go_of_its_tasks",
+        ),
     ),
     Mutant(
         name="position-ahead-of-the-manifest",
@@ -78,7 +68,9 @@ MUTANTS = (
         old="            self._inbox.forget(self.state.positions, [ref.key for ref, _ in bad])\n",
         new="            self._inbox.files = [file for file in self._inbox.files if file.ref.key not in "
         "[ref.key for ref, _ in bad]]\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_review_node.py::test_a_damaged_file_is_taken_once_it_is_sound_though_the_wall_clock_went_back",
+        ),
     ),
     Mutant(
         name="chain-not-followed",
@@ -87,7 +79,7 @@ MUTANTS = (
         file=TICK,
         old="            return chain.at_ts == ref.prev_ts and ref.ts > chain.at_ts\n",
         new="            return ref.ts > chain.at_ts\n",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_chain_positions.py::test_a_file_ahead_of_its_chain_is_left_to_come_again",),
     ),
     Mutant(
         name="file-taken-twice",
@@ -96,7 +88,7 @@ MUTANTS = (
         file=TICK,
         old="            return chain.at_ts == ref.prev_ts and ref.ts > chain.at_ts\n",
         new="            return chain.at_ts == ref.prev_ts or ref.ts <= chain.at_ts\n",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_chain_positions.py::test_a_file_that_comes_again_is_not_taken_again",),
     ),
     Mutant(
         name="progress-told-before-the-commit",
@@ -106,7 +98,9 @@ MUTANTS = (
         old="        if needs_job(taken[0], files, sweep=sweep):\n            return plan(",
         new="        if needs_job(taken[0], files, sweep=sweep):\n"
         "            self.state = replace(self.state, slices=taken[0].slices)\n            return plan(",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_loud_stops.py::test_a_commit_below_the_watermark_whose_prewrite_never_came_stops_its_task",
+        ),
     ),
     Mutant(
         name="progress-above-what-is-pending",
@@ -115,7 +109,7 @@ MUTANTS = (
         file=TICK,
         old="    if any(part.commit_ts_min <= high for part in state.pending):\n        return True\n",
         new="",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_progress_told.py::test_a_watermark_that_passes_pending_rows_flushes_them",),
     ),
     Mutant(
         name="progress-at-the-last-pending-row",
@@ -124,7 +118,7 @@ MUTANTS = (
         file=TICK,
         old="    if any(part.commit_ts_min <= high for part in state.pending):\n",
         new="    if any(part.commit_ts_min < high for part in state.pending):\n",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_progress_told.py::test_a_watermark_that_passes_pending_rows_flushes_them",),
     ),
     Mutant(
         name="flushed-one-too-high",
@@ -133,7 +127,9 @@ MUTANTS = (
         file=TICK,
         old="        flushed_ts=done.window.high,\n",
         new="        flushed_ts=done.window.high + 1,\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_loud_stops.py::test_a_commit_below_the_watermark_whose_prewrite_never_came_stops_its_task",
+        ),
     ),
     Mutant(
         name="window-one-too-low",
@@ -142,7 +138,9 @@ MUTANTS = (
         file=TICK,
         old="    window = Window(state.flushed_ts, after.progress_ts)\n",
         new="    window = Window(max(state.flushed_ts - 1, identity.snapshot_ts), after.progress_ts)\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_loud_stops.py::test_a_row_below_flushed_ts_that_the_pool_lacks_stops_its_task",
+        ),
     ),
     Mutant(
         name="segment-named-before-it-is-written",
@@ -152,7 +150,9 @@ MUTANTS = (
         old="        objects.put(key, body)\n        segments.append(segment)\n",
         new="        segments.append(segment)\n        try:\n            objects.put(key, body)\n"
         "        except TiStreamError:\n            pass\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_named_objects.py::test_a_segment_or_part_that_could_not_be_put_is_not_named",
+        ),
     ),
     Mutant(
         name="pending-part-not-checked",
@@ -161,7 +161,9 @@ MUTANTS = (
         file=SHARD_IO,
         old='    if len(body) != part.size or f"{zlib.crc32(body):08x}" != part.checksum:\n',
         new="    if not body:\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_named_objects.py::test_a_pending_part_that_lost_rows_stops_the_task_and_loses_none",
+        ),
     ),
     Mutant(
         name="damaged-row-group-skipped",
@@ -170,7 +172,9 @@ MUTANTS = (
         file=SHARD_IO,
         old="            bad[file.seq] = str(error)\n            continue\n",
         new="            continue\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_review_node.py::test_a_damaged_file_is_taken_once_it_is_sound_though_the_wall_clock_went_back",
+        ),
     ),
     Mutant(
         name="failed-shard-ignored",
@@ -181,7 +185,7 @@ MUTANTS = (
         new="        from dataclasses import replace\n"
         "        results = [replace(result, failed=None) for result in results]\n"
         "        if reasons := [result.failed for result in results if result.failed]:\n",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_progress_told.py::test_nothing_is_told_before_it_is_committed",),
     ),
     Mutant(
         name="broken-invariant-committed",
@@ -190,7 +194,9 @@ MUTANTS = (
         file=TICK,
         old="        if result.broken:\n            raise InvariantBroken(*result.broken)\n",
         new="        if result.broken and result.failed:\n            raise InvariantBroken(*result.broken)\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_loud_stops.py::test_a_commit_below_the_watermark_whose_prewrite_never_came_stops_its_task",
+        ),
     ),
     Mutant(
         name="lookup-in-no-segment",
@@ -199,7 +205,7 @@ MUTANTS = (
         file=TICK,
         old="        where = tuple(s for s in live if s.commit_ts_min <= high and s.commit_ts_max >= low)\n",
         new="        where = tuple(s for s in live if s.commit_ts_min > high and s.commit_ts_max < low)\n",
-        catchers=(CLUSTER, ORDER),
+        catchers=("tests/unit/sorter/test_review_random_cluster.py::test_the_pool_is_what_was_committed",),
     ),
     Mutant(
         name="lookup-by-key-alone",
@@ -208,7 +214,9 @@ MUTANTS = (
         file=SHARD_IO,
         old='        missing = missing.join(held, on=[*IDENTITY, "commit_ts"], how="anti")\n',
         new='        missing = missing.join(held, on="key", how="anti")\n',
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_loud_stops.py::test_a_late_row_is_not_taken_for_another_of_its_key_that_comes_again_with_it",
+        ),
     ),
     Mutant(
         name="watermark-goes-down",
@@ -217,7 +225,9 @@ MUTANTS = (
         file=TICK,
         old="    slices, history = state.slices.copy(), state.history.copy()\n",
         new="    slices, history = state.slices, state.history\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_loud_stops.py::test_a_commit_below_the_watermark_whose_prewrite_never_came_stops_its_task",
+        ),
     ),
     Mutant(
         name="history-lost",
@@ -226,7 +236,7 @@ MUTANTS = (
         file=TICK,
         old="        history=history,\n        positions=positions,\n",
         new="        history=state.history,\n        positions=positions,\n",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_locks_over_ticks.py::test_a_lock_that_died_is_pending_no_more",),
     ),
     Mutant(
         name="scans-forgotten",
@@ -235,7 +245,9 @@ MUTANTS = (
         file=TICK,
         old="        if found.num_rows:\n            scans.append(found)\n",
         new="",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_locks_over_ticks.py::test_a_lock_that_a_scan_brings_at_a_covered_place_can_still_be_committed",
+        ),
     ),
     Mutant(
         name="new-epoch-ignored",
@@ -244,7 +256,7 @@ MUTANTS = (
         file=NODE,
         old="        new = [identity for identity in wanted if current.get(identity.task_id) != identity.task_epoch]\n",
         new="        new = [identity for identity in wanted if identity.task_id not in current]\n",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_loud_stops.py::test_a_task_that_is_given_a_new_epoch_goes_on_under_it",),
     ),
     Mutant(
         name="doubtful-commit-dropped",
@@ -253,7 +265,9 @@ MUTANTS = (
         file=NODE,
         old="            held.doubtful = (manifest, after, files)\n",
         new="",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_loud_stops.py::test_a_commit_whose_answer_never_came_is_settled_and_work_goes_on",
+        ),
     ),
     Mutant(
         name="fenced-task-goes-on",
@@ -262,7 +276,9 @@ MUTANTS = (
         file=NODE,
         old="            if self._held.get(held.task.task_id) is held:\n                del self._held[held.task.task_id]\n",
         new="            held.task.trouble = str(error)\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_loud_stops.py::test_a_process_that_wakes_with_an_old_epoch_lets_go_of_its_tasks",
+        ),
     ),
     Mutant(
         name="one-tenants-trouble-stops-all",
@@ -272,7 +288,7 @@ MUTANTS = (
         old="            except Exception as error:  # whatever one tenant's input may cause: the other tasks go on\n"
         "                self._stop(one, error)\n                continue\n",
         new="            except ZeroDivisionError as error:\n                self._stop(one, error)\n                continue\n",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_review_node.py::test_what_nobody_foresaw_stops_its_own_task_only",),
     ),
     Mutant(
         name="idle-tenant-writes",
@@ -281,7 +297,9 @@ MUTANTS = (
         file=TASK,
         old="        sweep = idle and (self.state.unwritten > 0 or bool(files))\n",
         new="        sweep = idle\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_bounds_and_idleness.py::test_a_tenant_for_which_no_file_arrives_writes_nothing",
+        ),
     ),
     Mutant(
         name="every-file-a-manifest",
@@ -290,7 +308,9 @@ MUTANTS = (
         file=TASK,
         old="        idle = self._idle_at_ms is None or now_ms >= self._idle_at_ms\n",
         new="        idle = True\n",
-        catchers=UNITS,
+        catchers=(
+            "tests/unit/sorter/test_bounds_and_idleness.py::test_files_without_changes_cost_a_manifest_in_ten_seconds",
+        ),
     ),
     Mutant(
         name="inbox-unbounded",
@@ -299,7 +319,7 @@ MUTANTS = (
         file=TASK,
         old="            if len(self._inbox.files) + len(files) > self._limits.inbox_files_max and self._inbox.files:\n",
         new="            if len(self._inbox.files) < 0:\n",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_bounds_and_idleness.py::test_a_task_without_room_takes_nothing_and_says_so",),
     ),
     Mutant(
         name="tick-unbounded",
@@ -308,7 +328,7 @@ MUTANTS = (
         file=INBOX,
         old="            if out and total > bytes_max:\n                break\n",
         new="",
-        catchers=UNITS,
+        catchers=("tests/unit/sorter/test_bounds_and_idleness.py::test_one_tick_takes_no_more_bytes_than_the_limit",),
     ),
     Mutant(
         name="row-groups-of-other-keys-left-out",
@@ -317,7 +337,7 @@ MUTANTS = (
         file="shared/tistream/model/span.py",
         old="        return highest >= self.start and (not self.end or lowest < self.end)\n",
         new="        return highest > self.start and (not self.end or lowest < self.end)\n",
-        catchers=("tests/unit/dispatcher/test_router.py", GOLDEN, CLUSTER),
+        catchers=("tests/unit/dispatcher/test_router.py::test_row_groups_go_to_every_task_that_their_keys_touch",),
     ),
     Mutant(
         name="span-end-inclusive",
@@ -326,6 +346,6 @@ MUTANTS = (
         file="services/sorter/tistream_sorter/jobs/key_range.py",
         old="        condition &= column < pl.lit(end)\n",
         new="        condition &= column <= pl.lit(end)\n",
-        catchers=(CLUSTER, GOLDEN),
+        catchers=("tests/unit/sorter/test_review_random_cluster.py::test_the_pool_is_what_was_committed",),
     ),
 )

@@ -33,7 +33,8 @@ from tistream.wire.sorter_client import SorterClient
 BEGIN_MS = 1_760_000_000_000
 CHAOS_MS = 20_000
 RECOVERY_MS = 90_000
-IDLE_MS = 12_000
+IDLE_MS = 12_000  # above the longest pause between two manifests of a task
+IDLE_EVERY = 8  # one seed in so many also rests
 
 
 class Tracebacks(logging.Handler):
@@ -116,6 +117,14 @@ class World:
         for consumer in self.consumers:
             _require_equal(consumer.name, consumer.events, self.upstream.cluster.truth.events)
 
+    def rest(self) -> None:
+        """Nothing is pushed any more: after the last word of each task nothing is written (invariant 24)."""
+        self.scheduler.run(lambda: False, IDLE_MS)
+        before = self.platform.objects.writes
+        self.scheduler.run(lambda: False, IDLE_MS)
+        written = self.platform.objects.writes - before
+        assert not written, f"{written} objects were written though nothing came"
+
     def pool(self) -> pl.DataFrame:
         """Every committed row of the user's tables, in (commit_ts, start_ts, key) order."""
         tables = []
@@ -165,5 +174,7 @@ def run(seed: int) -> World:
     with simulated(seed) as world:
         world.begin()
         world.scheduler.run(world.over, CHAOS_MS + RECOVERY_MS)
+        if world.end_ts and seed % IDLE_EVERY == 0:
+            world.rest()
         world.check()
         return world

@@ -106,7 +106,7 @@ class _Driver:
         self.run = run_
         self._objects = MemoryObjectStore()
         self._slices = SliceMap(WHOLE, run_.cluster.snapshot_ts)
-        self._unread: list[Push] = []
+        self._read_files = 0
         self._asked: list[AskCoverage] = []
         self._rng = rng
 
@@ -130,15 +130,25 @@ class _Driver:
         self.run.files.append(Delivery(float(self.run.cluster.now_ms), push.key, push.body))
         if not push.prev_ts:
             self.run.chain_starts.add((push.store_id, push.ts))
-        self._unread.append(push)
 
     def _read(self) -> None:
-        for push in self._unread:
-            self._objects.put(push.key, push.body)
-            rows = read_watermarks(self._objects, open_change_file(self._objects, push.key)).to_pylist()
+        for file in self.run.files[self._read_files :]:
+            store_id, ts = file.store_and_ts
+            self._objects.put(file.key, file.data)
+            rows = read_watermarks(self._objects, open_change_file(self._objects, file.key)).to_pylist()
             table = pa.Table.from_pylist([{**row, "file": 0, "task_id": 1} for row in rows], schema=WATERMARKS)
-            self._slices.apply(table, push.store_id, push.ts, 0, History())
-        self._unread.clear()
+            self._slices.apply(table, store_id, ts, 0, History())
+        self._read_files = len(self.run.files)
+
+    def watermark(self) -> int:
+        """What all files so far cover."""
+        self._read()
+        return self._slices.watermark()
+
+
+def covered(run_: Run) -> int:
+    """Up to where a task of the whole key space would count the watermarks of a run's files."""
+    return _Driver(run_, random.Random(0)).watermark()
 
 
 def arrival(files: Run, rng: random.Random) -> list[Delivery]:

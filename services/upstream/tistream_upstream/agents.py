@@ -86,6 +86,7 @@ class Agents:
         if region.open is None:
             first = region.index + 1
             region.open = Range(region.id, region.version, region.span, first, region.index, after=after)
+            region.open.floor_ts = region.told_ts
             self.stores[region.store_id].buffer.append(region.open)
         return region.open
 
@@ -94,7 +95,7 @@ class Agents:
         ts = self._world.ts()
         store_id = region.store_id
         self._kv.max_ts[store_id] = max(self._kv.max_ts[store_id], ts)
-        self.watch(region).resolved_ts = region.resolve(ts)
+        self.watch(region).resolved_ts = region.told_ts = region.resolve(ts)
         region.open = None
 
     @staticmethod
@@ -107,6 +108,7 @@ class Agents:
     def start(self, base_ts: int) -> None:
         """The tenant begins: everything is scanned from its snapshot."""
         for region in self._regions.all:
+            region.told_ts = base_ts
             self._scan(region, base_ts)
         for store in self.stores.values():
             self._world.after(store.phase_ms % self._config.push_ms + 1, partial(self._push_tick, store))
@@ -248,18 +250,17 @@ class Agents:
         if region.open is not None:
             self.close(region)
         scanned = self.watch(region)
-        scanned.base_ts = base_ts
+        scanned.base_ts = scanned.floor_ts = base_ts
         scanned.entries.extend(self._kv.scan(region, base_ts))
         self.scans += 1
 
     def horizon_ts(self) -> int:
-        """Versions above this are kept: of `history_ms` before the oldest last push, and what scans need that are
-        asked for or under way. Never goes down."""
+        """Versions above this are kept: what scans may need of what is not pushed, that are asked for or not, and
+        `history_ms` more, since a platform may not have seen all that was pushed. Never goes down."""
         kept = [one.since_ts for one in self._asked.values()]
         for store in self.stores.values():
-            unpushed = [*store.buffer, *(one for upload in store.uploads for one in upload.ranges)]
-            if unpushed:
-                kept.append(store.pushed_ts - (self._config.history_ms << LOGICAL_BITS))
-            kept += [one.base_ts for one in unpushed if one.base_ts is not None]
-        self._horizon_ts = max(self._horizon_ts, min(kept, default=0))
+            kept += [one.floor_ts for one in store.buffer]
+            kept += [one.floor_ts for upload in store.uploads for one in upload.ranges]
+        oldest = min(kept, default=0) - (self._config.history_ms << LOGICAL_BITS)
+        self._horizon_ts = max(self._horizon_ts, oldest)
         return self._horizon_ts

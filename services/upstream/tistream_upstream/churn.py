@@ -78,7 +78,7 @@ class Churn:
         region.version += 1
         parent = (region.id, region.index)
         store_id = region.store_id if self._rng.random() < 0.7 or not watched else self._any_store().id
-        child = Region(self._regions.next_id, region.version, given, _NEW_LOG, store_id)
+        child = Region(self._regions.next_id, region.version, given, _NEW_LOG, store_id, told_ts=region.told_ts)
         self._regions.next_id += 1
         region.span, region.resolver_ts = kept, 0
         self._regions.reindex()
@@ -107,6 +107,7 @@ class Churn:
         self._regions.remove(source)
         target.version = max(target.version, source.version + 1) + 1
         target.span, target.resolver_ts = span, 0
+        target.told_ts = min(target.told_ts, source.told_ts)
         self._regions.reindex()
         for holder, locks in source.holders.items():
             target.hold(holder, locks)

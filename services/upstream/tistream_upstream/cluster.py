@@ -91,7 +91,7 @@ class Cluster:
         self.churn.start()
         self.ddl.start()
         self._world.after(self.config.truth_ms, self._tell)
-        self._world.after(_FORGET_MS, self._forget)
+        self._world.after(self._forget_ms, self._forget)
         return snapshot_ts
 
     # -- time -----------------------------------------------------------------------------------------------------
@@ -125,7 +125,11 @@ class Cluster:
 
     def _forget(self) -> None:
         self.kv.forget(self.agents.horizon_ts())
-        self._world.after(_FORGET_MS, self._forget)
+        self._world.after(self._forget_ms, self._forget)
+
+    @property
+    def _forget_ms(self) -> int:
+        return min(_FORGET_MS, 1 + self.config.history_ms)
 
     # -- answers and the end --------------------------------------------------------------------------------------
 

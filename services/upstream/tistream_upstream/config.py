@@ -61,7 +61,7 @@ class ClusterConfig:
     """A whole cluster. With the same config, seed, moments and answers it does the same, to the byte.
 
     `rows_max` live rows a table, then inserts are paired with deletes. `handles` are given to the tables in turn.
-    `history_ms` is how long old versions are kept for scans, beyond what any agent has not pushed yet.
+    `history_ms` is how much older than what is not pushed yet the versions may be that are kept for scans.
     `warm_ms` of load before the snapshot, whose rows are there from the start.
     """
 
@@ -84,7 +84,7 @@ class ClusterConfig:
     push_ms: int = 1_000
     truth_ms: int = 1_000
     ddl_per_min: float = 0.0
-    history_ms: int = 60_000
+    history_ms: int = 30_000
     warm_ms: int = 0
     rows_per_group: int = 65_536
     group_bytes: int = 8 << 20

@@ -93,7 +93,6 @@ class Kv:
         self.max_ts = dict.fromkeys(stores, 0)  # by store: no async commit or 1PC at or below it any more
         self.locks: dict[bytes, tuple[Txn, Mutation]] = {}
         self.reserved: set[bytes] = set()  # pessimistic locks: seen by transactions, not by agents
-        self.undecided: set[Txn] = set()  # async commit, prewritten in part
         self._other: dict[bytes, bytes] = {}
         self._last_commit: dict[bytes, int] = {}
         self._versions: dict[int, list[Version]] = defaultdict(list)
@@ -124,7 +123,6 @@ class Kv:
     def decide(self, txn: Txn) -> None:
         """All is prewritten: it has a commit_ts and will be committed, whatever happens."""
         txn.commit_ts = txn.min_commit_ts if txn.async_commit else self._world.ts()
-        self.undecided.discard(txn)
         self._decided(txn)
 
     def commit(self, txn: Txn, mutations: Sequence[Mutation]) -> None:
@@ -165,7 +163,6 @@ class Kv:
 
     def rollback(self, txn: Txn, keys: Sequence[bytes]) -> None:
         """Roll back keys, locked or never prewritten."""
-        self.undecided.discard(txn)
         for region, found in self._by_region([Mutation(key, OP_NONE, None) for key in keys]):
             index = region.append()
             for one in found:
@@ -209,11 +206,12 @@ class Kv:
     # -- what is there --------------------------------------------------------------------------------------------
 
     def final_ts(self) -> int:
-        """A ts at or below which no commit can still be decided."""
+        """A ts at or below which no commit can still be decided: an async commit that is not decided yet has a
+        prewrite before it, and that one lifts it above what every store has now read."""
         ts = self._world.ts()
         for store_id in self.max_ts:
             self.max_ts[store_id] = max(self.max_ts[store_id], ts)
-        return min((txn.min_commit_ts - 1 for txn in self.undecided), default=ts)
+        return ts
 
     def value(self, key: bytes) -> bytes | None:
         """The value of a key that is no row."""

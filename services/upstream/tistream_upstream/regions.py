@@ -38,7 +38,11 @@ class Holder(Protocol):
 
 @dataclass(slots=True)
 class Range:
-    """A stretch of one region's log under one leader, one span and one version. Grows until it is closed."""
+    """A stretch of one region's log under one leader, one span and one version. Grows until it is closed.
+
+    `floor_ts`: what the stretch before it was resolved to. As long as this one is not pushed, its keys are known to
+    be covered that far.
+    """
 
     region_id: int
     version: int
@@ -46,6 +50,7 @@ class Range:
     first: int
     last: int
     resolved_ts: int = 0
+    floor_ts: int = 0
     base_ts: int | None = None
     after: tuple[tuple[int, int], ...] = ()
     entries: list[Entry] = field(default_factory=list)
@@ -55,7 +60,8 @@ class Range:
 class Region:
     """A region. `open` is what its leader's agent watches; None while nobody does.
 
-    `resolver_ts`: what the resolver of the present leader and version has reached. `holders`: transactions with locks
+    `resolver_ts`: what the resolver of the present leader and version has reached. `told_ts`: of the last stretch of
+    its keys' log that was closed, the resolved_ts. `holders`: transactions with locks
     here, and how many.
     """
 
@@ -65,6 +71,7 @@ class Region:
     index: int
     store_id: int
     resolver_ts: int = 0
+    told_ts: int = 0
     open: Range | None = None
     holders: dict[Holder, int] = field(default_factory=dict)
 

@@ -101,8 +101,6 @@ class Session:
             for one in batch:
                 one.generation = 1
             self._kv.heartbeat(txn)
-        elif txn.async_commit:
-            self._kv.undecided.add(txn)
         try:
             self._kv.prewrite(txn, batch)
         except Conflict:
@@ -187,7 +185,6 @@ class Session:
         if locked < len(txn.mutations) and self._rng.random() < 0.5:
             keys.append(txn.mutations[locked].key)
         self._kv.release(txn)
-        self._kv.undecided.discard(txn)
         if keys:
             self._kv.rollback(txn, keys)
         self._ended(txn, committed=False)

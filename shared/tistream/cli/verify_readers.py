@@ -25,6 +25,7 @@ from tistream.verify.validators import Validators
 from tistream.verify.violation import Findings, Rule
 
 _RETRY_SECONDS = 0.3
+_LATE_MS = 5_000
 _PAGE_PAUSE_SECONDS = 0.05  # a pager keeps up with the stream: it need not be the load
 _LIMITS = (1, 2, 7, 100, 1_000, 10_000, 10_000)
 _CURSORS_MAX = 5_000
@@ -81,7 +82,8 @@ class Attempts:
 
 
 class StreamReader:
-    """PullTenant with follow=true, cut at random (about every `cut_seconds`) and resumed from its last cursor."""
+    """PullTenant with follow=true, cut at random (about every `cut_seconds`, while it is not late) and resumed from its
+    last cursor."""
 
     def __init__(self, client: ApiClient, watched: Watched, clock: Clock, rng: random.Random, cut_seconds: float):
         self.attempts = Attempts(watched.validators.found, watched.stop)
@@ -107,8 +109,12 @@ class StreamReader:
                 event = self.stream.take(line)
             if event is not None and event["type"] != "resolved":
                 self._watched.delays.add(now_ms - physical_ms(int(event["commit_ts"])))
-            if self._watched.stop.is_set() or self._clock.monotonic_ms() >= cut_ms:
+            if self._watched.stop.is_set() or (self._clock.monotonic_ms() >= cut_ms and not self._is_late(now_ms)):
                 return
+
+    def _is_late(self, now_ms: int) -> bool:
+        """Whether the stream catches up: there a cut costs what came since the last cursor, and it might never end."""
+        return now_ms - physical_ms(self._watched.record.resolved_ts) > _LATE_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,19 @@ from pathlib import Path
 import orjson
 import pytest
 
-from support.lawful_events import LawfulEvents
+from support.lawful_events import SNAPSHOT_TS, LawfulEvents
 from support.lying_api import LyingApi, served
 from support.platform import COMMAND
 from tistream.cli.verify import Outcome, Verification, VerifyOptions
 from tistream.clock import SystemClock
+from tistream.model.ts import physical_ms
+
+
+class ThenClock(SystemClock):
+    """Now is when the events were made."""
+
+    def now_ms(self) -> int:
+        return physical_ms(SNAPSHOT_TS)
 
 
 def _verified(tmp_path: Path, lie: str, **more: object) -> Outcome:
@@ -22,8 +30,8 @@ def _verified(tmp_path: Path, lie: str, **more: object) -> Outcome:
     truth = tmp_path / "truth"
     truth.write_bytes(b"".join(line.encode() for line in lawful.lines))
     with served(LyingApi(lawful.copy(), lie)) as url:
-        options = VerifyOptions(url, "c", "t", truth, duration_s=2, finish_s=1, cut_s=0.3)
-        return Verification(replace(options, **more), SystemClock(), threading.Event()).run(lambda _: None)  # type: ignore[arg-type]
+        options = VerifyOptions(url, "c", "t", truth, duration_s=1.5, finish_s=1, cut_s=0.3)
+        return Verification(replace(options, **more), ThenClock(), threading.Event()).run(lambda _: None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("lie", ["", "busy"])
@@ -60,7 +68,7 @@ def test_the_command_reports_and_ends_with_the_truth(tmp_path: Path) -> None:
     truth.write_bytes(b"".join(line.encode() for line in lawful.lines))
     for lie, status in (("", 0), ("loses one", 1)):
         with served(LyingApi(lawful.copy(), lie)) as url:
-            command = [COMMAND, "verify", url, "--cluster", "c", "--tenant", "t", "--truth", truth, "--duration", "2"]
+            command = [COMMAND, "verify", url, "--cluster", "c", "--tenant", "t", "--truth", truth, "--duration", "1"]
             done = subprocess.run([*command, "--json", "--samples", samples], capture_output=True, check=False)
         assert done.returncode == status, done.stderr
         report = orjson.loads(done.stdout)

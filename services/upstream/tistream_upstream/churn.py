@@ -48,6 +48,8 @@ class Churn:
         """One event, by the weights of the config."""
         churn = self._config.churn
         weights = {name: getattr(churn, name) for name in self.events}
+        if not any(weights.values()):
+            return
         (name,) = self._rng.choices(list(weights), list(weights.values()))
         done = {
             "split": self.split,

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from tistream_upstream.cluster import Cluster
     from tistream_upstream.config import ClusterConfig
+    from tistream_upstream.driver import Outcome
     from tistream_upstream.progress import Progress
 
 _SHOW_TTY_MS, _SHOW_MS = 500, 5_000
@@ -115,6 +117,13 @@ def _run(
             raise CliError(str(error)) from error
         except OSError as error:
             raise CliError(f"{error.filename or objects}: {error.strerror}") from error
+    _report(cluster, outcome)
+
+
+def _report(cluster: Cluster, outcome: Outcome) -> None:
+    """Say what was done; raises CliError if it is not whole."""
+    from tistream.cli.errors import CliError  # noqa: PLC0415
+
     if sys.stdout.isatty():
         typer.echo()
     totals = cluster.totals

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tistream.format.change_file import COMMIT, COMMITTED, OP_DELETE, OP_NONE, OP_PUT, PREWRITE, ROLLBACK
 from tistream.model.span import KeySpan
@@ -76,7 +76,7 @@ class Version(NamedTuple):
     txn_source: int | None
 
 
-class Listener:
+class Listener(Protocol):
     """What wants to know of every decision."""
 
     def decided(self, txn: Txn) -> None:
@@ -243,6 +243,11 @@ class Kv:
             if key in span:
                 found[txn] = found.get(txn, 0) + 1
         return found
+
+    @property
+    def kept(self) -> int:
+        """How many versions are kept for scans."""
+        return sum(map(len, self._versions.values()))
 
     def forget(self, before_ts: int) -> None:
         """Drop versions that no scan may ask for any more: those below `before_ts`."""

@@ -17,7 +17,7 @@ import polars as pl
 
 from tistream.schema.actions import action_name
 from tistream.verify.fingerprint import Sum, TableSums, TruthLine, event_hash, row_hash
-from tistream_upstream.kv import Listener, Mutation, Txn
+from tistream_upstream.kv import Mutation, Txn
 from tistream_upstream.layout import Layout, Row
 from tistream_upstream.schema_change import DdlText, SchemaChange, TableShape
 
@@ -61,7 +61,7 @@ class _TableTruth:
                 self.sums.rows.add(row.hash(shape.layout, _hashed))
 
 
-class Truth(Listener):
+class Truth:
     """`keep` also keeps every committed row and every event: for tests and short runs."""
 
     def __init__(self, *, keep: bool) -> None:

@@ -1,7 +1,8 @@
 """One answer to a pull: a page that ends where design.md 5 says, or an endless stream.
 
-An answer is an iterator of bytes. What can go wrong before the first of them is an error with a status; later the
-answer is cut, and never ends with a `resolved` that is not true.
+An answer is an iterator of bytes. What can go wrong before the first of them is an error with a status. Later, what may
+pass (an object store that does not answer) ends a page early, where its last line says, and only delays a stream;
+anything else cuts the answer, which then never ends with a `resolved` that is not true.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Protocol
 import orjson
 
 from tistream.clock import Clock
-from tistream.errors import Undecodable
+from tistream.errors import RetryableError, Undecodable
 from tistream_api import cursor as cursors
 from tistream_api.cursor import Place, Position, Scope
 from tistream_api.events import Events
@@ -22,6 +23,7 @@ from tistream_api.row_events import Barrier
 from tistream_api.source_contract import Batch
 
 CHUNK_BYTES = 1 << 20
+INTERRUPTED_MS = 500  # a stream's pause when what it reads cannot be had
 IDLE_MS = 1_000  # how often a stream without events shows that it lives
 
 
@@ -68,12 +70,18 @@ class Pull:
         page = _Page(self.start, self.params.limit)
         while True:
             high = self._high()
+            interrupted = False
             if page.at.low_ts < high:
-                for events in page.take(self.scan(page.at, high, self.params.limit)):
-                    yield from self._bytes(events)
+                try:
+                    for events in page.take(self.scan(page.at, high, self.params.limit)):
+                        yield from self._bytes(events)
+                except RetryableError:
+                    if not page.sent:
+                        raise
+                    interrupted = True  # what was sent stands: the next answer goes on behind it
             self._refuse(page.barrier, page.at, page.sent)
             ended = self.params.end_ts is not None and page.at >= Position(self.params.end_ts)
-            if page.sent or page.full or page.barrier or ended:
+            if interrupted or page.sent or page.full or page.barrier or ended:
                 break
             left_ms = deadline_ms - self.clock.monotonic_ms()
             if left_ms <= 0 or self.progress.stopping():
@@ -122,12 +130,17 @@ class Pull:
         told_ms = None
         while not self.progress.stopping():
             high = self.progress.resolved_ts()
-            before = page.sent
-            for events in page.take(self.scan(page.at, high, None)) if page.at.low_ts < high else ():
-                yield from self._bytes(events)
-                if len(events) and page.at.place is Place.DONE and not page.barrier:
-                    yield self._last_line(page.at)
-                    told_ms = self.clock.monotonic_ms()
+            before, interrupted = page.sent, False
+            try:
+                for events in page.take(self.scan(page.at, high, None)) if page.at.low_ts < high else ():
+                    yield from self._bytes(events)
+                    if len(events) and page.at.place is Place.DONE and not page.barrier:
+                        yield self._last_line(page.at)
+                        told_ms = self.clock.monotonic_ms()
+            except RetryableError:
+                if told_ms is None and not page.sent:
+                    raise
+                interrupted = True
             self._refuse(page.barrier, page.at, page.sent if told_ms is None else 1)
             now_ms = self.clock.monotonic_ms()
             if page.barrier or told_ms is None or now_ms - told_ms >= IDLE_MS:
@@ -135,7 +148,9 @@ class Pull:
                 told_ms = now_ms
             if page.barrier:
                 return
-            if page.sent == before:
+            if interrupted:
+                self.progress.wait_above(high, INTERRUPTED_MS)  # then on from where it stands
+            elif page.sent == before:
                 self.progress.wait_above(max(high, page.at.low_ts), max(1, IDLE_MS - (now_ms - told_ms)))
         yield self._last_line(page.at)
 

@@ -30,8 +30,10 @@ from tistream.storage import layout
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.object_store import ObjectStore
 
-ATTEMPTS = 10
-BACKOFF_SECONDS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+# Between attempts of one call. It is short: whoever calls has other tasks to see to and this one's trouble to tell, and
+# comes again.
+BACKOFF_SECONDS = (0.02, 0.05, 0.1, 0.2, 0.5)
+ATTEMPTS = 6
 CLAIM_RACES = 1000
 
 
@@ -159,12 +161,11 @@ class ManifestLog:
         if self._task.manifest(checkpoint).live_segments is None:
             raise InvariantBroken(12, f"{self._what}: manifest {checkpoint} is no checkpoint, but was to be the floor")
         problem: TiStreamError = Unavailable(f"{self._what}: lost every race for the floor")
-        for pause in self._pauses():
+        for _ in self._attempts():
             try:
                 return self._raise_floor_once(checkpoint)
             except (CommitConflict, CommitStateUnknown, Unavailable) as error:
                 problem = error
-            self._sleep(pause)
         raise problem
 
     def _raise_floor_once(self, checkpoint: int) -> int:
@@ -184,7 +185,7 @@ class ManifestLog:
         key = layout.manifest(self._tenant, self._task_id, number)
         doubtful = self._in_doubt is not None
         problem: TiStreamError = Unavailable(f"cannot write {key}")
-        for pause in self._pauses():
+        for _ in self._attempts():
             try:
                 try:
                     self._objects.put_new(key, body)
@@ -199,11 +200,14 @@ class ManifestLog:
                 pass  # collected between the two, or the conflict was another one: put again
             except Unavailable as error:
                 problem = error
-            self._sleep(pause)
         raise CommitStateUnknown(key) if doubtful else problem
 
-    def _pauses(self) -> list[float]:
-        return [BACKOFF_SECONDS[min(at, len(BACKOFF_SECONDS) - 1)] for at in range(ATTEMPTS)]
+    def _attempts(self) -> Iterator[None]:
+        """Once, and again after each pause."""
+        yield
+        for at in range(ATTEMPTS - 1):
+            self._sleep(BACKOFF_SECONDS[min(at, len(BACKOFF_SECONDS) - 1)])
+            yield
 
     def _claim_manifest(self, epoch: int, nonce: str, now_ms: int) -> Manifest:
         flushed_ts = self._view.flushed_ts

@@ -204,6 +204,18 @@ def test_what_surely_did_not_happen_is_unavailable_and_leaves_no_doubt(objects: 
     assert names(objects) == ["other"]
 
 
+def test_a_store_that_refuses_is_told_within_a_second(objects: MemoryObjectStore) -> None:
+    """The sorter's other tasks wait for this one's commit, and its status for what became of it."""
+    faulty, slept = FaultyObjectStore(objects), list[float]()
+    holder = Holder(faulty, "a", 1)
+    holder.log = ManifestLog(faulty, TENANT, TASK, WHOLE, sleep=slept.append)
+    holder.claim()
+    faulty.plan.extend([Fault.REFUSED] * 1_000)
+    with pytest.raises(Unavailable):
+        holder.commit("one")
+    assert sum(slept) <= 1.0
+
+
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.UNANSWERED, Fault.DELAYED])
 def test_a_claim_in_doubt_may_be_made_again(objects: MemoryObjectStore, fault: Fault) -> None:
     faulty = FaultyObjectStore(objects)

@@ -9,6 +9,7 @@ fail without any.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -49,14 +50,22 @@ def main(arguments: Sequence[str]) -> int:
     survivors = [outcome.mutant.name for outcome in outcomes if outcome.catch is None]
     seconds = time.monotonic() - began
     print(f"{len(outcomes)} mutants, {len(outcomes) - len(survivors)} caught, {seconds:.0f} s")
-    if len(chosen) == len(offered) and not options.by:
-        if options.seeds:
-            SEEDS_DOCUMENT.write_text(report.simulated(outcomes, seconds, options.seeds))
-        else:
-            DOCUMENT.write_text(report.document(outcomes, seconds, options.jobs))
+    if not options.by:
+        times = os.times()
+        worked = times.children_user + times.children_system
+        _write(offered, outcomes, options.seeds, f"{seconds:.0f} s, and {worked:.0f} s of processor time")
     if survivors:
         print("SURVIVED:", *survivors)
     return 1 if survivors and not options.seeds else 0
+
+
+def _write(offered: Sequence[Mutant], outcomes: Sequence[Outcome], seeds: int, took: str) -> None:
+    path = SEEDS_DOCUMENT if seeds else DOCUMENT
+    before = path.read_text() if path.exists() else ""
+    if seeds:
+        path.write_text(report.simulated(offered, outcomes, before, seeds))
+    else:
+        path.write_text(report.document(offered, outcomes, before, took))
 
 
 def _parser() -> argparse.ArgumentParser:

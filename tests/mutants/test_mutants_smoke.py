@@ -62,7 +62,7 @@ def test_a_change_that_breaks_nothing_survives(tree: Tree) -> None:
     )
     outcome = attack(tree, harmless, LIMIT_S)
     assert outcome.catch is None
-    assert "**nothing**" in report.document([outcome], 1.0, 1)
+    assert "**nothing**" in report.document([harmless], [outcome], "", "")
 
 
 def test_what_proves_nothing_is_an_error(tree: Tree) -> None:

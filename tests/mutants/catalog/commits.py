@@ -16,7 +16,7 @@ MUTANTS = (
         file=LOG,
         old="            try:\n                self._put(claim.number, manifest_format.encode(claim))\n",
         new="            try:\n                break\n",
-        catchers=("tests/unit/storage/test_manifest_log.py::test_a_new_task_begins_with_a_claim",),
+        catchers=("tests/unit/storage/test_manifest_log.py::test_an_old_holder_is_fenced_however_long_it_was_paused",),
     ),
     Mutant(
         name="claim-against-a-newer-epoch",

@@ -19,8 +19,8 @@ HEAD = """# Mutation proof
 Written by `make mutants`; do not edit. Each line is one way to break the code on purpose (`tests/mutants/catalog`), the
 invariants that it attacks, the first test that noticed, and what it took: seconds from the start of pytest, and of a
 property test the number of examples up to the one that failed. The mutants run on a copy of the tree; the same tests
-pass there before anything is broken. `make mutants ONLY=text` runs those with that text in their name or file, and leaves
-the other lines; `make mutants SIM_SEEDS=n` tries the simulation alone (`mutants-simulation.md`).
+pass there before anything is broken. `make mutants ONLY=text` runs those with that text in their name or file, and
+leaves the other lines; `make mutants SIM_SEEDS=n` tries the simulation alone (`mutants-simulation.md`).
 """
 
 

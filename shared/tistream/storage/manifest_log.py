@@ -121,7 +121,8 @@ class ManifestLog:
         """Commit `manifest` at the next number. Only after `claim`.
 
         Raises:
-            Fenced: a newer epoch has claimed the task. Nothing was committed.
+            Fenced: a newer epoch has claimed the task. Nothing was committed; of a manifest that was in doubt before,
+                it is not known.
             CommitConflict: somebody else holds the number without a newer epoch: `recover` and claim anew.
             CommitStateUnknown: it may have happened. Commit the very same manifest again, or stop for good.
             Unavailable: nothing happened; commit again.

@@ -39,7 +39,7 @@ class LyingApi:
         if int(ask.get("start_ts", SNAPSHOT_TS)) < SNAPSHOT_TS:
             problem = {"type": "tistream:gone", "title": "Gone", "status": 410, "detail": "too old"}
             return 410, [{**problem, "earliest_ts": str(SNAPSHOT_TS)}]
-        if self.lie == "busy" and self.asked % 3 == 0:
+        if (self.lie == "busy" and self.asked % 3 == 0) or self.lie == "refuses all":
             return 503, [{"type": "tistream:unavailable", "title": "Unavailable", "status": 503, "detail": "later"}]
         if self.lie == "broken" and self.asked == 9:
             return 500, [{"type": "tistream:internal", "title": "Internal", "status": 500, "detail": "oops"}]

@@ -160,7 +160,9 @@ class Verification:
             if self._is_over(now_ms - began_ms, now_ms, truth, watched):
                 break
         if truth is None:
-            return None
+            with watched.lock:
+                moved = watched.record.resolved_ts > watched.start_ts
+            return None if moved else f"nothing was told above {watched.start_ts}: there was nothing to judge"
         truth.finish()
         return self._finish(watched, truth)
 

@@ -97,3 +97,10 @@ def test_a_truth_file_that_is_none_is_told(tmp_path: Path) -> None:
         options = VerifyOptions(url, "c", "t", truth, duration_s=1, finish_s=1)
         outcome = Verification(options, SystemClock(), threading.Event()).run(lambda _: None)
     assert any("no truth line" in violation for violation in outcome.violations)
+
+
+@pytest.mark.parametrize(("lie", "clean"), [("", True), ("refuses all", False)])
+def test_what_was_never_told_anything_is_no_success(tmp_path: Path, lie: str, clean: bool) -> None:
+    outcome = _verified(tmp_path, lie, truth=None)
+    assert outcome.clean is clean
+    assert any("nothing to judge" in violation for violation in outcome.violations) is not clean

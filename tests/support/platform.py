@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -230,14 +230,23 @@ class Platform:
         files = [*sorted(self.logs.glob("*")), *sorted(self.data_dir.glob("up-*.stderr"))]
         return "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
 
-    def unexpected(self) -> list[str]:
-        """Exceptions that nobody foresaw: each log line that carries a traceback, its end."""
+    def traces(self) -> list[dict[str, str]]:
+        """Log lines that carry a traceback: ts, service, message and the line. Spark's own client writes to stderr
+        without asking, so that a line may begin or end with what is not ours."""
+        wanted = [re.compile(rf'"({name})":"((?:[^"\\\\]|\\\\.)*)"') for name in ("ts", "service", "message")]
         found = []
         for line in self.log_text().splitlines():
             if '"traceback"' in line:
-                event = json.loads(line)
-                found.append(f"{event['ts']} {event['service']} {event['message']}\n{event['traceback'][-2_000:]}")
+                members = [match.groups() for match in (one.search(line) for one in wanted) if match]
+                found.append({"ts": "", "service": "", "message": "", **dict(members), "traceback": line})
         return found
+
+    def unexpected(self) -> list[str]:
+        """Exceptions that nobody foresaw, each with the end of its traceback."""
+        return [
+            f"{trace['ts']} {trace['service']} {trace['message']}\n{trace['traceback'][-2_000:]}".replace("\\n", "\n")
+            for trace in self.traces()
+        ]
 
     def report(self, lines: int = 25) -> str:
         """The ends of all logs, for a failed test."""

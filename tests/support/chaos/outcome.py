@@ -41,6 +41,8 @@ class Struck:
 
     def explains(self, trace: Mapping[str, Any]) -> bool:
         """Whether a logged exception is what Spark's own client says when its JVM or a worker of it was struck."""
+        if not trace["ts"]:
+            return False
         at_ms = datetime.fromisoformat(trace["ts"]).timestamp() * 1000
         if trace["service"] != "sorter" or not self.begin_ms <= at_ms <= self.calm_ms:
             return False
@@ -82,7 +84,9 @@ class Outcome:
         for trace in self.traces:
             if not any(struck.explains(trace) for struck in self.struck):
                 where = f"{trace['ts']} {trace['service']} {trace['message']}"
-                self.problems.append(f"an exception that nobody foresaw: {where}\n{trace['traceback'][-3_000:]}")
+                self.problems.append(
+                    f"an exception that nobody foresaw: {where}\n{trace['traceback'][-3_000:]}".replace("\\n", "\n")
+                )
         if not self.verify.get("clean", False):
             first = self.verify.get("first_violations", ["no report"])
             self.problems.append(f"verify: {self.verify.get('violations')} {' | '.join(first[:3])}")

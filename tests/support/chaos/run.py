@@ -170,8 +170,7 @@ class Chaos:
             self.platform.stop()
         except AssertionError as error:
             problems.append(f"up did not stop as it should: {str(error)[:1_000]}")
-        lines = self.platform.log_text().splitlines()
-        self.outcome.traces = [json.loads(line) for line in lines if '"traceback"' in line]
+        self.outcome.traces = self.platform.traces()
 
     # --- faults --------------------------------------------------------------------------------------------------
 

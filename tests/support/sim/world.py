@@ -33,7 +33,8 @@ from tistream.wire.sorter_client import SorterClient
 BEGIN_MS = 1_760_000_000_000
 CHAOS_MS = 20_000
 RECOVERY_MS = 90_000
-IDLE_MS = 12_000  # above the longest pause between two manifests of a task
+SETTLE_MS = 25_000  # above the longest pause between two manifests of a task, and any write that is still under way
+IDLE_MS = 12_000
 IDLE_EVERY = 8  # one seed in so many also rests
 
 
@@ -119,7 +120,7 @@ class World:
 
     def rest(self) -> None:
         """Nothing is pushed any more: after the last word of each task nothing is written (invariant 24)."""
-        self.scheduler.run(lambda: False, IDLE_MS)
+        self.scheduler.run(lambda: False, SETTLE_MS)
         before = self.platform.objects.writes
         self.scheduler.run(lambda: False, IDLE_MS)
         written = self.platform.objects.writes - before

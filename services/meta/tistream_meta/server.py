@@ -6,7 +6,8 @@ One lock guards what is in memory (who was heard, and the plan that routes are m
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tistream.clock import Clock
@@ -98,11 +99,23 @@ class MetaServer:
             return
         with self._lock:
             heard, self._heard_since_renewal = self._heard_since_renewal, set()
-        try:
+        with self._owning():
             self._repository.renew(self._options.lease_ms, heard)
+
+    @contextmanager
+    def _owning(self) -> Iterator[None]:
+        """Writes as the owner. One that the database refuses ends the ownership: another has it.
+
+        Raises:
+            Unavailable: it was refused.
+        """
+        try:
+            yield
         except Fenced as error:
+            if self._owner_since_ms is not None:
+                log.error("lost the ownership", extra={"owner_rev": self._owner_rev, "reason": str(error)})
             self._owner_since_ms = None
-            log.error("lost the ownership", extra={"owner_rev": self._owner_rev, "reason": str(error)})
+            raise Unavailable("another meta server is the owner") from error
 
     def _take(self) -> None:
         taken = self._repository.take_ownership(self._options.lease_ms)
@@ -121,7 +134,7 @@ class MetaServer:
         """Loop body: who is there, and does every task have a sorter?"""
         if self._owner_since_ms is None:
             return
-        with self._lock:
+        with self._owning(), self._lock:
             plan = self._repository.plan() if always or self._plan is None else self._plan
             states = self._judge(plan)
             moves = assign(
@@ -194,7 +207,9 @@ class MetaServer:
             problem = f"object storage does not answer: {error}"
         else:
             spans = ranges.cut(facts.physical_ids, self._options.ranges_per_tenant)
-            if self._repository.activate(key, facts.snapshot_ts, spans):
+            with self._owning():
+                activated = self._repository.activate(key, facts.snapshot_ts, spans)
+            if activated:
                 fields = {"tenant": str(key), "snapshot_ts": facts.snapshot_ts, "tasks": len(spans)}
                 log.info("tenant starts", extra=fields)
             self.look_after_nodes(always=True)
@@ -206,7 +221,8 @@ class MetaServer:
         known = {tenant.key: tenant.problem for tenant in plan.tenants} if plan else {}
         if known.get(key) != problem:
             log.warning("tenant waits", extra={"tenant": str(key), "problem": problem})
-            self._repository.set_problem(key, problem)
+            with self._owning():
+                self._repository.set_problem(key, problem)
             with self._lock:
                 self._publish()
 
@@ -215,7 +231,8 @@ class MetaServer:
     def create_tenant(self, key: TenantKey) -> Tenant:
         """Register a tenant; it is served once its schema_snap was read."""
         self._require_owner()
-        tenant = self._repository.create_tenant(key)
+        with self._owning():
+            tenant = self._repository.create_tenant(key)
         with self._lock:
             self._publish()
         return tenant
@@ -228,7 +245,7 @@ class MetaServer:
     def register(self, node_id: str, role: str, url: str) -> tuple[Node, int]:
         """A process has started; its node and the version of the routes that know of it."""
         self._require_owner()
-        with self._lock:
+        with self._owning(), self._lock:
             node = self._repository.register(node_id, role, url)
             self._hear(node_id)
             log.info("node registered", extra={"node": node_id, "role": role, "start_epoch": node.start_epoch})

@@ -124,7 +124,13 @@ class _Running:
         if self._membership.registered is None:
             return 100
         routes = self._meta.routes(self._version, wait_ms=ROUTES_WAIT_MS if self._version >= 0 else 0)
-        wanted = wanted_tasks(routes, self._settings.node, keep_index_keys=self._settings.tick.keep_index_keys)
+        tick = self._settings.tick
+        wanted = wanted_tasks(
+            routes,
+            self._settings.node,
+            keep_index_keys=tick.keep_index_keys,
+            checkpoint_every=tick.checkpoint_every,
+        )
         complete = self.node.assign(wanted)
         self._version = routes.version
         if not complete:

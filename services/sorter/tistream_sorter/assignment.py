@@ -8,7 +8,9 @@ from tistream.wire.meta import RouteTable
 from tistream_sorter.tick import TaskIdentity
 
 
-def wanted_tasks(routes: RouteTable, node_id: str, *, keep_index_keys: bool) -> list[TaskIdentity]:
+def wanted_tasks(
+    routes: RouteTable, node_id: str, *, keep_index_keys: bool, checkpoint_every: int = 64
+) -> list[TaskIdentity]:
     """The tasks routed to `node_id`, of tenants whose snapshot_ts is known."""
     return [
         TaskIdentity(
@@ -18,6 +20,7 @@ def wanted_tasks(routes: RouteTable, node_id: str, *, keep_index_keys: bool) -> 
             snapshot_ts=tenant.snapshot_ts,
             task_epoch=task.task_epoch,
             keep_index_keys=keep_index_keys,
+            checkpoint_every=checkpoint_every,
         )
         for tenant in routes.tenants
         if tenant.snapshot_ts is not None

@@ -19,6 +19,9 @@ class TickSettings(BaseModel):
         default=10_000, ge=100, description="progress without changes is written at most this often"
     )
     inbox_files_max: int = Field(default=4_096, ge=1, description="files that a task may have waiting; beyond: 503")
+    checkpoint_every: int = Field(
+        default=64, ge=2, le=10_000, description="manifests between two that restate every live segment"
+    )
     keep_index_keys: bool = Field(default=False, description="keep index entries in the pool, for restores")
 
 

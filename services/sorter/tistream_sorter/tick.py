@@ -41,8 +41,6 @@ from tistream_sorter.slices import SliceMap
 
 Positions = dict[int, tuple[ChainPosition, ...]]
 
-CHECKPOINT_EVERY = 64  # manifests; bounds what a reader must read to begin
-
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
@@ -54,6 +52,7 @@ class TaskIdentity:
     snapshot_ts: int
     task_epoch: int
     keep_index_keys: bool = False
+    checkpoint_every: int = 64  # manifests; bounds what a reader must read to begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,9 +327,9 @@ def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[M
 def manifest_of(
     state: TaskState, low_ts: int, segments: tuple[SegmentRef, ...], nonce: str, now_ms: int
 ) -> tuple[Manifest, TaskState]:
-    """Restate `state` as its next manifest; every CHECKPOINT_EVERY manifests with all live segments."""
+    """Restate `state` as its next manifest; every `checkpoint_every` manifests with all live segments."""
     identity, number = state.identity, state.number + 1
-    checkpoint = number - state.checkpoint >= CHECKPOINT_EVERY
+    checkpoint = number - state.checkpoint >= identity.checkpoint_every
     slices, waiting = state.slices.to_tables()
     after = replace(state, number=number, checkpoint=number if checkpoint else state.checkpoint, written_ms=now_ms)
     manifest = Manifest(

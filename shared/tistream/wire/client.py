@@ -49,12 +49,22 @@ class HttpClient:
         """Close every connection."""
         self._http.close()
 
-    def get(self, url: str, model: type[M], params: Params | None = None, *, wait_ms: int = 0, attempts: int = 1) -> M:
+    def get(
+        self,
+        url: str,
+        model: type[M],
+        params: Params | None = None,
+        *,
+        wait_ms: int = 0,
+        attempts: int = 1,
+        deadline_s: float | None = None,
+    ) -> M:
         """GET `url` as `model`. A long poll adds `wait_ms` to the deadline and to the query."""
+        patience_s = self._deadline_s if deadline_s is None else min(deadline_s, self._deadline_s)
         query = dict(params or {})
         if wait_ms:
             query["wait_ms"] = wait_ms
-        answer = self.request("GET", url, params=query, deadline_s=self._deadline_s + wait_ms / 1000, attempts=attempts)
+        answer = self.request("GET", url, params=query, deadline_s=patience_s + wait_ms / 1000, attempts=attempts)
         return parse(url, answer, model)
 
     def send(self, method: str, url: str, body: BaseModel, model: type[M], *, attempts: int = 1) -> M:

@@ -6,6 +6,8 @@ from tistream.wire.client import HttpClient, parse
 from tistream.wire.file_batch import CONTENT_TYPE
 from tistream.wire.sorter import FilesReceipt, TaskList
 
+TASKS_DEADLINE_S = 3.0  # one that hangs must not keep its callers from the others for long
+
 
 class SorterClient:
     """Sorters by base URL: a process talks to several."""
@@ -15,7 +17,8 @@ class SorterClient:
 
     def tasks(self, base_url: str, cluster_id: str | None = None, tenant_id: str | None = None) -> TaskList:
         """What the sorter holds, of one tenant or of all."""
-        return self._http.get(f"{base_url}/v1/tasks", TaskList, {"cluster_id": cluster_id, "tenant_id": tenant_id})
+        params = {"cluster_id": cluster_id, "tenant_id": tenant_id}
+        return self._http.get(f"{base_url}/v1/tasks", TaskList, params, deadline_s=TASKS_DEADLINE_S)
 
     def post_files(self, base_url: str, body: bytes) -> FilesReceipt:
         """Send an encoded FileBatch. Sending it again is harmless. Raises PeerBusy where the sorter is full."""

@@ -45,6 +45,8 @@ class Audit:
     last: dict[int, Manifest] = field(default_factory=dict)  # by task
     told: dict[int, dict[int, int]] = field(default_factory=dict)  # task -> manifest -> highest progress told on it
     manifests: int = 0
+    ticks: int = 0  # manifests that name new rows
+    checkpoints: int = 0
 
     def wrote(self, key: str, body: bytes) -> None:
         """An object is there."""
@@ -59,6 +61,8 @@ class Audit:
 
     def _manifest(self, task_id: int, number: int, new: Manifest) -> None:
         self.manifests += 1
+        self.ticks += bool(new.segments)
+        self.checkpoints += new.live_segments is not None
         before = self.last.get(task_id)
         expected = before.number + 1 if before else 1
         self._require(11, (new.task_id, new.number) == (task_id, number), f"{task_id}/{number} names another")

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from support.sim.platform import Member, SimPlatform
+from support.sim.scheduler import Process
 
 MS = 1_000
+AT_WORK_MS = 8_000  # strikes begin once something was committed, or after this
 
 
 @dataclass
@@ -20,17 +22,24 @@ class Chaos:
     every_ms: int = 3_000
     told: list[str] = field(default_factory=list)
     going: bool = True
+    _replaced: list[Process] = field(default_factory=list)
 
-    def begin(self) -> None:
-        """Set the everyday faults, and the first of the others on its way."""
-        faults, network = self.platform.faults, self.platform.network.faults
-        network.lost, network.twice, network.slow = 0.01, 0.02, 0.02
-        faults.store.refused, faults.store.unanswered, faults.store.slow = 0.01, 0.02, 0.02
-        faults.killed = self.rng.choice((0.0, 0.0002, 0.001))
-        faults.database_silent, faults.job_lost = 0.01, 0.02
+    def begin(self, at_work: Callable[[], bool]) -> None:
+        """Start everybody, and the first strike once the platform is `at_work`."""
         for member in self.platform.members.values():
             self.platform.start(member)
         self._revive()
+        self._wait(at_work, self.platform.scheduler.now_ms + AT_WORK_MS)
+
+    def _wait(self, at_work: Callable[[], bool], until_ms: int) -> None:
+        if not at_work() and self.platform.scheduler.now_ms < until_ms:
+            self._later(100, lambda: self._wait(at_work, until_ms))
+            return
+        faults, network = self.platform.faults, self.platform.network.faults
+        network.lost, network.twice, network.slow = 0.002, 0.02, 0.01
+        faults.store.refused, faults.store.unanswered, faults.store.slow = 0.005, 0.01, 0.01
+        faults.killed = self.rng.choice((0.0, 0.0002, 0.001))
+        faults.database_silent, faults.job_lost = 0.005, 0.01
         self._next()
 
     def stop(self) -> None:
@@ -40,8 +49,11 @@ class Chaos:
         network.faults.lost = network.faults.twice = network.faults.slow = 0.0
         store = faults.store
         store.refused = store.unanswered = store.slow = 0.0
-        faults.database_silent = faults.job_lost = faults.killed = 0.0
+        faults.database_silent = faults.job_lost = faults.killed = faults.jvm_dead = 0.0
         network.cut.clear()
+        network.alone.clear()
+        for process in self._replaced:
+            self.platform.kill(process)
         for member in self.platform.members.values():
             if member.process is not None:
                 self.platform.scheduler.proceed(member.process)
@@ -55,7 +67,7 @@ class Chaos:
     def _revive(self) -> None:
         """A supervisor, or Kubernetes: whoever is dead is started again, sooner or later."""
         for member in self.platform.members.values():
-            if member.process is not None and not member.process.alive and self.rng.random() < 0.3:
+            if member.process is not None and not member.process.alive and self.rng.random() < 0.4:
                 self._tell(f"start {member.name}")
                 self.platform.start(member)
         self._later(300, self._revive)
@@ -66,8 +78,8 @@ class Chaos:
     def _strike(self) -> None:
         if not self.going:
             return
-        strikes = (self._kill, self._pause, self._cut, self._storm, self._kill_many)
-        self.rng.choices(strikes, (3, 3, 1, 2, 0.5))[0]()
+        strikes = (self._kill, self._pause, self._replace, self._cut, self._isolate, self._storm, self._kill_many)
+        self.rng.choices(strikes, (3, 3, 2, 1, 1, 3, 0.3))[0]()
         self._next()
 
     def _someone(self) -> Member:
@@ -91,17 +103,38 @@ class Chaos:
             return
         self._tell(f"pause {process.name}")
         self.platform.scheduler.pause(process)
-        self._later(self.rng.choice((500, 3_000, 20_000)) * self.rng.random(), lambda: self._proceed(process))
+        self._later(self.rng.choice((500, 3_000, 12_000)) * self.rng.random(), lambda: self._proceed(process))
 
-    def _proceed(self, process: object) -> None:
+    def _replace(self) -> None:
+        """A process hangs, is taken for dead and replaced; then it wakes, and knows nothing of its successor."""
+        member = self._someone()
+        process = member.process
+        if process is None or not process.alive or process.paused:
+            return
+        self._tell(f"replace {process.name}")
+        self.platform.scheduler.pause(process)
+        member.process = None
+        self.platform.start(member)
+        self._replaced.append(process)
+        self._later(self.rng.uniform(500, 8_000), lambda: self._proceed(process))
+        self._later(self.rng.uniform(9_000, 15_000), lambda: self.platform.kill(process))
+
+    def _proceed(self, process: Process) -> None:
         self._tell(f"proceed {process}")
-        self.platform.scheduler.proceed(process)  # type: ignore[arg-type]
+        self.platform.scheduler.proceed(process)
 
     def _cut(self) -> None:
         pair = frozenset(member.name for member in self.rng.sample(list(self.platform.members.values()), 2))
         self._tell(f"cut {sorted(pair)}")
         self.platform.network.cut.add(pair)
-        self._later(self.rng.uniform(500, 15_000), lambda: self.platform.network.cut.discard(pair))
+        self._later(self.rng.uniform(500, 10_000), lambda: self.platform.network.cut.discard(pair))
+
+    def _isolate(self) -> None:
+        """Somebody reaches neither peers nor the object store."""
+        name, alone = self._someone().name, self.platform.network.alone
+        self._tell(f"isolate {name}")
+        alone.add(name)
+        self._later(self.rng.uniform(500, 8_000), lambda: alone.discard(name))
 
     def _storm(self) -> None:
         """One kind of fault is frequent for a while."""
@@ -111,16 +144,17 @@ class Chaos:
                 (store, "refused"),
                 (store, "unanswered"),
                 (store, "slow"),
-                (faults, "killed"),
                 (network, "lost"),
                 (network, "twice"),
                 (network, "slow"),
+                (faults, "killed"),
                 (faults, "database_silent"),
                 (faults, "job_lost"),
+                (faults, "jvm_dead"),
             )
         )
         before = getattr(owner, name)
-        strength = 0.02 if name == "killed" else self.rng.uniform(0.1, 0.6)
+        strength = 0.02 if name in ("killed", "jvm_dead") else self.rng.uniform(0.1, 0.6)
         self._tell(f"storm {name} {strength:.2f}")
         setattr(owner, name, strength)
 
@@ -128,4 +162,4 @@ class Chaos:
             if self.going:
                 setattr(owner, name, before)
 
-        self._later(self.rng.uniform(500, 6_000), over)
+        self._later(self.rng.uniform(500, 4_000), over)

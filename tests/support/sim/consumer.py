@@ -14,7 +14,8 @@ from tistream.model.ids import TenantKey
 from tistream.verify.validators import Validators
 
 Event = dict[str, Any]
-BUSY = (404, 429, 503)  # 404: the tenant is not registered yet
+BUSY = (429, 503)
+UNKNOWN = 404  # the tenant is not registered yet
 
 
 @dataclass
@@ -48,13 +49,13 @@ class Consumer:
     def page(self) -> None:
         """Fiber: page after page, now and then an earlier one once more."""
         scheduler = self.platform.scheduler
-        with httpx.Client(transport=self.platform.transport(), timeout=20, trust_env=False) as http:
+        with httpx.Client(transport=self.platform.transport(), timeout=5, trust_env=False) as http:
             while True:
                 if self._cursors and self.rng.random() < 0.1:
                     self._again(http)
                 params = self._from(self._at) | {
                     "limit": str(self.rng.choice((1, 3, 20, 10_000))),
-                    "wait_ms": str(self.rng.choice((0, 1_000, 10_000))),
+                    "wait_ms": str(self.rng.choice((0, 1_000, 3_000))),
                 }
                 lines = self._answer(http, params)
                 if lines is None:
@@ -72,10 +73,13 @@ class Consumer:
             return None
         self.answers += 1
         if answer.status_code != 200:
-            if answer.status_code not in BUSY:
+            if not self._may_refuse(answer.status_code):
                 self.problems.append(f"{self.name}: {params}: {answer.status_code} {answer.text}")
             return None
         return [orjson.loads(line) for line in answer.content.splitlines()]
+
+    def _may_refuse(self, status: int) -> bool:
+        return status in BUSY or (status == UNKNOWN and not self._cursors)
 
     def _take(self, lines: list[Event]) -> None:
         if not lines or lines[-1]["type"] not in ("resolved", "continue"):
@@ -110,14 +114,14 @@ class Consumer:
     def follow(self) -> None:
         """Fiber: an endless stream, taken up again at its last cursor whenever it breaks."""
         scheduler = self.platform.scheduler
-        with httpx.Client(transport=self.platform.transport(), timeout=10, trust_env=False) as http:
+        with httpx.Client(transport=self.platform.transport(), timeout=3, trust_env=False) as http:
             while True:
                 try:
                     with http.stream("GET", self._url(), params=self._from(self._at) | {"follow": "true"}) as answer:
                         self.answers += 1
                         if answer.status_code == 200:
                             self._stream(answer)
-                        elif answer.status_code not in BUSY:
+                        elif not self._may_refuse(answer.status_code):
                             self.problems.append(f"{self.name}: {answer.status_code} {answer.read()!r}")
                 except httpx.TransportError:
                     self.answers += 1

@@ -6,6 +6,7 @@ import random
 from collections import deque
 from collections.abc import Sequence
 
+from support import change_files
 from support.sim.platform import SimPlatform
 from tistream.errors import TiStreamError
 from tistream.storage import layout
@@ -46,6 +47,7 @@ def random_config(rng: random.Random, begin_ms: int) -> ClusterConfig:
         new_chain=rng.random(),
         repeated_file=often(0.1),
         unannounced=often(0.5),
+        idle_untold=often(0.4),
         slow_store=often(0.2),
         skew_ms=rng.choice((0, 200, 900)),
     )
@@ -77,6 +79,10 @@ class Upstream:
         self.cluster = Cluster(random_config(rng, self._scheduler.now_ms), seed)
         self.tenant = self.cluster.config.tenant
         self.truth: list[TruthLine] = []
+        self._damaged = rng.choice((0.0, 0.0, 0.03))
+        self.spoilt = 0
+        self.scans = 0  # after a loss
+        self.quiet = False  # no transaction is open any more, and watermarks go on
         self._queues: dict[int, deque[Push | Announce]] = {}
         self._api = PlatformApi(platform.of("api")[0].url, self.tenant, platform.client(deadline_s=5))
 
@@ -84,8 +90,12 @@ class Upstream:
     def snapshot_ts(self) -> int:
         return self.cluster.snapshot_ts
 
-    def run(self, until_ms: int) -> int:
-        """Fiber: push until then, then end every transaction and push all; the ts through which all is known then."""
+    def run(self, until_ms: int, calm_ms: int) -> int:
+        """Fiber: push until then, end every transaction, push on for `calm_ms` without any, then the last files.
+
+        Returns:
+            The ts through which everything is known then.
+        """
         scheduler, cluster = self._scheduler, self.cluster
         scheduler.start(self._platform.outside, "register", self._register)
         scheduler.after(self._rng.randrange(3_000_000), self._snapshot)
@@ -94,6 +104,11 @@ class Upstream:
             self._take(cluster.advance(scheduler.now_ms))
         cluster.stop()
         while not cluster.quiet:
+            scheduler.sleep(STEP_US)
+            self._take(cluster.advance(scheduler.now_ms))
+        self.quiet = True
+        calm_until_ms = scheduler.now_ms + calm_ms
+        while scheduler.now_ms < calm_until_ms:
             scheduler.sleep(STEP_US)
             self._take(cluster.advance(scheduler.now_ms))
         end_ts, effects = cluster.finish()
@@ -135,10 +150,21 @@ class Upstream:
             slow = self._rng.random() < 0.05
             self._scheduler.sleep(self._rng.randrange(4_000_000) if slow else self._rng.randrange(5_000, 60_000))
             if isinstance(effect, Push):
+                if self._rng.random() < self._damaged:
+                    self._put_damaged(effect)
                 self._platform.objects.put(effect.key, effect.body)
             else:
                 said = effect
                 self._scheduler.start(self._platform.outside, "announce", lambda said=said: self._announce(said))
+
+    def _put_damaged(self, push: Push) -> None:
+        """A file that is cut off or has a bit flipped, for a while: long enough, or not, to be taken for damaged."""
+        spoilt = change_files.truncated(push.body)
+        if self._rng.random() < 0.5 and push.rows:
+            spoilt = change_files.flipped_change_group(push.body)
+        self._platform.objects.put(push.key, spoilt)
+        self.spoilt += 1
+        self._scheduler.sleep(self._rng.randrange(4_000_000))
 
     def _announce(self, said: Announce) -> None:
         try:
@@ -154,5 +180,6 @@ class Upstream:
             except TiStreamError:
                 slices = []
             if slices and self.cluster.coverage(question.request, slices):
+                self.scans += 1
                 return
             self._scheduler.sleep(500_000)

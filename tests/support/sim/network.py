@@ -35,6 +35,7 @@ class Network:
     faults: NetworkFaults = field(default_factory=NetworkFaults)
     listening: dict[str, tuple[Process, FastAPI]] = field(default_factory=dict)  # "host:port"
     cut: set[frozenset[str]] = field(default_factory=set)  # pairs of names
+    alone: set[str] = field(default_factory=set)  # names that nobody can reach, and that reach nobody
     requests: int = 0
     broken_answers: list[Exception] = field(default_factory=list)
     may_die: Callable[[Process], None] = lambda _process: None  # may end a process that sends or has its answer
@@ -46,7 +47,8 @@ class Network:
         return rng.randrange(200, 3_000)
 
     def separated(self, one: Process, other: Process) -> bool:
-        return frozenset((one.name, other.name)) in self.cut
+        alone = one.name in self.alone or other.name in self.alone
+        return alone or frozenset((one.name, other.name)) in self.cut
 
     def lost(self) -> bool:
         return self.scheduler.rng.random() < self.faults.lost

@@ -3,7 +3,7 @@ long after their writer gave up, requests that are refused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectInfo
 
 T = TypeVar("T")
+UNREACHABLE_US = 1_500_000
 
 
 @dataclass
@@ -26,7 +27,8 @@ class StoreFaults:
 
 
 class SimObjectStore:
-    """Implements ObjectStore for one process. `may_die` may end the process, at each request's way there and back."""
+    """Implements ObjectStore for one process. `may_die` may end the process, at each request's way there and
+    back; who is in `alone` reaches nothing."""
 
     def __init__(
         self,
@@ -35,9 +37,10 @@ class SimObjectStore:
         process: Process,
         faults: StoreFaults,
         may_die: Callable[[Process], None],
+        alone: Set[str] = frozenset(),
     ) -> None:
         self._inner, self._scheduler, self._process, self._faults = inner, scheduler, process, faults
-        self._may_die = may_die
+        self._may_die, self._alone = may_die, alone
 
     def _travel(self) -> None:
         """Half of a request's time; the process may die meanwhile."""
@@ -50,6 +53,9 @@ class SimObjectStore:
         scheduler.sleep(rng.randrange(faults.slow_ms * 1_000) if slow else rng.randrange(300, 4_000))
 
     def _refuse(self, key: str) -> None:
+        if self._process.name in self._alone and self._scheduler.running() is not None:
+            self._scheduler.sleep(UNREACHABLE_US)
+            raise Unavailable(f"{key}: connect timeout")
         if self._scheduler.running() is not None and self._scheduler.rng.random() < self._faults.refused:
             raise Unavailable(f"{key}: 503 SlowDown")
 

@@ -21,7 +21,7 @@ from support.sim.object_store import SimObjectStore, StoreFaults
 from support.sim.scheduler import Process, Scheduler
 from tistream.errors import Unavailable
 from tistream.storage.object_store import ObjectStore
-from tistream.wire.client import DEADLINE_S, HttpClient
+from tistream.wire.client import HttpClient
 from tistream_api.app import build_app as build_api
 from tistream_api.settings import ApiSettings
 from tistream_dispatcher.app import build_app as build_dispatcher
@@ -39,6 +39,8 @@ from tistream_sorter.jobs.shard_io import process_guarded
 from tistream_sorter.settings import SorterSettings, TickSettings
 from tistream_sorter.shards import bundles
 
+PATIENCE_S = 2.0  # for every answer; longer ones of production would let most of a seed's time pass in waiting
+
 
 @dataclass
 class Faults:
@@ -48,6 +50,7 @@ class Faults:
     killed: float = 0.0  # a process dies on the way to the store, a peer or the database, or on the way back
     database_silent: float = 0.0  # a transaction whose answer never comes: done or not done
     job_lost: float = 0.0  # a Spark job that dies as a whole
+    jvm_dead: float = 0.0  # the driver's JVM, noticed before a tick
 
 
 class ProcessClock:
@@ -96,10 +99,13 @@ class SimRunner:
     """In Spark's place: the shards of a job, two at a time, in an executor that outlives the driver's death."""
 
     slots = 2
-    alive = True
 
     def __init__(self, scheduler: Scheduler, executor: Process, objects: ObjectStore, faults: Faults) -> None:
         self._scheduler, self._executor, self._objects, self._faults = scheduler, executor, objects, faults
+
+    @property
+    def alive(self) -> bool:
+        return self._scheduler.rng.random() >= self._faults.jvm_dead
 
     def warm(self) -> None:
         self._scheduler.sleep(self._scheduler.rng.randrange(200_000))
@@ -147,7 +153,7 @@ class SimPlatform:
     """Members by name; `start`, `kill`, `pause` and `proceed` them in the scheduler's own context."""
 
     def __init__(
-        self, scheduler: Scheduler, directory: Path, *, ranges: int, sorters: int = 2, skew_ms: int = 0
+        self, scheduler: Scheduler, directory: Path, *, ranges: int, sorters: int = 2, apis: int = 1, skew_ms: int = 0
     ) -> None:
         self.scheduler = scheduler
         self.objects = ObservedStore()
@@ -157,7 +163,7 @@ class SimPlatform:
         self._directory, self._skew_ms = directory, skew_ms
         self._nonces = random.Random(scheduler.rng.getrandbits(64))
         self._executor = Process("executors")
-        roles = ["meta", "schema", "dispatcher", *["sorter"] * sorters, "api"]
+        roles = ["meta", "schema", "dispatcher", *["sorter"] * sorters, *["api"] * apis]
         self.members = {
             f"{role}-{number}": Member(role, f"{role}-{number}", 8_000 + number) for number, role in enumerate(roles, 1)
         }
@@ -198,7 +204,12 @@ class SimPlatform:
             self.scheduler.after(0, lambda: self.kill(process))
             self.scheduler.park(None)
 
-    def client(self, process: Process | None = None, deadline_s: float = DEADLINE_S) -> HttpClient:
+    def _end(self, process: Process) -> None:
+        """The process ends itself. In one of its fibers."""
+        self.scheduler.after(0, lambda: self.kill(process))
+        self.scheduler.park(None)
+
+    def client(self, process: Process | None = None, deadline_s: float = PATIENCE_S) -> HttpClient:
         """HTTP from a process, or from outside."""
         return HttpClient(deadline_s=deadline_s, transport=self.transport(process))
 
@@ -209,9 +220,11 @@ class SimPlatform:
 
     def _app(self, member: Member, process: Process) -> FastAPI:
         clock = ProcessClock(self.scheduler, process)
-        objects = SimObjectStore(self.objects, self.scheduler, process, self.faults.store, self.may_die)
+        objects = SimObjectStore(
+            self.objects, self.scheduler, process, self.faults.store, self.may_die, self.network.alone
+        )
         common = {"port": member.port, "node_id": member.name, "meta_url": self.of("meta")[0].url}
-        new_http = lambda deadline_s=DEADLINE_S: self.client(process, deadline_s)  # noqa: E731
+        new_http = lambda deadline_s=PATIENCE_S: self.client(process, min(deadline_s, PATIENCE_S))  # noqa: E731
         match member.role:
             case "meta":
                 url = f"sqlite:///{self._directory}/meta.db"
@@ -224,15 +237,16 @@ class SimPlatform:
             case "dispatcher":
                 return build_dispatcher(DispatcherSettings(**common), objects, clock, new_http)
             case "sorter":
-                settings = SorterSettings(**common, tick=TickSettings(shard_bytes_min=1 << 16))
-                runner = SimRunner(self.scheduler, self._executor, self._executors_objects(), self.faults)
-                outside = Outside(lambda _: runner, new_http, self._nonce, lambda _: self.kill(process))
+                settings = SorterSettings(**common, tick=TickSettings(shard_bytes_min=1 << 16, checkpoint_every=4))
+                runner = SimRunner(self.scheduler, self._executor, self._objects_of(self._executor), self.faults)
+                outside = Outside(lambda _: runner, new_http, self._nonce, lambda _: self._end(process))
                 return build_sorter(settings, objects, clock, outside)
             case _:
                 return build_api(ApiSettings(**common, chunk_rows=512), objects, clock, new_http)
 
-    def _executors_objects(self) -> ObjectStore:
-        return SimObjectStore(self.objects, self.scheduler, self._executor, self.faults.store, self.may_die)
+    def _objects_of(self, process: Process) -> SimObjectStore:
+        faults, alone = self.faults.store, self.network.alone
+        return SimObjectStore(self.objects, self.scheduler, process, faults, self.may_die, alone)
 
     def _nonce(self) -> str:
         return f"{self._nonces.getrandbits(64):016x}"

@@ -6,11 +6,13 @@ import logging
 import random
 import tempfile
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import polars as pl
 import pyarrow as pa
 from polars.testing import assert_frame_equal
@@ -32,22 +34,29 @@ from tistream.wire.sorter_client import SorterClient
 
 BEGIN_MS = 1_760_000_000_000
 CHAOS_MS = 20_000
-RECOVERY_MS = 90_000
+LOAD_MS = 23_000  # the load goes on for a while without faults
+CALM_MS = 12_000  # then only watermarks come: the lag must come down meanwhile
+LAG_MAX_S = 5.0
+RECOVERY_MS = 40_000
 SETTLE_MS = 25_000  # above the longest pause between two manifests of a task, and any write that is still under way
 IDLE_MS = 12_000
 IDLE_EVERY = 8  # one seed in so many also rests
 
 
 class Tracebacks(logging.Handler):
-    """Errors that nobody foresaw, as the platform's log has them."""
+    """Errors that nobody foresaw, as the platform's log has them; and how often it said what."""
 
     EXPECTED = ("the executor was lost",)
 
     def __init__(self) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.INFO)
         self.found: list[str] = []
+        self.said: Counter[str] = Counter()
+        self.doubts = 0  # ticks whose commit is not known
 
     def emit(self, record: logging.LogRecord) -> None:
+        self.said[record.getMessage()] += record.name.startswith("tistream")
+        self.doubts += "unknown whether the write happened" in str(getattr(record, "reason", ""))
         if record.exc_info and record.exc_info[1] is not None:
             text = "".join(traceback.format_exception(record.exc_info[1]))
             if not any(expected in text for expected in self.EXPECTED):
@@ -66,20 +75,50 @@ class World:
     consumers: list[Consumer]
     tracebacks: Tracebacks
     end_ts: int = 0  # once the upstream has finished
-    told: dict[int, tuple[int, int]] = field(default_factory=dict)
+    ended_ms: int = 0  # when the last file was given to its store
+    over_ms: int = 0
+    lags: list[tuple[int, float]] = field(default_factory=list)  # (virtual ms, seconds) as status told them
+    problems: list[str] = field(default_factory=list)
+    in_chaos: dict[str, int] = field(default_factory=dict)  # what had been done when the faults ended
 
     def begin(self) -> None:
         """Set everything going."""
-        self.chaos.begin()
+        self.chaos.begin(lambda: self.platform.objects.audit.ticks > 0)
         outside = self.platform.outside
         self.scheduler.start(outside, "upstream", self._push)
         self.scheduler.start(outside, "watch", self._watch)
         self.scheduler.start(outside, "pages", self.consumers[0].page)
         self.scheduler.start(outside, "stream", self.consumers[1].follow)
-        self.scheduler.after(CHAOS_MS * 1_000, self.chaos.stop)
+        self.scheduler.start(outside, "status", self._ask_status)
+        self.scheduler.after(CHAOS_MS * 1_000, self._end_chaos)
+
+    def _end_chaos(self) -> None:
+        self.in_chaos = {
+            "events": sum(len(consumer.events) for consumer in self.consumers),
+            "ticks": self.platform.objects.audit.ticks,
+        }
+        self.chaos.stop()
 
     def _push(self) -> None:
-        self.end_ts = self.upstream.run(self.scheduler.now_ms + CHAOS_MS)
+        self.end_ts = self.upstream.run(self.scheduler.now_ms + LOAD_MS, CALM_MS)
+        self.ended_ms = self.scheduler.now_ms
+
+    def _ask_status(self) -> None:
+        """A fiber that asks how late the tenant is, and why: whenever it is late, something must be named."""
+        tenant = self.upstream.tenant
+        path = f"/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/status"
+        with httpx.Client(transport=self.platform.transport(), timeout=5, trust_env=False) as http:
+            while not self.end_ts:
+                self.scheduler.sleep(700_000)
+                try:
+                    answer = http.get(self.platform.of("api")[0].url + path)
+                except httpx.TransportError:
+                    continue
+                if answer.status_code == 200:
+                    told = answer.json()
+                    self.lags.append((self.scheduler.now_ms, told["lag_seconds"]))
+                    if told["lag_seconds"] > LAG_MAX_S and told["held_by"] is None:
+                        self.problems.append(f"late, and nothing is named: {told}")
 
     def _watch(self) -> None:
         """A fiber that asks the sorters how far they are, as the API does: what they say must stay true."""
@@ -95,11 +134,41 @@ class World:
                 for status in answer.tasks:
                     self.platform.objects.audit.progress(status.task_id, status.manifest, status.progress_ts)
 
+    @property
+    def recovery_s(self) -> float:
+        """Virtual seconds from the last file until every consumer had everything."""
+        return (self.over_ms - self.ended_ms) / 1000
+
+    def met(self) -> Counter[str]:
+        """How often what happened: for sums over many seeds."""
+        said, audit, totals = self.tracebacks.said, self.platform.objects.audit, self.upstream.cluster.totals
+        return Counter(
+            {
+                "events": sum(len(consumer.events) for consumer in self.consumers),
+                "events told during the faults": self.in_chaos["events"],
+                "ticks": audit.ticks,
+                "ticks during the faults": self.in_chaos["ticks"],
+                "manifests": audit.manifests,
+                "checkpoints": audit.checkpoints,
+                "requests between processes": self.platform.network.requests,
+                "strikes": len(self.chaos.told),
+                "tasks lost to a newer epoch": said["task is lost"] + said["task is held by a newer epoch"],
+                "owners that lost their lease": said["lost the ownership"],
+                "commits in doubt": self.tracebacks.doubts,
+                "jobs that died": said["job failed"],
+                "scans after a loss": self.upstream.scans,
+                "damaged files": self.upstream.spoilt,
+                "DDLs": totals.ddl_jobs,
+                "stores that waited for a file": said["store waits for a file"],
+                "answers": sum(consumer.answers for consumer in self.consumers),
+            }
+        )
+
     # -- what it has come to ------------------------------------------------------------------------------------------
 
     def over(self) -> bool:
         """Whether every consumer has everything, or something is wrong."""
-        if self.scheduler.failures or self.tracebacks.found or self.platform.objects.audit.problems:
+        if self.scheduler.failures or self.tracebacks.found or self.platform.objects.audit.problems or self.problems:
             return True
         return self.end_ts > 0 and all(consumer.resolved_ts >= self.end_ts for consumer in self.consumers)
 
@@ -108,12 +177,16 @@ class World:
         assert not self.scheduler.failures, self.scheduler.failures[0]
         assert not self.tracebacks.found, self.tracebacks.found[0]
         assert not self.platform.objects.audit.problems, self.platform.objects.audit.problems
+        assert not self.problems, self.problems[0]
+        assert not self.platform.network.broken_answers, self.platform.network.broken_answers
         for consumer in self.consumers:
             assert not consumer.problems, consumer.problems[0]
             consumer.validators.require_clean()
         waiting = [consumer.name for consumer in self.consumers if consumer.resolved_ts < self.end_ts]
         assert self.end_ts, "the upstream has not come to its end"
         assert not waiting, f"{waiting} never came to {self.end_ts}"  # invariant 21
+        assert self.lags, "status was never told"
+        assert self.lags[-1][1] < LAG_MAX_S, f"the lag does not come down: {self.lags[-20:]}"
         assert_frame_equal(self.pool(), self.upstream.cluster.truth.rows)
         for consumer in self.consumers:
             _require_equal(consumer.name, consumer.events, self.upstream.cluster.truth.events)
@@ -149,7 +222,10 @@ def simulated(seed: int) -> Iterator[World]:
     """A world at its beginning."""
     scheduler = Scheduler(seed, BEGIN_MS)
     tracebacks = Tracebacks()
-    logging.getLogger().addHandler(tracebacks)
+    logger = logging.getLogger()
+    level = logger.level
+    logger.addHandler(tracebacks)
+    logger.setLevel(logging.INFO)
     try:
         with (
             concurrency.installed(SimThreads(scheduler)),
@@ -158,7 +234,8 @@ def simulated(seed: int) -> Iterator[World]:
         ):
             rng = random.Random(f"world {seed}")
             skew_ms = rng.choice((0, 0, 2_000))
-            platform = SimPlatform(scheduler, Path(directory), ranges=rng.choice((1, 2, 4, 7)), skew_ms=skew_ms)
+            ranges, apis = rng.choice((1, 2, 4, 7)), rng.choice((1, 2))
+            platform = SimPlatform(scheduler, Path(directory), ranges=ranges, apis=apis, skew_ms=skew_ms)
             upstream = Upstream(seed, platform, rng)
             chaos = Chaos(platform, random.Random(f"chaos {seed}"), every_ms=rng.choice((1_500, 3_000, 8_000)))
             consumers = [
@@ -167,14 +244,16 @@ def simulated(seed: int) -> Iterator[World]:
             ]
             yield World(seed, scheduler, platform, upstream, chaos, consumers, tracebacks)
     finally:
-        logging.getLogger().removeHandler(tracebacks)
+        logger.removeHandler(tracebacks)
+        logger.setLevel(level)
 
 
 def run(seed: int) -> World:
     """One seed, from its beginning to rest; raises AssertionError with what is wrong."""
     with simulated(seed) as world:
         world.begin()
-        world.scheduler.run(world.over, CHAOS_MS + RECOVERY_MS)
+        world.scheduler.run(world.over, LOAD_MS + CALM_MS + RECOVERY_MS)
+        world.over_ms = world.scheduler.now_ms
         if world.end_ts and seed % IDLE_EVERY == 0:
             world.rest()
         world.check()

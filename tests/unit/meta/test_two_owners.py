@@ -1,0 +1,50 @@
+"""Two meta servers on one database: the one that has lost its lease writes nothing more, says so, and steps down."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tistream.clock import SystemClock
+from tistream.errors import Unavailable
+from tistream.model.ids import TenantKey
+from tistream.storage.memory import MemoryObjectStore
+from tistream_meta.liveness import Timings
+from tistream_meta.metrics import MetaMetrics
+from tistream_meta.repository import Repository
+from tistream_meta.server import MetaServer, Options
+
+LEASE_MS = 300
+
+
+def owner(directory: Path, name: str) -> MetaServer:
+    """A meta server that has just become the owner."""
+    options = Options(f"http://127.0.0.1/{name}", 1, LEASE_MS, Timings(1_000, 2_000), 1_000, 100)
+    repository = Repository.open(f"sqlite:///{directory}/meta.db", name)
+    metrics = MetaMetrics(CollectorRegistry())
+    server = MetaServer(repository, MemoryObjectStore(), SystemClock(), metrics, options, lambda: False)
+    server.hold_lease()
+    server.hold_lease()
+    return server
+
+
+def test_an_owner_whose_lease_went_to_another_steps_down(tmp_path: Path) -> None:
+    old = owner(tmp_path, "old")
+    old.register("sorter-1", "sorter", "http://127.0.0.1:1")
+    assert old.not_ready() is None
+    time.sleep(2 * LEASE_MS / 1000)
+    new = owner(tmp_path, "new")
+    assert new.not_ready() is None
+    with pytest.raises(Unavailable, match="another meta server is the owner"):
+        old.register("sorter-2", "sorter", "http://127.0.0.1:2")
+    assert old.not_ready() == "another meta server is the owner"
+    with pytest.raises(Unavailable):
+        old.create_tenant(TenantKey("7", "acme"))
+    old.look_after_nodes(always=True)  # has nothing to look after any more
+    _, version = new.register("sorter-3", "sorter", "http://127.0.0.1:3")
+    table = new.routes().wait(version - 1, 0)
+    assert table is not None
+    assert table.services["sorter"] == ["http://127.0.0.1:1", "http://127.0.0.1:3"]

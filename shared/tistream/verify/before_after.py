@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from tistream.verify.ddl_effect import RESHAPES_NOTHING, names_of
-from tistream.verify.fingerprint import row_hash
 from tistream.verify.violation import Findings, Rule
 
 _ABSENT = -1
@@ -31,23 +30,23 @@ class BeforeAfterCheck:
         self._ids: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.compared = 0
 
-    def row(self, event: Mapping[str, Any]) -> None:
-        """A row event."""
-        table_id, key = event["table_id"], event["key"]
+    def row(self, event: Mapping[str, Any], key_text: bytes, come: int | None, gone: int | None) -> None:
+        """A row event: its key as text, and the hashes of its row and old_row."""
+        table_id = event["table_id"]
         self._ids[(event["database"].lower(), event["table"].lower())].add(table_id)
-        place = row_hash(key, {})
+        place = hash(key_text)
         if place & self._mask:
             return
         held = self._rows[table_id]
         shown = held.get(place)
-        old = _ABSENT if event["old_row"] is None else row_hash(key, event["old_row"])
+        old = _ABSENT if gone is None else gone
         if shown is None:
             self._keys += 1
         else:
             self.compared += 1
             if old != shown and not (shown == _RESHAPED and old != _ABSENT):
                 self._found.add(Rule.BEFORE_AFTER, _difference(shown, old), event)
-        held[place] = _ABSENT if event["row"] is None else row_hash(key, event["row"])
+        held[place] = _ABSENT if come is None else come
         if self._keys > self._keys_max:
             self._thin_out()
 

@@ -39,9 +39,12 @@ def _row(event: Mapping[str, Any], found: Findings) -> None:
         return
     if row is not None and None not in row.values() and _text(row) == _text(old_row):  # SQL NULL and JSON null differ
         found.add(Rule.FORM, "a put whose row equals its old row is no event", event)
+    key = event["key"].items()
     for image in (row, old_row):
-        for column, value in event["key"].items():
-            if image is not None and column in image and image[column] != value:
+        if image is None:
+            continue
+        for column, value in key:
+            if image.get(column, value) != value:
                 found.add(Rule.FORM, f"key {column} = {value!r}, in the row it is {image[column]!r}", event)
 
 

@@ -37,13 +37,13 @@ class OrderCheck:
         self._put: set[tuple[str, str]] = set()
         self._key: dict[tuple[str, str, str], Any] = {}
 
-    def row(self, event: Event) -> None:
-        """A row event."""
+    def row(self, event: Event, key_text: bytes) -> None:
+        """A row event; `key_text` is its key as text, the same for equal keys."""
         commit_ts = int(event["commit_ts"])
         if not self._arrive(commit_ts, event):
             return
         table_id, start_ts, op = event["table_id"], event["start_ts"], event["op"]
-        identity = (start_ts, table_id, op, orjson.dumps(event["key"], option=orjson.OPT_SORT_KEYS))
+        identity = (start_ts, table_id, op, key_text)
         if identity in self._seen:
             self._found.add(Rule.TWICE, f"{op} of one key a second time at {commit_ts}", event)
         self._seen.add(identity)

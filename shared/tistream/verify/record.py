@@ -56,6 +56,7 @@ class Record:
         self._names_at = array("i")
         self._names: list[frozenset[Name]] = []
         self._number: dict[frozenset[Name], int] = {}
+        self._spelt: dict[Name, int] = {}  # the same for names of row events, as they are spelt
 
     @property
     def first(self) -> int:
@@ -70,13 +71,12 @@ class Record:
     def append(self, event: Mapping[str, Any], line: bytes) -> None:
         """The next row or ddl event, as parsed and as text."""
         if event["type"] == "row":
-            names = frozenset({(event["database"].lower(), event["table"].lower())})
+            spelt = event["database"], event["table"]
+            number = self._spelt.get(spelt)
+            if number is None:
+                number = self._spelt[spelt] = self._numbered(frozenset({(spelt[0].lower(), spelt[1].lower())}))
         else:
-            names = frozenset(names_of(event))
-        number = self._number.get(names)
-        if number is None:
-            number = self._number[names] = len(self._names)
-            self._names.append(names)
+            number = self._numbered(frozenset(names_of(event)))
         self._commit_ts.append(int(event["commit_ts"]))
         self._hash.append(line_hash(line))
         self._names_at.append(number)
@@ -85,6 +85,12 @@ class Record:
             for column in (self._commit_ts, self._hash, self._names_at):
                 del column[:gone]
             self._base += gone
+
+    def _numbered(self, names: frozenset[Name]) -> int:
+        number = self._number.setdefault(names, len(self._names))
+        if number == len(self._names):
+            self._names.append(names)
+        return number
 
     def after(self, ts: int) -> int:
         """The position behind every event at or below `ts`."""

@@ -37,11 +37,9 @@ class ResumedStream:
     def take(self, line: bytes) -> dict[str, Any] | None:
         """One line. The event if it was new, None if it was a repetition (compared here)."""
         event: dict[str, Any] = orjson.loads(line)
-        if not well_formed(event, self._validators.found):
-            return None
-        if event["type"] in ("row", "ddl"):
+        if event.get("type") in ("row", "ddl"):
             return self._event(event, line)
-        return self._mark(event)
+        return self._mark(event) if well_formed(event, self._validators.found) else None
 
     def _event(self, event: dict[str, Any], line: bytes) -> dict[str, Any] | None:
         place, self._next = self._next, self._next + 1
@@ -53,8 +51,8 @@ class ResumedStream:
                 )
                 self._validators.found.add(Rule.REREAD, detail, event)
             return None
-        self._record.append(event, line)
-        self._validators.see(event)
+        if self._validators.see(event):
+            self._record.append(event, line)
         return event
 
     def _mark(self, event: dict[str, Any]) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tistream.verify.ddl_effect import RESHAPES_NOTHING, Name, names_of
-from tistream.verify.fingerprint import Sum, TableTruth, TruthLine, event_hash, row_hash
+from tistream.verify.fingerprint import Sum, TableTruth, TruthLine, event_hash
 from tistream.verify.violation import Findings, Rule
 
 
@@ -86,11 +86,8 @@ class TruthCheck:
         """Events that wait for a truth line, and lines that wait for events."""
         return len(self._waiting) + len(self._lines)
 
-    def row(self, event: Mapping[str, Any]) -> None:
-        """A row event."""
-        key, row, old_row = event["key"], event["row"], event["old_row"]
-        come = None if row is None else row_hash(key, row)
-        gone = None if old_row is None else row_hash(key, old_row)
+    def row(self, event: Mapping[str, Any], come: int | None, gone: int | None) -> None:
+        """A row event, and the hashes of its row and old_row."""
         name = event["database"].lower(), event["table"].lower()
         commit_ts = int(event["commit_ts"])
         self._waiting.append(_Row(commit_ts, event["table_id"], name, event_hash(event), come, gone))

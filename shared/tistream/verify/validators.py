@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from tistream.verify.before_after import BeforeAfterCheck
-from tistream.verify.fingerprint import TruthLine
+from tistream.verify.fingerprint import TruthLine, row_hash
 from tistream.verify.form import well_formed
 from tistream.verify.order import KeyOrder, OrderCheck
 from tistream.verify.truth_check import TruthCheck
@@ -41,17 +43,14 @@ class Validators:
         self._with_truth = with_truth
         self._truth = TruthCheck(start_ts, self.found, from_beginning=from_beginning)
 
-    def see(self, event: Mapping[str, Any]) -> None:
-        """One event: row, ddl or resolved (`continue` says nothing)."""
+    def see(self, event: Mapping[str, Any]) -> bool:
+        """One event: row, ddl or resolved (`continue` says nothing). False: it lacks what an event must have."""
         if not well_formed(event, self.found):
-            return
+            return False
         match event["type"]:
             case "row":
                 self.rows += 1
-                self._order.row(event)
-                self._before_after.row(event)
-                if self._with_truth:
-                    self._truth.row(event)
+                self._row(event)
             case "ddl":
                 self.ddls += 1
                 self._order.ddl(event)
@@ -61,6 +60,18 @@ class Validators:
             case "resolved":
                 self._order.resolved(event)
                 self._truth.reach(int(event["resolved_ts"]))
+        return True
+
+    def _row(self, event: Mapping[str, Any]) -> None:
+        """The hashes that several rules want are made once: they are most of the work."""
+        key, row, old_row = event["key"], event["row"], event["old_row"]
+        come = None if row is None else row_hash(key, row)
+        gone = None if old_row is None else row_hash(key, old_row)
+        key_text = orjson.dumps(key, option=orjson.OPT_SORT_KEYS)
+        self._order.row(event, key_text)
+        self._before_after.row(event, key_text, come, gone)
+        if self._with_truth:
+            self._truth.row(event, come, gone)
 
     def truth(self, line: TruthLine) -> None:
         """One truth line. Raises ValueError when it is out of order."""

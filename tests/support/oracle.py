@@ -92,7 +92,9 @@ def solve(files: Iterable[Source], snapshot_ts: int = 0, *, keep_index_keys: boo
         assert body["value"] == entry["value"] or body["generation"], change
         settled[change] = commit_ts, entry
     assert not rollbacks & settled.keys(), "rolled back and committed"
-    assert all(body is not None for _, body in settled.values()), "a commit without its prewrite"
+    # At or below the snapshot the prewrite may have been lost with its agent, and no scan tells it again.
+    bodies = (body is not None for commit_ts, body in settled.values() if commit_ts > snapshot_ts)
+    assert all(bodies), "a commit without its prewrite"
     table = [
         (key, start_ts, commit_ts, body["op_type"], body["value"], body["old_value"], body["txn_source"])
         for (key, start_ts), (commit_ts, body) in settled.items()

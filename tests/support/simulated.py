@@ -51,9 +51,15 @@ WILD = ClusterConfig(
         huge_every_ms=4_000,
         huge_rows=30,
         late_secondaries=0.1,
+        late_ms=(200, 3_000),
+        orphaned=0.4,
+        rewritten=0.4,
+        row_locks=0.2,
         sourced=0.1,
     ),
-    churn=Churn(per_s=5.0, repeated_file=0.15, idle_untold=0.3, slow_store=0.1, slow_ms=(200, 1_500)),
+    churn=Churn(
+        per_s=5.0, batch_split=0.4, gone=0.15, repeated_file=0.15, idle_untold=0.3, slow_store=0.1, slow_ms=(200, 1_500)
+    ),
     keep_truth=True,
 )
 

@@ -33,10 +33,12 @@ class _Upload:
 
 @dataclass(slots=True)
 class Store:
-    """A store and its agent. `pushed_ts`: its last file that arrived; `cut_ts`: its last file at all."""
+    """A store and its agent. `pushed_ts`: its last file that arrived; `cut_ts`: its last file at all. `gone`: it will
+    not be up again."""
 
     id: int
     up: bool = True
+    gone: bool = False
     buffer: list[Range] = field(default_factory=list)
     uploads: deque[_Upload] = field(default_factory=deque)
     pushed_ts: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 from tistream.model.span import KeySpan
 from tistream_upstream.agents import Agents, Store
@@ -15,6 +16,7 @@ from tistream_upstream.world import World
 
 _NEW_LOG = 5  # a region's log begins at this index
 _TICK_MS = 50
+_BATCH_TRIES = 6
 
 
 class Churn:
@@ -31,7 +33,8 @@ class Churn:
         self._catalog = catalog
         self._rng: random.Random = world.rng("churn")
         self.stopped = False
-        self.events: dict[str, int] = {"split": 0, "merge": 0, "move": 0, "restart": 0, "crash": 0}
+        self.events: dict[str, int] = {"split": 0, "merge": 0, "move": 0, "restart": 0, "crash": 0, "gone": 0}
+        self.batch_splits = 0
 
     def start(self) -> None:
         """From now on."""
@@ -57,6 +60,7 @@ class Churn:
             "move": self.move,
             "restart": self.restart,
             "crash": self.crash,
+            "gone": self.gone,
         }
         if done[name]():
             self.events[name] += 1
@@ -64,7 +68,7 @@ class Churn:
     # -- regions --------------------------------------------------------------------------------------------------
 
     def split(self) -> bool:
-        """A region gives half of its keys to a new one; both have a higher version."""
+        """A region gives keys to a new one, or to several at one entry; all have a higher version."""
         if len(self._regions.all) >= 3 * self._config.regions + 4:
             return False
         at = self._split_key()
@@ -75,22 +79,30 @@ class Churn:
         region.append()
         if watched:
             self._agents.close(region)
-        left, right = KeySpan(region.span.start, at), KeySpan(at, region.span.end)
-        kept, given = (left, right) if self._rng.random() < 0.5 else (right, left)
-        region.version += 1
+        cuts = self._more_cuts(region, at)
+        self.batch_splits += len(cuts) > 1
+        spans = [KeySpan(*edges) for edges in pairwise([region.span.start, *cuts, region.span.end])]
+        kept = spans.pop(0 if self._rng.random() < 0.5 else -1)
+        region.version += len(spans)
         parent = (region.id, region.index)
-        store_id = region.store_id if self._rng.random() < 0.7 or not watched else self._any_store().id
-        child = Region(self._regions.next_id, region.version, given, _NEW_LOG, store_id, told_ts=region.told_ts)
-        self._regions.next_id += 1
         region.span, region.resolver_ts = kept, 0
+        region.holders = self._kv.holders_in(kept)
         self._regions.reindex()
+        for span in spans:
+            self._add_child(region, span, parent, watched=watched)
+        if watched:
+            self._agents.watch(region, after=(parent,) if self._rng.random() < 0.5 else ())
+        return True
+
+    def _add_child(self, region: Region, span: KeySpan, parent: tuple[int, int], *, watched: bool) -> None:
+        store_id = region.store_id if self._rng.random() < 0.7 or not watched else self._any_store().id
+        child = Region(self._regions.next_id, region.version, span, _NEW_LOG, store_id, told_ts=region.told_ts)
+        self._regions.next_id += 1
         self._regions.add(child)
-        region.holders, child.holders = self._kv.holders_in(kept), self._kv.holders_in(given)
+        child.holders = self._kv.holders_in(span)
         self._kv.raise_max_ts(store_id)
         if watched:
             self._agents.watch(child, after=(parent,))
-            self._agents.watch(region, after=(parent,) if self._rng.random() < 0.5 else ())
-        return True
 
     def merge(self) -> bool:
         """Of two neighbours one takes the other's keys."""
@@ -157,6 +169,23 @@ class Churn:
         if len(living) < 2:
             return False
         store = self._rng.choice(living)
+        self._fall(store)
+        self._world.after(self._rng.randint(*self._config.churn.down_ms), lambda: self._back(store))
+        return True
+
+    def gone(self) -> bool:
+        """A store goes and never comes back; others lead its regions, and what it had not pushed is lost, or nothing
+        if it went in good order."""
+        stores = self._agents.stores.values()
+        living = [store for store in stores if store.up]
+        if len(living) < 2 or 2 * sum(store.gone for store in stores) + 2 > len(stores):
+            return False
+        store = self._rng.choice(living)
+        store.gone = True
+        self._fall(store)
+        return True
+
+    def _fall(self, store: Store) -> None:
         lose = self._rng.random() < self._config.churn.lost_push
         self._agents.die(store, lose=lose)
         store.up = False
@@ -170,8 +199,6 @@ class Churn:
             self._agents.ask_for_lost()
         else:
             self._agents.push(store, now=True)
-        self._world.after(self._rng.randint(*self._config.churn.down_ms), lambda: self._back(store))
-        return True
 
     def _back(self, store: Store) -> None:
         store.up = True
@@ -189,6 +216,16 @@ class Churn:
 
     def _any_store(self) -> Store:
         return self._rng.choice([store for store in self._agents.stores.values() if store.up])
+
+    def _more_cuts(self, region: Region, at: bytes) -> list[bytes]:
+        """Where to cut a region: at a key, and for a batch split at others too."""
+        cuts = {at}
+        if self._rng.random() < self._config.churn.batch_split:
+            for _ in range(_BATCH_TRIES):
+                other = self._split_key()
+                if other is not None and other in region.span:
+                    cuts.add(other)
+        return sorted(cuts)
 
     def _split_key(self) -> bytes | None:
         """A row's key, or the begin of a table, that is not a boundary yet."""

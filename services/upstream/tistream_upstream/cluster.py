@@ -159,8 +159,9 @@ class Cluster:
             for region in self.regions.all:
                 region.append()
             for store in self.agents.stores.values():
-                store.up = True
-                self.agents.push(store, now=True)
+                if not store.gone:
+                    store.up = True
+                    self.agents.push(store, now=True)
             self._world.run_until(self._world.now_ms + 1)
         return end_ts, self._taken()
 

@@ -9,14 +9,19 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from tistream.cli.base_url import checked
+
 if TYPE_CHECKING:
+    from tistream.clock import Clock
+    from tistream.storage.object_store import ObjectStore
     from tistream_upstream.cluster import Cluster
     from tistream_upstream.config import ClusterConfig
     from tistream_upstream.driver import Outcome
+    from tistream_upstream.platform_api import PlatformApi
     from tistream_upstream.progress import Progress
 
 _SHOW_TTY_MS, _SHOW_MS = 500, 5_000
@@ -33,7 +38,8 @@ def simulate(
     cluster: Annotated[str, typer.Option(help="Upstream cluster id.")] = "1",
     tenant: Annotated[str, typer.Option(help="Upstream tenant id; must be new.")] = "simulated",
     url: Annotated[
-        str | None, typer.Option(help="API of the platform: registers the tenant, announces, asks coverage.")
+        str | None,
+        typer.Option(help="API of the platform: registers the tenant, announces, asks coverage.", callback=checked),
     ] = None,
     seed: Annotated[int, typer.Option(help="Repeats a run, as far as time and answers allow.")] = 1,
     rows_per_s: Annotated[float, typer.Option(min=0.1, help="Row changes a second.")] = 1_000.0,
@@ -52,17 +58,27 @@ def simulate(
     huge_rows: Annotated[int, typer.Option(min=0, help="Rows of the largest transactions, one a minute.")] = 2_000,
     bursts: Annotated[float, typer.Option(min=0.0, max=1.0, help="0: an even load; 1: all of it in bursts.")] = 0.0,
     duration: Annotated[float | None, typer.Option(min=0.0, help="Seconds; default: until Ctrl-C.")] = None,
-    truth: Annotated[Path | None, typer.Option(help="Where to write truth lines, for `tistream verify`.")] = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="New file to write truth lines into, for `tistream verify`.")
+    ] = None,
 ) -> None:
     """A TiKV cluster with a TiDB on it, simulated: pushes changes in real time, and knows what is true."""
-    from tistream.model.ids import TenantKey  # noqa: PLC0415  # other commands need none of this
+    from tistream.cli.errors import CliError  # noqa: PLC0415  # other commands need none of this
+    from tistream.errors import InvalidRequest  # noqa: PLC0415
+    from tistream.model.ids import TenantKey  # noqa: PLC0415
     from tistream_upstream.config import Churn, ClusterConfig, TxnMix  # noqa: PLC0415
 
+    try:
+        key = TenantKey.parse(cluster, tenant)
+    except InvalidRequest as error:
+        raise CliError(str(error)) from error
+    if not objects:
+        raise CliError("--objects is empty: it names a directory, file:///… or s3://bucket/prefix")
     churn = Churn(per_s=churn_per_s)
     if url is None:  # nobody tells how far a span is covered, so that nothing may be lost
         churn = replace(churn, lost_push=0.0)
     config = ClusterConfig(
-        tenant=TenantKey.parse(cluster, tenant),
+        tenant=key,
         stores=stores,
         regions=regions,
         databases=databases,
@@ -86,10 +102,8 @@ def _run(
     from tistream.cli.errors import CliError  # noqa: PLC0415
     from tistream.clock import SystemClock  # noqa: PLC0415
     from tistream.errors import TiStreamError  # noqa: PLC0415
-    from tistream.storage import layout  # noqa: PLC0415
     from tistream.storage.open import open_objects  # noqa: PLC0415
     from tistream_upstream.cluster import Cluster  # noqa: PLC0415
-    from tistream_upstream.driver import Driver, say_on_stderr  # noqa: PLC0415
     from tistream_upstream.platform_api import PlatformApi  # noqa: PLC0415
 
     gc.set_threshold(*_GC_THRESHOLD)
@@ -99,25 +113,88 @@ def _run(
         try:
             where = str(Path(objects).absolute()) if "://" not in objects and objects != "memory:" else objects
             store = open_objects(where)
-            prefix = layout.push_prefix(config.tenant)
-            if next(iter(store.list_after(prefix)), None) is not None:
-                raise CliError(f"tenant {config.tenant} has files already ({prefix}); choose another --tenant")
-            lines = None if truth is None else stack.enter_context(truth.open("wb"))
-            cluster = Cluster(replace(config, begin_ms=clock.now_ms()), seed)
+            _refuse_what_is_there(store, config, truth)
             api = None if url is None else PlatformApi(url, config.tenant)
-            driver = Driver(cluster, store, api, lines, clock, say_on_stderr)
-            end_ms = None if duration is None else clock.monotonic_ms() + int(duration * 1000)
-
-            def stopping() -> bool:
-                return stopped() or (end_ms is not None and clock.monotonic_ms() >= end_ms)
-
-            tty = sys.stdout.isatty()
-            outcome = driver.run(stopping, _shown_on_tty if tty else _shown, _SHOW_TTY_MS if tty else _SHOW_MS)
+            if api is not None:
+                _register(api, stopped)
+            lines = None if truth is None else stack.enter_context(_new_file(truth))
+            cluster = Cluster(replace(config, begin_ms=clock.now_ms()), seed)
+            outcome = _drive(cluster, seed, store, api, lines, clock, _until(stopped, clock, duration))
         except TiStreamError as error:
             raise CliError(str(error)) from error
         except OSError as error:
             raise CliError(f"{error.filename or objects}: {error.strerror}") from error
     _report(cluster, outcome)
+
+
+def _refuse_what_is_there(store: ObjectStore, config: ClusterConfig, truth: Path | None) -> None:
+    """Another run may be going on: neither its chains nor its truth are touched. Raises CliError."""
+    from tistream.cli.errors import CliError  # noqa: PLC0415
+    from tistream.storage import layout  # noqa: PLC0415
+
+    prefix = layout.push_prefix(config.tenant)
+    if next(iter(store.list_after(prefix)), None) is not None:
+        raise CliError(f"tenant {config.tenant} has files already ({prefix}); choose another --tenant")
+    if truth is not None and truth.is_file():
+        raise _truth_is_there(truth)
+    if truth is not None and not truth.absolute().parent.is_dir():
+        raise CliError(f"--truth {truth}: there is no folder {truth.absolute().parent}")
+
+
+def _new_file(truth: Path) -> BinaryIO:
+    """Open it, if nobody has made it in the meantime; a pipe or device may be there. Raises CliError, OSError."""
+    try:
+        return truth.open("wb" if truth.exists() and not truth.is_file() else "xb")
+    except FileExistsError as error:
+        raise _truth_is_there(truth) from error
+
+
+def _truth_is_there(truth: Path) -> Exception:
+    from tistream.cli.errors import CliError  # noqa: PLC0415
+
+    return CliError(f"--truth {truth} is there already, and may be another run's: choose another, or remove it")
+
+
+def _register(api: PlatformApi, stopped: Callable[[], bool]) -> None:
+    """Wait for the platform and register the tenant; nothing has been written yet. Raises TiStreamError."""
+    from tistream import concurrency  # noqa: PLC0415
+    from tistream.cli.errors import CliError  # noqa: PLC0415
+    from tistream_upstream.driver import say_on_stderr  # noqa: PLC0415
+
+    def pause(seconds: float) -> None:
+        if not stopped():
+            concurrency.sleep(seconds)
+        if stopped():
+            raise CliError("stopped before the platform answered; nothing was written")
+
+    api.create_tenant(pause, say=say_on_stderr)
+
+
+def _until(stopped: Callable[[], bool], clock: Clock, duration: float | None) -> Callable[[], bool]:
+    """Whether it is time to stop: a signal came, or `duration` seconds from now have passed."""
+    end_ms = None if duration is None else clock.monotonic_ms() + int(duration * 1000)
+    return lambda: stopped() or (end_ms is not None and clock.monotonic_ms() >= end_ms)
+
+
+def _drive(
+    cluster: Cluster,
+    seed: int,
+    store: ObjectStore,
+    api: PlatformApi | None,
+    truth: BinaryIO | None,
+    clock: Clock,
+    stopping: Callable[[], bool],
+) -> Outcome:
+    """The run itself, shown on stdout."""
+    from tistream.verify.fingerprint import TruthRun  # noqa: PLC0415
+    from tistream_upstream.driver import Driver, say_on_stderr  # noqa: PLC0415
+
+    tenant = cluster.config.tenant
+    run = TruthRun(tenant.cluster_id, tenant.tenant_id, seed, cluster.snapshot_ts)
+    driver = Driver(cluster, store, api, truth, clock, say_on_stderr, run)
+    if sys.stdout.isatty():
+        return driver.run(stopping, _shown_on_tty, _SHOW_TTY_MS)
+    return driver.run(stopping, _shown, _SHOW_MS)
 
 
 def _report(cluster: Cluster, outcome: Outcome) -> None:

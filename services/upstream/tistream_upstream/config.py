@@ -12,8 +12,10 @@ class TxnMix:
     """Shares of transactions, each of all of them; what is left is ordinary two-phase commit, pessimistic.
 
     `one_phase` holds for transactions that touch one region. `abandoned` ones are rolled back after some of their
-    prewrites, or before any. `long` ones prewrite `long_ms` after their start. `bulk` ones are pipelined: several
-    flushes, `bulk_rows` rows.
+    prewrites, or before any; `orphaned` of these have a client that died: readers roll back the primary's key, and the
+    others one by one, `late_ms` later. `late_secondaries` are committed that late. `long` ones prewrite `long_ms` after
+    their start. `bulk` ones are pipelined: several flushes, `bulk_rows` rows. Of `rewritten` ones the primary's lock is
+    written again and again, as heartbeats and readers do. `row_locks` ones lock rows that they do not change.
     """
 
     one_phase: float = 0.2
@@ -28,6 +30,10 @@ class TxnMix:
     huge_every_ms: int = 60_000
     huge_rows: int = 2_000
     late_secondaries: float = 0.02
+    late_ms: tuple[int, int] = (200, 3_000)
+    orphaned: float = 0.1
+    rewritten: float = 0.02
+    row_locks: float = 0.02
     sourced: float = 0.01
 
 
@@ -35,16 +41,19 @@ class TxnMix:
 class Churn:
     """Weights of what happens to regions and agents, `per_s` together; and how stores differ.
 
-    `lost_push`: of restarts and crashes, how many lose what was not pushed. `new_chain`: of those, how many begin a
-    new chain. `down_ms`: how long a crashed store stays away.
+    `batch_split`: of splits, how many are into three regions or more at one entry. `gone`: a store goes for good, as
+    long as half of them stay. `lost_push`: of restarts, crashes and stores gone, how many lose what was not pushed.
+    `new_chain`: of those, how many begin a new chain. `down_ms`: how long a crashed store stays away.
     """
 
     per_s: float = 0.2
     split: float = 1.0
+    batch_split: float = 0.2
     merge: float = 0.8
     move: float = 1.5
     restart: float = 0.3
     crash: float = 0.15
+    gone: float = 0.0
     lost_push: float = 0.7
     new_chain: float = 0.5
     down_ms: tuple[int, int] = (500, 5_000)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from tistream import concurrency
 from tistream.clock import Clock
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
+from tistream.verify.fingerprint import TruthLine, TruthRun
 from tistream_upstream.cluster import Cluster
 from tistream_upstream.effects import AskCoverage, Effect, Told
 from tistream_upstream.outside import Say, Talker, Uploader
@@ -37,7 +38,10 @@ class Outcome:
 
 
 class Driver:
-    """One run. `stopping()` is looked at between steps; `show` gets a progress line now and then."""
+    """One run. `stopping()` is looked at between steps; `show` gets a progress line now and then.
+
+    The first line of `truth` says that it is that of `run`.
+    """
 
     def __init__(
         self,
@@ -47,9 +51,11 @@ class Driver:
         truth: BinaryIO | None,
         clock: Clock,
         say: Say,
+        run: TruthRun | None = None,
     ) -> None:
         self._cluster = cluster
         self._truth = truth
+        self._run_to_name = run
         self._clock = clock
         self._say = say
         self._api = api
@@ -61,11 +67,10 @@ class Driver:
         self._shown_rows = 0
 
     def run(self, stopping: Callable[[], bool], show: Callable[[Progress], None], show_ms: int) -> Outcome:
-        """Write schema_snap, register the tenant, push until `stopping`, and end in good order."""
+        """Write schema_snap, push until `stopping`, and end in good order. The tenant is registered already."""
         tenant = self._cluster.config.tenant
         self._objects.put(layout.schema_snap(tenant), self._cluster.schema_snap)
         if self._api is not None:
-            self._api.create_tenant(concurrency.sleep)
             self._talker = Talker(self._api, self._say)
         announce = self._talker.announce if self._talker else lambda _: None
         uploader = Uploader(self._objects, announce, self._say)
@@ -101,13 +106,21 @@ class Driver:
     def _take(self, uploader: Uploader, effects: Iterable[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Told):
-                if self._truth is not None:
-                    self._truth.write(effect.line)
-                    self._truth.flush()
+                self._tell(effect)
             elif isinstance(effect, AskCoverage):
                 self._ask(effect)
             else:
                 uploader.add(effect)
+
+    def _tell(self, told: Told) -> None:
+        if self._truth is None:
+            return
+        line = told.line
+        if self._run_to_name is not None:
+            line = replace(TruthLine.parse(line), run=self._run_to_name).encode()
+            self._run_to_name = None
+        self._truth.write(line)
+        self._truth.flush()
 
     def _ask(self, question: AskCoverage) -> None:
         assert self._talker is not None, "without a platform nothing is lost"
@@ -138,6 +151,7 @@ class Driver:
             self._talker.lag_seconds if self._talker else None,
             behind if behind > _BEHIND_MS else 0,
             uploader.waiting_bytes,
+            platform=self._talker is not None,
         )
 
     def _end(self, uploader: Uploader, offset_ms: int) -> Outcome:

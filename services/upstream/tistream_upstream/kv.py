@@ -1,6 +1,7 @@
 """Percolator on regions: locks, commits, rollbacks, and the versions that a scan can still read. Mutable; no I/O.
 
-Agents see what TiKV's do (upstream-formats 8.2): PREWRITE, COMMIT, ROLLBACK, COMMITTED; nothing of locks without data.
+Agents see what TiKV's do (upstream-formats 8.2): PREWRITE, COMMIT, ROLLBACK, COMMITTED; nothing of locks without data,
+unless they are rolled back.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tistream_upstream.schema_change import SchemaChange
 from tistream_upstream.world import World
 
 _BUCKET_BITS = LOGICAL_BITS + 10  # versions are kept by the second, nearly
+_SHORT_VALUE = 255  # a longer one is not in the lock, and not told again when the lock is written again
 
 
 class Conflict(Exception):
@@ -28,7 +30,11 @@ class Conflict(Exception):
 
 @dataclass(slots=True, eq=False)
 class Mutation:
-    """One key of a transaction. `table` and rows are None for keys that are no rows of user tables."""
+    """One key of a transaction. `table` and rows are None for keys that are no rows of user tables.
+
+    `op` is OP_NONE for a key that is only locked (SELECT FOR UPDATE). `last_row`: of a DELETE that a bulk transaction
+    flushed over its own PUT, that row.
+    """
 
     key: bytes
     op: int
@@ -38,6 +44,7 @@ class Mutation:
     new_row: Row | None = None
     old_value: bytes | None = None
     generation: int | None = None
+    last_row: Row | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -109,7 +116,7 @@ class Kv:
         for region, found in self._by_region(mutations):
             if txn.async_commit:
                 self._raise_min_commit(txn, region)
-            region.hold(txn, len(found))
+            region.hold(txn, _with_data(found))
             self._log_prewrites(txn, region, found)
 
     def flush_again(self, txn: Txn, mutations: Sequence[Mutation]) -> None:
@@ -130,12 +137,13 @@ class Kv:
         start_ts, commit_ts = txn.start_ts, txn.commit_ts
         for region, found in self._by_region(mutations):
             index = region.append()
-            region.hold(txn, -len(found))
+            region.hold(txn, -_with_data(found))
             if region.open is not None:
                 region.open.entries.extend(
                     [
-                        Entry(COMMIT, OP_NONE, index, m.key, None, None, start_ts, commit_ts, None, None)
+                        Entry(COMMIT, m.op, index, m.key, None, None, start_ts, commit_ts, None, None)
                         for m in found
+                        if m.op
                     ]
                 )  # fmt: skip
         for one in mutations:
@@ -156,7 +164,7 @@ class Kv:
         if region.open is not None:
             ts = (txn.start_ts, txn.commit_ts, txn.source)
             region.open.entries.extend(
-                [Entry(COMMITTED, m.op, index, m.key, m.value, m.old_value, *ts, None) for m in found]
+                [Entry(COMMITTED, m.op, index, m.key, m.value, m.old_value, *ts, None) for m in found if m.op]
             )
         for one in found:
             self._apply(txn, one)
@@ -169,15 +177,32 @@ class Kv:
                 lock = self.locks.get(one.key)
                 if lock is not None and lock[0] is txn:
                     del self.locks[one.key]
-                    region.hold(txn, -1)
+                    region.hold(txn, -_with_data([lock[1]]))
                 if region.open is not None:
                     entry = Entry(ROLLBACK, OP_NONE, index, one.key, None, None, txn.start_ts, None, None, None)
                     region.open.entries.append(entry)
 
     def touch(self, keys: Iterable[bytes]) -> None:
-        """Locks without data, or heartbeats: the log grows, and no agent tells anything."""
+        """Locks without data: the log grows, and no agent tells anything."""
         for key in keys:
             self._regions.find(key).append()
+
+    def rewrite_lock(self, txn: Txn) -> bool:
+        """Its primary's lock is written again: a heartbeat, or a reader that pushed its min_commit_ts. Agents tell the
+        same PREWRITE at a higher index, unless the value is too long to be in the lock (upstream-formats 8.2). False:
+        there is no lock."""
+        lock = self.locks.get(txn.mutations[0].key)
+        if lock is None or lock[0] is not txn:
+            return False
+        one = lock[1]
+        region = self._regions.find(one.key)
+        if txn.bulk:
+            self.heartbeat(txn)
+        if len(one.value or b"") > _SHORT_VALUE:
+            region.append()
+        else:
+            self._log_prewrites(txn, region, [one])
+        return True
 
     def release(self, txn: Txn) -> None:
         """Give up its pessimistic locks."""
@@ -231,16 +256,16 @@ class Kv:
                         at = (COMMITTED, v.op, region.index, v.key, v.value, v.old_value)
                         out.append(Entry(*at, v.start_ts, v.commit_ts, v.txn_source, None))
         for key, (txn, m) in self.locks.items():
-            if key in region.span:
+            if m.op and key in region.span:
                 at = (PREWRITE, m.op, region.index, key, m.value, m.old_value)
                 out.append(Entry(*at, txn.start_ts, None, txn.source, m.generation))
         return out
 
     def holders_in(self, span: KeySpan) -> dict[Holder, int]:
-        """Transactions with locks in a span, and how many."""
+        """Transactions with locks of data in a span, and how many."""
         found: dict[Holder, int] = {}
-        for key, (txn, _) in self.locks.items():
-            if key in span:
+        for key, (txn, m) in self.locks.items():
+            if m.op and key in span:
                 found[txn] = found.get(txn, 0) + 1
         return found
 
@@ -295,6 +320,7 @@ class Kv:
                 [
                     Entry(PREWRITE, m.op, index, m.key, m.value, m.old_value, start_ts, None, source, m.generation)
                     for m in found
+                    if m.op
                 ]
             )
 
@@ -305,6 +331,10 @@ class Kv:
 
     def _apply(self, txn: Txn, one: Mutation) -> None:
         commit_ts = txn.commit_ts
+        if not one.op:
+            self.reserved.discard(one.key)
+            self._last_commit[one.key] = commit_ts
+            return
         self._versions[commit_ts >> _BUCKET_BITS].append(
             Version(one.key, txn.start_ts, commit_ts, one.op, one.value, one.old_value, txn.source)
         )
@@ -320,3 +350,8 @@ class Kv:
             one.table.rows.drop(one.key)
         elif one.new_row is not None:
             one.table.rows.put(one.key, one.new_row)
+
+
+def _with_data(mutations: Iterable[Mutation]) -> int:
+    """How many are no mere locks: only those hold a region's resolved_ts back."""
+    return sum(1 for one in mutations if one.op)

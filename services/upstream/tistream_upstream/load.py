@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from tistream.format.change_file import OP_DELETE, OP_PUT
+from tistream.format.change_file import OP_DELETE, OP_NONE, OP_PUT
 from tistream_upstream.catalog import Catalog, Table, changed, draw
 from tistream_upstream.config import ClusterConfig
 from tistream_upstream.kv import Kv, Mutation, Txn
@@ -17,6 +17,7 @@ _TICK_MS = 10
 _CREDIT_S = 1.0  # what the load falls behind by more than this, it forgets
 _HOT_ROWS = 8
 _TRIES = 4
+_UNPUT = 0.25  # of the rows that a bulk transaction writes again, how many it deletes
 _INDEX_VALUE = b"0"
 
 
@@ -89,6 +90,8 @@ class Load:
             if number and rng.random() < 0.1:
                 table = tables[int(rng.random() * len(tables))]
             self._statement(txn, table, taken)
+        if rng.random() < self._config.mix.row_locks and not txn.bulk:
+            self._lock_rows(txn, table, taken)
         keys = [one.key for one in txn.mutations]
         if txn.pessimistic:
             txn.for_update_ts = self._world.ts()
@@ -120,6 +123,14 @@ class Load:
         cells = table.layout.adapt(old) if rng.random() < 0.02 else changed(table.layout, rng, old, self._stamp)
         self._add(txn, table, found, old, Row(table.layout, old.key, cells))
 
+    def _lock_rows(self, txn: Txn, table: Table, taken: set[bytes]) -> None:
+        """SELECT FOR UPDATE of rows that it does not change; the primary may be one of them."""
+        for _ in range(self._rng.randint(1, 3)):
+            found = self._pick(table, taken)
+            if found is not None:
+                taken.add(found)
+                txn.mutations.insert(self._rng.randint(0, len(txn.mutations)), Mutation(found, OP_NONE, None))
+
     def _pick(self, table: Table, taken: set[bytes]) -> bytes | None:
         hot = _HOT_ROWS if self._rng.random() < 0.2 else 0
         for _ in range(_TRIES):
@@ -144,13 +155,17 @@ class Load:
                 txn.mutations.append(Mutation(after, OP_PUT, _INDEX_VALUE))
 
     def rewrite(self, mutations: Sequence[Mutation]) -> list[Mutation]:
-        """Newer data for keys that a bulk transaction has locked already."""
+        """Newer data for keys that a bulk transaction has locked already; a row that it put may go, and come again."""
         out = []
         for one in mutations:
-            if one.table is None or one.new_row is None:
+            before = one.new_row or one.last_row
+            if one.table is None or before is None:
+                continue
+            if one.new_row is not None and self._rng.random() < _UNPUT:
+                out.append(Mutation(one.key, OP_DELETE, None, one.table, last_row=before))
                 continue
             self._stamp += 1
-            layout = one.new_row.layout
-            row = Row(layout, one.new_row.key, changed(layout, self._rng, one.new_row, self._stamp))
+            layout = before.layout
+            row = Row(layout, before.key, changed(layout, self._rng, before, self._stamp))
             out.append(Mutation(one.key, OP_PUT, row.value, one.table, new_row=row))
         return out

@@ -140,6 +140,7 @@ class Talker:
             if self.away is None:
                 self._say(f"the platform does not answer, trying again: {error}")
             self.away = str(error)
+            self.lag_seconds = None  # what was known is not what is
             return None
         if self.away is not None:
             self._say("the platform answers again")

@@ -14,6 +14,8 @@ from tistream.wire.client import HttpClient
 from tistream_upstream.effects import Announce
 
 _DEADLINE_S = 5.0
+_AGAIN_S = 0.5
+_SAY_EVERY = 20
 
 
 class PlatformApi:
@@ -26,16 +28,20 @@ class PlatformApi:
         cluster = f"{self._url}/v1/clusters/{quote(tenant.cluster_id, safe='')}/tenants"
         self._tenants, self._own = cluster, f"{cluster}/{quote(tenant.tenant_id, safe='')}"
 
-    def create_tenant(self, sleep: Callable[[float], None], tries: int = 120) -> None:
-        """Register the tenant; the platform may still be starting."""
+    def create_tenant(
+        self, sleep: Callable[[float], None], tries: int = 120, say: Callable[[str], None] | None = None
+    ) -> None:
+        """Register the tenant; the platform may still be starting: `say` is told so, now and then."""
         for number in range(1, tries + 1):
             try:
                 self._post(self._tenants, {"tenant_id": self._tenant.tenant_id})
                 return
-            except RetryableError:
+            except RetryableError as error:
                 if number == tries:
                     raise
-                sleep(0.5)
+                if say is not None and number % _SAY_EVERY == 1:
+                    say(f"waiting for the platform at {self._url}: {error}")
+                sleep(_AGAIN_S)
 
     def announce(self, announce: Announce) -> None:
         """Tell of a file. A lost announcement costs latency only."""

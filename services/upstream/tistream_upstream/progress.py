@@ -20,6 +20,7 @@ class Progress:
     lag_seconds: float | None
     behind_ms: int
     waiting_bytes: int
+    platform: bool = False  # there is one, though its lag may not be known now
 
     def line(self) -> str:
         """For people."""
@@ -37,6 +38,8 @@ class Progress:
             parts.append(f"{totals.ddl_jobs} DDL")
         if self.lag_seconds is not None:
             parts.append(f"lag {self.lag_seconds:.1f} s")
+        elif self.platform:
+            parts.append("lag ?")
         if self.behind_ms:
             parts.append(f"{self.behind_ms / 1000:.1f} s behind the clock")
         if self.waiting_bytes:

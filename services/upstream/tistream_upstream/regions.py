@@ -84,6 +84,8 @@ class Region:
 
     def hold(self, holder: Holder, locks: int) -> None:
         """Locks came (or, with a negative number, went)."""
+        if not locks:
+            return
         left = self.holders.get(holder, 0) + locks
         if left:
             self.holders[holder] = left

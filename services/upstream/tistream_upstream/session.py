@@ -12,6 +12,8 @@ from tistream_upstream.world import Action, World
 
 _BATCH = 256  # keys a prewrite or commit request
 _HEARTBEAT_MS = 1_000
+_MUCH_LATER = 0.2  # of the locks that readers find, how many wait for another reader
+_SOON_MS = 200
 Rewrite = Callable[[Sequence[Mutation]], list[Mutation]]
 
 
@@ -23,6 +25,7 @@ class Session:
         self._world = world
         self._kv = kv
         self._rng: random.Random = world.rng("session")
+        self._fates: random.Random = world.rng("fates")
         self.open: set[Txn] = set()
         self.rewrite: Rewrite | None = None
         self.hurried = False
@@ -106,6 +109,8 @@ class Session:
         except Conflict:
             self._give_up(txn, at)
             return
+        if at == 0:
+            self._keep_alive(txn)
         at += len(batch)
         rng = self._rng
         if at < len(txn.mutations):
@@ -139,16 +144,14 @@ class Session:
     def _commit(self, txn: Txn) -> None:
         """Decide, then turn locks into versions: the primary's at once, the others a little later, or much later."""
         self._kv.decide(txn)
-        if txn.async_commit:
-            self._later(txn, self._rng.randint(0, 10), lambda: self._commit_rest(txn, 0))
-            return
-        self._kv.commit(txn, txn.mutations[:1])
-        if len(txn.mutations) == 1:
-            self._ended(txn, committed=True)
-            return
         late = self._rng.random() < self._mix.late_secondaries
-        wait = self._rng.randint(200, 3_000) if late else self._rng.randint(0, 10)
-        self._later(txn, wait, lambda: self._commit_rest(txn, 1))
+        if not txn.async_commit:
+            self._kv.commit(txn, txn.mutations[:1])
+        rest = txn.mutations if txn.async_commit else txn.mutations[1:]
+        if late or not rest:
+            self._resolve_later(txn, rest, self._mix.late_ms, committed=True)
+            return
+        self._later(txn, self._rng.randint(0, 10), lambda: self._commit_rest(txn, len(txn.mutations) - len(rest)))
 
     def _commit_rest(self, txn: Txn, at: int) -> None:
         batch = txn.mutations[at : at + _BATCH]
@@ -157,6 +160,37 @@ class Session:
             self._later(txn, self._rng.randint(5, 50), lambda: self._commit_rest(txn, at + len(batch)))
         else:
             self._ended(txn, committed=True)
+
+    # -- locks that are left -------------------------------------------------------------------------------------------
+
+    def _keep_alive(self, txn: Txn) -> None:
+        """Have the primary's lock written again, as long as it is there."""
+        if self._fates.random() < self._mix.rewritten:
+            self._world.after(self._fates.randint(1, 8), partial(self._beat, txn, 8))
+
+    def _beat(self, txn: Txn, wait_ms: int) -> None:
+        if self._kv.rewrite_lock(txn):
+            longer = min(_HEARTBEAT_MS, 2 * wait_ms)
+            self._world.after(self._fates.randint(wait_ms, longer), partial(self._beat, txn, longer))
+
+    def _resolve_later(self, txn: Txn, left: list[Mutation], wait_ms: tuple[int, int], *, committed: bool) -> None:
+        """Its client died when its fate was decided: readers find its locks, here one and there one, and end them."""
+        if not left:
+            self._ended(txn, committed=committed)
+            return
+        rng = self._fates
+        wait = rng.randint(0, 50) if self.hurried else rng.randint(*wait_ms)
+        some = rng.sample(left, min(_BATCH, 1 + rng.randrange(len(left))))
+        self._later(txn, wait, lambda: self._resolve(txn, some, left, committed=committed))
+
+    def _resolve(self, txn: Txn, some: list[Mutation], left: list[Mutation], *, committed: bool) -> None:
+        if committed:
+            self._kv.commit(txn, some)
+        else:
+            self._kv.rollback(txn, [one.key for one in some])
+        ended = {one.key for one in some}
+        wait_ms = self._mix.late_ms if self._fates.random() < _MUCH_LATER else (0, _SOON_MS)
+        self._resolve_later(txn, [one for one in left if one.key not in ended], wait_ms, committed=committed)
 
     # -- giving up ------------------------------------------------------------------------------------------------
 
@@ -174,6 +208,7 @@ class Session:
             except Conflict:
                 self._give_up(txn, 0)
                 return
+            self._keep_alive(txn)
             wait = rng.randint(1, 50) if rng.random() < 0.8 else rng.randint(500, 3_000)
             self._later(txn, wait, lambda: self._give_up(txn, some))
 
@@ -182,6 +217,11 @@ class Session:
     def _give_up(self, txn: Txn, locked: int) -> None:
         """Roll back what is locked, and sometimes a key that never was."""
         keys = [one.key for one in txn.mutations[:locked]]
+        if locked > 1 and self._fates.random() < self._mix.orphaned:
+            self._kv.release(txn)
+            self._kv.rollback(txn, keys[:1])
+            self._resolve_later(txn, txn.mutations[1:locked], self._mix.late_ms, committed=False)
+            return
         if locked < len(txn.mutations) and self._rng.random() < 0.5:
             keys.append(txn.mutations[locked].key)
         self._kv.release(txn)

@@ -115,6 +115,8 @@ class Truth:
     def _rows(self, txn: Txn, *, counted: bool) -> None:
         events: list[tuple[Any, ...]] = []
         for one in txn.mutations:
+            if not one.op:
+                continue  # locked, not changed
             if self._keep and counted and one.key[9:11] != _INDEX:
                 self._raw.append((one.key, txn.start_ts, txn.commit_ts, one.op, one.value, one.old_value, txn.source))
             if one.table is None:

@@ -216,7 +216,7 @@ def test_another_seed_gives_something_else() -> None:
 
 
 def test_the_same_answers_give_the_same_bytes() -> None:
-    runs = [simulated.run(LOSING, 3, 2_000) for _ in range(2)]
+    runs = [simulated.run(LOSING, 1, 2_000) for _ in range(2)]
     assert runs[0].cluster.agents.scans > LOSING.regions + 3, "something was lost and scanned"
     assert runs[0].files == runs[1].files
     assert runs[0].lines == runs[1].lines
@@ -279,3 +279,40 @@ def test_everything_happens() -> None:
     assert kinds == {1, 2, 3, 4, "flush", "later flush", "source", "index", "scan"}
     assert below > 10, "transactions prewrite below what was told"
     assert all(count for count in events.values()), dict(events)
+
+
+def _batches(files: list[File]) -> dict[tuple[int, int], set[int]]:
+    """By parent and entry of a split, the regions that began there."""
+    out: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for file in files:
+        for row in file.watermarks:
+            for parent in row["after"] or ():
+                out[parent["region_id"], parent["log_index"]].add(row["region_id"])
+    return {(region, index): found - {region} for (region, index), found in out.items()}
+
+
+def test_one_entry_splits_a_region_into_three_or_more() -> None:
+    splitting = replace(WILD, churn=replace(WILD.churn, split=8.0, batch_split=1.0, gone=0.0))
+    run = simulated.run(splitting, 2, 4_000)
+    files = read(run)
+    for file in files:
+        assert_in_ranges(file)
+    assert_promises_hold(files)
+    assert max(map(len, _batches(files).values())) >= 2, "new regions of one entry"
+    assert run.cluster.churn.batch_splits
+    assert_frame_equal(oracle.solve([d.data for d in run.files], run.snapshot_ts).rows, run.cluster.truth.rows)
+    assert simulated.covered(run) >= run.end_ts
+
+
+@pytest.mark.parametrize("lost_push", [0.0, 1.0])
+def test_stores_go_for_good_and_nothing_is_lost(lost_push: float) -> None:
+    going = replace(WILD, stores=4, churn=replace(WILD.churn, gone=4.0, lost_push=lost_push))
+    run = simulated.run(going, 3, 4_000)
+    gone = {store.id for store in run.cluster.agents.stores.values() if store.gone}
+    assert len(gone) == 2, "half of them stay"
+    last = {store: max(f.store_and_ts[1] for f in run.files if f.store_and_ts[0] == store) for store in range(1, 5)}
+    quiet_ms = {store: run.end_ts - ts >> 18 for store, ts in last.items()}
+    assert all(quiet_ms[store] > 1_000 for store in gone), quiet_ms
+    assert all(quiet_ms[store] < 1_000 for store in set(last) - gone), quiet_ms
+    assert_frame_equal(oracle.solve([d.data for d in run.files], run.snapshot_ts).rows, run.cluster.truth.rows)
+    assert simulated.covered(run) >= run.end_ts

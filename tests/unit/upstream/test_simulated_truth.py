@@ -35,7 +35,7 @@ def test_a_pull_tells_exactly_the_events_that_the_truth_expects(seed: int) -> No
 
 def test_every_kind_of_ddl_is_done_and_told() -> None:
     done: set[str] = set()
-    for seed in (17, 21, 25):  # whose jobs are all there are
+    for seed in (49, 50):  # whose jobs are all there are
         run = simulated.run(ALTERING, seed, 4_000)
         done |= {event["action"] for event in run.cluster.truth.events if event["type"] == "ddl"}
         history = simulated_pull.history(run, run.cluster.truth.rows)
@@ -95,7 +95,7 @@ def test_rows_of_truth_lines_are_what_select_shows() -> None:
 
 
 def test_a_put_that_changes_nothing_is_no_event() -> None:
-    run = simulated.run(replace(WILD, warm_ms=3_000), 2, 8_000)
+    run = simulated.run(replace(WILD, warm_ms=3_000), 4, 8_000)
     truth = run.cluster.truth
     same = truth.rows.filter((truth.rows["op"] == 1) & (truth.rows["value"] == truth.rows["old_value"]))
     rewritten = same.filter(same["key"].bin.contains(b"_r"))

@@ -18,11 +18,13 @@ from rich.table import Table
 
 from tistream.cli.client import ApiClient, NoAnswer, changes_path
 from tistream.cli.errors import CliError
-from tistream.cli.verify_readers import PageReader, ScopeReader, StreamReader, TenantPager, TruthReader, Watched
+from tistream.cli.verify_readers import PageReader, ScopeReader, StreamReader, TenantPager, Watched
+from tistream.cli.verify_truth import TruthFile, TruthReader
 from tistream.clock import Clock, SystemClock
 from tistream.errors import Gone, RetryableError, TiStreamError, UnknownName
+from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
-from tistream.verify.lag import Delays, LagSample
+from tistream.verify.lag import LONGEST_MS, Delays, LagSample
 from tistream.verify.record import Record
 from tistream.verify.validators import Validators
 
@@ -42,6 +44,7 @@ class VerifyOptions:
     start_ts: int | None = None
     duration_s: float | None = None
     until_truth_end: bool = False
+    truth_begin_s: float = 15.0  # for the truth's first line to be there
     truth_idle_s: float = 10.0
     finish_s: float = 60.0  # for what was done upstream before the end to be told
     begin_s: float = 60.0  # for the tenant to be there
@@ -52,21 +55,32 @@ class VerifyOptions:
     as_json: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """What was left undone, in words. `unfinished`: the platform did not tell in time what was done upstream.
+    `inconclusive`: the truth is none, or the wait was cut; the platform is not to blame."""
+
+    unfinished: str | None = None
+    inconclusive: str | None = None
+
+
 @dataclass(slots=True)
 class Outcome:
     """The end of a run."""
 
     report: dict[str, Any]
     violations: list[str] = field(default_factory=list)
+    inconclusive: str | None = None
 
     @property
     def clean(self) -> bool:
         """Nothing was found, and everything that was to be compared was."""
-        return not self.violations
+        return not self.violations and self.inconclusive is None
 
 
 def run_verify(options: VerifyOptions) -> None:
-    """Watch, report, and exit: status 1 on any violation. Raises CliError when it cannot begin."""
+    """Watch, report, and exit: status 1 on any violation. Raises CliError when it cannot begin, or could not end."""
+    _check_names(options)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -78,8 +92,22 @@ def run_verify(options: VerifyOptions) -> None:
         Console(file=sys.stdout).print(_table(outcome.report))
     for violation in outcome.violations:
         sys.stderr.write(f"VIOLATION {violation}\n")
+    if outcome.inconclusive is not None:
+        raise CliError(f"not all was compared: {outcome.inconclusive}")
     if not outcome.clean:
         raise SystemExit(1)
+
+
+def _check_names(options: VerifyOptions) -> None:
+    """What can be known to be wrong before anything is asked. Raises CliError."""
+    try:
+        TenantKey.parse(options.cluster, options.tenant)
+        if options.samples is not None:
+            options.samples.open("ab").close()
+    except TiStreamError as error:
+        raise CliError(str(error)) from error
+    except OSError as error:
+        raise CliError(f"--samples {options.samples}: {error.strerror}") from error
 
 
 class Verification:
@@ -95,7 +123,9 @@ class Verification:
     def run(self, say: Callable[[str], None]) -> Outcome:
         """Until the end that the options name; `say` gets the live line."""
         options = self._options
-        start_ts, from_beginning = self._begin()
+        if options.truth is not None:
+            TruthFile(options.truth, options.cluster, options.tenant).check_beginning()
+        start_ts, from_beginning = self._begin(say)
         validators = Validators(
             start_ts, source="stream", from_beginning=from_beginning, with_truth=options.truth is not None
         )
@@ -103,16 +133,18 @@ class Verification:
         stream = StreamReader(self._client(), watched, self._clock, self._child_rng(), options.cut_s)
         pagers: list[PageReader] = [TenantPager(self._client(), watched, self._child_rng())]
         pagers += [ScopeReader(self._client(), watched, self._child_rng()) for _ in range(options.scopes)]
-        truth = TruthReader(options.truth, watched, self._clock) if options.truth is not None else None
+        truth = None
+        if options.truth is not None:
+            truth = TruthReader(options.truth, watched, self._clock, from_beginning=from_beginning)
         bodies = [stream.run, *(pager.run for pager in pagers), *([truth.run] if truth else [])]
         threads = [threading.Thread(target=self._guard, args=(body,), daemon=True) for body in bodies]
         for thread in threads:
             thread.start()
-        unfinished = self._watch(watched, truth, say)
+        end = self._watch(watched, truth, say)
         watched.stop.set()
         for thread in threads:
             thread.join(_SILENCE_SECONDS + 3)
-        return self._outcome(watched, stream, pagers, unfinished)
+        return self._outcome(watched, stream, pagers, end)
 
     def _guard(self, body: Callable[[], None]) -> None:
         """A reader that breaks must not look like one that found nothing."""
@@ -128,12 +160,13 @@ class Verification:
     def _child_rng(self) -> random.Random:
         return random.Random(self._rng.getrandbits(64))
 
-    def _begin(self) -> tuple[int, bool]:
+    def _begin(self, say: Callable[[str], None]) -> tuple[int, bool]:
         """The ts to start from, and whether it is the tenant's beginning. Raises CliError."""
         options, client = self._options, self._client()
         if options.start_ts is not None:
             return options.start_ts, False
         path = changes_path(options.cluster, options.tenant, None, None)
+        said_ms: int | None = None
         deadline_ms = self._clock.monotonic_ms() + int(options.begin_s * 1000)
         while True:
             try:
@@ -142,14 +175,18 @@ class Verification:
             except Gone as gone:
                 return int(str(gone.extra["earliest_ts"])), True
             except (NoAnswer, RetryableError, UnknownName) as error:
-                if self._clock.monotonic_ms() > deadline_ms or self._stop.is_set():
+                now_ms = self._clock.monotonic_ms()
+                if now_ms > deadline_ms or self._stop.is_set():
                     raise CliError(f"cannot begin: {error}") from error
+                if said_ms is None or now_ms - said_ms >= _LINE_MS:
+                    said_ms = now_ms
+                    say(f"waiting for the tenant: {error}")
             except TiStreamError as error:
                 raise CliError(f"cannot begin: {error}") from error
             self._stop.wait(0.3)
 
-    def _watch(self, watched: Watched, truth: TruthReader | None, say: Callable[[str], None]) -> str | None:
-        """Sample and report until the end; what is left to be told then, in words."""
+    def _watch(self, watched: Watched, truth: TruthReader | None, say: Callable[[str], None]) -> End:
+        """Sample and report until the end; what is left undone then."""
         began_ms = said_ms = self._clock.monotonic_ms()
         while not self._stop.wait(_SAMPLE_SECONDS):
             self._sample(watched)
@@ -157,40 +194,51 @@ class Verification:
             if now_ms - said_ms >= _LINE_MS:
                 said_ms = now_ms
                 say(self._line(watched))
-            if self._is_over(now_ms - began_ms, now_ms, truth, watched):
+                if truth is not None and (missing := truth.missing()) is not None:
+                    say(f"waiting for the truth: {missing}")
+            if self._is_over(now_ms - began_ms, now_ms, truth):
                 break
         if truth is None:
             with watched.lock:
                 moved = watched.record.resolved_ts > watched.start_ts
-            return None if moved else f"nothing was told above {watched.start_ts}: there was nothing to judge"
+            return End(None if moved else f"nothing was told above {watched.start_ts}: there was nothing to judge")
         truth.finish()
-        return self._finish(watched, truth)
+        return self._finish(watched, truth, say)
 
-    def _is_over(self, ran_ms: int, now_ms: int, truth: TruthReader | None, watched: Watched) -> bool:
+    def _is_over(self, ran_ms: int, now_ms: int, truth: TruthReader | None) -> bool:
         options = self._options
         if options.duration_s is not None and ran_ms >= options.duration_s * 1000:
             return True
-        if truth is None or not options.until_truth_end or not watched.truth_lines:
+        if truth is None:
             return False
-        return now_ms - truth.grown_ms >= options.truth_idle_s * 1000
+        if truth.refused is not None:
+            return True
+        if truth.missing() is not None:
+            return now_ms - truth.began_ms >= options.truth_begin_s * 1000
+        return options.until_truth_end and now_ms - truth.grown_ms >= options.truth_idle_s * 1000
 
-    def _finish(self, watched: Watched, truth: TruthReader) -> str | None:
-        deadline_ms = self._clock.monotonic_ms() + int(self._options.finish_s * 1000)
-        pause = threading.Event()
-        while self._clock.monotonic_ms() < deadline_ms:
-            pause.wait(_SAMPLE_SECONDS)
-            if truth.error is not None:
-                return f"the truth cannot be read: {truth.error}"
-            with watched.lock:
-                reached = watched.truth_lines > 0 and watched.validators.compared_ts >= watched.truth_ts
-            if reached:
-                return None
-        if not watched.truth_lines:
-            return "no truth line was ever written"
-        at = watched.validators.compared_ts
-        return (
-            f"compared up to {at} only; the truth goes to {watched.truth_ts}, and {self._options.finish_s:g} s passed"
-        )
+    def _finish(self, watched: Watched, truth: TruthReader, say: Callable[[str], None]) -> End:
+        """Wait for what was done upstream to be told. A signal that came ended the watching; one more ends this."""
+        self._stop.clear()
+        seconds, said = self._options.finish_s, False
+        deadline_ms = self._clock.monotonic_ms() + int(seconds * 1000)
+        while not self._broken:
+            if truth.ended.is_set():
+                if inconclusive := truth.refused or truth.missing() or _other_time(watched):
+                    return End(inconclusive=inconclusive)
+                with watched.lock:
+                    if watched.validators.compared_ts >= watched.truth_ts:
+                        return End()
+                if not said:
+                    said = True
+                    say(f"waiting for the truth up to {watched.truth_ts}: {seconds:g} s at most, Ctrl-C ends it")
+            cut = self._stop.wait(_SAMPLE_SECONDS)
+            how_far = f"compared up to {watched.validators.compared_ts} only; the truth goes to {watched.truth_ts}"
+            if cut and not self._broken:
+                return End(inconclusive=f"{how_far}, and a signal ended the wait")
+            if self._clock.monotonic_ms() >= deadline_ms:
+                return End(unfinished=f"{how_far}, and {seconds:g} s passed")
+        return End()
 
     def _sample(self, watched: Watched) -> None:
         now_ms = self._clock.now_ms()
@@ -220,21 +268,21 @@ class Verification:
         watched: Watched,
         stream: StreamReader,
         pagers: list[PageReader],
-        unfinished: str | None,
+        end: End,
     ) -> Outcome:
         validators, delays = watched.validators, watched.delays
         violations = [str(violation) for violation in validators.violations]
         violations += [str(violation) for pager in pagers for violation in pager.found.kept]
-        violations += [f"unfinished: {unfinished}"] if unfinished else []
+        violations += [f"unfinished: {end.unfinished}"] if end.unfinished else []
         violations += [f"a reader broke: {trace}" for trace in self._broken]
         counts = validators.found.counts.copy()
         for pager in pagers:
             counts += pager.found.counts
         report: dict[str, Any] = {
-            "clean": not violations,
+            "clean": not violations and end.inconclusive is None,
             "violations": {str(rule): count for rule, count in sorted(counts.items())},
             "first_violations": violations[:20],
-            "unfinished": unfinished,
+            "unfinished": end.unfinished or end.inconclusive,
             "rows": validators.rows,
             "ddls": validators.ddls,
             "truth_lines_compared": validators.compared_lines,
@@ -254,11 +302,19 @@ class Verification:
             "event_delay_ms": _quantiles(delays),
             "resolved_lag_ms": _quantiles(self._lags),
         }
-        return Outcome(report, violations)
+        return Outcome(report, violations, end.inconclusive)
 
 
-def _quantiles(delays: Delays) -> dict[str, int]:
-    return {"p50": delays.quantile_ms(0.5), "p99": delays.quantile_ms(0.99), "max": delays.max_ms}
+def _other_time(watched: Watched) -> str | None:
+    if watched.truth_ts >= watched.start_ts:
+        return None
+    return f"the truth ends at {watched.truth_ts}, before {watched.start_ts}, where the pull began: another run's?"
+
+
+def _quantiles(delays: Delays) -> dict[str, int | None]:
+    """None: an hour or more, which is not measured."""
+    known = {"p50": delays.quantile_ms(0.5), "p99": delays.quantile_ms(0.99)}
+    return {**{name: ms if ms < LONGEST_MS else None for name, ms in known.items()}, "max": delays.max_ms}
 
 
 def _table(report: dict[str, Any]) -> Table:
@@ -273,4 +329,5 @@ def _table(report: dict[str, Any]) -> Table:
 def _shown(value: object) -> str:
     if not isinstance(value, dict):
         return str(value)
-    return ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in value.items()) or "none"
+    shown = (f"{name.replace('_', ' ')} {'> 1 h' if number is None else number}" for name, number in value.items())
+    return ", ".join(shown) or "none"

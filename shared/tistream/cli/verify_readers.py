@@ -9,7 +9,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import orjson
 
@@ -17,7 +16,6 @@ from tistream.cli.client import ApiClient, NoAnswer, changes_path
 from tistream.clock import Clock
 from tistream.errors import RetryableError, TiStreamError
 from tistream.model.ts import physical_ms
-from tistream.verify.fingerprint import TruthLine
 from tistream.verify.lag import Delays
 from tistream.verify.record import Record, Scope, difference, line_hash
 from tistream.verify.resumed import ResumedStream
@@ -257,47 +255,3 @@ class ScopeReader(PageReader):
             record = self._watched.record
             if record.whole_since(low_ts) and (differs := difference(record.hashes(scope, low_ts, high_ts), got)):
                 self.found.add(Rule.SCOPE, f"{scope} over ({low_ts}, {high_ts}]: {differs}")
-
-
-class TruthReader:
-    """Reads the truth file as it grows."""
-
-    def __init__(self, path: Path, watched: Watched, clock: Clock) -> None:
-        self.grown_ms = clock.monotonic_ms()
-        self.error: str | None = None
-        self._path, self._watched, self._clock = path, watched, clock
-        self._read = 0
-        self._done = threading.Event()
-
-    def run(self) -> None:
-        """Until told to finish, and everything has been read."""
-        while True:
-            last = self._done.is_set()
-            try:
-                self._take_new()
-            except (OSError, ValueError) as error:
-                self.error = str(error)
-                return
-            if last:
-                return
-            self._done.wait(0.2)
-
-    def finish(self) -> None:
-        """Nothing more is being written."""
-        self._done.set()
-
-    def _take_new(self) -> None:
-        if not self._path.exists():
-            return
-        with self._path.open("rb") as file:
-            file.seek(self._read)
-            text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._read += len(whole)
-        for line in whole.splitlines():
-            truth = TruthLine.parse(line)
-            with self._watched.lock:
-                self._watched.validators.truth(truth)
-                self._watched.truth_ts = truth.ts
-                self._watched.truth_lines += 1
-            self.grown_ms = self._clock.monotonic_ms()

@@ -9,6 +9,7 @@ A truth line is one JSON object, cumulative over the events with snapshot_ts < c
     {"ts":"N","ddls":n,"tables":{"<table_id>":{"database":d,"table":t,"events":n,"events_sum":"16 hex",
      "rows":n,"rows_sum":"16 hex","alive":true}}}
 
+The first line may also have "run":{"cluster":c,"tenant":t,"seed":n,"snapshot_ts":"N"}: whose truth it is.
 `rows` is what SELECT shows at `ts`, in the shape that the table has then; a table that was dropped (or the id that a
 table had before a TRUNCATE) has `alive` false, no rows and the sum 0, and keeps its name and its events. Lines come in
 rising order of ts, each once no commit at or below its ts can still happen. The first line should be at snapshot_ts.
@@ -114,12 +115,28 @@ class TableTruth:
 
 
 @dataclass(frozen=True, slots=True)
+class TruthRun:
+    """Whose truth it is: the tenant, and which run of it."""
+
+    cluster: str
+    tenant: str
+    seed: int
+    snapshot_ts: int
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> TruthRun:
+        """Read the member `run` of a line. Raises KeyError or ValueError if it is none."""
+        return cls(str(body["cluster"]), str(body["tenant"]), int(body["seed"]), int(body["snapshot_ts"]))
+
+
+@dataclass(frozen=True, slots=True)
 class TruthLine:
-    """What must have been told up to `ts`, inclusively; `tables` by logical table id."""
+    """What must have been told up to `ts`, inclusively; `tables` by logical table id. `run`: of the first line."""
 
     ts: int
     ddls: int
     tables: Mapping[str, TableTruth]
+    run: TruthRun | None = None
 
     def encode(self) -> bytes:
         """One line of JSON, with its newline."""
@@ -135,7 +152,11 @@ class TruthLine:
             }
             for table_id, table in self.tables.items()
         }
-        line = {"ts": str(self.ts), "ddls": self.ddls, "tables": tables}
+        line: dict[str, Any] = {"ts": str(self.ts), "ddls": self.ddls, "tables": tables}
+        if self.run is not None:
+            run = self.run
+            names = {"cluster": run.cluster, "tenant": run.tenant}
+            line["run"] = {**names, "seed": run.seed, "snapshot_ts": str(run.snapshot_ts)}
         return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
     @classmethod
@@ -155,6 +176,7 @@ class TruthLine:
                 )
                 for table_id, table in body["tables"].items()
             }
-            return cls(int(body["ts"]), int(body["ddls"]), tables)
+            run = TruthRun.parse(body["run"]) if "run" in body else None
+            return cls(int(body["ts"]), int(body["ddls"]), tables, run)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"no truth line ({error!r}): {line[:200]!r}") from error

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 _FINE_MS = 10_000  # 1 ms buckets up to here, then 100 ms up to an hour
 _COARSE_MS = 100
 _BUCKETS = _FINE_MS + 36_000
+LONGEST_MS = _FINE_MS + (_BUCKETS - 1 - _FINE_MS) * _COARSE_MS  # quantiles from here on are not told apart
 
 
 class Delays:

@@ -192,3 +192,4 @@ def test_progress_names_what_is_wrong() -> None:
     assert "2.3 s behind the clock" in line
     assert "3.0 MiB not put yet" in line
     assert "lag" not in Progress(1.0, 0.0, totals, None, 0, 0).line()
+    assert "lag ?" in Progress(1.0, 0.0, totals, None, 0, 0, platform=True).line()

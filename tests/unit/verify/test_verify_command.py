@@ -90,15 +90,6 @@ def test_truth_that_is_not_reached_is_no_success(tmp_path: Path) -> None:
     assert "compared up to" in outcome.violations[0]
 
 
-def test_a_truth_file_that_is_none_is_told(tmp_path: Path) -> None:
-    truth = tmp_path / "truth"
-    truth.write_bytes(b"nonsense\n")
-    with served(LyingApi(LawfulEvents(3).copy())) as url:
-        options = VerifyOptions(url, "c", "t", truth, duration_s=1, finish_s=1)
-        outcome = Verification(options, SystemClock(), threading.Event()).run(lambda _: None)
-    assert any("no truth line" in violation for violation in outcome.violations)
-
-
 @pytest.mark.parametrize(("lie", "clean"), [("", True), ("refuses all", False)])
 def test_what_was_never_told_anything_is_no_success(tmp_path: Path, lie: str, clean: bool) -> None:
     outcome = _verified(tmp_path, lie, truth=None)

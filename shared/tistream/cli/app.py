@@ -1,0 +1,154 @@
+"""The commands of `tistream` and their options."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tistream
+from tistream.cli import inspect as inspect_command
+from tistream.cli.base_url import checked
+from tistream.cli.client import DEFAULT_URL, ApiClient
+from tistream.cli.demo import DemoOptions, run_demo
+from tistream.cli.pull import PullRequest, run_pull
+from tistream.cli.tenant import create_tenant, list_tenants, tenant_status
+from tistream.cli.up import run_up
+from tistream.cli.verify import VerifyOptions, run_verify
+from tistream.model.ts import MAX_TS
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+tenant_app = typer.Typer(no_args_is_help=True, help="Tenants: the upstream TiDBs whose changes are captured.")
+app.add_typer(tenant_app, name="tenant")
+
+Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
+Cluster = Annotated[str, typer.Option(help="Upstream cluster id.")]
+Tenant = Annotated[str, typer.Option(help="Upstream tenant id.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tistream {tistream.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """A change-data platform for TiDB."""
+
+
+@app.command()
+def up(
+    data_dir: Annotated[Path, typer.Option(help="Directory that holds everything; made if it is not there.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Public port on 127.0.0.1; 0: any free one.")] = 8000,
+    ranges: Annotated[
+        int | None, typer.Option(min=1, max=4096, help="Key ranges (tasks) that a new tenant is cut into.")
+    ] = None,
+) -> None:
+    """Run the whole platform on this machine until SIGTERM or Ctrl-C; prints one line when it is ready."""
+    run_up(data_dir, port, ranges)
+
+
+@tenant_app.command("create")
+def tenant_create(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
+    """Register a tenant."""
+    create_tenant(ApiClient(url), cluster, tenant)
+
+
+@tenant_app.command("list")
+def tenant_list(cluster: Cluster, url: Url = DEFAULT_URL) -> None:
+    """The tenants of a cluster, one a line."""
+    list_tenants(ApiClient(url), cluster)
+
+
+@tenant_app.command("status")
+def tenant_status_command(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
+    """How far a tenant has come, and what holds it, as JSON."""
+    tenant_status(ApiClient(url), cluster, tenant)
+
+
+@app.command()
+def pull(
+    cluster: Cluster,
+    tenant: Tenant,
+    database: Annotated[str | None, typer.Option(help="Only this database.")] = None,
+    table: Annotated[str | None, typer.Option(help="Only this table; needs --database.")] = None,
+    start_ts: Annotated[str | None, typer.Option(help="After this ts; default: all that is retained.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="From where an earlier pull ended.")] = None,
+    end_ts: Annotated[str | None, typer.Option(help="Up to this ts, waiting until it is resolved.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many row and ddl events.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on for ever.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Print events as NDJSON until caught up (the last line holds the cursor to go on from)."""
+    if table is not None and database is None:
+        raise typer.BadParameter("needs --database", param_hint="--table")
+    if start_ts is not None and cursor is not None:
+        raise typer.BadParameter("does not go with --start-ts", param_hint="--cursor")
+    if follow and (limit is not None or end_ts is not None):
+        raise typer.BadParameter("does not go with --limit or --end-ts", param_hint="--follow")
+    request = PullRequest(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow)
+    run_pull(ApiClient(url), request, sys.stdout.buffer)
+
+
+@app.command("inspect")
+def inspect(
+    target: Annotated[str, typer.Argument(help="A file, or the key of an object if --objects is given.")],
+    objects: Annotated[str | None, typer.Option(help="Object store, as file:///data/objects or s3://bucket.")] = None,
+    rows: Annotated[int, typer.Option(min=0, help="Rows of data to show.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+) -> None:
+    """Show a change file, manifest, segment, pending part, schema log or schema_snap."""
+    inspect_command.run_inspect(target, objects, rows, as_json)
+
+
+@app.command()
+def verify(
+    url: Annotated[str, typer.Argument(help="Base URL of the API.", callback=checked)],
+    cluster: Cluster,
+    tenant: Tenant,
+    truth: Annotated[Path | None, typer.Option(help="The upstream's truth, one line a ts; read as it grows.")] = None,
+    start_ts: Annotated[
+        int | None, typer.Option(min=0, max=MAX_TS, help="After this ts; default: from the tenant's beginning.")
+    ] = None,
+    until_truth_end: Annotated[
+        bool, typer.Option("--until-truth-end", help="End when the truth has not grown for 10 s, and all was compared.")
+    ] = False,
+    duration: Annotated[float | None, typer.Option(min=1, help="End after so many seconds.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the cuts, limits, names and stretches.")] = 0,
+    scopes: Annotated[int, typer.Option(min=0, max=64, help="Consumers of random tables and databases.")] = 2,
+    samples: Annotated[Path | None, typer.Option(help="Write the lag four times a second to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The final report as JSON.")] = False,
+) -> None:
+    """Pull a tenant in several ways at once, and check all that a consumer may rely on; status 1 on any violation.
+
+    Without --duration or --until-truth-end it goes on until SIGTERM or Ctrl-C.
+    """
+    if until_truth_end and truth is None:
+        raise typer.BadParameter("needs --truth", param_hint="--until-truth-end")
+    options = VerifyOptions(url, cluster, tenant, truth, start_ts, duration, until_truth_end)
+    run_verify(replace(options, seed=seed, scopes=scopes, samples=samples, as_json=as_json))
+
+
+@app.command()
+def demo(
+    golden: Annotated[Path, typer.Option(help="A recorded change set (its objects/ and arrival.jsonl).")],
+    data_dir: Annotated[Path, typer.Option(help="Where the platform works; emptied first.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Public port; 0: any free one.")] = 0,
+) -> None:
+    """Start the platform, push a recorded TiDB change set in real time, and show what comes out and how fast."""
+    run_demo(DemoOptions(golden, data_dir, port))
+
+
+def load_commands() -> None:
+    """Add the commands of installed services: the library imports none of them."""
+    for entry in sorted(entry_points(group="tistream.commands"), key=lambda entry: entry.name):
+        entry.load()(app)

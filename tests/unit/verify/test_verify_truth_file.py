@@ -1,0 +1,206 @@
+"""A truth that is missing, empty, garbage or another's: `tistream verify` says so at once and does not blame the
+platform; a signal ends every wait."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from support.lawful_events import SNAPSHOT_TS, LawfulEvents
+from support.lying_api import LyingApi, served
+from support.platform import COMMAND, free_port
+from tistream.cli.verify import Outcome, Verification, VerifyOptions
+from tistream.cli.verify_truth import TruthRefused
+from tistream.clock import SystemClock
+from tistream.verify.fingerprint import TruthLine, TruthRun
+
+OWN = TruthRun("c", "t", 3, SNAPSHOT_TS)
+LAWFUL = LawfulEvents(3, transactions=80)
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with served(LyingApi(LAWFUL.copy())) as url:
+        yield url
+
+
+def write(path: Path, run: TruthRun | None, lines: list[TruthLine] | None = None) -> Path:
+    first, *others = lines or LAWFUL.lines
+    path.write_bytes(b"".join(line.encode() for line in [replace(first, run=run), *others]))
+    return path
+
+
+def verified(url: str, truth: Path, **more: object) -> Outcome:
+    options = VerifyOptions(url, "c", "t", truth, duration_s=1, finish_s=1)
+    return Verification(replace(options, **more), SystemClock(), threading.Event()).run(lambda _: None)  # type: ignore[arg-type]
+
+
+def command(url: str, *more: object) -> list[str]:
+    return [str(part) for part in (COMMAND, "verify", url, "--cluster", "c", "--tenant", "t", *more)]
+
+
+def run(url: str, *more: object, timeout: float = 40) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(url, *more), capture_output=True, text=True, check=False, timeout=timeout)
+
+
+@pytest.mark.parametrize("run_", [OWN, None])
+def test_the_tenants_own_truth_is_taken_with_or_without_its_name(url: str, tmp_path: Path, run_: TruthRun) -> None:
+    outcome = verified(url, write(tmp_path / "truth", run_))
+    assert outcome.clean, (outcome.violations, outcome.inconclusive)
+    assert outcome.report["truth_lines_compared"] > 3
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"nonsense\n", "line 1 of the truth"),
+        (LAWFUL.lines[0].encode() + b'{"ts":"3"}\n', "line 2 of the truth"),
+        (LAWFUL.lines[1].encode() + LAWFUL.lines[0].encode(), "goes back at line 2"),
+    ],
+)
+def test_garbage_is_told_as_garbage(url: str, tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "truth").write_bytes(content)
+    done = run(url, "--truth", tmp_path / "truth", timeout=20)  # neither --duration nor --until-truth-end
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "VIOLATION" not in done.stderr
+    assert "Decode" not in done.stderr
+
+
+def test_another_tenants_truth_is_refused_before_anything_is_pulled(tmp_path: Path) -> None:
+    truth = write(tmp_path / "truth", replace(OWN, tenant="other"))
+    done = run(f"http://127.0.0.1:{free_port()}", "--truth", truth, timeout=20)
+    assert done.returncode == 1
+    assert "is that of tenant c/other, not of c/t" in done.stderr
+    assert "VIOLATION" not in done.stderr
+
+
+def test_the_truth_of_a_later_run_is_refused(url: str, tmp_path: Path) -> None:
+    later = replace(OWN, snapshot_ts=SNAPSHOT_TS + 5)
+    outcome = verified(url, write(tmp_path / "truth", later, [replace(LAWFUL.lines[0], ts=SNAPSHOT_TS + 5)]))
+    assert not outcome.clean
+    assert "of another run" in str(outcome.inconclusive)
+    assert outcome.violations == []
+
+
+def test_the_truth_of_an_earlier_run_is_not_waited_for(url: str, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    outcome = verified(url, write(tmp_path / "truth", None, [TruthLine(5, 0, {})]), finish_s=30)
+    assert time.monotonic() - begun < 15
+    assert "another run's" in str(outcome.inconclusive)
+    assert outcome.violations == []
+
+
+def test_a_truth_that_is_written_anew_is_refused(url: str, tmp_path: Path) -> None:
+    truth = write(tmp_path / "truth", OWN)
+    later = threading.Timer(1.0, lambda: write(truth, OWN, LAWFUL.lines[:1]))
+    later.start()
+    outcome = verified(url, truth, duration_s=20)
+    later.join()
+    assert "written anew" in str(outcome.inconclusive)
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_a_truth_that_never_begins_ends_the_run(url: str, tmp_path: Path, content: bytes | None) -> None:
+    truth = tmp_path / "truth"
+    if content is not None:
+        truth.write_bytes(content)
+    begun = time.monotonic()
+    outcome = verified(url, truth, duration_s=None, until_truth_end=True, truth_begin_s=1, finish_s=60)
+    assert time.monotonic() - begun < 20
+    assert not outcome.clean
+    assert str(truth) in str(outcome.inconclusive)
+    assert outcome.violations == []
+
+
+def test_a_truth_in_no_folder_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(TruthRefused, match="no such folder"):
+        verified(f"http://127.0.0.1:{free_port()}", tmp_path / "nowhere" / "truth")
+
+
+def until(process: subprocess.Popen[str], said: str) -> None:
+    """Read stderr up to a line that has `said`."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if said in " ".join(line.split()):
+            return
+    raise AssertionError(f"it never said {said!r}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_wait_for_the_end_of_the_truth(url: str, tmp_path: Path, number: signal.Signals) -> None:
+    lines = [*LAWFUL.lines, replace(LAWFUL.lines[-1], ts=LAWFUL.lines[-1].ts + 10**9)]
+    truth = write(tmp_path / "truth", OWN, lines)
+    watching = command(url, "--truth", truth, "--duration", 1, "--json")
+    with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            until(process, "waiting for the truth up to")
+            asked = time.monotonic()
+            process.send_signal(number)
+            out, error = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert time.monotonic() - asked < 20, "it would have waited for a minute"
+    assert process.returncode == 1
+    assert "a signal ended the wait" in error
+    assert "VIOLATION" not in error
+    assert orjson.loads(out)["rows"] > 100, "what was seen is reported all the same"
+
+
+def test_waiting_for_a_tenant_is_said_and_can_be_ended() -> None:
+    watching = command(f"http://127.0.0.1:{free_port()}")
+    with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            until(process, "waiting for the tenant")
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate(timeout=15)
+        finally:
+            process.kill()
+    assert process.returncode == 1
+    assert "cannot begin: no answer from" in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("url", "more", "said"),
+    [
+        ("127.0.0.1:8000", [], "does not begin with http://"),
+        ("http://", [], "names no host"),
+        ("http://127.0.0.1:1", ["--until-truth-end"], "needs --truth"),
+        ("http://127.0.0.1:1", ["--start-ts", "-1"], "--start-ts"),
+        ("http://127.0.0.1:1", ["--start-ts", str(2**63)], "--start-ts"),
+    ],
+)
+def test_wrong_usage_is_status_2(url: str, more: list[str], said: str) -> None:
+    done = run(url, *more)
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [(["--samples", "/nowhere/samples"], "--samples /nowhere/samples"), (["--tenant", "a/../b"], "tenant_id 'a/../b'")],
+)
+def test_what_cannot_be_is_one_line(more: list[str], said: str) -> None:
+    done = run("http://127.0.0.1:1", *more)
+    assert done.returncode == 1
+    assert done.stderr.startswith("tistream: ")
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+
+
+def test_delays_beyond_what_is_measured_are_shown_as_such(url: str, tmp_path: Path) -> None:
+    truth = write(tmp_path / "truth", OWN)  # its ts lie decades back
+    shown = run(url, "--truth", truth, "--duration", 1)
+    assert "p50 > 1 h, p99 > 1 h" in " ".join(shown.stdout.split())
+    report = orjson.loads(run(url, "--truth", truth, "--duration", 1, "--json").stdout)
+    assert report["event_delay_ms"]["p50"] is None
+    assert report["event_delay_ms"]["max"] > 10**9

@@ -34,21 +34,28 @@ def random_config(rng: random.Random, begin_ms: int) -> ClusterConfig:
         huge_every_ms=8_000,
         huge_rows=rng.choice((0, 40)),
         late_secondaries=often(0.2),
+        late_ms=rng.choice(((200, 3_000), (1_000, 8_000))),
+        orphaned=often(0.6),
+        rewritten=often(0.4),
+        row_locks=often(0.2),
         sourced=often(0.1),
     )
     churn = Churn(
         per_s=rng.choice((0.3, 1.0, 3.0)),
         split=often(1.5),
+        batch_split=often(0.6),
         merge=often(1.0),
         move=often(2.0),
         restart=often(0.8),
         crash=often(0.4),
+        gone=often(0.2),
         lost_push=rng.random(),
         new_chain=rng.random(),
         repeated_file=often(0.1),
         unannounced=often(0.5),
-        idle_untold=often(0.4),
+        idle_untold=often(0.1),
         slow_store=often(0.2),
+        slow_ms=(500, 2_500),
         skew_ms=rng.choice((0, 200, 900)),
     )
     return ClusterConfig(
@@ -147,7 +154,7 @@ class Upstream:
                 self._scheduler.sleep(STEP_US)
                 continue
             effect = queue.popleft()
-            slow = self._rng.random() < 0.05
+            slow = not self.quiet and self._rng.random() < 0.05
             self._scheduler.sleep(self._rng.randrange(4_000_000) if slow else self._rng.randrange(5_000, 60_000))
             if isinstance(effect, Push):
                 if self._rng.random() < self._damaged:

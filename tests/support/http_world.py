@@ -95,10 +95,12 @@ class SorterProcess:
         self._loops = [Loop(body.__name__, body, interval_ms=20, backoff_max_ms=100).start() for body in bodies]
 
     def _assign(self) -> None:
-        if self._membership.registered is None:
+        registered = self._membership.registered
+        if registered is None:
             return
         table = self._meta.routes(self._version, wait_ms=200)
-        if self.node.assign(wanted_tasks(table, self._name, keep_index_keys=False)):
+        wanted = wanted_tasks(table, self._name, registered.start_epoch, keep_index_keys=False)
+        if self.node.assign(wanted):
             self._version = table.version
 
     def _tick(self) -> int | None:

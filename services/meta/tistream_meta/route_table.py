@@ -16,11 +16,11 @@ _POLL_S = 0.2  # how soon a waiting reader notices that the process stops
 
 def build(plan: Plan, states: Mapping[str, Liveness], own_url: str) -> RouteTable:
     """The route table of a plan, given what is known of its nodes."""
-    urls = {node.node_id: node.url for node in plan.nodes}
+    nodes = {node.node_id: node for node in plan.nodes}
     by_tenant = {key: list(group) for key, group in groupby(plan.tasks, lambda task: task.tenant)}
     return RouteTable(
         version=plan.version,
-        tenants=[_tenant_route(tenant, by_tenant.get(tenant.key, []), urls) for tenant in plan.tenants],
+        tenants=[_tenant_route(tenant, by_tenant.get(tenant.key, []), nodes) for tenant in plan.tenants],
         services={"meta": [own_url], **_services(plan.nodes, states)},
     )
 
@@ -35,7 +35,7 @@ def _services(nodes: tuple[Node, ...], states: Mapping[str, Liveness]) -> dict[s
     return found
 
 
-def _tenant_route(tenant: Tenant, tasks: list[Task], urls: Mapping[str, str]) -> TenantRoute:
+def _tenant_route(tenant: Tenant, tasks: list[Task], nodes: Mapping[str, Node]) -> TenantRoute:
     routes = [
         TaskRoute(
             task_id=task.task_id,
@@ -43,9 +43,10 @@ def _tenant_route(tenant: Tenant, tasks: list[Task], urls: Mapping[str, str]) ->
             end_key=task.span.end.hex(),
             task_epoch=task.task_epoch,
             sorter_node=task.sorter_node,
-            sorter_url=None if task.sorter_node is None else urls.get(task.sorter_node),
+            sorter_url=None if node is None else node.url,
+            sorter_start_epoch=None if node is None else node.start_epoch,
         )
-        for task in tasks
+        for task, node in ((task, nodes.get(task.sorter_node or "")) for task in tasks)
     ]
     homeless = sum(route.sorter_url is None for route in routes)
     problem = f"{homeless} of {len(routes)} tasks have no sorter: none has registered" if homeless else tenant.problem

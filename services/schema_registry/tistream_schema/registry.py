@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tistream.clock import Clock
 from tistream.concurrency import new_lock
-from tistream.errors import TiStreamError, UnknownName
+from tistream.errors import TiStreamError, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.pool.footers import FooterCache
 from tistream.service.metrics import LoopMetrics
@@ -79,9 +79,11 @@ class Registry:
         self._footers = FooterCache()
 
     def tenant(self, key: TenantKey) -> TenantSchema:
-        """A tenant's schema. Raises UnknownName."""
+        """A tenant's schema. Raises UnknownName; Unavailable before the first route table."""
         with self._lock:
             if key not in self._tenants:
+                if self._route_version < 0:
+                    raise Unavailable("the meta server has not told the routes yet")
                 raise UnknownName(f"no tenant {key}")
             return self._tenants[key].schema
 
@@ -91,7 +93,8 @@ class Registry:
 
     def follow_routes(self) -> None:
         """One long poll of the route table."""
-        self.take_routes(self._meta.routes(self._route_version, self._options.route_wait_ms))
+        wait_ms = self._options.route_wait_ms if self._route_version >= 0 else 0
+        self.take_routes(self._meta.routes(self._route_version, wait_ms))
 
     def take_routes(self, table: RouteTable) -> None:
         """Follow who is in the table, and nobody else."""

@@ -121,13 +121,15 @@ class _Running:
         ]
 
     def _assign(self) -> int:
-        if self._membership.registered is None:
+        registered = self._membership.registered
+        if registered is None:
             return 100
         routes = self._meta.routes(self._version, wait_ms=ROUTES_WAIT_MS if self._version >= 0 else 0)
         tick = self._settings.tick
         wanted = wanted_tasks(
             routes,
             self._settings.node,
+            registered.start_epoch,
             keep_index_keys=tick.keep_index_keys,
             checkpoint_every=tick.checkpoint_every,
         )

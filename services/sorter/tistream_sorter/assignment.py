@@ -9,9 +9,9 @@ from tistream_sorter.tick import TaskIdentity
 
 
 def wanted_tasks(
-    routes: RouteTable, node_id: str, *, keep_index_keys: bool, checkpoint_every: int = 64
+    routes: RouteTable, node_id: str, start_epoch: int, *, keep_index_keys: bool, checkpoint_every: int = 64
 ) -> list[TaskIdentity]:
-    """The tasks routed to `node_id`, of tenants whose snapshot_ts is known."""
+    """The tasks routed to this start of `node_id`, of tenants whose snapshot_ts is known."""
     return [
         TaskIdentity(
             tenant=TenantKey(tenant.cluster_id, tenant.tenant_id),
@@ -25,5 +25,5 @@ def wanted_tasks(
         for tenant in routes.tenants
         if tenant.snapshot_ts is not None
         for task in tenant.tasks
-        if task.sorter_node == node_id
+        if task.sorter_node == node_id and task.sorter_start_epoch == start_epoch
     ]

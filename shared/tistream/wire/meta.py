@@ -66,7 +66,11 @@ class TenantList(Wire):
 
 
 class TaskRoute(Wire):
-    """One task: its span (hex), its fencing epoch and who serves it (None while nobody does)."""
+    """One task: its span (hex), its fencing epoch and who serves it (None while nobody does).
+
+    The epoch is meant for one start of the sorter, `sorter_start_epoch`: a process that was replaced under the same name,
+    and wakes, must not take it.
+    """
 
     task_id: int
     start_key: str
@@ -74,6 +78,7 @@ class TaskRoute(Wire):
     task_epoch: int
     sorter_node: str | None
     sorter_url: str | None
+    sorter_start_epoch: int | None = None
 
 
 class TenantRoute(Wire):

@@ -1,0 +1,27 @@
+"""Epochs are handed to one start of a sorter: a process that was replaced, and wakes, takes none of its successor's."""
+
+from __future__ import annotations
+
+from tistream.wire.meta import RouteTable, TaskRoute, TenantRoute
+from tistream_sorter.assignment import wanted_tasks
+
+
+def table(node: str, start_epoch: int) -> RouteTable:
+    task = TaskRoute(
+        task_id=1,
+        start_key="",
+        end_key="",
+        task_epoch=7,
+        sorter_node=node,
+        sorter_url="http://127.0.0.1:1",
+        sorter_start_epoch=start_epoch,
+    )
+    tenant = TenantRoute(cluster_id="7", tenant_id="acme", snapshot_ts=5, tasks=[task])
+    return RouteTable(version=1, tenants=[tenant])
+
+
+def test_only_the_newest_start_of_a_sorter_takes_its_tasks() -> None:
+    routes = table("sorter-1", start_epoch=3)
+    assert [task.task_epoch for task in wanted_tasks(routes, "sorter-1", 3, keep_index_keys=False)] == [7]
+    assert wanted_tasks(routes, "sorter-1", 2, keep_index_keys=False) == []
+    assert wanted_tasks(routes, "sorter-2", 3, keep_index_keys=False) == []

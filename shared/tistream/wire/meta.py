@@ -68,8 +68,8 @@ class TenantList(Wire):
 class TaskRoute(Wire):
     """One task: its span (hex), its fencing epoch and who serves it (None while nobody does).
 
-    The epoch is meant for one start of the sorter, `sorter_start_epoch`: a process that was replaced under the same name,
-    and wakes, must not take it.
+    The epoch is meant for one start of the sorter, `sorter_start_epoch`: a process that was replaced under the same
+    name, and wakes, must not take it.
     """
 
     task_id: int

@@ -58,7 +58,14 @@ WILD = ClusterConfig(
         sourced=0.1,
     ),
     churn=Churn(
-        per_s=5.0, batch_split=0.4, gone=0.15, repeated_file=0.15, idle_untold=0.3, slow_store=0.1, slow_ms=(200, 1_500)
+        per_s=5.0,
+        batch_split=0.4,
+        gone=0.15,
+        late_upload=0.5,
+        repeated_file=0.15,
+        idle_untold=0.3,
+        slow_store=0.1,
+        slow_ms=(200, 1_500),
     ),
     keep_truth=True,
 )
@@ -68,11 +75,15 @@ Answer = Callable[[AskCoverage], Sequence[tuple[KeySpan, int]]]
 
 @dataclass
 class Run:
-    """What a cluster pushed until its end, in order of arrival. Everything must be known through `end_ts`."""
+    """What a cluster pushed until its end, in order of arrival. Everything must be known through `end_ts`.
+
+    `refused`: what a platform that saw each file as it came would not have taken.
+    """
 
     cluster: Cluster
     files: list[Delivery] = field(default_factory=list)
     chain_starts: set[tuple[int, int]] = field(default_factory=set)
+    refused: list[Delivery] = field(default_factory=list)
     lines: list[Told] = field(default_factory=list)
     end_ts: int = 0
 
@@ -115,6 +126,8 @@ class _Driver:
         self._read_files = 0
         self._asked: list[AskCoverage] = []
         self._rng = rng
+        self._chains: dict[int, tuple[int, int]] = {}  # store -> its chain's first file and last
+        self._broken: set[int] = set()
 
     def take(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -133,9 +146,30 @@ class _Driver:
                     self._asked.remove(asked)
 
     def _push(self, push: Push) -> None:
-        self.run.files.append(Delivery(float(self.run.cluster.now_ms), push.key, push.body))
+        file = Delivery(float(self.run.cluster.now_ms), push.key, push.body)
+        if not self._taken(push):
+            self.run.refused.append(file)
+            return
+        self.run.files.append(file)
         if not push.prev_ts:
             self.run.chain_starts.add((push.store_id, push.ts))
+
+    def _taken(self, push: Push) -> bool:
+        """Whether the file goes on where its store's chain ends, or begins a new one (design.md 2)."""
+        store_id = push.store_id
+        first_ts, at_ts = self._chains.get(store_id, (0, 0))
+        if not push.prev_ts and push.ts > at_ts:
+            self._broken.discard(store_id)
+            self._chains[store_id] = push.ts, push.ts
+            return True
+        if push.ts < first_ts or store_id in self._broken:
+            return False
+        if push.prev_ts != at_ts:
+            assert push.prev_ts < at_ts, "a file is missing"
+            self._broken.add(store_id)
+            return False
+        self._chains[store_id] = first_ts, push.ts
+        return True
 
     def _read(self) -> None:
         for file in self.run.files[self._read_files :]:

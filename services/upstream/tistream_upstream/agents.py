@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,7 +21,7 @@ from tistream_upstream.world import World
 
 
 @dataclass(slots=True)
-class _Upload:
+class Upload:
     """A file that is under way: it arrives at `at_ms`."""
 
     ts: int
@@ -34,18 +34,32 @@ class _Upload:
 @dataclass(slots=True)
 class Store:
     """A store and its agent. `pushed_ts`: its last file that arrived; `cut_ts`: its last file at all. `gone`: it will
-    not be up again."""
+    not be up again.
+
+    `late`: an upload of an agent that died, which may still land. `broken`: it landed beside another file that names
+    the same one before; so the store needs a new chain. `doubtful`: what was led since the last file before the two;
+    `doubt_ts`: versions above are kept until then.
+    """
 
     id: int
     up: bool = True
     gone: bool = False
     buffer: list[Range] = field(default_factory=list)
-    uploads: deque[_Upload] = field(default_factory=deque)
+    uploads: deque[Upload] = field(default_factory=deque)
     pushed_ts: int = 0
     cut_ts: int = 0
     begin_anew: bool = True
     slow_until_ms: int = 0
     phase_ms: int = 0
+    late: Upload | None = None
+    broken: bool = False
+    doubtful: list[KeySpan] = field(default_factory=list)
+    doubt_ts: int = 0
+
+    @property
+    def haunted(self) -> bool:
+        """Whether an upload of an earlier agent may land, or has broken the chain."""
+        return self.late is not None or self.broken
 
 
 @dataclass(slots=True)
@@ -78,6 +92,8 @@ class Agents:
         self.pushed_rows = 0
         self.pushed_bytes = 0
         self.scans = 0
+        self.on_late: Callable[[Store, Upload], None] | None = None
+        self.on_successor: Callable[..., None] | None = None
         for store in self.stores.values():
             store.phase_ms = self._rng.randint(0, max(1, config.churn.skew_ms)) + self._rng.randrange(config.push_ms)
 
@@ -130,6 +146,8 @@ class Agents:
         anew = store.begin_anew
         if anew and any(one.store_id == store.id for one in self._asked.values()):
             return  # its first file has the scans of all that it leads
+        if anew and store.broken and any(one.base_ts is None for one in store.buffer):
+            return  # it has to begin with scans, and was given another region meanwhile
         ranges = self._cut(store)
         if not ranges:
             return
@@ -163,6 +181,8 @@ class Agents:
         config = self._config
         body = change_file.encode(FileIdentity(config.tenant, store.id, prev_ts), ranges, self._limits)
         rows = sum(len(one.entries) for one in ranges)
+        if store.haunted:
+            store.doubtful += [one.span for one in ranges]
         key = layout.change_file(config.tenant, store.id, store.cut_ts)
         push = Push(store.id, store.cut_ts, prev_ts, key, body, rows)
         at_ms = self._world.now_ms + self._rng.randint(1, 20)
@@ -171,18 +191,28 @@ class Agents:
         if store.uploads:
             at_ms = max(at_ms, store.uploads[-1].at_ms)
         announced = self._rng.random() >= config.churn.unannounced
-        upload = _Upload(store.cut_ts, at_ms, ranges, push, announced)
+        upload = Upload(store.cut_ts, at_ms, ranges, push, announced)
         store.uploads.append(upload)
         if now:
             self._arrive_all(store)
         else:
             self._world.at(at_ms, lambda: self._arrived(store, upload))
 
-    def _arrived(self, store: Store, upload: _Upload) -> None:
+    def _arrived(self, store: Store, upload: Upload) -> None:
         if not store.uploads or store.uploads[0] is not upload:
             return  # it was lost, or hurried
         store.uploads.popleft()
         store.pushed_ts = upload.ts
+        self.tell(store, upload)
+        anew = upload.push.prev_ts == 0
+        if anew:
+            store.broken, store.doubtful = False, []
+        late = store.late
+        if late is not None and self.on_successor is not None and (anew or upload.push.prev_ts == late.push.prev_ts):
+            self.on_successor(store, late, anew=anew)
+
+    def tell(self, store: Store, upload: Upload) -> None:
+        """A file is there."""
         self.pushed_files += 1
         self.pushed_rows += upload.push.rows
         self.pushed_bytes += len(upload.push.body)
@@ -196,24 +226,52 @@ class Agents:
 
     # -- dying ----------------------------------------------------------------------------------------------------
 
-    def die(self, store: Store, *, lose: bool) -> None:
-        """Its agent ends: with all pushed, or with what it had not pushed lost, which is then asked for."""
-        if not lose:
+    def die(self, store: Store, *, lose: bool) -> bool:
+        """Its agent ends: with all pushed, or with what it had not pushed lost, which is then asked for (True)."""
+        if not (lose or (store.broken and store.begin_anew)):
             self.push(store, now=True)
             self._arrive_all(store)
-            return
+            return False
         self._since_ts = self.horizon_ts()
-        lost = [one.span for upload in store.uploads for one in upload.ranges]
+        lost = list(store.doubtful) if store.broken else []
+        self._leave_late(store)
+        lost += [one.span for upload in store.uploads for one in upload.ranges]
         lost += [one.span for one in store.buffer]
         store.uploads.clear()
         store.buffer = []
         store.cut_ts = store.pushed_ts
-        store.begin_anew = store.pushed_ts == 0 or self._rng.random() < self._config.churn.new_chain
+        store.begin_anew = store.pushed_ts == 0 or store.broken or self._rng.random() < self._config.churn.new_chain
         for region in self._regions.all:
             if region.store_id == store.id:
                 lost.append(region.span)
                 region.open, region.resolver_ts = None, 0
         self._lost = lost
+        return True
+
+    def _leave_late(self, store: Store) -> None:
+        """Of a dying agent's uploads the first may still be under way, unless an earlier one's has just landed."""
+        store.late = None
+        share = self._config.churn.late_upload
+        if store.broken or self.on_late is None or not (share and store.uploads and store.pushed_ts):
+            return
+        store.doubtful = []
+        upload = store.uploads[0]
+        if upload.push.prev_ts == store.pushed_ts and self._rng.random() < share:
+            store.late, store.doubt_ts = upload, self._since_ts
+            self.on_late(store, upload)
+
+    def renewing(self, store: Store) -> bool:
+        """Whether a new chain is on its way: asked for, or cut; and nothing keeps it from being the store's next."""
+        if any(upload.push.prev_ts == 0 for upload in store.uploads):
+            return True
+        waits = any(one.store_id == store.id for one in self._asked.values())
+        ready = bool(store.buffer) and all(one.base_ts is not None for one in store.buffer)
+        return store.begin_anew and (waits or ready)
+
+    @property
+    def haunted(self) -> bool:
+        """Whether some store is."""
+        return any(store.haunted for store in self.stores.values())
 
     def ask_for_lost(self) -> None:
         """Have every span scanned that the dead agent led since its last push, by whoever leads it now."""
@@ -263,6 +321,7 @@ class Agents:
         for store in self.stores.values():
             kept += [one.floor_ts for one in store.buffer]
             kept += [one.floor_ts for upload in store.uploads for one in upload.ranges]
+            kept += [store.doubt_ts] if store.haunted else []
         oldest = min(kept, default=0) - (self._config.history_ms << LOGICAL_BITS)
         self._horizon_ts = max(self._horizon_ts, oldest)
         return self._horizon_ts

@@ -154,9 +154,8 @@ class Churn:
     def restart(self) -> bool:
         """An agent dies and comes back; some of its regions may have been moved meanwhile."""
         store = self._any_store()
-        lose = self._rng.random() < self._config.churn.lost_push
-        self._agents.die(store, lose=lose)
-        if lose:
+        lost = self._agents.die(store, lose=self._rng.random() < self._config.churn.lost_push)
+        if lost:
             for region in self._regions.all:
                 if region.store_id == store.id and self._rng.random() < 0.3:
                     self._hand_over(region, self._any_store())
@@ -178,24 +177,24 @@ class Churn:
         if it went in good order."""
         stores = self._agents.stores.values()
         living = [store for store in stores if store.up]
-        if len(living) < 2 or 2 * sum(store.gone for store in stores) + 2 > len(stores):
+        going = [store for store in living if not store.haunted]  # a chain that is broken would stay so
+        if not going or len(living) < 2 or 2 * sum(store.gone for store in stores) + 2 > len(stores):
             return False
-        store = self._rng.choice(living)
+        store = self._rng.choice(going)
         store.gone = True
         self._fall(store)
         return True
 
     def _fall(self, store: Store) -> None:
-        lose = self._rng.random() < self._config.churn.lost_push
-        self._agents.die(store, lose=lose)
+        lost = self._agents.die(store, lose=self._rng.random() < self._config.churn.lost_push)
         store.up = False
         for region in self._regions.all:
             if region.store_id == store.id:
-                if lose:
+                if lost:
                     self._hand_over(region, self._any_store())
                 else:
                     self.elect(region, self._any_store())
-        if lose:
+        if lost:
             self._agents.ask_for_lost()
         else:
             self._agents.push(store, now=True)

@@ -19,6 +19,7 @@ from tistream_upstream.config import ClusterConfig
 from tistream_upstream.ddl import Ddl
 from tistream_upstream.effects import Effect, Told
 from tistream_upstream.kv import Kv
+from tistream_upstream.late_uploads import LateUploads
 from tistream_upstream.load import Load
 from tistream_upstream.regions import Region, RegionMap
 from tistream_upstream.schema_change import TableShape
@@ -68,6 +69,7 @@ class Cluster:
         self._load = Load(config, self._world, self.kv, self.catalog, self._session)
         self._session.rewrite = self._load.rewrite
         self.churn = Churn(config, self._world, self.regions, self.kv, self.agents, self.catalog)
+        self.late_uploads = LateUploads(self._world, self.regions, self.agents, self.churn.elect)
         self.ddl = Ddl(config, self._world, self.kv, self.catalog, self._session)
         self._store_schema()
         self._load.start()
@@ -148,8 +150,8 @@ class Cluster:
 
     @property
     def quiet(self) -> bool:
-        """Whether, after `stop`, all that was begun has ended and nothing is asked for."""
-        return not (self._session.open or self.ddl.busy or self.agents.asked)
+        """Whether, after `stop`, all that was begun has ended, nothing is asked for and no chain is broken."""
+        return not (self._session.open or self.ddl.busy or self.agents.asked or self.agents.haunted)
 
     def finish(self) -> tuple[int, list[Effect]]:
         """When quiet: the last truth and the last files, whose watermarks lie above it. (Its ts, what is to be done)"""

@@ -43,7 +43,8 @@ class Churn:
 
     `batch_split`: of splits, how many are into three regions or more at one entry. `gone`: a store goes for good, as
     long as half of them stay. `lost_push`: of restarts, crashes and stores gone, how many lose what was not pushed.
-    `new_chain`: of those, how many begin a new chain. `down_ms`: how long a crashed store stays away.
+    `new_chain`: of those, how many begin a new chain. `late_upload`: of those that had a file under way, how often it
+    lands when the next agent's file is there. `down_ms`: how long a crashed store stays away.
     """
 
     per_s: float = 0.2
@@ -56,6 +57,7 @@ class Churn:
     gone: float = 0.0
     lost_push: float = 0.7
     new_chain: float = 0.5
+    late_upload: float = 0.0
     down_ms: tuple[int, int] = (500, 5_000)
     repeated_file: float = 0.01
     unannounced: float = 0.02

@@ -316,3 +316,19 @@ def test_stores_go_for_good_and_nothing_is_lost(lost_push: float) -> None:
     assert all(quiet_ms[store] < 1_000 for store in set(last) - gone), quiet_ms
     assert_frame_equal(oracle.solve([d.data for d in run.files], run.snapshot_ts).rows, run.cluster.truth.rows)
     assert simulated.covered(run) >= run.end_ts
+
+
+def test_an_upload_that_lands_late_breaks_a_chain_and_a_new_one_mends_it() -> None:
+    """As a platform sees it that takes nothing of a broken chain: what it takes is the truth."""
+    churn = replace(LOSING.churn, per_s=3.0, restart=1.5, crash=1.0, new_chain=0.3, late_upload=1.0)
+    late = replace(LOSING, churn=replace(churn, slow_store=3.0, slow_ms=(200, 800)))
+    broken = refused = 0
+    for seed in (1, 4, 7, 12, 18):  # in which it happens
+        run = simulated.run(late, seed, 4_000)
+        broken += run.cluster.late_uploads.broken
+        refused += len(run.refused)
+        assert_chains(read(run))
+        assert_frame_equal(oracle.solve([d.data for d in run.files], run.snapshot_ts).rows, run.cluster.truth.rows)
+        assert simulated.covered(run) >= run.end_ts
+    assert broken > 3
+    assert refused > 2 * broken, "what was pushed until the new chain counted for nothing"

@@ -100,9 +100,9 @@ class Outcome:
             return
         during = [seen for seen in struck.statuses if struck.begin_ms + 7_000 < seen.at_ms <= struck.end_ms]
         named = ("No space left", "Read-only file system", "cannot write", "disk is full")
-        if during and not any(any(name in str(seen.held_by) for name in named) for seen in during):
+        if not any(any(name in str(seen.held_by) for name in named) for seen in during):
             said = sorted({str(seen.held_by) for seen in during})
-            self.problems.append(f"{struck.fault}: no status named the disk: {said[:3]}")
+            self.problems.append(f"{struck.fault}: no status named the disk: {said[:3] or 'none was told'}")
 
     def groups(self) -> list[tuple[str, int, float, float | None, float | None]]:
         """Per group of faults: how many, the worst lag, and the recovery's median and maximum, in seconds."""

@@ -25,6 +25,7 @@ from tistream.verify.lag import LagSample
 
 CLUSTER, TENANT = "1", "chaos"
 _CALM_MS = 7_000  # below 5 s for so long (a lag needs 5 s to show): the next fault may come
+_STARTING_SECONDS = 10
 _BACKLOG_SECONDS = 2.5
 _NEVER_MS = 90_000  # after so long without recovery the run goes on, and has failed
 
@@ -242,7 +243,14 @@ class Chaos:
         return _now_ms()
 
     def _processes(self, targets: tuple[str, ...]) -> list[Process]:
-        """Those to strike: of a service its main process alone."""
+        """Those to strike: of a service its main process alone. One that is just being started is waited for."""
+        deadline = time.monotonic() + _STARTING_SECONDS
+        while not (found := self._living(targets)) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert found, f"none of {targets} runs: there is nothing to strike"
+        return found
+
+    def _living(self, targets: tuple[str, ...]) -> list[Process]:
         living = sorted(self.platform.alive(), key=lambda process: process.pid)
         if plan.EVERYTHING in targets:
             return living

@@ -233,8 +233,8 @@ class Agents:
             self._arrive_all(store)
             return False
         self._since_ts = self.horizon_ts()
-        lost = list(store.doubtful) if store.broken else []
         self._leave_late(store)
+        lost = list(store.doubtful) if store.broken else []
         lost += [one.span for upload in store.uploads for one in upload.ranges]
         lost += [one.span for one in store.buffer]
         store.uploads.clear()
@@ -249,16 +249,16 @@ class Agents:
         return True
 
     def _leave_late(self, store: Store) -> None:
-        """Of a dying agent's uploads the first may still be under way, unless an earlier one's has just landed."""
+        """A dying agent may have had a file under way, unless an earlier agent's has just landed."""
         store.late = None
         share = self._config.churn.late_upload
-        if store.broken or self.on_late is None or not (share and store.uploads and store.pushed_ts):
+        if store.broken or self.on_late is None or not (share and store.pushed_ts and self._rng.random() < share):
             return
-        store.doubtful = []
-        upload = store.uploads[0]
-        if upload.push.prev_ts == store.pushed_ts and self._rng.random() < share:
-            store.late, store.doubt_ts = upload, self._since_ts
-            self.on_late(store, upload)
+        if not store.uploads:
+            self.push(store)
+        if store.uploads and store.uploads[0].push.prev_ts == store.pushed_ts:
+            store.late, store.doubtful, store.doubt_ts = store.uploads[0], [], self._since_ts
+            self.on_late(store, store.late)
 
     def renewing(self, store: Store) -> bool:
         """Whether a new chain is on its way: asked for, or cut; and nothing keeps it from being the store's next."""

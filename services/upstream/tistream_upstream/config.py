@@ -43,8 +43,8 @@ class Churn:
 
     `batch_split`: of splits, how many are into three regions or more at one entry. `gone`: a store goes for good, as
     long as half of them stay. `lost_push`: of restarts, crashes and stores gone, how many lose what was not pushed.
-    `new_chain`: of those, how many begin a new chain. `late_upload`: of those that had a file under way, how often it
-    lands when the next agent's file is there. `down_ms`: how long a crashed store stays away.
+    `new_chain`: of those, how many begin a new chain. `late_upload`: of those, how many have a file under way that
+    lands when the next agent's is there. `down_ms`: how long a crashed store stays away.
     """
 
     per_s: float = 0.2

@@ -51,6 +51,7 @@ def random_config(rng: random.Random, begin_ms: int) -> ClusterConfig:
         gone=often(0.2),
         lost_push=rng.random(),
         new_chain=rng.random(),
+        late_upload=often(0.6),
         repeated_file=often(0.1),
         unannounced=often(0.5),
         idle_untold=often(0.1),

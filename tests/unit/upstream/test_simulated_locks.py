@@ -63,8 +63,8 @@ def only(**shares: Any) -> ClusterConfig:
 
 
 def test_a_lock_that_is_written_again_is_the_same_prewrite_at_a_higher_index() -> None:
-    run = simulated.run(only(rewritten=1.0, long=0.0, late_secondaries=0.0), 1, 3_000)
-    again = 0
+    run = simulated.run(only(rewritten=1.0, async_commit=0.3, late_secondaries=0.3), 1, 3_000)
+    again = most = 0
     for keys in changes(run).values():
         repeated = [change for change in keys.values() if len(change.prewrites) > 1]
         assert len(repeated) <= 1, "of a transaction, only the primary's lock"
@@ -76,7 +76,9 @@ def test_a_lock_that_is_written_again_is_the_same_prewrite_at_a_higher_index() -
             ((_, end),) = change.ends
             assert end["log_index"] > max(row["log_index"] for row in rows)
             again += 1
+            most = max(most, len(rows))
     assert again > 10
+    assert most > 4, "as long as it is there"
     assert_true(run)
 
 

@@ -132,11 +132,12 @@ class MetaServer:
 
     def look_after_nodes(self, *, always: bool = False) -> None:
         """Loop body: who is there, and does every task have a sorter?"""
-        if self._owner_since_ms is None:
-            return
         with self._owning(), self._lock:
+            since_ms = self._owner_since_ms  # once: another loop may lose the ownership meanwhile
+            if since_ms is None:
+                return
             plan = self._repository.plan() if always or self._plan is None else self._plan
-            states = self._judge(plan)
+            states = self._judge(plan, since_ms)
             moves = assign(
                 [Held(task.task_id, task.sorter_node) for task in plan.tasks],
                 {node.node_id: states[node.node_id] for node in plan.nodes if node.role == "sorter"},
@@ -156,9 +157,8 @@ class MetaServer:
     def _was_lost(self, node_id: str) -> bool:
         return self._states.get(node_id) is Liveness.LOST
 
-    def _judge(self, plan: Plan) -> dict[str, Liveness]:
-        assert self._owner_since_ms is not None
-        now_ms, since_ms, timings = self._clock.monotonic_ms(), self._owner_since_ms, self._options.timings
+    def _judge(self, plan: Plan, since_ms: int) -> dict[str, Liveness]:
+        now_ms, timings = self._clock.monotonic_ms(), self._options.timings
         return {node.node_id: liveness(self._heard.get(node.node_id), since_ms, now_ms, timings) for node in plan.nodes}
 
     def _note_states(self, states: dict[str, Liveness]) -> None:

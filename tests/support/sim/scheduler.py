@@ -189,6 +189,12 @@ class Scheduler:
             self._fibers.pop(fiber.greenlet, None)
         process.fibers.clear()
 
+    def end(self) -> None:
+        """Kill whatever is left."""
+        for process in {fiber.process for fiber in self._fibers.values()}:
+            self.kill(process)
+        self._events.clear()
+
     def pause(self, process: Process) -> None:
         """SIGSTOP."""
         process.paused = True

@@ -243,7 +243,10 @@ def simulated(seed: int) -> Iterator[World]:
                 Consumer(platform, upstream.tenant, upstream.snapshot_ts, random.Random(f"{name} {seed}"), name)
                 for name in ("pages", "stream")
             ]
-            yield World(seed, scheduler, platform, upstream, chaos, consumers, tracebacks)
+            try:
+                yield World(seed, scheduler, platform, upstream, chaos, consumers, tracebacks)
+            finally:
+                scheduler.end()  # fibers that wait for ever would keep everything in memory
     finally:
         logger.removeHandler(tracebacks)
         logger.setLevel(level)

@@ -3,6 +3,7 @@ the network, the object store and the meta database. Only Spark is left out: sha
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -18,7 +19,7 @@ from support.sim.asgi import drive
 from support.sim.audit import ObservedStore
 from support.sim.network import Network, SimTransport
 from support.sim.object_store import SimObjectStore, StoreFaults
-from support.sim.scheduler import Process, Scheduler
+from support.sim.scheduler import Killed, Process, Scheduler
 from tistream.errors import Unavailable
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
@@ -168,6 +169,7 @@ class SimPlatform:
             f"{role}-{number}": Member(role, f"{role}-{number}", 8_000 + number) for number, role in enumerate(roles, 1)
         }
         self.outside = Process("outside")
+        self._lifespans: list[AbstractAsyncContextManager[Any]] = []
 
     def of(self, role: str) -> list[Member]:
         """The members of a role."""
@@ -187,10 +189,19 @@ class SimPlatform:
             app = self._app(member, process)
             lifespan: AbstractAsyncContextManager[Any] = app.router.lifespan_context(app)
             drive(lifespan.__aenter__())
-            process.kept = lifespan  # type: ignore[attr-defined]  # its end would be an orderly one
+            self._lifespans.append(lifespan)
+            if member.process is not process:  # replaced while it started: its port is taken
+                self._end(process)
             self.network.listening[f"127.0.0.1:{member.port}"] = (process, app)
 
         self.scheduler.start(process, "boot", boot)
+
+    def end(self) -> None:
+        """Everybody is dead: close what they leave, before it is collected at some moment of another world."""
+        for lifespan in self._lifespans:
+            with contextlib.suppress(Killed):
+                drive(lifespan.__aexit__(Killed, Killed(), None))
+        self._lifespans.clear()
 
     def kill(self, process: Process) -> None:
         """SIGKILL."""

@@ -247,6 +247,7 @@ def simulated(seed: int) -> Iterator[World]:
                 yield World(seed, scheduler, platform, upstream, chaos, consumers, tracebacks)
             finally:
                 scheduler.end()  # fibers that wait for ever would keep everything in memory
+                platform.end()
     finally:
         logger.removeHandler(tracebacks)
         logger.setLevel(level)

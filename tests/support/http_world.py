@@ -99,7 +99,7 @@ class SorterProcess:
         if registered is None:
             return
         table = self._meta.routes(self._version, wait_ms=200)
-        wanted = wanted_tasks(table, self._name, registered.start_epoch, keep_index_keys=False)
+        wanted = wanted_tasks(table, self._name, registered.start_epoch, keep_index_keys=False, checkpoint_every=64)
         if self.node.assign(wanted):
             self._version = table.version
 

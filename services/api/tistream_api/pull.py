@@ -70,18 +70,16 @@ class Pull:
         page = _Page(self.start, self.params.limit)
         while True:
             high = self._high()
-            interrupted = False
             if page.at.low_ts < high:
                 try:
                     for events in page.take(self.scan(page.at, high, self.params.limit)):
                         yield from self._bytes(events)
                 except RetryableError:
-                    if not page.sent:
+                    if not page.sent:  # else what was sent stands, and the next answer goes on behind it
                         raise
-                    interrupted = True  # what was sent stands: the next answer goes on behind it
             self._refuse(page.barrier, page.at, page.sent)
             ended = self.params.end_ts is not None and page.at >= Position(self.params.end_ts)
-            if interrupted or page.sent or page.full or page.barrier or ended:
+            if page.sent or page.full or page.barrier or ended:
                 break
             left_ms = deadline_ms - self.clock.monotonic_ms()
             if left_ms <= 0 or self.progress.stopping():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,6 +10,7 @@ from fastapi import FastAPI
 from tistream import concurrency
 from tistream.clock import Clock
 from tistream.service.app import new_app
+from tistream.service.ids import random_id
 from tistream.service.metrics import LoopMetrics, new_registry
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
@@ -23,11 +23,6 @@ from tistream_schema.routes import router
 from tistream_schema.settings import SchemaSettings
 
 _BEAT_MS = 1_000
-_NONCE_BYTES = 8
-
-
-def _random_nonce() -> str:
-    return secrets.token_hex(_NONCE_BYTES)
 
 
 def build_app(
@@ -35,7 +30,7 @@ def build_app(
     objects: ObjectStore,
     http: HttpClient,
     clock: Clock,
-    new_nonce: Callable[[], str] = _random_nonce,
+    new_nonce: Callable[[], str] = random_id,
 ) -> FastAPI:
     """The app, its loops running for as long as it serves."""
     metrics_registry = new_registry()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from fastapi import FastAPI
 from tistream.clock import Clock
 from tistream.concurrency import new_event
 from tistream.service.app import new_app
+from tistream.service.ids import random_id
 from tistream.service.metrics import LoopMetrics, new_registry
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
@@ -47,7 +47,7 @@ class JobRunner(Runner, Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it can run anything yet, in this process."""
+        """Whether it can still run anything: nothing that this process does brings a dead one back."""
 
     def warm(self) -> None:
         """Get ready; the first job of a cold one takes seconds."""
@@ -61,22 +61,18 @@ def _spark(settings: SorterSettings) -> JobRunner:
     return SparkRunner(session, settings.objects_url)
 
 
-def _random_nonce() -> str:
-    return secrets.token_hex(8)
-
-
 @dataclass(frozen=True, slots=True)
 class Outside:
     """What the process reaches beside its store and its clock; a simulation has its own."""
 
     new_runner: Callable[[SorterSettings], JobRunner] = _spark
     new_http: Callable[[], HttpClient] = HttpClient
-    new_nonce: Callable[[], str] = _random_nonce
+    new_nonce: Callable[[], str] = random_id
     end: Callable[[int], None] = os._exit
 
 
 class _Running:
-    """What the background loops share. The session is built by the tick thread, since that takes seconds."""
+    """What the background loops share."""
 
     def __init__(
         self,

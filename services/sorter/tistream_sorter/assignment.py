@@ -9,7 +9,7 @@ from tistream_sorter.tick import TaskIdentity
 
 
 def wanted_tasks(
-    routes: RouteTable, node_id: str, start_epoch: int, *, keep_index_keys: bool, checkpoint_every: int = 64
+    routes: RouteTable, node_id: str, start_epoch: int, *, keep_index_keys: bool, checkpoint_every: int
 ) -> list[TaskIdentity]:
     """The tasks routed to this start of `node_id`, of tenants whose snapshot_ts is known."""
     return [

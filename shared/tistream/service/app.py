@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 
@@ -20,6 +19,7 @@ import tistream
 from tistream.clock import Clock, SystemClock
 from tistream.concurrency import new_event
 from tistream.service import problems
+from tistream.service.ids import random_id
 from tistream.service.metrics import HttpMetrics
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def new_app(
     registry: CollectorRegistry,
     running: Callable[[], AbstractContextManager[None]] | None = None,
     clock: Clock | None = None,
-    new_id: Callable[[], str] = lambda: secrets.token_hex(8),
+    new_id: Callable[[], str] = random_id,
     body_bytes_max: int = BODY_BYTES_MAX,
 ) -> FastAPI:
     """A FastAPI app with `/healthz`, `/readyz`, `/metrics` and `/openapi.json`; add routes to it.

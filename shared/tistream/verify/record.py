@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,10 +123,6 @@ class Record:
         """Names of tables that events at these positions bear, sorted."""
         numbers = set(self._names_at[max(0, low - self._base) : max(0, high - self._base)])
         return sorted({name for number in numbers for name in self._names[number] if name[1] != _ANY})
-
-    def start_of(self, ts: int) -> int:
-        """The position of the first event at or above `ts`."""
-        return self._base + bisect_left(self._commit_ts, ts)
 
 
 def difference(expected: Sequence[int], got: Sequence[int]) -> str | None:

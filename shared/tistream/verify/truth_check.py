@@ -81,11 +81,6 @@ class TruthCheck:
         self._names: dict[str, Name] = {}  # as the last line had them
         self._ddls = 0
 
-    @property
-    def behind(self) -> int:
-        """Events that wait for a truth line, and lines that wait for events."""
-        return len(self._waiting) + len(self._lines)
-
     def row(self, event: Mapping[str, Any], come: int | None, gone: int | None) -> None:
         """A row event, and the hashes of its row and old_row."""
         name = event["database"].lower(), event["table"].lower()

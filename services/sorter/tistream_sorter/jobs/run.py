@@ -30,7 +30,7 @@ class SparkRunner:
 
     @property
     def alive(self) -> bool:
-        """Whether the driver's JVM still runs: nothing that this process does brings a dead one back."""
+        """Whether the driver's JVM still runs."""
         gateway: Any = self._context._gateway
         process = getattr(gateway, "proc", None)  # none if the JVM was started by others
         return process is None or process.poll() is None

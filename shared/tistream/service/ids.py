@@ -1,0 +1,12 @@
+"""Names that nobody else has: what composition roots hand to code that takes its ids as parameters."""
+
+from __future__ import annotations
+
+import secrets
+
+_BYTES = 8
+
+
+def random_id() -> str:
+    """16 hexadecimal digits."""
+    return secrets.token_hex(_BYTES)

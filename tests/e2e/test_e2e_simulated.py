@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from support.platform import COMMAND, Platform
-from tistream.verify.fingerprint import TableSums, TruthLine
+from support.truth_sums import require_sums
+from tistream.verify.fingerprint import TruthLine
 
 pytestmark = pytest.mark.e2e
 REGIONS = 6
@@ -67,14 +68,4 @@ def test_pulled_events_sum_up_to_the_truth(up: Platform, tmp_path: Path) -> None
     events = pull(f"{up.url}/v1/clusters/sim/tenants/e2e", lines[0].ts, lines[-1].ts)
     assert sum(table.events for table in lines[-1].tables.values()) > 500
     assert lines[-1].ddls > 0
-    for line in lines:
-        past = [event for event in events if int(event["commit_ts"]) <= line.ts]
-        assert sum(event["type"] == "ddl" for event in past) == line.ddls
-        sums: dict[str, TableSums] = {}
-        for event in past:
-            if event["type"] == "row":
-                known = sums.setdefault(event["table_id"], TableSums(event["database"], event["table"]))
-                known.see(event)
-        for table_id, table in line.tables.items():
-            found = sums.get(table_id, TableSums("", "")).events
-            assert (found.count, found.total) == (table.events, table.events_sum), (line.ts, table)
+    require_sums(lines, events)

@@ -19,17 +19,6 @@ def test_everything_is_right_whatever_happens(seed: int) -> None:
     world.run(seed)
 
 
-# Seeds that have found something, by what it was. On later code they are seeds like others, beyond the range above.
-KEPT = {
-    "a-slow-stores-last-files-never-came": 15,
-}
-
-
-@pytest.mark.parametrize("seed", KEPT.values(), ids=KEPT.keys())
-def test_seeds_that_have_found_something(seed: int) -> None:
-    world.run(seed)
-
-
 def test_one_seed_replays_everything() -> None:
     first, second = (world.run(7) for _ in range(2))
     assert first.scheduler.now_us == second.scheduler.now_us

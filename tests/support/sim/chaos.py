@@ -1,9 +1,10 @@
-"""What befalls a simulated platform: a little all the time, and now and then something of its own kind for a while."""
+"""What befalls a simulated platform: a little all the time, and now and then something of its own kind for a while; or
+nothing but what a script says."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from support.sim.platform import Member, SimPlatform
@@ -11,6 +12,8 @@ from support.sim.scheduler import Process
 
 MS = 1_000
 AT_WORK_MS = 8_000  # strikes begin once something was committed, or after this
+
+Script = Sequence[tuple[float, Callable[["Chaos"], None]]]  # ms since the platform was at work, and what happens then
 
 
 @dataclass
@@ -20,6 +23,7 @@ class Chaos:
     platform: SimPlatform
     rng: random.Random
     every_ms: int = 3_000
+    script: Script | None = None
     told: list[str] = field(default_factory=list)
     going: bool = True
     _replaced: list[Process] = field(default_factory=list)
@@ -34,6 +38,10 @@ class Chaos:
     def _wait(self, at_work: Callable[[], bool], until_ms: int) -> None:
         if not at_work() and self.platform.scheduler.now_ms < until_ms:
             self._later(100, lambda: self._wait(at_work, until_ms))
+            return
+        if self.script is not None:
+            for at_ms, strike in self.script:
+                self._later(at_ms, lambda strike=strike: strike(self))  # type: ignore[misc]
             return
         faults, network = self.platform.faults, self.platform.network.faults
         network.lost, network.twice, network.slow = 0.002, 0.02, 0.01
@@ -78,15 +86,44 @@ class Chaos:
     def _strike(self) -> None:
         if not self.going:
             return
-        strikes = (self._kill, self._pause, self._replace, self._cut, self._isolate, self._storm, self._kill_many)
-        self.rng.choices(strikes, (3, 3, 2, 1, 1, 3, 0.3))[0]()
+        strikes = (self._some_kill, self._some_pause, self._some_replace, self._cut, self._isolate, self._some_storm)
+        self.rng.choices((*strikes, self._kill_many), (3, 3, 2, 1, 1, 3, 0.3))[0]()
         self._next()
 
     def _someone(self) -> Member:
         return self.rng.choice(list(self.platform.members.values()))
 
-    def _kill(self) -> None:
-        member = self._someone()
+    def _some_kill(self) -> None:
+        self.kill(self._someone())
+
+    def _some_pause(self) -> None:
+        self.pause(self._someone(), self.rng.choice((500, 3_000, 12_000)) * self.rng.random())
+
+    def _some_replace(self) -> None:
+        self.replace(self._someone(), self.rng.uniform(500, 8_000), self.rng.uniform(9_000, 15_000))
+
+    def _some_storm(self) -> None:
+        """One kind of fault is frequent for a while."""
+        faults = self.platform.faults
+        owner, name = self.rng.choice(
+            (
+                (faults.store, "refused"),
+                (faults.store, "unanswered"),
+                (faults.store, "slow"),
+                (self.platform.network.faults, "lost"),
+                (self.platform.network.faults, "twice"),
+                (self.platform.network.faults, "slow"),
+                (faults, "killed"),
+                (faults, "database_silent"),
+                (faults, "job_lost"),
+                (faults, "jvm_dead"),
+            )
+        )
+        strength = 0.02 if name in ("killed", "jvm_dead") else self.rng.uniform(0.1, 0.6)
+        self.storm(owner, name, strength, self.rng.uniform(500, 4_000))
+
+    def kill(self, member: Member) -> None:
+        """SIGKILL."""
         if member.process is not None and member.process.alive:
             self._tell(f"kill {member.name}")
             self.platform.kill(member.process)
@@ -97,17 +134,17 @@ class Chaos:
             if member.process is not None and self.rng.random() < 0.6:
                 self.platform.kill(member.process)
 
-    def _pause(self) -> None:
-        process = self._someone().process
+    def pause(self, member: Member, for_ms: float) -> None:
+        """SIGSTOP, and SIGCONT."""
+        process = member.process
         if process is None or process.paused:
             return
         self._tell(f"pause {process.name}")
         self.platform.scheduler.pause(process)
-        self._later(self.rng.choice((500, 3_000, 12_000)) * self.rng.random(), lambda: self._proceed(process))
+        self._later(for_ms, lambda: self._proceed(process))
 
-    def _replace(self) -> None:
+    def replace(self, member: Member, wakes_ms: float, dies_ms: float) -> None:
         """A process hangs, is taken for dead and replaced; then it wakes, and knows nothing of its successor."""
-        member = self._someone()
         process = member.process
         if process is None or not process.alive or process.paused:
             return
@@ -116,8 +153,8 @@ class Chaos:
         member.process = None
         self.platform.start(member)
         self._replaced.append(process)
-        self._later(self.rng.uniform(500, 8_000), lambda: self._proceed(process))
-        self._later(self.rng.uniform(9_000, 15_000), lambda: self.platform.kill(process))
+        self._later(wakes_ms, lambda: self._proceed(process))
+        self._later(dies_ms, lambda: self.platform.kill(process))
 
     def _proceed(self, process: Process) -> None:
         self._tell(f"proceed {process}")
@@ -136,25 +173,9 @@ class Chaos:
         alone.add(name)
         self._later(self.rng.uniform(500, 8_000), lambda: alone.discard(name))
 
-    def _storm(self) -> None:
-        """One kind of fault is frequent for a while."""
-        store, network, faults = self.platform.faults.store, self.platform.network.faults, self.platform.faults
-        owner, name = self.rng.choice(
-            (
-                (store, "refused"),
-                (store, "unanswered"),
-                (store, "slow"),
-                (network, "lost"),
-                (network, "twice"),
-                (network, "slow"),
-                (faults, "killed"),
-                (faults, "database_silent"),
-                (faults, "job_lost"),
-                (faults, "jvm_dead"),
-            )
-        )
+    def storm(self, owner: object, name: str, strength: float, for_ms: float) -> None:
+        """`owner.name`, a probability, is `strength` for a while."""
         before = getattr(owner, name)
-        strength = 0.02 if name in ("killed", "jvm_dead") else self.rng.uniform(0.1, 0.6)
         self._tell(f"storm {name} {strength:.2f}")
         setattr(owner, name, strength)
 
@@ -162,4 +183,4 @@ class Chaos:
             if self.going:
                 setattr(owner, name, before)
 
-        self._later(self.rng.uniform(500, 4_000), over)
+        self._later(for_ms, over)

@@ -19,7 +19,7 @@ from polars.testing import assert_frame_equal
 
 from support.oracle import COLUMNS
 from support.sim.asgi import in_fibers
-from support.sim.chaos import Chaos
+from support.sim.chaos import Chaos, Script
 from support.sim.consumer import Consumer
 from support.sim.load import Upstream
 from support.sim.platform import SimPlatform
@@ -219,8 +219,8 @@ def _require_equal(name: str, found: list[dict[str, object]], wanted: list[dict[
 
 
 @contextmanager
-def simulated(seed: int) -> Iterator[World]:
-    """A world at its beginning."""
+def simulated(seed: int, script: Script | None = None) -> Iterator[World]:
+    """A world at its beginning; what befalls it is the seed's choice, or the script's."""
     scheduler = Scheduler(seed, BEGIN_MS)
     tracebacks = Tracebacks()
     logger = logging.getLogger()
@@ -238,7 +238,8 @@ def simulated(seed: int) -> Iterator[World]:
             ranges, apis = rng.choice((1, 2, 4, 7)), rng.choice((1, 2))
             platform = SimPlatform(scheduler, Path(directory), ranges=ranges, apis=apis, skew_ms=skew_ms)
             upstream = Upstream(seed, platform, rng)
-            chaos = Chaos(platform, random.Random(f"chaos {seed}"), every_ms=rng.choice((1_500, 3_000, 8_000)))
+            every_ms = rng.choice((1_500, 3_000, 8_000))
+            chaos = Chaos(platform, random.Random(f"chaos {seed}"), every_ms, script)
             consumers = [
                 Consumer(platform, upstream.tenant, upstream.snapshot_ts, random.Random(f"{name} {seed}"), name)
                 for name in ("pages", "stream")
@@ -253,9 +254,9 @@ def simulated(seed: int) -> Iterator[World]:
         logger.setLevel(level)
 
 
-def run(seed: int) -> World:
+def run(seed: int, script: Script | None = None) -> World:
     """One seed, from its beginning to rest; raises AssertionError with what is wrong."""
-    with simulated(seed) as world:
+    with simulated(seed, script) as world:
         world.begin()
         world.scheduler.run(world.over, LOAD_MS + CALM_MS + RECOVERY_MS)
         world.over_ms = world.scheduler.now_ms

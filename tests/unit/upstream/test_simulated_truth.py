@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from support import oracle, simulated, simulated_pull
 from support.simulated import WILD, Run
+from support.truth_sums import require_sums
 from tistream.schema import actions
-from tistream.verify.fingerprint import Sum, TableSums, TruthLine, row_hash
+from tistream.verify.fingerprint import Sum, TruthLine, row_hash
 
 ALTERING = replace(WILD, ddl_per_min=400, tables=4, columns=5)
 quickly = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
@@ -60,18 +61,7 @@ def test_truth_lines_are_the_sums_of_the_events_up_to_their_ts() -> None:
     assert not any(table.events for table in lines[0].tables.values())
     assert [line.ts for line in lines] == sorted({line.ts for line in lines})
     assert lines[-1].ts == run.end_ts
-    events = run.cluster.truth.events
-    for line in lines:
-        past = [event for event in events if int(event["commit_ts"]) <= line.ts]
-        assert line.ddls == sum(event["type"] == "ddl" for event in past)
-        sums: dict[str, TableSums] = {}
-        for event in past:
-            if event["type"] == "row":
-                known = sums.setdefault(event["table_id"], TableSums(event["database"], event["table"]))
-                known.see(event)
-        for table_id, table in line.tables.items():
-            found = sums.get(table_id, TableSums("", "")).events
-            assert (found.count, found.total) == (table.events, table.events_sum)
+    require_sums(lines, run.cluster.truth.events)
 
 
 def test_rows_of_truth_lines_are_what_select_shows() -> None:

@@ -1,0 +1,83 @@
+"""Faults of which each has once found something, one after the other by a script: seeds shift with every change of the
+code and meet them by chance only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from support.sim import world
+from support.sim.chaos import Chaos, Script
+
+Strike = Callable[[Chaos], None]
+
+
+def replaced(name: str, wakes_ms: float = 3_000, dies_ms: float = 12_000) -> Strike:
+    return lambda chaos: chaos.replace(chaos.platform.members[name], wakes_ms, dies_ms)
+
+
+def paused(name: str, for_ms: float) -> Strike:
+    return lambda chaos: chaos.pause(chaos.platform.members[name], for_ms)
+
+
+def killed(name: str) -> Strike:
+    return lambda chaos: chaos.kill(chaos.platform.members[name])
+
+
+def store(fault: str, strength: float, for_ms: float) -> Strike:
+    return lambda chaos: chaos.storm(chaos.platform.faults.store, fault, strength, for_ms)
+
+
+def database(strength: float, for_ms: float) -> Strike:
+    return lambda chaos: chaos.storm(chaos.platform.faults, "database_silent", strength, for_ms)
+
+
+SEEDS = (3, 12)
+META, SCHEMA, DISPATCHER, SORTER, SORTER_2, API = (
+    "meta-1",
+    "schema-2",
+    "dispatcher-3",
+    "sorter-4",
+    "sorter-5",
+    "api-6",
+)
+
+# What befalls whom, at how many ms; and what must have been met, by the names of `World.met`.
+SCENARIOS: dict[str, tuple[Script, tuple[str, ...]]] = {
+    "a-sorter-that-was-replaced-wakes-beside-its-successor": (
+        [(500, replaced(SORTER)), (900, replaced(SORTER_2, 6_000)), (9_000, replaced(SORTER, 1_500))],
+        ("tasks lost to a newer epoch",),
+    ),
+    "a-meta-server-that-was-replaced-wakes-beside-its-successor": (
+        [(500, replaced(META, 5_000)), (8_000, replaced(META, 4_500))],
+        ("owners that lost their lease",),
+    ),
+    "commits-whose-answer-is-lost": (
+        [(300, store("unanswered", 0.5, 6_000)), (9_000, store("unanswered", 0.3, 5_000))],
+        ("commits in doubt",),
+    ),
+    "a-store-that-says-slow-down": ([(300, store("refused", 0.6, 8_000))], ()),
+    "a-sorter-sleeps-past-its-lease-and-wakes": (
+        [(300, paused(SORTER, 9_000)), (300, paused(SORTER_2, 6_500)), (12_000, paused(SORTER_2, 6_500))],
+        (),
+    ),
+    "everybody-dies-in-one-moment": (
+        [(2_000, killed(n)) for n in (META, SCHEMA, DISPATCHER, SORTER, SORTER_2, API)],
+        (),
+    ),
+    "the-meta-database-is-silent-while-a-sorter-dies": ([(300, database(0.7, 6_000)), (600, killed(SORTER))], ()),
+    "the-registry-and-the-dispatcher-are-replaced": (
+        [(500, replaced(DISPATCHER)), (1_000, replaced(SCHEMA)), (6_000, replaced(API))],
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize(("script", "wanted"), SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_what_has_found_something_finds_nothing_any_more(script: Script, wanted: tuple[str, ...]) -> None:
+    worlds = [world.run(seed, script) for seed in SEEDS]
+    assert all(len(one.chaos.told) >= len(script) for one in worlds)
+    met = sum((one.met() for one in worlds), Counter[str]())
+    assert [what for what in wanted if not met[what]] == []

@@ -11,6 +11,8 @@ import orjson
 
 from support.sim.platform import SimPlatform
 from tistream.model.ids import TenantKey
+from tistream.verify.ddl_effect import names_of
+from tistream.verify.record import Scope
 from tistream.verify.validators import Validators
 
 Event = dict[str, Any]
@@ -18,15 +20,22 @@ BUSY = (429, 503)
 UNKNOWN = 404  # the tenant is not registered yet
 
 
+def _names(event: Event) -> frozenset[tuple[str, str]]:
+    if event["type"] == "row":
+        return frozenset({(event["database"].lower(), event["table"].lower())})
+    return frozenset(names_of(event))
+
+
 @dataclass
 class Consumer:
-    """Reads one tenant from its beginning; `events` are the rows and ddls that it has taken, once each."""
+    """Reads a scope of one tenant from its beginning; `events` are the rows and ddls that it has taken, once each."""
 
     platform: SimPlatform
     tenant: TenantKey
     snapshot_ts: int
     rng: random.Random
     name: str
+    scope: Scope = field(default_factory=Scope)
     events: list[Event] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     resolved_ts: int = 0
@@ -39,7 +48,15 @@ class Consumer:
 
     def _url(self) -> str:
         api = self.rng.choice(self.platform.of("api"))
-        return f"{api.url}/v1/clusters/{self.tenant.cluster_id}/tenants/{self.tenant.tenant_id}/changes"
+        database = f"/databases/{self.scope.database}" if self.scope.database is not None else ""
+        table = f"/tables/{self.scope.table}" if self.scope.table is not None else ""
+        return (
+            f"{api.url}/v1/clusters/{self.tenant.cluster_id}/tenants/{self.tenant.tenant_id}{database}{table}/changes"
+        )
+
+    def of_scope(self, events: list[Event]) -> list[Event]:
+        """What a pull of the scope tells of a tenant's events."""
+        return [event for event in events if self.scope.covers(_names(event))]
 
     def _from(self, cursor: str | None) -> dict[str, str]:
         return {"start_ts": str(self.snapshot_ts)} if cursor is None else {"cursor": cursor}

@@ -11,6 +11,7 @@ from support.sim.platform import SimPlatform
 from tistream.errors import TiStreamError
 from tistream.storage import layout
 from tistream.verify.fingerprint import TruthLine
+from tistream.verify.record import Scope
 from tistream_upstream.cluster import Cluster
 from tistream_upstream.config import Churn, ClusterConfig, TxnMix
 from tistream_upstream.effects import Announce, AskCoverage, Effect, Push, Told
@@ -97,6 +98,15 @@ class Upstream:
     @property
     def snapshot_ts(self) -> int:
         return self.cluster.snapshot_ts
+
+    def some_scope(self, rng: random.Random) -> Scope:
+        """A database, or a table, that is there at the snapshot; it may be renamed or dropped later."""
+        catalog = self.cluster.catalog
+        tables = catalog.usable()
+        if not tables or rng.random() < 0.3:
+            return Scope(rng.choice(list(catalog.databases.values())).name)
+        table = rng.choice(tables)
+        return Scope(catalog.databases[table.database_id].name, table.name)
 
     def run(self, until_ms: int, calm_ms: int) -> int:
         """Fiber: push until then, end every transaction, push on for `calm_ms` without any, then the last files.

@@ -25,6 +25,9 @@ SOMETIMES = (
     "damaged files",
     "DDLs",
     "stores that waited for a file",
+    "uploads that landed late",
+    "chains that a late upload broke",
+    "events of one table or database",
 )
 
 

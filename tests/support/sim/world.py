@@ -89,6 +89,7 @@ class World:
         self.scheduler.start(outside, "watch", self._watch)
         self.scheduler.start(outside, "pages", self.consumers[0].page)
         self.scheduler.start(outside, "stream", self.consumers[1].follow)
+        self.scheduler.start(outside, "scoped", self.consumers[2].page)
         self.scheduler.start(outside, "status", self._ask_status)
         self.scheduler.after(CHAOS_MS * 1_000, self._end_chaos)
 
@@ -160,6 +161,9 @@ class World:
                 "damaged files": self.upstream.spoilt,
                 "DDLs": totals.ddl_jobs,
                 "stores that waited for a file": said["store waits for a file"],
+                "uploads that landed late": self.upstream.cluster.late_uploads.landed,
+                "chains that a late upload broke": self.upstream.cluster.late_uploads.broken,
+                "events of one table or database": len(self.consumers[2].events),
                 "answers": sum(consumer.answers for consumer in self.consumers),
             }
         )
@@ -190,7 +194,7 @@ class World:
         assert min(lag for _, lag in self.lags[-8:]) < LAG_MAX_S, f"the lag does not come down: {self.lags[-20:]}"
         assert_frame_equal(self.pool(), self.upstream.cluster.truth.rows)
         for consumer in self.consumers:
-            _require_equal(consumer.name, consumer.events, self.upstream.cluster.truth.events)
+            _require_equal(consumer.name, consumer.events, consumer.of_scope(self.upstream.cluster.truth.events))
 
     def rest(self) -> None:
         """Nothing is pushed any more: after the last word of each task nothing is written (invariant 24)."""
@@ -244,6 +248,9 @@ def simulated(seed: int, script: Script | None = None) -> Iterator[World]:
                 Consumer(platform, upstream.tenant, upstream.snapshot_ts, random.Random(f"{name} {seed}"), name)
                 for name in ("pages", "stream")
             ]
+            scope = upstream.some_scope(random.Random(f"scope {seed}"))
+            scoped = random.Random(f"scoped {seed}")
+            consumers.append(Consumer(platform, upstream.tenant, upstream.snapshot_ts, scoped, str(scope), scope))
             try:
                 yield World(seed, scheduler, platform, upstream, chaos, consumers, tracebacks)
             finally:

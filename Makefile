@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: sim help install demo up test test-fast chaos mutants check format lock clean
+.PHONY: sim help install demo up test test-fast chaos mutants bench bench-report check format lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -43,16 +43,23 @@ FIRST ?= 1
 sim: $(INSTALLED) ## Seeds of the whole platform under faults on a virtual clock: SEEDS=1000 FIRST=1
 	@PYTHONPATH=tests $(BIN)/python -m support.sim --seeds $(SEEDS) --first $(FIRST)
 
+BENCH := PYTHONPATH=benchmarks:tests$${PYTHONPATH:+:$$PYTHONPATH} $(BIN)/python -m
+bench: $(INSTALLED) ## Measure beside references: docs/benchmarks.md (CASE=sorter-job; GROWTH=1: at 1x, 4x, 16x)
+	$(BENCH) bench.run $(foreach case,$(CASE),--case $(case)) $(if $(GROWTH),--growth)
+
+bench-report: $(INSTALLED) ## Tables and plots of docs/benchmarks.md from the raw results
+	$(BENCH) bench.report
+
 check: $(INSTALLED) ## Format, lint, types, import contracts, unit tests
-	$(BIN)/ruff format --check shared services tests
-	$(BIN)/ruff check shared services tests
+	$(BIN)/ruff format --check shared services tests benchmarks
+	$(BIN)/ruff check shared services tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(MAKE) --no-print-directory test-fast
 
 format: $(INSTALLED) ## Format and fix what can be fixed by itself
-	$(BIN)/ruff format shared services tests
-	$(BIN)/ruff check --fix shared services tests
+	$(BIN)/ruff format shared services tests benchmarks
+	$(BIN)/ruff check --fix shared services tests benchmarks
 
 lock: $(INSTALLED) ## Resolve the dependencies anew into the lock files
 	@scripts/lock

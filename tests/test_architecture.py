@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
-SOURCES = sorted([*ROOT.glob("shared/**/*.py"), *ROOT.glob("services/**/*.py")])
+SOURCES = sorted([*ROOT.glob("shared/**/*.py"), *ROOT.glob("services/**/*.py"), *ROOT.glob("benchmarks/**/*.py")])
 TESTS = sorted((ROOT / "tests").glob("**/*.py"))
 CODE_LINES_MAX = 300
 _BLANK = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
@@ -23,8 +23,8 @@ _BLANK = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, toke
     "command",
     [
         pytest.param(("lint-imports",), id="import contracts"),
-        pytest.param(("ruff", "check", "shared", "services", "tests"), id="lint"),
-        pytest.param(("ruff", "format", "--check", "shared", "services", "tests"), id="format"),
+        pytest.param(("ruff", "check", "shared", "services", "tests", "benchmarks"), id="lint"),
+        pytest.param(("ruff", "format", "--check", "shared", "services", "tests", "benchmarks"), id="format"),
         pytest.param(("mypy",), id="types"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-CODE = [path for folder in ("shared", "services") for path in (ROOT / folder).rglob("*.py")]
+CODE = [path for folder in ("shared", "services", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
 TESTS = {
     name
     for path in (ROOT / "tests").rglob("test_*.py")

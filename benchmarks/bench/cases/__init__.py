@@ -1,0 +1,1 @@
+"""One module per case: WHAT, and run(bench)."""

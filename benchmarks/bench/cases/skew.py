@@ -1,0 +1,49 @@
+"""The sorter's Spark job where the traffic is not spread evenly."""
+
+from __future__ import annotations
+
+import shutil
+
+from bench.cases.sorter_job import CORES, TRANSACTIONS, digest
+from bench.contenders.plain_engines import DuckDb
+from bench.contenders.sorter_job import SorterJob
+from bench.inputs.changes import Load, write
+from bench.measure import Bench
+
+WHAT = (
+    "the input of sorter-job in other shapes: 64 tables with equal traffic; one table that has it all; all keys in one "
+    "of 8 regions; one key updated 100,000 times among others"
+)
+SECONDS = 10
+LOADS = {
+    "64 tables": Load(TRANSACTIONS, SECONDS, tables=64, regions=64),
+    "one table": Load(TRANSACTIONS, SECONDS),
+    "one region": Load(TRANSACTIONS, SECONDS, spread="region"),
+    "one key 100,000 times": Load(TRANSACTIONS, SECONDS, spread="key"),
+}
+
+
+def run(bench: Bench) -> None:
+    """See WHAT."""
+    for name, load in LOADS.items():
+        _compare(bench, name, load)
+
+
+def _compare(bench: Bench, name: str, load: Load) -> None:
+    root, target = bench.tmp / "objects", bench.tmp / "out"
+    written = write(load, root)
+    keys = [key for second in written.keys for key in second]
+
+    def reset() -> None:
+        shutil.rmtree(root / "committed", ignore_errors=True)
+        shutil.rmtree(target, ignore_errors=True)
+
+    with (
+        bench.remote(SorterJob, str(root), keys, written.snapshot_ts, f"local[{CORES}]") as ours,
+        bench.remote(DuckDb, [str(root / key) for key in keys], str(target), CORES) as duck,
+    ):
+        segments, _, _ = ours()
+        bench.agree({"tistream": digest([str(root / key) for key in segments]), "DuckDB": digest(duck())})
+        contenders = {"tistream": ours, "DuckDB": duck}
+        bench.compare(name, contenders, rounds=3, amount=load.entries, unit="entries", reset=reset, warm=False)
+    shutil.rmtree(root)

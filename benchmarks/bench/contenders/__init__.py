@@ -1,0 +1,1 @@
+"""What is measured, each to be run in a process of its own."""

@@ -1,0 +1,1 @@
+"""Loads, made from a seed."""

@@ -1,23 +1,52 @@
-"""`python -m tistream_sorter`: the composition root of the sorter, the only service with a JVM."""
+"""`python -m tistream_sorter`: the composition root of the sorter, the only service with a JVM.
 
-from fastapi import FastAPI
+The JVM takes longest to start, so it is started first, and this process loads the rest of itself meanwhile.
+"""
 
-from tistream.clock import SystemClock
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
 from tistream.service import java
-from tistream.service.serve import run_service
-from tistream.storage.open import open_objects
-from tistream_sorter.app import build_app
+from tistream.service.begin import begin
 from tistream_sorter.settings import SorterSettings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from pyspark.sql import SparkSession
 
 
 def main() -> None:
     """Serve until SIGTERM."""
-    run_service(SorterSettings, _build)
+    settings = begin(SorterSettings)
+    session = _started(settings)
+    from tistream.service.serve import serve
+
+    serve(_build(settings, session), settings)
 
 
-def _build(settings: SorterSettings) -> FastAPI:
+def _started(settings: SorterSettings) -> Future[SparkSession]:
+    """The session to come. What its thread needs is imported before there are two that import."""
     java.ensure()
-    return build_app(settings, open_objects(settings.objects_url), SystemClock())
+    from tistream_sorter.jobs.session import build_session
+
+    executor = ThreadPoolExecutor(1, "spark")
+    session = executor.submit(build_session, settings.spark.master, f"tistream-{settings.node}", settings.spark.conf)
+    executor.shutdown(wait=False)
+    return session
+
+
+def _build(settings: SorterSettings, session: Future[SparkSession]) -> FastAPI:
+    from tistream.clock import SystemClock
+    from tistream.storage.open import open_objects
+    from tistream_sorter.app import Outside, build_app
+    from tistream_sorter.jobs.run import SparkRunner
+
+    outside = Outside(new_runner=lambda own: SparkRunner(session.result(), own.objects_url))
+    return build_app(settings, open_objects(settings.objects_url), SystemClock(), outside)
 
 
 if __name__ == "__main__":

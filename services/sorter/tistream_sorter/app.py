@@ -21,8 +21,6 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream_sorter.assignment import wanted_tasks
-from tistream_sorter.jobs.run import SparkRunner
-from tistream_sorter.jobs.session import build_session
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import Runner, SorterNode
 from tistream_sorter.routes import router
@@ -56,16 +54,11 @@ class JobRunner(Runner, Protocol):
         """End it."""
 
 
-def _spark(settings: SorterSettings) -> JobRunner:
-    session = build_session(settings.spark.master, f"tistream-{settings.node}", settings.spark.conf)
-    return SparkRunner(session, settings.objects_url)
-
-
 @dataclass(frozen=True, slots=True)
 class Outside:
     """What the process reaches beside its store and its clock; a simulation has its own."""
 
-    new_runner: Callable[[SorterSettings], JobRunner] = _spark
+    new_runner: Callable[[SorterSettings], JobRunner]
     new_http: Callable[[], HttpClient] = HttpClient
     new_nonce: Callable[[], str] = random_id
     end: Callable[[int], None] = os._exit
@@ -155,10 +148,10 @@ class _Running:
         self._runner.close()
 
 
-def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outside: Outside | None = None) -> FastAPI:
+def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outside: Outside) -> FastAPI:
     """The app of one sorter process."""
     registry = new_registry()
-    running = _Running(settings, objects, clock, SorterMetrics(registry), outside or Outside())
+    running = _Running(settings, objects, clock, SorterMetrics(registry), outside)
 
     @contextmanager
     def run() -> Iterator[None]:

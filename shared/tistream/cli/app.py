@@ -1,4 +1,7 @@
-"""The commands of `tistream` and their options."""
+"""The commands of `tistream` and their options. Each imports what it runs when it runs: `up` starts its services before
+another command's libraries would have been loaded."""
+
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
@@ -11,14 +14,8 @@ from typing import Annotated
 import typer
 
 import tistream
-from tistream.cli import inspect as inspect_command
-from tistream.cli.base_url import checked
-from tistream.cli.client import DEFAULT_URL, ApiClient
-from tistream.cli.demo import DemoOptions, run_demo
-from tistream.cli.pull import PullRequest, run_pull
-from tistream.cli.tenant import create_tenant, list_tenants, tenant_status
-from tistream.cli.up import run_up
-from tistream.cli.verify import VerifyOptions, run_verify
+from tistream.cli.base_url import DEFAULT_URL, checked
+from tistream.cli.importing import importing
 from tistream.model.ts import MAX_TS
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -54,25 +51,40 @@ def up(
     ] = None,
 ) -> None:
     """Run the whole platform on this machine until SIGTERM or Ctrl-C; prints one line when it is ready."""
+    with importing():
+        from tistream.cli.up import run_up
+
     run_up(data_dir, port, ranges)
 
 
 @tenant_app.command("create")
 def tenant_create(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
     """Register a tenant."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.tenant import create_tenant
+
     create_tenant(ApiClient(url), cluster, tenant)
 
 
 @tenant_app.command("list")
 def tenant_list(cluster: Cluster, url: Url = DEFAULT_URL) -> None:
     """The tenants of a cluster, one a line."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.tenant import list_tenants
+
     list_tenants(ApiClient(url), cluster)
 
 
 @tenant_app.command("status")
-def tenant_status_command(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
+def tenant_status(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
     """How far a tenant has come, and what holds it, as JSON."""
-    tenant_status(ApiClient(url), cluster, tenant)
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.tenant import tenant_status as show_status
+
+    show_status(ApiClient(url), cluster, tenant)
 
 
 @app.command()
@@ -95,6 +107,10 @@ def pull(
         raise typer.BadParameter("does not go with --start-ts", param_hint="--cursor")
     if follow and (limit is not None or end_ts is not None):
         raise typer.BadParameter("does not go with --limit or --end-ts", param_hint="--follow")
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.pull import PullRequest, run_pull
+
     request = PullRequest(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow)
     run_pull(ApiClient(url), request, sys.stdout.buffer)
 
@@ -107,7 +123,10 @@ def inspect(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
 ) -> None:
     """Show a change file, manifest, segment, pending part, schema log or schema_snap."""
-    inspect_command.run_inspect(target, objects, rows, as_json)
+    with importing():
+        from tistream.cli.inspect import run_inspect
+
+    run_inspect(target, objects, rows, as_json)
 
 
 @app.command()
@@ -128,12 +147,17 @@ def verify(
     samples: Annotated[Path | None, typer.Option(help="Write the lag four times a second to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The final report as JSON.")] = False,
 ) -> None:
-    """Pull a tenant in several ways at once, and check all that a consumer may rely on; status 1 on any violation.
+    """Pull a tenant in several ways at once, and check all that a consumer may rely on.
+
+    Status 1: a violation. Status 3: no verdict (it could not begin, or not everything was compared).
 
     Without --duration or --until-truth-end it goes on until SIGTERM or Ctrl-C.
     """
     if until_truth_end and truth is None:
         raise typer.BadParameter("needs --truth", param_hint="--until-truth-end")
+    with importing():
+        from tistream.cli.verify import VerifyOptions, run_verify
+
     options = VerifyOptions(url, cluster, tenant, truth, start_ts, duration, until_truth_end)
     run_verify(replace(options, seed=seed, scopes=scopes, samples=samples, as_json=as_json))
 
@@ -145,6 +169,9 @@ def demo(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Public port; 0: any free one.")] = 0,
 ) -> None:
     """Start the platform, push a recorded TiDB change set in real time, and show what comes out and how fast."""
+    with importing():
+        from tistream.cli.demo import DemoOptions, run_demo
+
     run_demo(DemoOptions(golden, data_dir, port))
 
 

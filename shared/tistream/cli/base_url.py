@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import typer
-from httpx import URL, InvalidURL
+
+from tistream.cli.importing import importing
+
+DEFAULT_URL = "http://127.0.0.1:8000"
 
 
 def checked(url: str | None) -> str | None:
@@ -15,6 +18,9 @@ def checked(url: str | None) -> str | None:
 
 def fault_of(url: str) -> str | None:
     """What is wrong with a base URL, in words; None if nothing is."""
+    with importing():
+        from httpx import URL, InvalidURL  # noqa: PLC0415 - a quarter of a second, which `tistream up` has no use for
+
     try:
         parsed = URL(url)
     except InvalidURL as error:

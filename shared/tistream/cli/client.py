@@ -13,7 +13,6 @@ from tistream.cli.errors import CliError
 from tistream.errors import TiStreamError
 from tistream.wire.problem import to_error
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 75.0  # above the longest long poll
 

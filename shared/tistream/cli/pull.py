@@ -79,16 +79,21 @@ class Progress:
 
 
 def pull(
-    client: ApiClient, request: PullRequest, sleep: Callable[[float], None] = time.sleep
+    client: ApiClient,
+    request: PullRequest,
+    sleep: Callable[[float], None] = time.sleep,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[bytes, Progress]]:
     """Every line of the pull, with the progress after it. Ends when caught up, at end_ts or at `limit` events.
 
-    A follow goes on where it was when the server comes back: from the last cursor, without what was told since.
+    A follow waits for a server that answers but cannot serve yet, and tells `say` what it waits for; it goes on where
+    it was when a server that went away comes back: from the last cursor, without what was told since.
     Raises CliError, also when an answer was cut before its closing line.
     """
     path = changes_path(request.cluster, request.tenant, request.database, request.table)
     progress = Progress(cursor=request.cursor)
     start_ts = request.start_ts
+    said = ""
     while True:
         before, repeated = progress.events, progress.after_cursor
         try:
@@ -99,8 +104,11 @@ def pull(
                 progress.see(line)
                 yield line, progress
         except (NoAnswer, RetryableError) as error:
-            if not request.follow or not progress.last_type:
+            if not request.follow or (isinstance(error, NoAnswer) and not progress.last_type):
                 raise CliError(str(error)) from error
+            if not progress.last_type and str(error) != said:
+                said = str(error)
+                say(said)
             sleep(_RECONNECT_SECONDS)
             continue
         except Gone as error:
@@ -157,7 +165,14 @@ def run_pull(client: ApiClient, request: PullRequest, out: IO[bytes]) -> None:
 def _copy(client: ApiClient, request: PullRequest, out: IO[bytes], status: Status | None) -> None:
     if status is not None:
         status.start()
-    for count, (line, progress) in enumerate(pull(client, request)):
+
+    def say(text: str) -> None:
+        if status is None:
+            sys.stderr.write(f"waiting: {text}\n")
+        else:
+            status.update(f"waiting: {text}")
+
+    for count, (line, progress) in enumerate(pull(client, request, say=say)):
         out.write(line + b"\n")
         if progress.last_type != "row":
             out.flush()

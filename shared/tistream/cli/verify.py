@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tistream.cli.client import ApiClient, NoAnswer, changes_path
-from tistream.cli.errors import CliError
+from tistream.cli.errors import CliError, NoVerdict
 from tistream.cli.verify_readers import PageReader, ScopeReader, StreamReader, TenantPager, Watched
 from tistream.cli.verify_truth import TruthFile, TruthReader
 from tistream.clock import Clock, SystemClock
@@ -79,7 +79,14 @@ class Outcome:
 
 
 def run_verify(options: VerifyOptions) -> None:
-    """Watch, report, and exit: status 1 on any violation. Raises CliError when it cannot begin, or could not end."""
+    """Watch, report, and exit: status 1 on any violation. Raises NoVerdict when it cannot begin, or could not end."""
+    try:
+        _judge(options)
+    except CliError as error:
+        raise NoVerdict(str(error)) from error
+
+
+def _judge(options: VerifyOptions) -> None:
     _check_names(options)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -93,8 +100,11 @@ def run_verify(options: VerifyOptions) -> None:
     for violation in outcome.violations:
         sys.stderr.write(f"VIOLATION {violation}\n")
     if outcome.inconclusive is not None:
-        raise CliError(f"not all was compared: {outcome.inconclusive}")
-    if not outcome.clean:
+        left = f"not all was compared: {outcome.inconclusive}"
+        if not outcome.violations:
+            raise CliError(left)
+        sys.stderr.write(f"tistream: {left}\n")
+    if outcome.violations:
         raise SystemExit(1)
 
 

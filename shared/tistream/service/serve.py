@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -13,13 +12,11 @@ from typing import TypeVar
 import uvicorn
 from fastapi import FastAPI
 
-from tistream.service.lifetime import die_with_parent, end_after
-from tistream.service.logging import configure_logging
-from tistream.service.settings import ServiceSettings, SettingsError, load_settings
+from tistream.service.begin import begin
+from tistream.service.lifetime import end_after
+from tistream.service.settings import ServiceSettings
 
 log = logging.getLogger(__name__)
-
-EXIT_USAGE = 2
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -29,13 +26,7 @@ def run_service(settings_class: type[S], build: Callable[[S], FastAPI]) -> None:
 
     Wrong settings end the process with status 2 and one line on stderr.
     """
-    die_with_parent()
-    try:
-        settings = load_settings(settings_class)
-    except SettingsError as error:
-        sys.stderr.write(f"{error}\n")
-        raise SystemExit(EXIT_USAGE) from None
-    configure_logging(settings.service_name(), settings.log_level)
+    settings = begin(settings_class)
     serve(build(settings), settings)
 
 

@@ -230,17 +230,16 @@ class Chaos:
         return read_only({"objects": objects, "pool": objects / "committed"}[name])
 
     def _kill(self, targets: tuple[str, ...]) -> int:
-        """SIGKILL. Without its supervisor the platform is started again, as an init system would: that is its end."""
+        """SIGKILL; when. Without its supervisor the platform is started again at once, as an init system would."""
+        pids = [process.pid for process in self._processes(targets)]
+        end_ms = _now_ms()  # before, and not after: what is killed need not die at once
+        _signal(pids, signal.SIGKILL)
         if plan.EVERYTHING in targets or "up" in targets:
             if plan.EVERYTHING not in targets:
-                _signal([process.pid for process in self._processes(targets)], signal.SIGKILL)
                 self.platform.wait_gone(5)
             self.platform.kill_all()
-            end_ms = _now_ms()
             self.platform.start()
-            return end_ms
-        _signal([process.pid for process in self._processes(targets)], signal.SIGKILL)
-        return _now_ms()
+        return end_ms
 
     def _processes(self, targets: tuple[str, ...]) -> list[Process]:
         """Those to strike: of a service its main process alone. One that is just being started is waited for."""

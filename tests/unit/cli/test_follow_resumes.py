@@ -59,6 +59,38 @@ def test_a_follow_goes_on_where_it_was(flaky: str) -> None:
     assert told == list(range(1, EVENTS + 1))
 
 
+def test_a_follow_waits_for_a_server_that_cannot_serve_yet() -> None:
+    """After a start pulls are refused until the tenant's snapshot is there."""
+    detail = b'{"type":"tistream:unavailable","status":503,"detail":"no snapshot yet"}'
+    refused = b"HTTP/1.1 503 Later\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(detail)
+    answers, said = [refused + detail, refused + detail, answer(0, EVENTS)], []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            for text in answers:
+                connection, _ = listening.accept()
+                with connection:
+                    connection.recv(65_536)
+                    connection.sendall(text)
+
+        threading.Thread(target=serve, daemon=True).start()
+        client = ApiClient(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        lines = pull(client, PullRequest("7", "a", start_ts="1", follow=True), sleep=lambda _: None, say=said.append)
+        assert json.loads(next(lines)[0]) == {"type": "row", "n": 1}
+        lines.close()
+    assert len(said) == 1, "the same reason is told once"
+    assert "no snapshot yet" in said[0]
+
+
+def test_a_pull_that_does_not_follow_is_refused_at_once() -> None:
+    refused = b"HTTP/1.1 503 Later\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=lambda: listening.accept()[0].sendall(refused), daemon=True).start()
+        client = ApiClient(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        with pytest.raises(CliError, match="503"):
+            list(pull(client, PullRequest("7", "a", start_ts="1")))
+
+
 def test_a_server_that_never_answered_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

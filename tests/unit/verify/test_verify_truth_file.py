@@ -22,6 +22,7 @@ from tistream.cli.verify_truth import TruthRefused
 from tistream.clock import SystemClock
 from tistream.verify.fingerprint import TruthLine, TruthRun
 
+NO_VERDICT = 3  # docs/verify.md; 1 is a violation
 OWN = TruthRun("c", "t", 3, SNAPSHOT_TS)
 LAWFUL = LawfulEvents(3, transactions=80)
 
@@ -69,7 +70,7 @@ def test_the_tenants_own_truth_is_taken_with_or_without_its_name(url: str, tmp_p
 def test_garbage_is_told_as_garbage(url: str, tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "truth").write_bytes(content)
     done = run(url, "--truth", tmp_path / "truth", timeout=20)  # neither --duration nor --until-truth-end
-    assert done.returncode == 1
+    assert done.returncode == NO_VERDICT
     assert said in done.stderr
     assert "VIOLATION" not in done.stderr
     assert "Decode" not in done.stderr
@@ -78,7 +79,7 @@ def test_garbage_is_told_as_garbage(url: str, tmp_path: Path, content: bytes, sa
 def test_another_tenants_truth_is_refused_before_anything_is_pulled(tmp_path: Path) -> None:
     truth = write(tmp_path / "truth", replace(OWN, tenant="other"))
     done = run(f"http://127.0.0.1:{free_port()}", "--truth", truth, timeout=20)
-    assert done.returncode == 1
+    assert done.returncode == NO_VERDICT
     assert "is that of tenant c/other, not of c/t" in done.stderr
     assert "VIOLATION" not in done.stderr
 
@@ -149,7 +150,7 @@ def test_a_signal_ends_the_wait_for_the_end_of_the_truth(url: str, tmp_path: Pat
         finally:
             process.kill()
     assert time.monotonic() - asked < 20, "it would have waited for a minute"
-    assert process.returncode == 1
+    assert process.returncode == NO_VERDICT
     assert "a signal ended the wait" in error
     assert "VIOLATION" not in error
     assert orjson.loads(out)["rows"] > 100, "what was seen is reported all the same"
@@ -164,7 +165,7 @@ def test_waiting_for_a_tenant_is_said_and_can_be_ended() -> None:
             _, error = process.communicate(timeout=15)
         finally:
             process.kill()
-    assert process.returncode == 1
+    assert process.returncode == NO_VERDICT
     assert "cannot begin: no answer from" in error
     assert "Traceback" not in error
 
@@ -191,10 +192,20 @@ def test_wrong_usage_is_status_2(url: str, more: list[str], said: str) -> None:
 )
 def test_what_cannot_be_is_one_line(more: list[str], said: str) -> None:
     done = run("http://127.0.0.1:1", *more)
-    assert done.returncode == 1
+    assert done.returncode == NO_VERDICT
     assert done.stderr.startswith("tistream: ")
     assert done.stderr.count("\n") == 1
     assert said in done.stderr
+
+
+def test_a_violation_outranks_what_could_not_be_compared(tmp_path: Path) -> None:
+    truth = write(tmp_path / "truth", OWN)
+    truth.write_bytes(truth.read_bytes() + b"garbage\n")
+    with served(LyingApi(LAWFUL.copy(), "tells one twice")) as url:
+        done = run(url, "--truth", truth, "--duration", 5)
+    assert done.returncode == 1, done.stderr
+    assert "VIOLATION twice" in done.stderr
+    assert "not all was compared" in done.stderr
 
 
 def test_delays_beyond_what_is_measured_are_shown_as_such(url: str, tmp_path: Path) -> None:

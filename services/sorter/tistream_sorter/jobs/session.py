@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from tistream_sorter.jobs import class_archive
+
 LOOPBACK = "127.0.0.1"
 
 
@@ -28,6 +30,8 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> Spark
         **local,
         "spark.ui.enabled": "false",
         "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": class_archive.java_options(class_archive.standard_path()),
+        "spark.python.daemon.module": "tistream_sorter.jobs.daemon",
         "spark.python.worker.reuse": "true",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",

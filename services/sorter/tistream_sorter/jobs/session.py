@@ -30,7 +30,6 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> Spark
         **local,
         "spark.ui.enabled": "false",
         "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": class_archive.java_options(class_archive.standard_path()),
         "spark.python.daemon.module": "tistream_sorter.jobs.daemon",
         "spark.python.worker.reuse": "true",
         "spark.python.unix.domain.socket.enabled": "true",
@@ -40,6 +39,8 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> Spark
         "spark.task.maxFailures": "1",
         "spark.ui.showConsoleProgress": "false",
     }
+    if of_classes := class_archive.java_options(class_archive.standard_path()):
+        settings["spark.driver.extraJavaOptions"] = of_classes
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in {**settings, **extra}.items():
         builder = builder.config(name, value)

@@ -105,7 +105,11 @@ class Chaos:
         self.platform.start()
         self._begin()
         started = time.monotonic()
-        self._wait_calm(_now_ms())
+        if not self._wait_calm(_now_ms()):
+            rate = self.options.rows_per_s
+            self.outcome.problems.append(
+                f"the lag was not below 5 s before any fault: this machine is too slow, or too busy, for {rate} rows/s"
+            )
         for fault in self._faults():
             if time.monotonic() - started >= self.options.seconds:
                 break
@@ -268,15 +272,16 @@ class Chaos:
             self._ask_status()
             time.sleep(min(0.5, max(0.0, deadline - time.monotonic())))
 
-    def _wait_calm(self, since_ms: int) -> None:
-        """Until the lag has been below 5 s for a while, or for so long that it is hopeless."""
+    def _wait_calm(self, since_ms: int) -> bool:
+        """Until the lag has been below 5 s for a while (True), or for so long that it is hopeless."""
         while _now_ms() - since_ms < _NEVER_MS:
             time.sleep(0.5)
             self._ask_status()
             recent = [sample for sample in self._samples() if sample.at_ms >= max(since_ms, _now_ms() - _CALM_MS)]
             enough = len(recent) >= _CALM_MS // 500 and _now_ms() - since_ms >= _CALM_MS
             if enough and all(sample.lag_ms < LATE_MS for sample in recent):
-                return
+                return True
+        return False
 
     def _ask_status(self) -> None:
         url = f"{self.platform.url}/v1/clusters/{CLUSTER}/tenants/{TENANT}/status"

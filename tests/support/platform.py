@@ -49,11 +49,11 @@ class Process:
     @property
     def role(self) -> str:
         """A service's name, `jvm`, `up`, or `other` (Spark's Python workers among them)."""
-        for service in SERVICES:
-            if f"tistream_{service}" in self.command:
-                return service
         if "/java " in self.command or self.command.startswith("java "):
             return "jvm"
+        for service in SERVICES:  # the module itself: `tistream_sorter.jobs.daemon` is Spark's
+            if f"-m tistream_{service} " in f"{self.command} ":
+                return service
         return "up" if " up " in self.command else "other"
 
 

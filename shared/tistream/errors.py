@@ -131,6 +131,13 @@ class AlreadyDiffers(InvalidRequest):
     http_status = 409
 
 
+class Superseded(InvalidRequest):
+    """A newer start of this process has registered under its name: end."""
+
+    code = "superseded"
+    http_status = 409
+
+
 class Gone(InvalidRequest):
     """The ts asked for lies below retention; `earliest_ts` says where history begins."""
 

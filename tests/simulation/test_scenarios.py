@@ -44,11 +44,13 @@ META, SCHEMA, DISPATCHER, SORTER, SORTER_2, API = (
     "api-6",
 )
 
+ENDED_THEMSELVES = "replaced processes that ended themselves"
+
 # What befalls whom, at how many ms; and what must have been met, by the names of `World.met`.
 SCENARIOS: dict[str, tuple[Script, tuple[str, ...]]] = {
     "a-sorter-that-was-replaced-wakes-beside-its-successor": (
         [(500, replaced(SORTER)), (900, replaced(SORTER_2, 6_000)), (9_000, replaced(SORTER, 1_500))],
-        ("tasks lost to a newer epoch",),
+        ("tasks lost to a newer epoch", ENDED_THEMSELVES),
     ),
     "a-meta-server-that-was-replaced-wakes-beside-its-successor": (
         [(500, replaced(META, 5_000)), (8_000, replaced(META, 4_500))],
@@ -70,7 +72,7 @@ SCENARIOS: dict[str, tuple[Script, tuple[str, ...]]] = {
     "the-meta-database-is-silent-while-a-sorter-dies": ([(300, database(0.7, 6_000)), (600, killed(SORTER))], ()),
     "the-registry-and-the-dispatcher-are-replaced": (
         [(500, replaced(DISPATCHER)), (1_000, replaced(SCHEMA)), (6_000, replaced(API))],
-        (),
+        (ENDED_THEMSELVES,),
     ),
 }
 

@@ -19,6 +19,7 @@ from tistream.clock import SystemClock
 from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
 from tistream.service.app import new_app
+from tistream.service.ids import random_id
 from tistream.service.worker import Loop
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import HttpClient
@@ -61,6 +62,11 @@ class Server:
         assert not self._thread.is_alive()
 
 
+def never_superseded() -> None:
+    """In place of a process's end: here it would be the test's own."""
+    raise AssertionError("superseded by another process of the same name")
+
+
 def eventually(check: Callable[[], object], seconds: float = 30.0) -> None:
     """Wait until `check` says something true; fails with its last answer."""
     deadline = time.monotonic() + seconds
@@ -90,7 +96,9 @@ class SorterProcess:
         app.state.node, app.state.clock, app.state.node_id = self.node, CLOCK, name
         app.include_router(sorter_routes.router)
         self.server = Server(app)
-        self._membership = Membership(self._meta, name, "sorter", self.server.url)
+        self._membership = Membership(
+            self._meta, name, "sorter", self.server.url, instance=random_id(), end=never_superseded
+        )
         bodies = [self._membership.beat, self._assign, *([self._tick] if tick else [])]
         self._loops = [Loop(body.__name__, body, interval_ms=20, backoff_max_ms=100).start() for body in bodies]
 
@@ -139,7 +147,7 @@ class World:
         settings = DispatcherSettings(
             meta_url=self.meta.url, poll_min_ms=20, poll_max_ms=100, discover_ms=50, resync_ms=100
         )
-        return Server(build_dispatcher(settings, self.objects, CLOCK))
+        return Server(build_dispatcher(settings, self.objects, CLOCK, end=never_superseded))
 
     def restart_dispatcher(self) -> None:
         self.dispatcher.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -14,6 +14,8 @@ from tistream import decode
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_executor, start_thread
 from tistream.service.app import new_app
+from tistream.service.ids import random_id
+from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
@@ -39,8 +41,15 @@ class NewHttp(Protocol):
     def __call__(self, *, deadline_s: float = DEADLINE_S) -> HttpClient: ...
 
 
-def build_app(settings: ApiSettings, objects: ObjectStore, clock: Clock, new_http: NewHttp = HttpClient) -> FastAPI:
-    """The app, its loops running for as long as it serves."""
+def build_app(
+    settings: ApiSettings,
+    objects: ObjectStore,
+    clock: Clock,
+    new_http: NewHttp = HttpClient,
+    new_instance: Callable[[], str] = random_id,
+    end: Callable[[], None] = end_in_order,
+) -> FastAPI:
+    """The app, its loops running for as long as it serves; `end` ends the process."""
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
     http = new_http()
@@ -49,9 +58,10 @@ def build_app(settings: ApiSettings, objects: ObjectStore, clock: Clock, new_htt
     executor = new_executor("refresh", settings.refresh_threads)
     warm = new_event()
 
+    member = Membership(meta, settings.node, "api", settings.url, instance=new_instance(), end=end)
+
     @contextmanager
     def running() -> Iterator[None]:
-        member = Membership(meta, settings.node, "api", settings.url)
         loops = [
             Loop("membership", member.beat, interval_ms=1_000, metrics=loop_metrics),
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),

@@ -11,6 +11,8 @@ from fastapi import APIRouter, FastAPI, Query, Request
 from tistream.clock import Clock
 from tistream.model.ids import TenantKey
 from tistream.service.app import new_app
+from tistream.service.ids import random_id
+from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry
 from tistream.service.worker import Loop
 from tistream.storage.measured import MeasuredObjectStore
@@ -43,16 +45,21 @@ def list_stores(
 
 
 def build_app(
-    settings: DispatcherSettings, objects: ObjectStore, clock: Clock, new_http: Callable[[], HttpClient] = HttpClient
+    settings: DispatcherSettings,
+    objects: ObjectStore,
+    clock: Clock,
+    new_http: Callable[[], HttpClient] = HttpClient,
+    new_instance: Callable[[], str] = random_id,
+    end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
-    """The app, its loops running for as long as it serves."""
+    """The app, its loops running for as long as it serves; `end` ends the process."""
     registry = new_registry()
     metrics, loop_metrics = DispatcherMetrics(registry), LoopMetrics(registry)
     measured = MeasuredObjectStore(objects)
     traffic = Traffic(metrics)
     http = new_http()
     meta = MetaClient(http, settings.meta_url)
-    membership = Membership(meta, settings.node, "dispatcher", settings.url)
+    membership = Membership(meta, settings.node, "dispatcher", settings.url, instance=new_instance(), end=end)
     sorters = SorterClient(http)
     limits = Limits(settings.window_files, settings.window_bytes, settings.batch_files, settings.batch_bytes)
     polling = PollSettings(settings.poll_min_ms, settings.poll_max_ms, settings.discover_ms)

@@ -30,12 +30,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A process that registered; `start_epoch` counts its starts."""
+    """A process that registered: the newest start under its name; see starts.py."""
 
     node_id: str
     role: str
     url: str
     start_epoch: int
+    instance: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Rows <-> model: the only file that has a Connection.
 
-Persisted: clusters, tenants, tasks with their epochs, nodes with their start counts, the owner's lease, and the
-version of the route table. Not persisted: liveness (heard again within a heartbeat), announcements (a lost one costs
+Persisted: clusters, tenants, tasks with their epochs, nodes with their newest start, the owner's lease, and the version
+of the route table. Not persisted: liveness (heard again within a heartbeat), announcements (a lost one costs
 latency only), route tables (made from the rest).
 
 Every write transaction begins by touching the owner row under this process's owner_rev. That takes the write lock
@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, func, insert, select, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from tistream.errors import Fenced, Unavailable, UnknownName
+from tistream.errors import Fenced, Superseded, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream_meta import tables
@@ -26,6 +26,7 @@ from tistream_meta.assignment import Move
 from tistream_meta.database import now_ms, open_engine
 from tistream_meta.migrations import migrate
 from tistream_meta.model import Node, Ownership, Plan, Task, Tenant
+from tistream_meta.starts import Standing, Start, standing
 
 _OWNER_ROW = 1
 
@@ -170,23 +171,48 @@ class Repository:
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
-    def register(self, node_id: str, role: str, url: str) -> Node:
-        """Note a start of a process. The tasks of a sorter get new epochs: what an earlier start still writes for
-        them is fenced."""
-        nodes, tasks = tables.nodes, tables.tasks
+    def new_start(self) -> int:
+        """A start_epoch above all that were handed out before."""
+        with self._writing() as connection:
+            _raise_counter(connection, tables.LAST_START, 1)
+            return _counter(connection, tables.LAST_START)
+
+    def register(self, node_id: str, role: str, url: str, start: Start) -> Node:
+        """Note a start of a process; again the same changes nothing. The tasks of a sorter get new epochs: what an
+        earlier start still writes for them is fenced. Raises Superseded where a newer start was noted."""
+        nodes, tasks, counters = tables.nodes, tables.tasks, tables.counters
         with self._writing() as connection:
             row = connection.execute(select(nodes).where(nodes.c.node_id == node_id)).one_or_none()
-            epoch = 1 if row is None else row.start_epoch + 1
-            values = {"role": role, "url": url, "start_epoch": epoch, "last_heartbeat_ms": self._now_ms}
+            registered = None if row is None else _node(row)
+            match standing(registered, start):
+                case Standing.SUPERSEDED:
+                    raise Superseded(f"a newer start of {node_id} has registered")
+                case Standing.REGISTERED:
+                    assert registered is not None
+                    return registered
+            node = Node(node_id, role, url, start.start_epoch, start.instance)
+            values = {
+                "role": role,
+                "url": url,
+                "start_epoch": start.start_epoch,
+                "instance": start.instance,
+                "last_heartbeat_ms": self._now_ms,
+            }
             if row is None:
                 connection.execute(insert(nodes).values(node_id=node_id, **values))
             else:
                 connection.execute(update(nodes).where(nodes.c.node_id == node_id).values(**values))
+            # Only a number from before this database's time is above the counter: the next ones go on from there.
+            connection.execute(
+                update(counters)
+                .where(counters.c.name == tables.LAST_START, counters.c.value < start.start_epoch)
+                .values(value=start.start_epoch)
+            )
             connection.execute(
                 update(tasks).where(tasks.c.sorter_node == node_id).values(task_epoch=tasks.c.task_epoch + 1)
             )
             _raise_version(connection)
-        return Node(node_id, role, url, epoch)
+        return node
 
     # -- everything ----------------------------------------------------------------------------------------------
 
@@ -204,7 +230,7 @@ class Repository:
             version=version,
             tenants=tuple(map(_tenant, tenant_rows)),
             tasks=tuple(sorted(map(_task, task_rows), key=lambda task: (task.tenant, task.span.start))),
-            nodes=tuple(Node(row.node_id, row.role, row.url, row.start_epoch) for row in node_rows),
+            nodes=tuple(map(_node, node_rows)),
         )
 
     def raise_version(self) -> None:
@@ -240,7 +266,9 @@ def _translated() -> Iterator[None]:
 
 def _seed(connection: Connection) -> None:
     """The rows that exist always."""
-    for name, value in ((tables.ROUTE_VERSION, 1), (tables.LAST_TASK_ID, 0)):
+    # A database of before there was a counter of starts has numbers already.
+    started = connection.execute(select(func.coalesce(func.max(tables.nodes.c.start_epoch), 0))).scalar_one()
+    for name, value in ((tables.ROUTE_VERSION, 1), (tables.LAST_TASK_ID, 0), (tables.LAST_START, started)):
         if connection.execute(select(tables.counters).where(tables.counters.c.name == name)).one_or_none() is None:
             connection.execute(insert(tables.counters).values(name=name, value=value))
     if connection.execute(select(tables.owner)).one_or_none() is None:
@@ -273,6 +301,10 @@ def _tenant_is(table: Table, key: TenantKey) -> ColumnElement[bool]:
 
 def _tenant(row: Row[Any]) -> Tenant:
     return Tenant(TenantKey(row.cluster_id, row.tenant_id), row.snapshot_ts, row.problem)
+
+
+def _node(row: Row[Any]) -> Node:
+    return Node(row.node_id, row.role, row.url, row.start_epoch, row.instance)
 
 
 def _task(row: Row[Any]) -> Task:

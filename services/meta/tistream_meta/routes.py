@@ -20,6 +20,7 @@ from tistream.wire.meta import (
     CreateTenant,
     Heartbeat,
     HeartbeatAnswer,
+    NewStart,
     Notification,
     Registered,
     RegisterNode,
@@ -29,6 +30,7 @@ from tistream.wire.meta import (
 )
 from tistream_meta.route_table import tenant_info
 from tistream_meta.server import MetaServer
+from tistream_meta.starts import Start
 
 _TS = re.compile(r"[0-9]{1,20}")
 
@@ -72,17 +74,24 @@ def notify(request: Request, body: Notification) -> Accepted:
     return Accepted()
 
 
+@router.post("/upcall/v1/nodes/{node_id}/starts", operation_id="NewStart")
+def new_start(request: Request, node_id: NodeId) -> NewStart:
+    """A number for a process that is about to register."""
+    return NewStart(start_epoch=_server(request).new_start(node_id))
+
+
 @router.put("/upcall/v1/nodes/{node_id}", operation_id="RegisterNode")
 def register_node(request: Request, node_id: NodeId, body: RegisterNode) -> Registered:
-    """A process has started. The tasks of a sorter take new epochs."""
-    node, version = _server(request).register(node_id, body.role, body.url)
+    """A process has started. The tasks of a sorter take new epochs. 409 `superseded`: a newer start has registered."""
+    start = Start(body.instance, body.start_epoch)
+    node, version = _server(request).register(node_id, body.role, body.url, start)
     return Registered(start_epoch=node.start_epoch, route_version=version)
 
 
 @router.post("/upcall/v1/nodes/{node_id}/heartbeat", operation_id="Heartbeat")
 def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAnswer:
-    """A process is still there."""
-    owner_rev, version = _server(request).heartbeat(node_id, body.start_epoch)
+    """A process is still there. 404: it has to register; 409 `superseded`: it has to end."""
+    owner_rev, version = _server(request).heartbeat(node_id, Start(body.instance, body.start_epoch))
     return HeartbeatAnswer(owner_rev=owner_rev, route_version=version)
 
 

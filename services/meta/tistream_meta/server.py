@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tistream.clock import Clock
 from tistream.concurrency import new_rlock
-from tistream.errors import CorruptObject, Fenced, InvalidRequest, NotFoundYet, Unavailable, UnknownName
+from tistream.errors import CorruptObject, Fenced, InvalidRequest, NotFoundYet, Superseded, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
@@ -24,6 +24,7 @@ from tistream_meta.liveness import Liveness, Timings, liveness
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.model import Node, Plan, Tenant
 from tistream_meta.repository import Repository
+from tistream_meta.starts import Standing, Start, standing
 
 log = logging.getLogger(__name__)
 
@@ -242,25 +243,37 @@ class MetaServer:
         self._require_owner()
         return self._repository.tenants_of(cluster_id)
 
-    def register(self, node_id: str, role: str, url: str) -> tuple[Node, int]:
-        """A process has started; its node and the version of the routes that know of it."""
+    def new_start(self, node_id: str) -> int:
+        """A start_epoch for a process that will register: above all others."""
+        self._require_owner()
+        with self._owning():
+            start_epoch = self._repository.new_start()
+        log.info("a process starts", extra={"node": node_id, "start_epoch": start_epoch})
+        return start_epoch
+
+    def register(self, node_id: str, role: str, url: str, start: Start) -> tuple[Node, int]:
+        """A process has started; its node and the version of the routes that know of it. Raises Superseded."""
         self._require_owner()
         with self._owning(), self._lock:
-            node = self._repository.register(node_id, role, url)
+            node = self._repository.register(node_id, role, url, start)
             self._hear(node_id)
             log.info("node registered", extra={"node": node_id, "role": role, "start_epoch": node.start_epoch})
             self.look_after_nodes(always=True)
             assert self._plan is not None
             return node, self._plan.version
 
-    def heartbeat(self, node_id: str, start_epoch: int) -> tuple[int, int]:
-        """(owner_rev, route version). Raises UnknownName if the node is unknown under this start_epoch."""
+    def heartbeat(self, node_id: str, start: Start) -> tuple[int, int]:
+        """(owner_rev, route version). Raises UnknownName if nothing is known of this start; Superseded if a newer one
+        has registered."""
         self._require_owner()
         with self._lock:
             plan = self._plan
             assert plan is not None
-            if not any(node.node_id == node_id and node.start_epoch == start_epoch for node in plan.nodes):
-                raise UnknownName(f"no node {node_id} with start_epoch {start_epoch}")
+            match standing(next((node for node in plan.nodes if node.node_id == node_id), None), start):
+                case Standing.UNKNOWN:
+                    raise UnknownName(f"no node {node_id} with start_epoch {start.start_epoch}")
+                case Standing.SUPERSEDED:
+                    raise Superseded(f"a newer start of {node_id} has registered")
             self._hear(node_id)
             return self._owner_rev, plan.version
 

@@ -45,6 +45,7 @@ nodes = Table(
     Column("role", String(16), nullable=False),
     Column("url", String(255), nullable=False),
     Column("start_epoch", BigInteger, nullable=False),
+    Column("instance", String(63), nullable=False, server_default=""),
     Column("last_heartbeat_ms", BigInteger, nullable=False),  # coarse: written with each renewal of the lease
 )
 
@@ -60,9 +61,10 @@ owner = Table(
 counters = Table(
     "counters",
     metadata,
-    Column("name", String(32), primary_key=True),  # ROUTE_VERSION, LAST_TASK_ID
+    Column("name", String(32), primary_key=True),  # ROUTE_VERSION, LAST_TASK_ID, LAST_START
     Column("value", BigInteger, nullable=False),
 )
 
 ROUTE_VERSION = "route_version"
 LAST_TASK_ID = "last_task_id"
+LAST_START = "last_start"

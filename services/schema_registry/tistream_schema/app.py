@@ -11,6 +11,7 @@ from tistream import concurrency
 from tistream.clock import Clock
 from tistream.service.app import new_app
 from tistream.service.ids import random_id
+from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
@@ -31,12 +32,13 @@ def build_app(
     http: HttpClient,
     clock: Clock,
     new_nonce: Callable[[], str] = random_id,
+    end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
-    """The app, its loops running for as long as it serves."""
+    """The app, its loops running for as long as it serves; `end` ends the process."""
     metrics_registry = new_registry()
     loop_metrics = LoopMetrics(metrics_registry)
     meta = MetaClient(http, settings.meta_url)
-    membership = Membership(meta, settings.node, "schema", settings.url)
+    membership = Membership(meta, settings.node, "schema", settings.url, instance=new_nonce(), end=end)
     registry = Registry(
         objects,
         meta,

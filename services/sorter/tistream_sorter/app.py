@@ -15,6 +15,7 @@ from tistream.clock import Clock
 from tistream.concurrency import new_event
 from tistream.service.app import new_app
 from tistream.service.ids import random_id
+from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
@@ -62,6 +63,7 @@ class Outside:
     new_http: Callable[[], HttpClient] = HttpClient
     new_nonce: Callable[[], str] = random_id
     end: Callable[[int], None] = os._exit
+    end_in_order: Callable[[], None] = end_in_order
 
 
 class _Running:
@@ -80,7 +82,9 @@ class _Running:
         self._end = outside.end
         meta = MetaClient(self._http, settings.meta_url)
         self._meta = meta
-        self._membership = Membership(meta, settings.node, "sorter", settings.url)
+        self._membership = Membership(
+            meta, settings.node, "sorter", settings.url, instance=outside.new_nonce(), end=outside.end_in_order
+        )
         self._runner = outside.new_runner(settings)
         cut = CutRules(self._runner.slots, settings.tick.shard_bytes_min)
         tick = settings.tick

@@ -102,24 +102,38 @@ class RouteTable(Wire):
     )
 
 
-class RegisterNode(Wire):
-    """`PUT /upcall/v1/nodes/{node_id}`: a process says that it has started. Each start takes new task epochs."""
+class NewStart(Wire):
+    """Answer of `POST /upcall/v1/nodes/{node_id}/starts`, which a process asks once in its life, before it registers:
+    a number above those of all starts before."""
+
+    start_epoch: int
+
+
+class StartOf(Wire):
+    """Which start of a process speaks: the number that it was given, and a name that it drew at random."""
+
+    instance: str = Field(pattern="^[0-9A-Za-z_.-]{1,63}$")
+    start_epoch: int = Field(ge=1, lt=1 << 62)
+
+
+class RegisterNode(StartOf):
+    """`PUT /upcall/v1/nodes/{node_id}`: a process says that it has started. A sorter's tasks take new epochs; the same
+    again changes nothing. 409 `superseded` if a newer start of that name has registered: end."""
 
     role: str = Field(pattern="^(dispatcher|sorter|schema|api|meta)$")
     url: str
 
 
 class Registered(Wire):
-    """`start_epoch` counts the starts of this node."""
+    """The start that the name belongs to now."""
 
     start_epoch: int
     route_version: int
 
 
-class Heartbeat(Wire):
-    """`POST /upcall/v1/nodes/{node_id}/heartbeat`. 404 if the node is unknown under this start_epoch: register."""
-
-    start_epoch: int
+class Heartbeat(StartOf):
+    """`POST /upcall/v1/nodes/{node_id}/heartbeat`. 404 if nothing is known of this start: register. 409 `superseded` if
+    a newer one has registered: end."""
 
 
 class HeartbeatAnswer(Wire):

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
-from tistream.errors import UnknownName
-from tistream.wire.client import HttpClient
+from tistream.errors import Superseded, UnknownName
+from tistream.wire.client import HttpClient, parse
 from tistream.wire.meta import (
     Accepted,
     Announcements,
     CreateTenant,
     Heartbeat,
     HeartbeatAnswer,
+    NewStart,
     Notification,
     Registered,
     RegisterNode,
     RouteTable,
+    StartOf,
     TenantInfo,
     TenantList,
 )
@@ -40,15 +43,22 @@ class MetaClient:
         url = f"{self._base_url}/upcall/v1/announcements"
         return self._http.get(url, Announcements, {"after": after}, wait_ms=wait_ms)
 
-    def register(self, node_id: str, role: str, url: str) -> Registered:
-        """This process has started. A sorter's tasks get new epochs each time: call it once a start."""
-        body = RegisterNode(role=role, url=url)
+    def new_start(self, node_id: str) -> NewStart:
+        """A number for a process that will register; asked again, it is another."""
+        url = f"{self._base_url}/upcall/v1/nodes/{node_id}/starts"
+        return parse(url, self._http.request("POST", url), NewStart)
+
+    def register(self, node_id: str, role: str, url: str, start: StartOf) -> Registered:
+        """This process has started; again the same is harmless. Raises Superseded."""
+        body = RegisterNode(role=role, url=url, instance=start.instance, start_epoch=start.start_epoch)
         return self._http.send("PUT", f"{self._base_url}/upcall/v1/nodes/{node_id}", body, Registered)
 
-    def heartbeat(self, node_id: str, start_epoch: int) -> HeartbeatAnswer:
-        """Still there. Raises UnknownName if meta does not know the node (any more) under this start_epoch."""
+    def heartbeat(self, node_id: str, start: StartOf) -> HeartbeatAnswer:
+        """Still there. Raises UnknownName if meta does not know of this start (any more); Superseded."""
         url = f"{self._base_url}/upcall/v1/nodes/{node_id}/heartbeat"
-        return self._http.send("POST", url, Heartbeat(start_epoch=start_epoch), HeartbeatAnswer)
+        return self._http.send(
+            "POST", url, Heartbeat(instance=start.instance, start_epoch=start.start_epoch), HeartbeatAnswer
+        )
 
     def create_tenant(self, cluster_id: str, tenant_id: str) -> TenantInfo:
         """Register a tenant; again the same is no error. Raises InvalidRequest, AlreadyDiffers."""
@@ -67,24 +77,44 @@ class MetaClient:
 class Membership:
     """Registers a process and keeps it alive: run `beat` in a loop, about once a second.
 
-    `registered` is None until the first beat reached the meta server. A node that meta has forgotten, or that
-    another start under the same name has replaced, registers again.
+    `registered` is None until the first beat reached the meta server. A process that meta has forgotten registers
+    again; one that a newer start under its name has replaced ends itself (`end`, called once). `instance` is drawn at
+    random at each start of a process.
     """
 
-    def __init__(self, meta: MetaClient, node_id: str, role: str, url: str) -> None:
+    def __init__(
+        self, meta: MetaClient, node_id: str, role: str, url: str, *, instance: str, end: Callable[[], None]
+    ) -> None:
         self._meta = meta
         self._node_id = node_id
         self._role = role
         self._url = url
+        self._instance = instance
+        self._end = end
+        self._start_epoch: int | None = None  # once asked for, the same for life: it is how old this process is
+        self._superseded = False
         self.registered: Registered | None = None
 
     def beat(self) -> None:
         """Register if that has not happened, else send a heartbeat. Raises Unavailable."""
+        if self._superseded:
+            return
+        try:
+            self._beat()
+        except Superseded as error:
+            self._superseded = True
+            log.error("superseded: this process ends", extra={"node": self._node_id, "reason": str(error)})
+            self._end()
+
+    def _beat(self) -> None:
+        if self._start_epoch is None:
+            self._start_epoch = self._meta.new_start(self._node_id).start_epoch
+        start = StartOf(instance=self._instance, start_epoch=self._start_epoch)
         if self.registered is not None:
             try:
-                self._meta.heartbeat(self._node_id, self.registered.start_epoch)
+                self._meta.heartbeat(self._node_id, start)
                 return
             except UnknownName as error:
                 log.warning("registering again", extra={"node": self._node_id, "error": str(error)})
                 self.registered = None
-        self.registered = self._meta.register(self._node_id, self._role, self._url)
+        self.registered = self._meta.register(self._node_id, self._role, self._url, start)

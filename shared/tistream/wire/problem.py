@@ -10,6 +10,7 @@ from tistream.errors import (
     FatalError,
     Gone,
     InvalidRequest,
+    Superseded,
     TiStreamError,
     Unavailable,
     Undecodable,
@@ -23,7 +24,7 @@ _STANDARD = frozenset({"type", "title", "status", "detail", "instance"})
 # Classes that are made from a detail alone. The others carry facts that a problem does not repeat; they come back
 # as the nearest ancestor, which asks the same of the caller.
 _BY_CODE: dict[str, type[InvalidRequest]] = {
-    error.code: error for error in (InvalidRequest, UnknownName, AlreadyDiffers, Gone, Undecodable)
+    error.code: error for error in (InvalidRequest, UnknownName, AlreadyDiffers, Superseded, Gone, Undecodable)
 }
 _RETRYABLE_STATUS = frozenset({408, 425, 429, 502, 503, 504})
 

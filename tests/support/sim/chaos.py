@@ -26,7 +26,7 @@ class Chaos:
     script: Script | None = None
     told: list[str] = field(default_factory=list)
     going: bool = True
-    _replaced: list[Process] = field(default_factory=list)
+    replaced: list[Process] = field(default_factory=list)  # they hung, and do not know of their successors
 
     def begin(self, at_work: Callable[[], bool]) -> None:
         """Start everybody, and the first strike once the platform is `at_work`."""
@@ -60,8 +60,11 @@ class Chaos:
         faults.database_silent = faults.job_lost = faults.killed = faults.jvm_dead = 0.0
         network.cut.clear()
         network.alone.clear()
-        for process in self._replaced:
-            self.platform.kill(process)
+        for process in self.replaced:
+            if process.name in {member.name for member in self.platform.of("meta")}:
+                self.platform.kill(process)  # it registers nowhere: nobody tells it
+            else:
+                self.platform.scheduler.proceed(process)
         for member in self.platform.members.values():
             if member.process is not None:
                 self.platform.scheduler.proceed(member.process)
@@ -152,9 +155,9 @@ class Chaos:
         self.platform.scheduler.pause(process)
         member.process = None
         self.platform.start(member)
-        self._replaced.append(process)
+        self.replaced.append(process)
         self._later(wakes_ms, lambda: self._proceed(process))
-        self._later(dies_ms, lambda: self.platform.kill(process))
+        self._later(dies_ms, lambda: self.going and self.platform.kill(process))
 
     def _proceed(self, process: Process) -> None:
         self._tell(f"proceed {process}")

@@ -169,6 +169,7 @@ class SimPlatform:
             f"{role}-{number}": Member(role, f"{role}-{number}", 8_000 + number) for number, role in enumerate(roles, 1)
         }
         self.outside = Process("outside")
+        self.superseded: list[Process] = []  # those that have ended themselves, a newer start having replaced them
         self._lifespans: list[AbstractAsyncContextManager[Any]] = []
 
     def of(self, role: str) -> list[Member]:
@@ -220,6 +221,10 @@ class SimPlatform:
         self.scheduler.after(0, lambda: self.kill(process))
         self.scheduler.park(None)
 
+    def _end_superseded(self, process: Process) -> None:
+        self.superseded.append(process)
+        self._end(process)
+
     def client(self, process: Process | None = None, deadline_s: float = PATIENCE_S) -> HttpClient:
         """HTTP from a process, or from outside."""
         return HttpClient(deadline_s=deadline_s, transport=self.transport(process))
@@ -235,6 +240,7 @@ class SimPlatform:
             self.objects, self.scheduler, process, self.faults.store, self.may_die, self.network.alone
         )
         common = {"port": member.port, "node_id": member.name, "meta_url": self.of("meta")[0].url}
+        end = partial(self._end_superseded, process)
         new_http = lambda deadline_s=PATIENCE_S: self.client(process, min(deadline_s, PATIENCE_S))  # noqa: E731
         match member.role:
             case "meta":
@@ -244,16 +250,16 @@ class SimPlatform:
                 meta = MetaSettings(**common, **patience, database_url=url, ranges_per_tenant=self.ranges)
                 return build_meta(meta, objects, clock, partial(self._repository, process))  # type: ignore[arg-type]
             case "schema":
-                return build_schema(SchemaSettings(**common), objects, new_http(), clock, self._nonce)
+                return build_schema(SchemaSettings(**common), objects, new_http(), clock, self._nonce, end)
             case "dispatcher":
-                return build_dispatcher(DispatcherSettings(**common), objects, clock, new_http)
+                return build_dispatcher(DispatcherSettings(**common), objects, clock, new_http, self._nonce, end)
             case "sorter":
                 settings = SorterSettings(**common, tick=TickSettings(shard_bytes_min=1 << 16, checkpoint_every=4))
                 runner = SimRunner(self.scheduler, self._executor, self._objects_of(self._executor), self.faults)
-                outside = Outside(lambda _: runner, new_http, self._nonce, lambda _: self._end(process))
+                outside = Outside(lambda _: runner, new_http, self._nonce, lambda _: self._end(process), end)
                 return build_sorter(settings, objects, clock, outside)
             case _:
-                return build_api(ApiSettings(**common, chunk_rows=512), objects, clock, new_http)
+                return build_api(ApiSettings(**common, chunk_rows=512), objects, clock, new_http, self._nonce, end)
 
     def _objects_of(self, process: Process) -> SimObjectStore:
         faults, alone = self.faults.store, self.network.alone

@@ -18,6 +18,7 @@ SOMETIMES = (
     "ticks during the faults",
     "checkpoints",
     "tasks lost to a newer epoch",
+    "replaced processes that ended themselves",
     "owners that lost their lease",
     "commits in doubt",
     "jobs that died",

@@ -154,6 +154,9 @@ class World:
                 "requests between processes": self.platform.network.requests,
                 "strikes": len(self.chaos.told),
                 "tasks lost to a newer epoch": said["task is lost"] + said["task is held by a newer epoch"],
+                "replaced processes that ended themselves": len(
+                    set(self.chaos.replaced) & set(self.platform.superseded)
+                ),
                 "owners that lost their lease": said["lost the ownership"],
                 "commits in doubt": self.tracebacks.doubts,
                 "jobs that died": said["job failed"],
@@ -183,6 +186,8 @@ class World:
         assert not self.platform.objects.audit.problems, self.platform.objects.audit.problems
         assert not self.problems, self.problems[0]
         assert not self.platform.network.broken_answers, self.platform.network.broken_answers
+        awake = [process for process in self.chaos.replaced if process.alive]
+        assert not awake, f"replaced, and still there: {awake}"
         for consumer in self.consumers:
             assert not consumer.problems, consumer.problems[0]
             consumer.validators.require_clean()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from support import golden
 from support.golden import GoldenSet
-from support.http_world import CLOCK, Server, World, eventually, running
+from support.http_world import CLOCK, Server, World, eventually, never_superseded, running
 from support.pull import Consumer
 from tistream.wire.client import HttpClient
 from tistream_api.app import build_app as build_api
@@ -51,15 +51,15 @@ class Platform:
 
 def start_api(world: World, **settings: int) -> Server:
     port = free_port()
-    made = ApiSettings(port=port, meta_url=world.meta.url, **settings)  # type: ignore[arg-type]
-    return Server(build_api(made, world.objects, CLOCK), port)
+    made = ApiSettings(port=port, node_id=f"api-{port}", meta_url=world.meta.url, **settings)  # type: ignore[arg-type]
+    return Server(build_api(made, world.objects, CLOCK, end=never_superseded), port)
 
 
 def start_dispatcher(world: World) -> Server:
     """One that can be found: the API server asks it for its stores."""
     port = free_port()
     made = DispatcherSettings(port=port, meta_url=world.meta.url, poll_min_ms=20, poll_max_ms=100, discover_ms=50)
-    return Server(build_dispatcher(made, world.objects, CLOCK), port)
+    return Server(build_dispatcher(made, world.objects, CLOCK, end=never_superseded), port)
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def platform(directory: Path, ranges: int) -> Iterator[Platform]:
         world.dispatcher = start_dispatcher(world)
         port = free_port()
         settings = SchemaSettings(port=port, meta_url=world.meta.url)
-        schema = Server(build_schema(settings, world.objects, HttpClient(), CLOCK), port)
+        schema = Server(build_schema(settings, world.objects, HttpClient(), CLOCK, end=never_superseded), port)
         one = Platform(world, schema, start_api(world))
         try:
             http = Consumer(one.api.url, golden.load("large").tenant).client

@@ -14,7 +14,7 @@ import pytest
 from api_world import start_api
 from prometheus_client import CollectorRegistry
 
-from support.http_world import CLOCK, World, running
+from support.http_world import CLOCK, World, never_superseded, running
 from tistream.errors import Unavailable
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import HttpClient
@@ -104,7 +104,8 @@ def test_a_peer_that_hangs_does_not_keep_status_from_answering(world: World) -> 
     """Its port takes connections, and nothing more ever comes: a process that was stopped looks like that."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        Membership(MetaClient(world.http, world.meta.url), "dispatcher-9", "dispatcher", url).beat()
+        meta = MetaClient(world.http, world.meta.url)
+        Membership(meta, "dispatcher-9", "dispatcher", url, instance="a", end=never_superseded).beat()
         world.client.create_tenant("7", "hanging")
         api = start_api(world)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -25,6 +26,7 @@ SNAP = orjson.dumps({"version": 1, "snapshot_ts": 42, "databases": []})
 class Meta:
     def __init__(self, directory: Path, **settings: int) -> None:
         self.objects = MemoryObjectStore()
+        self._instances = 0
         self._settings = MetaSettings(
             database_url=f"sqlite:///{directory}/meta.db",
             check_ms=10,
@@ -48,9 +50,17 @@ class Meta:
         return answer.status_code
 
     def register(self, node: str = "sorter-1", role: str = "sorter") -> dict:
-        answer = self.http.put(f"/upcall/v1/nodes/{node}", json={"role": role, "url": f"http://{node}"})
+        """A process starts; what the meta server says of it, and the process's own instance."""
+        self._instances += 1
+        start = {"instance": f"i{self._instances}", **self.http.post(f"/upcall/v1/nodes/{node}/starts").json()}
+        answer = self.http.put(f"/upcall/v1/nodes/{node}", json={"role": role, "url": f"http://{node}", **start})
         assert answer.status_code == 200, answer.text
-        return answer.json()
+        assert answer.json()["start_epoch"] == start["start_epoch"]
+        return {**answer.json(), **start}
+
+    def heartbeat(self, node: str, start: dict) -> Any:
+        body = {name: start[name] for name in ("instance", "start_epoch")}
+        return self.http.post(f"/upcall/v1/nodes/{node}/heartbeat", json=body)
 
     def routes(self, **query: int) -> dict:
         return self.http.get("/upcall/v1/routes", params=query).json()
@@ -79,7 +89,7 @@ def test_a_tenant_waits_for_its_snapshot_and_is_then_cut_and_served(meta):
     assert "no sorter" in meta.tenant()["problem"]
     registered = meta.register()
     table = meta.routes()
-    assert registered == {"start_epoch": 1, "route_version": table["version"]}
+    assert registered == {"start_epoch": 1, "instance": "i1", "route_version": table["version"]}
     assert table["services"]["sorter"] == ["http://sorter-1"]
     tenant = table["tenants"][0]
     assert tenant["problem"] is None
@@ -180,14 +190,19 @@ def test_routes_wait_for_the_next_version(meta):
 
 
 def test_heartbeats_are_for_the_newest_start_of_a_node(meta):
-    first = meta.register("api-1", "api")["start_epoch"]
-    second = meta.register("api-1", "api")["start_epoch"]
-    path = "/upcall/v1/nodes/api-1/heartbeat"
-    assert meta.http.post(path, json={"start_epoch": first}).status_code == 404
-    assert meta.http.post(path, json={"start_epoch": second}).json()["owner_rev"] == 1
-    assert meta.http.post("/upcall/v1/nodes/other/heartbeat", json={"start_epoch": 1}).status_code == 404
-    assert meta.http.put("/upcall/v1/nodes/x", json={"role": "king", "url": "http://x"}).status_code == 400
-    assert meta.http.put("/upcall/v1/nodes/a%20b", json={"role": "api", "url": "http://x"}).status_code == 400
+    first, second = meta.register("api-1", "api"), meta.register("api-1", "api")
+    refused = meta.heartbeat("api-1", first)
+    assert (refused.status_code, refused.json()["type"]) == (409, "tistream:superseded")
+    assert meta.heartbeat("api-1", second).json()["owner_rev"] == 1
+    assert meta.heartbeat("other", second).status_code == 404
+    start = {"url": "http://x", "instance": "x", "start_epoch": 9}
+    for node, body in (
+        ("x", {**start, "role": "king"}),
+        ("a%20b", {**start, "role": "api"}),
+        ("x", {**start, "role": "api", "start_epoch": 0}),
+        ("x", {**start, "role": "api", "instance": ""}),
+    ):
+        assert meta.http.put(f"/upcall/v1/nodes/{node}", json=body).status_code == 400
 
 
 def test_a_silent_sorter_loses_its_tasks_to_one_that_is_there(tmp_path):
@@ -201,7 +216,7 @@ def test_a_silent_sorter_loses_its_tasks_to_one_that_is_there(tmp_path):
         assert {task["sorter_node"] for task in meta.tenant()["tasks"]} == {"sorter-1"}
 
         def moved() -> bool:
-            meta.http.post("/upcall/v1/nodes/sorter-2/heartbeat", json={"start_epoch": there["start_epoch"]})
+            meta.heartbeat("sorter-2", there)
             return {(task["sorter_node"], task["task_epoch"]) for task in meta.tenant()["tasks"]} == {("sorter-2", 2)}
 
         eventually(moved)

@@ -15,6 +15,7 @@ from tistream_meta.assignment import Move
 from tistream_meta.database import open_engine
 from tistream_meta.migrations import NewerDatabase, migrate
 from tistream_meta.repository import Repository
+from tistream_meta.starts import Start
 
 ACME = TenantKey("7", "acme")
 LEASE_MS = 60_000
@@ -33,7 +34,7 @@ def owner(engine: Engine, node: str = "meta-1") -> Repository:
 
 
 def test_migrations_make_the_tables_that_the_code_names(engine):
-    assert migrate(engine) == migrate(engine) == 1
+    assert migrate(engine) == migrate(engine) == 2
     found = inspect(engine)
     for table in tables.metadata.sorted_tables:
         columns = {column["name"]: column for column in found.get_columns(table.name)}
@@ -58,6 +59,23 @@ def test_a_migration_that_was_cut_short_is_run_again(engine):
         connection.execute(text("DROP TABLE nodes"))
     migrate(engine)
     assert "nodes" in inspect(engine).get_table_names()
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM schema_migrations WHERE version = 2"))
+    assert migrate(engine) == 2
+
+
+def test_starts_are_counted_on_in_a_database_of_before_they_bore_an_instance(engine):
+    migrate(engine)
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE nodes DROP COLUMN instance"))
+        connection.execute(text("DELETE FROM schema_migrations WHERE version = 2"))
+        connection.execute(text("INSERT INTO nodes VALUES ('api-1', 'api', 'http://a', 7, 0)"))
+    repository = owner(engine)
+    assert repository.plan().nodes[0].start_epoch == 7
+    start = Start("a", repository.new_start())
+    assert start.start_epoch == 8
+    assert repository.register("api-1", "api", "http://b", start).url == "http://b"
+    assert repository.plan().nodes[0].start_epoch == 8
 
 
 def test_owner_rev_grows_with_every_start(engine):
@@ -121,14 +139,19 @@ def test_every_move_and_every_start_of_its_sorter_takes_a_new_epoch(engine):
     repository = owner(engine)
     repository.create_tenant(ACME)
     repository.activate(ACME, 42, (WHOLE,))
-    repository.register("sorter-1", "sorter", "http://a")
+
+    def start(node: str, role: str, url: str) -> None:
+        number = repository.new_start()
+        repository.register(node, role, url, Start(f"{node}-{number}", number))
+
+    start("sorter-1", "sorter", "http://a")
     epochs, versions = [], []
     for action in (
         lambda: repository.move([Move(1, "sorter-1")]),
-        lambda: repository.register("sorter-1", "sorter", "http://b"),
-        lambda: repository.register("api-1", "api", "http://c"),
+        lambda: start("sorter-1", "sorter", "http://b"),
+        lambda: start("api-1", "api", "http://c"),
         lambda: repository.move([Move(1, "sorter-2")]),
-        lambda: repository.register("sorter-1", "sorter", "http://b"),
+        lambda: start("sorter-1", "sorter", "http://b"),
     ):
         action()
         plan = repository.plan()
@@ -136,7 +159,7 @@ def test_every_move_and_every_start_of_its_sorter_takes_a_new_epoch(engine):
         versions.append(plan.version)
     assert epochs == [1, 2, 2, 3, 3]
     assert versions == sorted(set(versions))
-    assert {node.node_id: node.start_epoch for node in plan.nodes} == {"api-1": 1, "sorter-1": 3}
+    assert {node.node_id: node.start_epoch for node in plan.nodes} == {"api-1": 3, "sorter-1": 4}
 
 
 def test_renewing_changes_no_version(engine):

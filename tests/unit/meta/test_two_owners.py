@@ -16,6 +16,7 @@ from tistream_meta.liveness import Timings
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.repository import Repository
 from tistream_meta.server import MetaServer, Options
+from tistream_meta.starts import Start
 
 LEASE_MS = 300
 
@@ -33,18 +34,18 @@ def owner(directory: Path, name: str) -> MetaServer:
 
 def test_an_owner_whose_lease_went_to_another_steps_down(tmp_path: Path) -> None:
     old = owner(tmp_path, "old")
-    old.register("sorter-1", "sorter", "http://127.0.0.1:1")
+    old.register("sorter-1", "sorter", "http://127.0.0.1:1", Start("a", old.new_start("sorter-1")))
     assert old.not_ready() is None
     time.sleep(2 * LEASE_MS / 1000)
     new = owner(tmp_path, "new")
     assert new.not_ready() is None
     with pytest.raises(Unavailable, match="another meta server is the owner"):
-        old.register("sorter-2", "sorter", "http://127.0.0.1:2")
+        old.register("sorter-2", "sorter", "http://127.0.0.1:2", Start("b", 2))
     assert old.not_ready() == "another meta server is the owner"
     with pytest.raises(Unavailable):
         old.create_tenant(TenantKey("7", "acme"))
     old.look_after_nodes(always=True)  # has nothing to look after any more
-    _, version = new.register("sorter-3", "sorter", "http://127.0.0.1:3")
+    _, version = new.register("sorter-3", "sorter", "http://127.0.0.1:3", Start("c", new.new_start("sorter-3")))
     table = new.routes().wait(version - 1, 0)
     assert table is not None
     assert table.services["sorter"] == ["http://127.0.0.1:1", "http://127.0.0.1:3"]

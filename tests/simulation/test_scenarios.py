@@ -50,6 +50,10 @@ ENDED_THEMSELVES = "replaced processes that ended themselves"
 SCENARIOS: dict[str, tuple[Script, tuple[str, ...]]] = {
     "a-sorter-that-was-replaced-wakes-beside-its-successor": (
         [(500, replaced(SORTER)), (900, replaced(SORTER_2, 6_000)), (9_000, replaced(SORTER, 1_500))],
+        (ENDED_THEMSELVES,),
+    ),
+    "a-sorter-that-was-replaced-wakes-while-nobody-can-tell-it": (
+        [(500, replaced(SORTER)), (900, replaced(SORTER_2, 4_000)), (3_300, paused(META, 6_000))],
         ("tasks lost to a newer epoch", ENDED_THEMSELVES),
     ),
     "a-meta-server-that-was-replaced-wakes-beside-its-successor": (
@@ -63,7 +67,7 @@ SCENARIOS: dict[str, tuple[Script, tuple[str, ...]]] = {
     "a-store-that-says-slow-down": ([(300, store("refused", 0.6, 8_000))], ()),
     "a-sorter-sleeps-past-its-lease-and-wakes": (
         [(300, paused(SORTER, 9_000)), (300, paused(SORTER_2, 6_500)), (12_000, paused(SORTER_2, 6_500))],
-        (),
+        ("tasks lost to a newer epoch",),
     ),
     "everybody-dies-in-one-moment": (
         [(2_000, killed(n)) for n in (META, SCHEMA, DISPATCHER, SORTER, SORTER_2, API)],

@@ -35,6 +35,7 @@ def test_seeds_run_side_by_side_and_meet_what_they_have_to() -> None:
     assert [result.problem for result in results] == [None] * 8
     rare = {
         "tasks lost to a newer epoch",
+        "replaced processes that ended themselves",
         "owners that lost their lease",
         "damaged files",
         "scans after a loss",

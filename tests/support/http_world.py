@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import httpx
 import uvicorn
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
@@ -141,7 +142,9 @@ class World:
             ranges_per_tenant=self._ranges,
             check_ms=20,
         )
-        return Server(build_meta(settings, self.objects, CLOCK), port)
+        server = Server(build_meta(settings, self.objects, CLOCK), port)
+        eventually(lambda: httpx.get(f"{server.url}/readyz", timeout=5).status_code == 200)
+        return server
 
     def start_dispatcher(self) -> Server:
         settings = DispatcherSettings(

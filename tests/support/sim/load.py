@@ -62,7 +62,7 @@ def random_config(rng: random.Random, begin_ms: int) -> ClusterConfig:
     )
     return ClusterConfig(
         begin_ms=begin_ms,
-        stores=rng.choice((1, 3, 3, 4)),
+        stores=rng.choice((1, 3, 4, 8)),  # of many, some lead one region: nothing but that holds a watermark back
         regions=rng.choice((1, 3, 8)),
         databases=rng.choice((1, 2)),
         tables=rng.choice((1, 3, 5)),
@@ -89,6 +89,7 @@ class Upstream:
         self.tenant = self.cluster.config.tenant
         self.truth: list[TruthLine] = []
         self._damaged = rng.choice((0.0, 0.0, 0.03))
+        self._slow = rng.choice((0.02, 0.1, 0.25))
         self.spoilt = 0
         self.scans = 0  # after a loss
         self.quiet = False  # no transaction is open any more, and watermarks go on
@@ -165,7 +166,7 @@ class Upstream:
                 self._scheduler.sleep(STEP_US)
                 continue
             effect = queue.popleft()
-            slow = not self.quiet and self._rng.random() < 0.05
+            slow = not self.quiet and self._rng.random() < self._slow
             self._scheduler.sleep(self._rng.randrange(4_000_000) if slow else self._rng.randrange(5_000, 60_000))
             if isinstance(effect, Push):
                 if self._rng.random() < self._damaged:

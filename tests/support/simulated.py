@@ -100,13 +100,20 @@ class Run:
         return Delivery(0.0, layout.schema_snap(self.tenant), self.cluster.schema_snap)
 
 
-def run(config: ClusterConfig, seed: int, ms: int, step_ms: int = 50) -> Run:
-    """`ms` of a cluster's time, and what it takes to end all that is under way."""
+def run(
+    config: ClusterConfig, seed: int, ms: int, step_ms: int = 50, watch: Callable[[int, int], None] | None = None
+) -> Run:
+    """`ms` of a cluster's time, and what it takes to end all that is under way.
+
+    `watch` is told after each step what the cluster says that its files promise, and what they cover.
+    """
     driver = _Driver(Run(Cluster(config, seed)), random.Random(seed))
     cluster = driver.run.cluster
     begin_ms = cluster.now_ms
     while cluster.now_ms < begin_ms + ms:
         driver.take(cluster.advance(cluster.now_ms + step_ms))
+        if watch is not None:
+            watch(cluster.promised_ts, driver.watermark())
     cluster.stop()
     while not cluster.quiet:
         driver.take(cluster.advance(cluster.now_ms + step_ms))

@@ -38,7 +38,7 @@ class Store:
 
     `late`: an upload of an agent that died, which may still land. `broken`: it landed beside another file that names
     the same one before; so the store needs a new chain. `doubtful`: what was led since the last file before the two;
-    `doubt_ts`: versions above are kept until then.
+    `doubt_ts`: what had been promised then.
     """
 
     id: int
@@ -64,11 +64,13 @@ class Store:
 
 @dataclass(slots=True)
 class _Asked:
-    """A request for coverage that was not answered yet; versions above `since_ts` are kept until then."""
+    """A request for coverage that was not answered yet; versions above `since_ts` are kept until then. `held_ts`: what
+    had been promised when something was lost."""
 
     span: KeySpan
     store_id: int
     since_ts: int
+    held_ts: int
 
 
 class Agents:
@@ -85,7 +87,7 @@ class Agents:
         self._asked: dict[int, _Asked] = {}
         self._requests = 0
         self._lost: list[KeySpan] = []
-        self._since_ts = 0
+        self._since_ts = self._held_ts = 0
         self._horizon_ts = 0
         self._limits = GroupLimits(config.rows_per_group, config.group_bytes)
         self.pushed_files = 0
@@ -232,7 +234,7 @@ class Agents:
             self.push(store, now=True)
             self._arrive_all(store)
             return False
-        self._since_ts = self.horizon_ts()
+        self._since_ts, self._held_ts = self.horizon_ts(), self.promised_ts()
         self._leave_late(store)
         lost = list(store.doubtful) if store.broken else []
         lost += [one.span for upload in store.uploads for one in upload.ranges]
@@ -257,7 +259,7 @@ class Agents:
         if not store.uploads:
             self.push(store)
         if store.uploads and store.uploads[0].push.prev_ts == store.pushed_ts:
-            store.late, store.doubtful, store.doubt_ts = store.uploads[0], [], self._since_ts
+            store.late, store.doubtful, store.doubt_ts = store.uploads[0], [], self._held_ts
             self.on_late(store, store.late)
 
     def renewing(self, store: Store) -> bool:
@@ -282,7 +284,7 @@ class Agents:
 
     def _ask(self, region: Region) -> None:
         self._requests += 1
-        asked = _Asked(region.span, region.store_id, self._since_ts)
+        asked = _Asked(region.span, region.store_id, self._since_ts, self._held_ts)
         self._asked[self._requests] = asked
         self._effects.append(AskCoverage(self._requests, region.store_id, region.span))
 
@@ -317,11 +319,15 @@ class Agents:
     def horizon_ts(self) -> int:
         """Versions above this are kept: what scans may need of what is not pushed, that are asked for or not, and
         `history_ms` more, since a platform may not have seen all that was pushed. Never goes down."""
-        kept = [one.since_ts for one in self._asked.values()]
-        for store in self.stores.values():
-            kept += [one.floor_ts for one in store.buffer]
-            kept += [one.floor_ts for upload in store.uploads for one in upload.ranges]
-            kept += [store.doubt_ts] if store.haunted else []
-        oldest = min(kept, default=0) - (self._config.history_ms << LOGICAL_BITS)
+        oldest = self.promised_ts() - (self._config.history_ms << LOGICAL_BITS)
         self._horizon_ts = max(self._horizon_ts, oldest)
         return self._horizon_ts
+
+    def promised_ts(self) -> int:
+        """Files that are there promise everything at or below it: what a platform that needs no time would serve."""
+        held = [one.held_ts for one in self._asked.values()]
+        for store in self.stores.values():
+            held += [one.floor_ts for one in store.buffer]
+            held += [one.floor_ts for upload in store.uploads for one in upload.ranges]
+            held += [store.doubt_ts] if store.haunted else []
+        return min(held, default=0)

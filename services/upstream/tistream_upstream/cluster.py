@@ -103,6 +103,11 @@ class Cluster:
         """The cluster's time."""
         return self._world.now_ms
 
+    @property
+    def promised_ts(self) -> int:
+        """Files that have been given out promise everything at or below it; locks and lost files hold it back."""
+        return self.agents.promised_ts()
+
     def advance(self, to_ms: int) -> list[Effect]:
         """Let time go on to `to_ms`; what is to be done in the world outside, in order."""
         self._world.run_until(to_ms)

@@ -6,7 +6,7 @@ import contextlib
 import gc
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -61,6 +61,9 @@ def simulate(
     truth: Annotated[
         Path | None, typer.Option(help="New file to write truth lines into, for `tistream verify`.")
     ] = None,
+    promises: Annotated[
+        Path | None, typer.Option(help="New file to write into what the files that are there promise, and since when.")
+    ] = None,
 ) -> None:
     """A TiKV cluster with a TiDB on it, simulated: pushes changes in real time, and knows what is true."""
     from tistream.cli.errors import CliError  # noqa: PLC0415  # other commands need none of this
@@ -93,11 +96,17 @@ def simulate(
         push_ms=push_ms,
         ddl_per_min=ddl_per_min,
     )
-    _run(config, seed, objects, url, duration, truth)
+    _run(config, seed, objects, url, duration, truth, promises)
 
 
 def _run(
-    config: ClusterConfig, seed: int, objects: str, url: str | None, duration: float | None, truth: Path | None
+    config: ClusterConfig,
+    seed: int,
+    objects: str,
+    url: str | None,
+    duration: float | None,
+    truth: Path | None,
+    promises: Path | None,
 ) -> None:
     from tistream.cli.errors import CliError  # noqa: PLC0415
     from tistream.clock import SystemClock  # noqa: PLC0415
@@ -113,13 +122,14 @@ def _run(
         try:
             where = str(Path(objects).absolute()) if "://" not in objects and objects != "memory:" else objects
             store = open_objects(where)
-            _refuse_what_is_there(store, config, truth)
+            _refuse_what_is_there(store, config, {"--truth": truth, "--promises": promises})
             api = None if url is None else PlatformApi(url, config.tenant)
             if api is not None:
                 _register(api, stopped)
-            lines = None if truth is None else stack.enter_context(_new_file(truth))
+            lines = None if truth is None else stack.enter_context(_new_file("--truth", truth))
+            told = None if promises is None else stack.enter_context(_new_file("--promises", promises))
             cluster = Cluster(replace(config, begin_ms=clock.now_ms()), seed)
-            outcome = _drive(cluster, seed, store, api, lines, clock, _until(stopped, clock, duration))
+            outcome = _drive(cluster, seed, store, api, lines, told, clock, _until(stopped, clock, duration))
         except TiStreamError as error:
             raise CliError(str(error)) from error
         except OSError as error:
@@ -127,32 +137,33 @@ def _run(
     _report(cluster, outcome)
 
 
-def _refuse_what_is_there(store: ObjectStore, config: ClusterConfig, truth: Path | None) -> None:
-    """Another run may be going on: neither its chains nor its truth are touched. Raises CliError."""
+def _refuse_what_is_there(store: ObjectStore, config: ClusterConfig, files: Mapping[str, Path | None]) -> None:
+    """Another run may be going on: neither its chains nor its files (by option) are touched. Raises CliError."""
     from tistream.cli.errors import CliError  # noqa: PLC0415
     from tistream.storage import layout  # noqa: PLC0415
 
     prefix = layout.push_prefix(config.tenant)
     if next(iter(store.list_after(prefix)), None) is not None:
         raise CliError(f"tenant {config.tenant} has files already ({prefix}); choose another --tenant")
-    if truth is not None and truth.is_file():
-        raise _truth_is_there(truth)
-    if truth is not None and not truth.absolute().parent.is_dir():
-        raise CliError(f"--truth {truth}: there is no folder {truth.absolute().parent}")
+    for option, path in files.items():
+        if path is not None and path.is_file():
+            raise _is_there(option, path)
+        if path is not None and not path.absolute().parent.is_dir():
+            raise CliError(f"{option} {path}: there is no folder {path.absolute().parent}")
 
 
-def _new_file(truth: Path) -> BinaryIO:
+def _new_file(option: str, path: Path) -> BinaryIO:
     """Open it, if nobody has made it in the meantime; a pipe or device may be there. Raises CliError, OSError."""
     try:
-        return truth.open("wb" if truth.exists() and not truth.is_file() else "xb")
+        return path.open("wb" if path.exists() and not path.is_file() else "xb")
     except FileExistsError as error:
-        raise _truth_is_there(truth) from error
+        raise _is_there(option, path) from error
 
 
-def _truth_is_there(truth: Path) -> Exception:
+def _is_there(option: str, path: Path) -> Exception:
     from tistream.cli.errors import CliError  # noqa: PLC0415
 
-    return CliError(f"--truth {truth} is there already, and may be another run's: choose another, or remove it")
+    return CliError(f"{option} {path} is there already, and may be another run's: choose another, or remove it")
 
 
 def _register(api: PlatformApi, stopped: Callable[[], bool]) -> None:
@@ -182,6 +193,7 @@ def _drive(
     store: ObjectStore,
     api: PlatformApi | None,
     truth: BinaryIO | None,
+    promises: BinaryIO | None,
     clock: Clock,
     stopping: Callable[[], bool],
 ) -> Outcome:
@@ -191,7 +203,7 @@ def _drive(
 
     tenant = cluster.config.tenant
     run = TruthRun(tenant.cluster_id, tenant.tenant_id, seed, cluster.snapshot_ts)
-    driver = Driver(cluster, store, api, truth, clock, say_on_stderr, run)
+    driver = Driver(cluster, store, api, truth, clock, say_on_stderr, run, promises)
     if sys.stdout.isatty():
         return driver.run(stopping, _shown_on_tty, _SHOW_TTY_MS)
     return driver.run(stopping, _shown, _SHOW_MS)

@@ -12,6 +12,7 @@ from tistream.clock import Clock
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream.verify.fingerprint import TruthLine, TruthRun
+from tistream.verify.lag import Promise
 from tistream_upstream.cluster import Cluster
 from tistream_upstream.effects import AskCoverage, Effect, Told
 from tistream_upstream.outside import Say, Talker, Uploader
@@ -25,6 +26,7 @@ _BACKLOG_MAX = 256 << 20  # bytes that wait to be put, likewise
 _ASK_AGAIN_MS = 500
 _END_MS = 60_000
 _PUT_END_S = 60
+_PROMISE_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class Outcome:
 class Driver:
     """One run. `stopping()` is looked at between steps; `show` gets a progress line now and then.
 
-    The first line of `truth` says that it is that of `run`.
+    The first line of `truth` says that it is that of `run`. `promises` is told ten times a second what the files
+    that were given to the object store promise: how late a platform is that has not served it yet, and no upstream.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Driver:
         clock: Clock,
         say: Say,
         run: TruthRun | None = None,
+        promises: BinaryIO | None = None,
     ) -> None:
         self._cluster = cluster
         self._truth = truth
@@ -60,6 +64,8 @@ class Driver:
         self._say = say
         self._api = api
         self._objects = objects
+        self._promises = promises
+        self._promised_ts = self._promised_at_ms = 0
         self._talker: Talker | None = None
         self._again: list[tuple[int, AskCoverage]] = []
         self._shed_ms = 0
@@ -99,6 +105,7 @@ class Driver:
         cluster.hold_load(shed)
         self._take(uploader, cluster.advance(min(now_ms, cluster.now_ms + _STEP_MAX_MS)))
         self._answers()
+        self._promise(now_ms)
         ahead_ms = _STEP_MS - (self._clock.monotonic_ms() + offset_ms - now_ms)
         if behind < _STEP_MAX_MS and ahead_ms > 0:
             concurrency.sleep(ahead_ms / 1000)
@@ -121,6 +128,14 @@ class Driver:
             self._run_to_name = None
         self._truth.write(line)
         self._truth.flush()
+
+    def _promise(self, now_ms: int) -> None:
+        promised_ts = self._cluster.promised_ts
+        if self._promises is None or promised_ts <= self._promised_ts or now_ms < self._promised_at_ms + _PROMISE_MS:
+            return
+        self._promised_ts, self._promised_at_ms = promised_ts, now_ms
+        self._promises.write(Promise(now_ms, promised_ts).encode())
+        self._promises.flush()
 
     def _ask(self, question: AskCoverage) -> None:
         assert self._talker is not None, "without a platform nothing is lost"

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import orjson
+
+from tistream.model.ts import physical_ms
 
 _FINE_MS = 10_000  # 1 ms buckets up to here, then 100 ms up to an hour
 _COARSE_MS = 100
@@ -46,6 +51,39 @@ class LagSample:
     at_ms: int
     lag_ms: int
     events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """At `at_ms` (wall clock) the upstream's files were there that promise everything at or below `ts`."""
+
+    at_ms: int
+    ts: int
+
+    def encode(self) -> bytes:
+        """One line of JSON, with its newline."""
+        return orjson.dumps({"at_ms": self.at_ms, "ts": str(self.ts)}, option=orjson.OPT_APPEND_NEWLINE)
+
+    @classmethod
+    def parse(cls, line: bytes) -> Promise:
+        """Read one line. Raises ValueError or KeyError if it is none."""
+        body = orjson.loads(line)
+        return cls(int(body["at_ms"]), int(body["ts"]))
+
+
+def beyond_promises(samples: Sequence[LagSample], promises: Sequence[Promise]) -> list[LagSample]:
+    """The same samples with the lag that is the platform's own: since when what cannot be read yet has been promised.
+
+    An upstream holds its promises back while a lock is there, a store is away or a file is lost: no platform can be
+    earlier than that. `promises` in the order of time; the first one is the earliest that is known.
+    """
+    known_ms = [physical_ms(promise.ts) for promise in promises]
+    own = []
+    for sample in samples:
+        at = bisect_right(known_ms, sample.at_ms - sample.lag_ms)
+        since_ms = promises[at].at_ms if at < len(promises) else sample.at_ms
+        own.append(replace(sample, lag_ms=max(0, sample.at_ms - since_ms)))
+    return own
 
 
 def recovered_ms(samples: Sequence[LagSample], since_ms: int, until_ms: int, below_ms: int) -> int | None:

@@ -21,7 +21,7 @@ from support.chaos.disk import CannotMount, Disk, mounted, read_only
 from support.chaos.outcome import LATE_MS, Outcome, StatusSeen, Struck
 from support.chaos.plan import Fault, Kind
 from support.platform import COMMAND, Platform, Process, _die_with_us
-from tistream.verify.lag import LagSample
+from tistream.verify.lag import LagSample, Promise, beyond_promises
 
 CLUSTER, TENANT = "1", "chaos"
 _CALM_MS = 7_000  # below 5 s for so long (a lag needs 5 s to show): the next fault may come
@@ -143,6 +143,7 @@ class Chaos:
         command = [str(COMMAND), "simulate", "--objects", str(self.platform.objects), "--url", self.platform.url]
         command += ["--cluster", CLUSTER, "--tenant", TENANT, "--seed", str(options.seed)]
         command += ["--rows-per-s", str(options.rows_per_s), "--truth", str(options.scratch / "truth")]
+        command += ["--promises", str(options.scratch / "promises")]
         return [*command, *options.simulate]
 
     def end(self) -> None:
@@ -297,10 +298,14 @@ class Chaos:
             self.outcome.problems.append(f"status answered {answer.status_code}: {answer.text[:300]}")
 
     def _samples(self) -> list[LagSample]:
-        path = self.options.scratch / "samples"
+        """The platform's own lag, four times a second."""
+        promises = [Promise.parse(line) for line in self._lines("promises")]
+        return beyond_promises([LagSample(**json.loads(line)) for line in self._lines("samples")], promises)
+
+    def _lines(self, name: str) -> list[bytes]:
+        path = self.options.scratch / name
         text = path.read_bytes() if path.exists() else b""
-        whole = text[: text.rfind(b"\n") + 1].splitlines()
-        return [LagSample(**json.loads(line)) for line in whole]
+        return text[: text.rfind(b"\n") + 1].splitlines()
 
     def _log_end(self, name: str) -> str:
         return (self.options.scratch / f"{name}.log").read_text(errors="replace")[-2_000:]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support import oracle, simulated, simulated_pull
 from support.simulated import WILD, Run
 from support.truth_sums import require_sums
+from tistream.model.ts import physical_ms
 from tistream.schema import actions
 from tistream.verify.fingerprint import Sum, TruthLine, row_hash
 
@@ -103,3 +104,13 @@ def test_the_truth_is_bounded_without_keep() -> None:
     run = simulated.run(replace(WILD, keep_truth=False, rows_max=12), 1, 4_000)
     assert run.cluster.truth.live <= 12 * len(run.cluster.catalog.tables) * 2
     assert TruthLine.parse(run.lines[-1].line).ts == run.end_ts
+
+
+def test_promises_are_what_the_files_cover() -> None:
+    """Never more, or a platform would be called late that is not; and hardly less."""
+    seen: list[tuple[int, int]] = []
+    for seed in range(6):
+        simulated.run(replace(WILD, warm_ms=0), seed, 5_000, watch=lambda *both: seen.append(both))
+    assert all(promised <= covered for promised, covered in seen)
+    assert sum(promised == covered for promised, covered in seen) > len(seen) / 2
+    assert max(physical_ms(covered) - physical_ms(promised) for promised, covered in seen) < 5_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tistream.verify.lag import Delays, LagSample, recovered_ms
+from tistream.verify.lag import Delays, LagSample, Promise, beyond_promises, recovered_ms
 
 
 @given(st.lists(st.integers(-5, 100_000), min_size=1), st.floats(0.01, 1.0))
@@ -31,3 +31,25 @@ def test_a_lag_is_back_when_it_stays_below() -> None:
     assert recovered_ms(samples, 35, 100, 5_000) == 0
     assert recovered_ms(samples, 5, 30, 5_000) is None
     assert recovered_ms(samples, 60, 100, 5_000) is None
+
+
+def test_what_the_upstream_has_not_promised_is_not_the_platforms_lag() -> None:
+    promises = [
+        Promise(at_ms, promised_ms << 18) for at_ms, promised_ms in ((1_000, 900), (2_000, 950), (8_000, 7_500))
+    ]
+
+    def own(at_ms: int, readable_ms: int) -> int:
+        (sample,) = beyond_promises([LagSample(at_ms, at_ms - readable_ms, 3)], promises)
+        assert (sample.at_ms, sample.events) == (at_ms, 3)
+        return sample.lag_ms
+
+    assert own(1_400, 850) == 400  # 900 has been promised at 1,000
+    assert own(2_300, 900) == 300
+    assert own(7_900, 950) == 0  # nothing newer is promised, though 950 was long ago
+    assert own(8_600, 950) == 600
+    assert own(9_000, 7_500) == 0
+
+
+def test_promises_are_read_as_they_are_written() -> None:
+    promise = Promise(1_760_000_000_123, 461_373_440_000_000_001)
+    assert Promise.parse(promise.encode()) == promise

@@ -1,7 +1,9 @@
 """HTTP surface of the sorter. Parses, calls, translates; decides nothing."""
 
+from itertools import pairwise
 from typing import Annotated
 
+import numpy as np
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Request
 
@@ -66,17 +68,21 @@ def accept_files(
 
 
 def _by_task(batch: file_batch.FileBatch) -> dict[int, list[TaskFile]]:
-    rows = batch.watermarks
+    """Each task's files with the rows that are its own."""
+    file, task = (batch.watermarks[name].to_numpy() for name in ("file", "task_id"))
+    order = np.lexsort((task, file))  # stable: the rows of each pair stay in order
+    rows = batch.watermarks.take(pa.array(order))
+    file, task = file[order], task[order]
+    begins = np.flatnonzero((np.diff(file, prepend=-1) != 0) | (np.diff(task, prepend=-1) != 0)).tolist()
+    runs = {
+        (int(file[begin]), int(task[begin])): rows.slice(begin, end - begin)
+        for begin, end in pairwise([*begins, len(order)])
+    }
+    none = rows.slice(0, 0)
     out: dict[int, list[TaskFile]] = {}
-    groups = rows.select(["file", "task_id"]).to_pydict()
-    places: dict[tuple[int, int], list[int]] = {}
-    for place, pair in enumerate(zip(groups["file"], groups["task_id"], strict=True)):
-        places.setdefault(pair, []).append(place)
     for number, ref in enumerate(batch.files):
         for task_id in ref.row_groups:
-            out.setdefault(task_id, []).append(
-                TaskFile(ref, rows.take(pa.array(places.get((number, task_id), []), pa.int64())))
-            )
+            out.setdefault(task_id, []).append(TaskFile(ref, runs.get((number, task_id), none)))
     return out
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from tistream.format.manifest import PendingPart
 from tistream.model.span import KeySpan
 from tistream_sorter.jobs.shard import Shard, ShardFile
+
+SPANS_MAX = 64  # beyond, one that holds them all
 
 
 def cut(span: KeySpan, files: Sequence[ShardFile], shards_max: int, bytes_min: int) -> list[KeySpan]:
@@ -28,6 +31,23 @@ def cut(span: KeySpan, files: Sequence[ShardFile], shards_max: int, bytes_min: i
         seen += length
     edges = [span.start, *bounds, span.end]
     return [KeySpan(start, end) for start, end in itertools.pairwise(edges)]
+
+
+def touched(span: KeySpan, files: Sequence[ShardFile], parts: Sequence[PendingPart]) -> list[KeySpan]:
+    """Spans, a few, that hold every key of `span` which the files' row groups and the pending parts may have."""
+    bounds: list[tuple[bytes, bytes]] = []
+    for file in files:
+        for group in file.wanted_groups:
+            if group.key_min is None or group.key_max is None:
+                return [span]
+            bounds.append((group.key_min, group.key_max + b"\x00"))
+    if any(not part.span.end for part in parts):
+        return [span]
+    bounds += [(part.span.start, part.span.end) for part in parts]
+    if len(bounds) > SPANS_MAX:
+        bounds = [(min(low for low, _ in bounds), max(high for _, high in bounds))]
+    clipped = [KeySpan(low, high).clip(span) for low, high in bounds]
+    return [piece for piece in clipped if piece is not None]
 
 
 def bundles(shards: Sequence[Shard], count: int) -> list[list[Shard]]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tistream.model.span import KeySpan
+from tistream_sorter.slice_cuts import Cuts
+
 if TYPE_CHECKING:
-    from tistream_sorter.slices import SliceMap
     from tistream_sorter.watermark import Watermark
 
 NO_SCAN = -1
+NOT_CONNECTED = -1
 
 Int64s = npt.NDArray[np.int64]
 
@@ -27,6 +32,42 @@ HISTORY = pa.schema(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Changes of some slices by rows of one file, `at` their places in `cuts`: what the slices know afterwards, and
+    what the rows said. `row_version` is NOT_CONNECTED, and the row's index and ts -1, where a row did not connect;
+    `scan_index` is the log index as of which it is a scan, or NO_SCAN."""
+
+    seq: int
+    cuts: Cuts
+    at: Int64s
+    version: Int64s
+    index: Int64s
+    resolved_ts: Int64s
+    row_version: Int64s
+    row_index: Int64s
+    row_resolved_ts: Int64s
+    scan_index: Int64s
+
+    def table(self, spans: Sequence[KeySpan] | None) -> pa.Table:
+        """The same as HISTORY; of slices that `spans` touch alone, where they are given."""
+        chosen = slice(None) if spans is None else _touched(self.cuts, self.at, spans)
+        at = self.at[chosen]
+        taken = pa.array(at)
+        columns = [pa.array(np.full(len(at), self.seq, np.int32))]
+        columns += [self.cuts.starts.take(taken), self.cuts.ends.take(taken)]
+        columns += [pa.array(getattr(self, name)[chosen]) for name in HISTORY.names[3:]]
+        return pa.Table.from_arrays(columns, schema=HISTORY)
+
+
+def _touched(cuts: Cuts, at: Int64s, spans: Iterable[KeySpan]) -> npt.NDArray[np.bool_]:
+    wanted = np.zeros(len(cuts), bool)
+    for span in spans:
+        found = cuts.overlapping(span.start, span.end)
+        wanted[found.start : found.stop] = True
+    return wanted[at]
+
+
 class History:
     """Every change of every slice since the last manifest, in order: what decides which prewrites are dead.
 
@@ -35,69 +76,46 @@ class History:
     """
 
     def __init__(self) -> None:
-        self._tables: list[pa.Table] = []
-        self._rows: list[dict[str, Any]] = []
+        self._changes: list[Changes] = []
+        self._noted: list[tuple[int, ...]] = []  # one by one, not among the changes yet
+        self._noted_in: tuple[int, Cuts] | None = None  # their file and cuts
 
     def copy(self) -> History:
         """An independent history."""
+        self._flush()
         other = History()
-        other._tables, other._rows = list(self._tables), list(self._rows)
+        other._changes = list(self._changes)
         return other
 
-    def begin(self, slices: SliceMap) -> None:
-        """The states before the first change, under seq -1."""
-        starts, ends = slices._boundaries()
-        values = (slices._version, slices._index, slices._resolved)
-        none = np.full(len(slices), -1, np.int64)
-        self._tables.append(_history(-1, starts, ends, *(v.copy() for v in values), none, none, none))
+    def begin(self, cuts: Cuts, version: Int64s, index: Int64s, resolved_ts: Int64s) -> None:
+        """The states before the first change, under seq -1. The arrays are kept, and must not change any more."""
+        none = np.broadcast_to(np.int64(-1), len(cuts))
+        at = np.arange(len(cuts))
+        self._changes.append(Changes(-1, cuts, at, version, index, resolved_ts, none, none, none, none))
 
-    def note_many(
-        self,
-        seq: int,
-        starts: pa.Array,
-        ends: pa.Array,
-        version: Int64s,
-        index: Int64s,
-        resolved: Int64s,
-        row_index: Int64s,
-        row_resolved: Int64s,
-    ) -> None:
-        """Rows that connected to their slices in steady state (the slice's version is the row's)."""
-        if len(version):
+    def note_many(self, changes: Changes) -> None:
+        """Rows of one file that met one slice each."""
+        if len(changes.at):
             self._flush()
-            self._tables.append(_history(seq, starts, ends, version, index, resolved, version, row_index, row_resolved))
+            self._changes.append(changes)
 
-    def note(self, seq: int, slices: SliceMap, at: int, row: Watermark, *, connected: bool) -> None:
-        """One change of slice `at` by `row`."""
-        _, version, index, resolved, _ = slices._values(at)
+    def note(
+        self, seq: int, cuts: Cuts, at: int, known: tuple[int, int, int], row: Watermark, *, connected: bool
+    ) -> None:
+        """One change of slice `at` by `row`; `known` is its new (version, index, resolved_ts)."""
         scan = row.first_index - 1 if connected and row.base_ts is not None else NO_SCAN
-        self._rows.append(
-            {
-                "seq": seq,
-                "start_key": slices._starts[at],
-                "end_key": slices._end(at),
-                "version": version,
-                "index": index,
-                "resolved_ts": resolved,
-                "row_version": row.region_version if connected else -1,
-                "row_index": row.log_index if connected else -1,
-                "row_resolved_ts": row.resolved_ts if connected else -1,
-                "scan_index": scan,
-            }
-        )
+        said = (row.region_version, row.log_index, row.resolved_ts) if connected else (NOT_CONNECTED, -1, -1)
+        if self._noted_in is None or self._noted_in[0] != seq or self._noted_in[1] is not cuts:
+            self._flush()
+            self._noted_in = seq, cuts
+        self._noted.append((at, *known, *said, scan))
 
-    def table(self) -> pa.Table:
-        """All changes in order (HISTORY)."""
+    def table(self, spans: Sequence[KeySpan] | None = None) -> pa.Table:
+        """All changes in order (HISTORY); of slices that one of `spans` overlaps alone, where they are given."""
         self._flush()
-        return pa.concat_tables(self._tables) if self._tables else HISTORY.empty_table()
+        return pa.concat_tables([HISTORY.empty_table(), *(changes.table(spans) for changes in self._changes)])
 
     def _flush(self) -> None:
-        if self._rows:
-            self._tables.append(pa.Table.from_pylist(self._rows, schema=HISTORY))
-            self._rows = []
-
-
-def _history(seq: int, starts: pa.Array, ends: pa.Array, *values: Int64s) -> pa.Table:
-    count = len(starts)
-    columns = [pa.array(np.full(count, seq, np.int32)), starts, ends, *map(pa.array, values)]
-    return pa.Table.from_arrays([*columns, pa.array(np.full(count, NO_SCAN, np.int64))], schema=HISTORY)
+        if self._noted_in is not None:
+            self._changes.append(Changes(*self._noted_in, *np.array(self._noted, np.int64).T))
+            self._noted, self._noted_in = [], None

@@ -6,10 +6,10 @@ from tistream.model.span import KeySpan, shown_key
 from tistream.model.ts import physical_ms
 from tistream.storage import layout
 from tistream.wire.sorter import Chain, Coverage, Hold, SliceStatus, TaskStatus
-from tistream_sorter.slices import NO_REGION, NO_STORE, SliceMap
+from tistream_sorter.slices import NO_REGION, NO_STORE
 from tistream_sorter.tick import Positions, TaskState
-from tistream_sorter.watermark import Watermark
 
+WAITING_TOLD = 3
 LATE_MS = 5_000  # design.md 5: from here on something must be named
 
 
@@ -59,7 +59,7 @@ def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
             object=layout.change_file(tenant, row.store_id, row.file_ts),
             reason=f"region {row.region_id} of this file waits for {slices.waits_for(row)}",
         )
-        for row in _lowest_first(slices)[:3]
+        for row in slices.slowest_waiting(WAITING_TOLD)
     ]
     lowest = slices.lowest()
     if now_ms - physical_ms(lowest.resolved_ts) > LATE_MS:
@@ -69,13 +69,6 @@ def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
         reason = f"{what} for the keys from {shown_key(lowest.start) or 'the first'} since {lowest.resolved_ts}"
         holds.append(Hold(stage="push", store_id=store, region_id=region, reason=reason))
     return holds
-
-
-def _lowest_first(slices: SliceMap) -> list[Watermark]:
-    """Waiting rows, those over the slowest slices first."""
-    return sorted(
-        slices.waiting, key=lambda row: min(s.resolved_ts for s in slices.states(KeySpan(row.start, row.end)))
-    )
 
 
 def coverage(state: TaskState, only: KeySpan) -> Coverage:

@@ -24,6 +24,7 @@ from tistream_sorter.tick import (
     manifest_of,
     needs_job,
     plan,
+    rested,
     take,
 )
 
@@ -102,7 +103,7 @@ class Task:
         taken = take(self.state, files)
         if needs_job(taken[0], files, sweep=sweep):
             return plan(self.state, taken, nonce, self._limits.cut)
-        self.state = taken[0]
+        self.state = rested(taken[0])
         self._took(files)
         if not sweep:
             return None

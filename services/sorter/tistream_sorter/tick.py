@@ -35,9 +35,11 @@ from tistream.wire.file_batch import FileRef, RowGroupRef
 from tistream_sorter.jobs.contracts import SCANS_SCHEMA
 from tistream_sorter.jobs.kernel import MatchRules
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
-from tistream_sorter.shards import cut
+from tistream_sorter.shards import cut, touched
 from tistream_sorter.slice_history import History
 from tistream_sorter.slices import SliceMap
+
+CLIP_SLICES = 4_096  # of fewer, every shard gets the history of all
 
 Positions = dict[int, tuple[ChainPosition, ...]]
 
@@ -138,9 +140,13 @@ def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[S
 
 
 def _begun(state: TaskState) -> TaskState:
+    return replace(state, history=_history_from(state.slices), scans=(), next_seq=0, unwritten=0)
+
+
+def _history_from(slices: SliceMap) -> History:
     history = History()
-    history.begin(state.slices)
-    return replace(state, history=history, scans=(), next_seq=0, unwritten=0)
+    slices.begin(history)
+    return history
 
 
 def follows(positions: Positions, ref: FileRef) -> bool:
@@ -203,6 +209,14 @@ def _scans(rows: pa.Table, seq: int) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SCANS_SCHEMA)
 
 
+def rested(state: TaskState) -> TaskState:
+    """A state whose files brought no entries: while no lock waits for its end, what happened to the slices before the
+    next file decides nothing any more."""
+    if any(part.kind == UNMATCHED for part in state.pending):
+        return state
+    return replace(state, history=_history_from(state.slices), scans=())
+
+
 def needs_job(state: TaskState, files: Sequence[TaskFile], *, sweep: bool) -> bool:
     """Whether entries came or rows can be flushed; `sweep` also looks for dead locks among the unmatched."""
     if any(file.ref.row_groups.get(state.identity.task_id) for file in files):
@@ -230,10 +244,13 @@ def plan(
     window = Window(state.flushed_ts, after.progress_ts)
     found = tuple(_shard_file(seq, file, identity.task_id) for seq, file in files)
     sources = tuple(file for file in found if file.wanted)
-    history = _ipc(after.history.table())
     scans = _ipc(pa.concat_tables([SCANS_SCHEMA.empty_table(), *after.scans]))
-    shards = [
-        Shard(
+    shards = []
+    for number, span in enumerate(cut(identity.span, sources, rules.shards_max, rules.shard_bytes_min)):
+        mine, unmatched = _touching(sources, span), _of_kind(state.pending, UNMATCHED, span)
+        few = len(after.slices) < CLIP_SLICES
+        keys = None if few else touched(span, mine, unmatched)
+        shard = Shard(
             tenant=identity.tenant,
             task_id=identity.task_id,
             task_epoch=identity.task_epoch,
@@ -241,14 +258,13 @@ def plan(
             number=number,
             span=span,
             rules=MatchRules(window, identity.snapshot_ts, identity.keep_index_keys),
-            files=_touching(sources, span),
-            unmatched=_of_kind(state.pending, UNMATCHED, span),
+            files=mine,
+            unmatched=unmatched,
             ready=_of_kind(state.pending, READY, span),
-            history=history,
+            history=_ipc(after.history.table(keys)),
             scans=scans,
         )
-        for number, span in enumerate(cut(identity.span, sources, rules.shards_max, rules.shard_bytes_min))
-    ]
+        shards.append(shard)
     return Plan(after, window, nonce, tuple(shards), files)
 
 

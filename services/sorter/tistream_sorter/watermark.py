@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
+
+from tistream.model.ts import MAX_TS
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +52,38 @@ WAITING = pa.schema(
 )
 
 
-def row_at(rows: pa.Table, at: int, store_id: int, file_ts: int) -> Watermark:
-    """Row `at` of wire.file_batch.WATERMARKS."""
-    row = rows.slice(at, 1).to_pylist()[0]
-    return Watermark(
-        start=row["start_key"],
-        end=row["end_key"],
-        region_id=row["region_id"],
-        region_version=row["region_version"],
-        first_index=row["first_index"],
-        log_index=row["log_index"],
-        base_ts=row["base_ts"],
-        resolved_ts=row["resolved_ts"],
-        after=tuple((pair["region_id"], pair["log_index"]) for pair in row["after"] or ()),
-        store_id=store_id,
-        file_ts=file_ts,
-    )
+def rows_of(rows: pa.Table, store_id: int, file_ts: int) -> list[Watermark]:
+    """Rows of wire.file_batch.WATERMARKS."""
+    return [
+        Watermark(
+            start=row["start_key"],
+            end=row["end_key"],
+            region_id=row["region_id"],
+            region_version=row["region_version"],
+            first_index=row["first_index"],
+            log_index=row["log_index"],
+            base_ts=row["base_ts"],
+            resolved_ts=row["resolved_ts"],
+            after=tuple((pair["region_id"], pair["log_index"]) for pair in row["after"] or ()),
+            store_id=store_id,
+            file_ts=file_ts,
+        )
+        for row in rows.to_pylist()
+    ]
+
+
+class Queue:
+    """Waiting rows as arrays, for as long as they are the same ones."""
+
+    def __init__(self, rows: list[Watermark]) -> None:
+        self.rows = rows
+        self.start = pa.array([row.start for row in rows], pa.binary())
+        self.end = pa.array([row.end for row in rows], pa.binary())
+        self.region = np.array([row.region_id for row in rows], np.int64)
+        self.version = np.array([row.region_version for row in rows], np.int64)
+        self.first_index = np.array([row.first_index for row in rows], np.int64)
+        self.base_ts = np.array([MAX_TS if row.base_ts is None else row.base_ts for row in rows], np.int64)
+        self.has_after = np.array([bool(row.after) for row in rows], bool)
 
 
 def joined(rows: Iterable[Watermark]) -> list[Watermark]:

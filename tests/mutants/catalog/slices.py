@@ -44,11 +44,76 @@ MUTANTS = (
         catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
     ),
     Mutant(
+        name="gap-of-one-skipped-where-a-row-is-alone",
+        invariants=(2,),
+        breaks="the same where a row has a slice for itself",
+        file=SLICES,
+        old="(begins <= self._index[first] + 1)",
+        new="(begins <= self._index[first] + 2)",
+        catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
+    ),
+    Mutant(
+        name="older-epoch-connects-where-a-row-is-alone",
+        invariants=(1, 2),
+        breaks="a row of an older region version is taken like one of the slice's own, where it has a slice for itself",
+        file=SLICES,
+        old="        connects = ~older & (",
+        new="        connects = (",
+        catchers=("tests/unit/sorter/test_slices.py::test_an_older_epoch_is_of_no_use_to_a_slice_that_it_has_alone",),
+    ),
+    Mutant(
+        name="scan-from-above-what-is-covered-where-a-row-is-alone",
+        invariants=(1, 2),
+        breaks="a scan counts though it begins above what the slice is covered up to, where it has a slice for itself",
+        file=SLICES,
+        old="(base_ts <= self._resolved[first]))",
+        new="(base_ts < MAX_TS))",
+        catchers=(
+            "tests/unit/sorter/test_slices.py::test_a_new_tenant_waits_for_a_scan_or_a_base_that_the_snapshot_reaches",
+        ),
+    ),
+    Mutant(
+        name="index-kept-where-a-row-is-alone",
+        invariants=(2,),
+        breaks="the index does not start anew with a new region, where its first row has a slice for itself",
+        file=SLICES,
+        old="np.where(same, np.maximum(self._index[first], last), last)",
+        new="np.maximum(self._index[first], last)",
+        catchers=("tests/unit/sorter/test_slices.py::test_a_scan_by_a_new_region_begins_its_index_anew",),
+    ),
+    Mutant(
+        name="stuck-rows-that-could-raise",
+        invariants=(21,),
+        breaks="a waiting row is not tried again when its slice has come to a newer epoch",
+        file=SLICES,
+        old=" & (queue.version >= self._version[first])",
+        new="",
+        catchers=("tests/unit/sorter/test_slices.py::test_a_waiting_row_of_an_older_epoch_still_raises_resolved_ts",),
+    ),
+    Mutant(
+        name="stuck-rows-that-could-connect",
+        invariants=(21,),
+        breaks="a waiting row is not tried again when the log before it has come",
+        file=SLICES,
+        old="        stuck &= ~same & (",
+        new="        stuck &= (",
+        catchers=("tests/unit/sorter/test_slices.py::test_a_new_leaders_file_before_the_old_ones",),
+    ),
+    Mutant(
+        name="copies-share-what-they-change",
+        invariants=(3,),
+        breaks="a copy of the slices writes into its original's arrays",
+        file=SLICES,
+        old="        other._own = set()\n",
+        new="        other._own = set(self._ARRAYS)\n",
+        catchers=("tests/unit/sorter/test_slices.py::test_a_copy_leaves_its_original_alone",),
+    ),
+    Mutant(
         name="version-compare-dropped-in-steady-state",
         invariants=(1, 2),
         breaks="a row of another region version counts as the slice's own in the fast path",
         file=SLICES,
-        old='            & (self._version[at] == _int64(rows, "region_version"))\n',
+        old='            & (self._version[at] == int64s(rows, "region_version"))\n',
         new="",
         catchers=("tests/unit/sorter/test_slices.py::test_a_merge_needs_both_logs",),
     ),
@@ -104,12 +169,11 @@ MUTANTS = (
         invariants=(1, 2),
         breaks="a scan of one slice also makes its region's other slices count as covered",
         file=SLICES,
-        old="        self._resolved[at] = max(before[3], row.resolved_ts)\n        history.note(",
-        new="        self._resolved[at] = max(before[3], row.resolved_ts)\n"
-        "        if row.base_ts is not None:\n"
-        "            mates = self._region == before[0]\n"
-        "            self._index[mates] = np.maximum(self._index[mates], row.first_index - 1)\n"
-        "        history.note(",
+        old="        return self._values(at) != before\n",
+        new="        if row.base_ts is not None:\n"
+        "            mates = np.flatnonzero(self._region == before[0])\n"
+        '            self._set("_index", mates, np.maximum(self._index[mates], row.first_index - 1))\n'
+        "        return self._values(at) != before\n",
         catchers=(
             "tests/unit/sorter/test_slices.py::test_a_scan_of_the_left_half_after_a_split_does_not_vouch_for_the_right_half",
         ),
@@ -128,8 +192,8 @@ MUTANTS = (
         invariants=(2,),
         breaks="the index does not start anew with a new region: the gap after it is not seen",
         file=SLICES,
-        old="        self._index[at] = max(before[2], row.log_index) if same_region else row.log_index\n",
-        new="        self._index[at] = max(before[2], row.log_index)\n",
+        old='        self._set("_index", at, max(before[2], row.log_index) if same_region else row.log_index)\n',
+        new='        self._set("_index", at, max(before[2], row.log_index))\n',
         catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
     ),
     Mutant(
@@ -137,8 +201,8 @@ MUTANTS = (
         invariants=(3,),
         breaks="a slice takes a lower resolved_ts from a row that connects",
         file=SLICES,
-        old="        self._resolved[at] = max(before[3], row.resolved_ts)\n",
-        new="        self._resolved[at] = row.resolved_ts\n",
+        old='        self._set("_resolved", at, max(before[3], row.resolved_ts))\n',
+        new='        self._set("_resolved", at, row.resolved_ts)\n',
         catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
     ),
     Mutant(
@@ -165,8 +229,8 @@ MUTANTS = (
         invariants=(21,),
         breaks="a row that does not connect at once never counts",
         file=SLICES,
-        old="        self.waiting.extend(self._pieces(row, unconnected))\n",
-        new="",
+        old="                self.waiting = self.waiting + held\n",
+        new="                assert held\n",
         catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
     ),
     Mutant(

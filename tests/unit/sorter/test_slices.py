@@ -163,6 +163,42 @@ def test_the_steady_path_equals_the_slow_one() -> None:
     ]
 
 
+def test_an_older_epoch_is_of_no_use_to_a_slice_that_it_has_alone() -> None:
+    arrivals = begun()
+    arrivals.file(row((b"", b"m"), 1, 2, (11, 12), 110), row((b"m", b""), 2, 2, (1, 3), 110, after=[(1, 10)]))
+    assert arrivals.file(row((b"", b"m"), 1, 1, (11, 20), 130)) == 110
+    assert [(s.index, s.resolved_ts) for s in arrivals.slices.states()] == [(12, 130), (3, 110)]
+
+
+def test_a_scan_by_a_new_region_begins_its_index_anew() -> None:
+    arrivals = begun()
+    assert arrivals.file(row((b"", b""), 2, 5, (4, 5), 200, base_ts=100)) == 200
+    assert arrivals.file(row((b"", b""), 2, 5, (8, 9), 300)) == 200
+    assert arrivals.slices.waits_for(arrivals.slices.waiting[0]) == "region 2 log index 6..7"
+
+
+def test_a_waiting_row_of_an_older_epoch_still_raises_resolved_ts() -> None:
+    arrivals = begun()
+    assert arrivals.file(row((b"", b""), 9, 2, (5, 6), 300)) == 100
+    assert arrivals.file(row((b"", b""), 1, 3, (20, 20), 120, base_ts=100)) == 300
+    assert arrivals.slices.waiting == []
+
+
+def test_a_copy_leaves_its_original_alone() -> None:
+    original = begun()
+    copy = Arrivals()
+    copy.slices = original.slices.copy()
+    before = original.slices.states()
+    assert copy.file(row((b"", b""), 1, 1, (11, 12), 200)) == 200
+    assert original.slices.states() == before
+    after = copy.slices.states()
+    assert (
+        original.file(row((b"", b"m"), 1, 2, (11, 12), 300), row((b"m", b""), 2, 2, (1, 3), 310, after=[(1, 10)]))
+        == 300
+    )
+    assert copy.slices.states() == after
+
+
 # -- any history, any order of arrival, any cut into tasks
 
 
@@ -297,6 +333,34 @@ def test_no_watermark_passes_a_commit_that_has_not_arrived(seed: int, cuts: list
         deliver(rng.randrange(len(upstream.files)))
     assert [task.slices.watermark() for task in tasks] == [upstream.ts] * len(tasks)
     assert [task.slices.waiting for task in tasks] == [[]] * len(tasks)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_many_rows_in_a_file_are_what_they_are_one_by_one(seed: int) -> None:
+    rng = random.Random(seed)
+    upstream = Upstream(rng)
+    together, alone = Arrivals(), Arrivals()
+
+    def told(arrivals: Arrivals) -> list[Any]:
+        states = [(s.start, s.region_id, s.region_version, s.index, s.resolved_ts) for s in arrivals.slices.states()]
+        return [state for at, state in enumerate(states) if not at or state[1:] != states[at - 1][1:]]
+
+    for _ in range(80):
+        region = rng.choice(upstream.regions)
+        step = rng.choices(["write", "report", "split", "merge", "deliver", "lose", "scan"], [8, 8, 2, 1, 3, 0.3, 1])[0]
+        if step == "deliver":
+            count = rng.randint(0, len(upstream.files))
+            rng.shuffle(upstream.files)
+            rows, upstream.files = [one for one, _ in upstream.files[:count]], upstream.files[count:]
+            together.file(*rows)
+            for one in rows:
+                alone.file(one)
+            assert told(together) == told(alone)
+        elif step == "scan":
+            upstream.scan(region, alone.slices.watermark())
+        else:
+            getattr(upstream, step)(region)
 
 
 def test_many_regions_in_steady_state() -> None:

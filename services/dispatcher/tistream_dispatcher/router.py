@@ -77,6 +77,8 @@ class Router:
         """Watermark rows (change_rows.WATERMARKS) as file_batch.WATERMARKS without `file`: one row per task that the
         row's span overlaps, in the rows' order, clipped to the task."""
         first, last = self._runs(rows)
+        if np.array_equal(first, last):  # nothing to clip, nothing to copy
+            return rows.append_column(_ROUTED.field("task_id"), pa.array(self._ids[first])).select(_ROUTED.names)
         counts = last - first + 1
         row = np.repeat(np.arange(rows.num_rows), counts)
         # 0, 1, 2 … inside each run

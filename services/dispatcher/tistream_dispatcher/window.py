@@ -118,8 +118,9 @@ def batch_for(route_version: int, files: Sequence[Routed], tasks: Sequence[int])
     ids = pa.array(tasks, pa.int64())
     tables = []
     for number, file in enumerate(files):
-        rows = file.watermarks.filter(pc.is_in(file.watermarks["task_id"], value_set=ids))
-        tables.append(rows.add_column(0, WATERMARKS.field("file"), pa.array([number] * rows.num_rows, pa.int32())))
+        mine = pc.is_in(file.watermarks["task_id"], value_set=ids)
+        rows = file.watermarks if pc.all(mine).as_py() else file.watermarks.filter(mine)
+        tables.append(rows.add_column(0, WATERMARKS.field("file"), pa.repeat(pa.scalar(number, pa.int32()), len(rows))))
     return FileBatch(route_version, tuple(refs), pa.concat_tables(tables).cast(WATERMARKS))
 
 

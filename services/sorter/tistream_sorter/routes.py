@@ -54,7 +54,7 @@ def accept_files(
     received = {}
     unknown = []
     full = True
-    for task_id, files in _by_task(batch).items():
+    for task_id, files in by_task(batch).items():
         task = node.find(task_id)
         if task is None:
             unknown.append(task_id)
@@ -67,12 +67,13 @@ def accept_files(
     return FilesReceipt(received=received, unknown_tasks=unknown)
 
 
-def _by_task(batch: file_batch.FileBatch) -> dict[int, list[TaskFile]]:
+def by_task(batch: file_batch.FileBatch) -> dict[int, list[TaskFile]]:
     """Each task's files with the rows that are its own."""
     file, task = (batch.watermarks[name].to_numpy() for name in ("file", "task_id"))
     order = np.lexsort((task, file))  # stable: the rows of each pair stay in order
-    rows = batch.watermarks.take(pa.array(order))
-    file, task = file[order], task[order]
+    rows = batch.watermarks
+    if (np.diff(order) < 0).any():
+        rows, file, task = rows.take(pa.array(order)), file[order], task[order]
     begins = np.flatnonzero((np.diff(file, prepend=-1) != 0) | (np.diff(task, prepend=-1) != 0)).tolist()
     runs = {
         (int(file[begin]), int(task[begin])): rows.slice(begin, end - begin)

@@ -110,7 +110,7 @@ class Places:
         """Per row (start_key, end_key, region_id) a slice, and whether it is of that very span and region and met by no
         other of the rows."""
         region = int64s(rows, "region_id")
-        asked = _Asked(rows["start_key"].combine_chunks(), rows["end_key"].combine_chunks(), region)
+        asked = _Asked(whole(rows, "start_key"), whole(rows, "end_key"), region)
         known = self._known.get(store_id)
         if known is None or not known.asked.same(asked):
             known = self._known[store_id] = self._found(asked)
@@ -156,6 +156,12 @@ class _Known:
 
 def int64s(table: pa.Table, name: str) -> Int64s:
     """A column without nulls."""
-    column = table[name].combine_chunks()
+    column = whole(table, name)
     assert column.null_count == 0, name
     return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)
+
+
+def whole(table: pa.Table, name: str) -> pa.Array:
+    """A column in one piece; not copied, if it is."""
+    column = table[name]
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
-from tistream_sorter.slice_cuts import Bools, Cuts, Int64s, Places, int64s
+from tistream_sorter.slice_cuts import Bools, Cuts, Int64s, Places, int64s, whole
 from tistream_sorter.slice_history import NO_SCAN, NOT_CONNECTED, Changes, History
 from tistream_sorter.watermark import Queue, Watermark, from_table, joined, rows_of, to_table
 
@@ -136,7 +136,7 @@ class SliceMap:
         rows = self._apply_steady(rows, store_id, seq, history)
         slow = rows.num_rows > 0
         if slow:
-            self._cut(pa.concat_arrays([_binary(rows, "start_key"), _binary(rows, "end_key")]))
+            self._cut(pa.concat_arrays([whole(rows, "start_key"), whole(rows, "end_key")]))
             rows = self._apply_alone(rows, store_id, seq, history)
             held: list[Watermark] = []
             for row in rows_of(rows, store_id, file_ts):
@@ -177,7 +177,7 @@ class SliceMap:
     def _apply_alone(self, rows: pa.Table, store_id: int, seq: int, history: History) -> pa.Table:
         """Take the rows that cover one slice which no other of the rows touches, where they connect without `after` or
         are of an older epoch; return the others. Their order does not matter: no two are about the same keys."""
-        first, beyond = self._cuts.rows_of(_binary(rows, "start_key"), _binary(rows, "end_key"))
+        first, beyond = self._cuts.rows_of(whole(rows, "start_key"), whole(rows, "end_key"))
         met = np.zeros(len(self) + 1, np.int64)
         np.add.at(met, first, 1)
         np.subtract.at(met, beyond, 1)
@@ -358,7 +358,7 @@ class SliceMap:
     def from_tables(cls, span: KeySpan, slices: pa.Table, waiting: pa.Table) -> SliceMap:
         """The inverse of to_tables."""
         out = cls(span, 0)
-        out._cuts = Cuts(_binary(slices, "start_key"), span.end)
+        out._cuts = Cuts(whole(slices, "start_key"), span.end)
         assert out._cuts.start_of(0) == span.start
         for name, column in zip(cls._ARRAYS, SLICES.names[2:], strict=True):
             setattr(out, name, int64s(slices, column))
@@ -366,10 +366,6 @@ class SliceMap:
         return out
 
 
-def _binary(table: pa.Table, name: str) -> pa.Array:
-    return table[name].combine_chunks()
-
-
 def _is_null(table: pa.Table, name: str) -> Bools:
-    found: Bools = table[name].combine_chunks().is_null().to_numpy(zero_copy_only=False)
+    found: Bools = whole(table, name).is_null().to_numpy(zero_copy_only=False)
     return found

@@ -198,6 +198,8 @@ def take(state: TaskState, files: Sequence[TaskFile]) -> tuple[TaskState, tuple[
 
 
 def _scans(rows: pa.Table, seq: int) -> pa.Table:
+    if rows["base_ts"].null_count == rows.num_rows:
+        return SCANS_SCHEMA.empty_table()
     found = rows.filter(pc.is_valid(rows["base_ts"]))
     columns = [
         pa.array([seq] * found.num_rows, pa.int32()),

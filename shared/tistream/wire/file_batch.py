@@ -96,7 +96,8 @@ def encode(batch: FileBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return bytes(sink.getvalue())
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
 
 
 def _group_json(group: RowGroupRef) -> list[Any]:

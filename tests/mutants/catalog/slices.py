@@ -115,7 +115,7 @@ MUTANTS = (
         file=SLICES,
         old='            & (self._version[at] == int64s(rows, "region_version"))\n',
         new="",
-        catchers=("tests/unit/sorter/test_slices.py::test_a_merge_needs_both_logs",),
+        catchers=("tests/unit/sorter/test_slices.py::test_an_older_epoch_is_of_no_use_to_a_slice_that_it_has_alone",),
     ),
     Mutant(
         name="older-epoch-connects",
@@ -169,11 +169,10 @@ MUTANTS = (
         invariants=(1, 2),
         breaks="a scan of one slice also makes its region's other slices count as covered",
         file=SLICES,
-        old="        return self._values(at) != before\n",
-        new="        if row.base_ts is not None:\n"
-        "            mates = np.flatnonzero(self._region == before[0])\n"
-        '            self._set("_index", mates, np.maximum(self._index[mates], row.first_index - 1))\n'
-        "        return self._values(at) != before\n",
+        old='        self._set("_region", at, region[connected])\n',
+        new="        mates = np.flatnonzero(np.isin(self._region, self._region[at]) & scanned.any())\n"
+        '        self._set("_index", mates, np.maximum(self._index[mates], begins[0] - 1))\n'
+        '        self._set("_region", at, region[connected])\n',
         catchers=(
             "tests/unit/sorter/test_slices.py::test_a_scan_of_the_left_half_after_a_split_does_not_vouch_for_the_right_half",
         ),

@@ -25,6 +25,7 @@ from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
 from tistream_api.cursor import Position, Scope
 from tistream_api.group_cache import GroupCache
+from tistream_api.ndjson import NdjsonEncoder
 from tistream_api.params import PullParams
 from tistream_api.pull import Pull
 from tistream_api.row_events import Barrier
@@ -87,7 +88,8 @@ def events_of(tenant: TenantKey, schema_snap: bytes, rows: pl.DataFrame, end_ts:
     params = PullParams(None, None, end_ts, 1_000_000, 0, False)
     progress = _Standing(end_ts)
     start = Position(known.snapshot_ts)
-    text = b"".join(Pull(scope, params, start, progress, scan, ManualClock(), lambda *_: None).answer())
+    pull = Pull(scope, params, start, progress, scan, ManualClock(), lambda *_: None, NdjsonEncoder())
+    text = b"".join(pull.answer())
     found = [orjson.loads(line) for line in text.splitlines()]
     assert found[-1]["type"] == "resolved", found[-1]
     return [event for event in found if event["type"] in ("row", "ddl")]

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from tistream.errors import NotFoundYet, Unavailable
 from tistream.model.ts import Window
-from tistream_api import events, plan
+from tistream_api import plan
 from tistream_api.cursor import Place, Position, Scope
-from tistream_api.events import Events
+from tistream_api.events import NOTHING, Events
 from tistream_api.plan import GroupRef, Piece, Run
 from tistream_api.row_events import Barrier, Shapes, render
 from tistream_api.source_contract import Batch, Ints, Source
@@ -62,19 +62,18 @@ class Crowd:
         """A batch that announces it, one for each piece, and one with the ddl events at its end."""
         runs = [run for number, rows in enumerate(self._taken) for run in self._runs(number, rows)]
         pieces = plan.pieces(runs, self._budget)
-        nothing = Events.ordered(events.EMPTY)
         if self._inside:
             pieces = [piece for piece in pieces if not piece.over_before(self._start)]
         else:  # nothing of it is sent before all of it was found decodable
             barrier = self._check(pieces)
             if barrier is not None:
-                yield Batch(nothing, self._commit_ts - 1, barrier=barrier)
+                yield Batch(NOTHING, self._commit_ts - 1, barrier=barrier)
                 return
-        ddl = Events.ordered(self._source.ddl_events(self._scope, self._window))
-        yield Batch(nothing, self._commit_ts - 1, crowd=2 * sum(run.rows for run in runs) + len(ddl))
+        ddl = Events.ordered([self._source.ddl_events(self._scope, self._window)])
+        yield Batch(NOTHING, self._commit_ts - 1, crowd=2 * sum(run.rows for run in runs) + len(ddl))
         try:
             for piece in pieces:
-                found = Events.ordered(render(self._read(piece), self._shapes(piece), piece.op).table)
+                found = Events.ordered(render(self._read(piece), self._shapes(piece), piece.op).sets)
                 yield Batch(found.after(self._start) if self._inside else found, None)
         except NotFoundYet as error:  # too late to plan again: a part of it has been sent
             raise Unavailable(str(error)) from error

@@ -1,12 +1,14 @@
-"""Events of a pull as columns: their place in the order, and their text. Pure.
+"""Events of a pull as columns: their place in the order, and what they say. Pure.
 
-`line` is an event's NDJSON line with its newline, so that the buffer behind the array *is* the answer's bytes.
+What an event says is kept as it was decoded, in typed columns: it becomes text, or Arrow, when it is sent
+(encoding.py). So an answer that is cut renders nothing that it does not send.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -14,53 +16,107 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.visible import TableVersion
 from tistream_api.cursor import Place, Position
 
 Ints = npt.NDArray[np.int64]
 
-SCHEMA = pa.schema(
-    [
-        pa.field("commit_ts", pa.int64(), nullable=False),
-        pa.field("place", pa.int64(), nullable=False),  # Place.ROW or Place.DDL
-        pa.field("start_ts", pa.int64(), nullable=False),
-        pa.field("table_id", pa.int64(), nullable=False),  # logical; of a ddl event its number within commit_ts, from 1
-        pa.field("op", pa.int64(), nullable=False),  # 0 delete, 1 put
-        pa.field("key", pa.large_binary(), nullable=False),  # raw
-        pa.field("line", pa.large_binary(), nullable=False),
-    ]
-)
-EMPTY = SCHEMA.empty_table()
-_NUMBERS = ("commit_ts", "place", "start_ts", "table_id", "op")
+_KEY = pa.binary()
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Row events of one physical table in one of its versions, in no order; all arrays have one element an event.
+
+    `image` holds decoded rows, columns `columns` and then those of `keys` that are not among them. An event shows
+    row `new_at` of it, and as it was before row `old_at`; -1 is none. A delete has no new row.
+    """
+
+    version: TableVersion
+    image: pa.RecordBatch
+    key_arrays: tuple[pa.Array, ...]  # of version.table.key_columns, by image row; of none: `_tidb_rowid`
+    commit_ts: Ints
+    start_ts: Ints
+    schema_version: Ints
+    op: Ints  # 0 delete, 1 put
+    new_at: Ints
+    old_at: Ints
+    raw: pa.Array  # raw keys
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    @property
+    def key_at(self) -> Ints:
+        """The image row whose key the event bears."""
+        return np.where(self.new_at < 0, self.old_at, self.new_at)
+
+    @property
+    def row_arrays(self) -> list[pa.Array]:
+        """What the visible columns hold, by image row."""
+        return [self.image.column(at) for at in range(len(self.version.table.visible_columns))]
+
+
+@dataclass(frozen=True, slots=True)
+class Ddls:
+    """Ddl events, in order. `number` counts those of one commit_ts from 1."""
+
+    events: tuple[DdlEvent, ...]
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    @property
+    def commit_ts(self) -> Ints:
+        return np.array([event.commit_ts for event in self.events], np.int64)
+
+    @property
+    def number(self) -> Ints:
+        same = groupby(self.events, key=lambda event: event.commit_ts)
+        return np.array([at for _, found in same for at, _ in enumerate(found, 1)], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events in the order in which they are sent."""
+    """Events in the order in which they are sent: number i is event `at[i]` of `sets[source[i]]`."""
 
-    table: pa.Table  # SCHEMA, one chunk a column
+    sets: tuple[Rows | Ddls, ...]
     commit_ts: Ints
+    place: Ints  # Place.ROW or Place.DDL
+    start_ts: Ints
+    table_id: Ints  # logical; of a ddl event its number
+    op: Ints
+    source: Ints
+    at: Ints
 
     def __len__(self) -> int:
         return len(self.commit_ts)
 
     @classmethod
-    def ordered(cls, table: pa.Table) -> Events:
-        """Put a table of SCHEMA into order: design.md 5, "Order"."""
-        table = table.combine_chunks()
-        numbers = [_numpy(table, name) for name in _NUMBERS]
-        if len(table) > 1:
-            order = np.lexsort(numbers[::-1])
-            if not (np.diff(order) == 1).all():
-                table = table.take(pa.array(order)).combine_chunks()
-                numbers = [column[order] for column in numbers]
-            if not _keys_ascend(table, numbers):
-                table = _sorted_with_keys(table)
-                numbers[0] = _numpy(table, "commit_ts")
-        return cls(table, numbers[0])
+    def ordered(cls, sets: Sequence[Rows | Ddls]) -> Events:
+        """Put events into order: design.md 5, "Order"."""
+        sets = tuple(one for one in sets if len(one))
+        numbers = [_joined([_numbers(one, name) for one in sets]) for name in range(5)]
+        source = _joined([np.full(len(one), number) for number, one in enumerate(sets)])
+        at = _joined([np.arange(len(one)) for one in sets])
+        commit_ts, place, start_ts, table_id, op = numbers
+        events = cls(sets, commit_ts, place, start_ts, table_id, op, source, at)
+        if not _ascend(events._order):
+            events = events._take(np.lexsort(events._order[::-1]))
+        return events if events._keys_ascend() else events._take(events._with_keys())
+
+    @property
+    def _order(self) -> list[Ints]:
+        return [self.commit_ts, self.place, self.start_ts, self.table_id, self.op]
+
+    def _take(self, places: Ints | slice) -> Events:
+        columns = [getattr(self, field.name)[places] for field in fields(self)[1:]]
+        return Events(self.sets, *columns)
 
     def first(self, count: int) -> Events:
         """The first `count` events."""
-        return Events(self.table.slice(0, count), self.commit_ts[:count])
+        return self._take(slice(0, count))
 
     def before(self, commit_ts: int) -> Events:
         """The events whose commit_ts lies below `commit_ts`."""
@@ -76,43 +132,79 @@ class Events:
                 middle = (low + high) // 2
                 low, high = (low, middle) if self.position(middle) > at else (middle + 1, high)
             start = low
-        return Events(self.table.slice(start), self.commit_ts[start:])
+        return self._take(slice(start, None))
+
+    def between(self, start: int, end: int) -> Events:
+        """Events number `start` to `end`."""
+        return self._take(slice(start, end))
+
+    def chosen(self, places: Ints) -> Events:
+        """The events at these places."""
+        return self._take(places)
 
     def position(self, index: int) -> Position:
         """Where a pull stands when the event at `index` was the last one sent."""
-        row: dict[str, Any] = self.table.select([*_NUMBERS, "key"]).slice(index, 1).to_pylist()[0]
-        return Position(row["commit_ts"], Place(row["place"]), row["start_ts"], row["table_id"], row["op"], row["key"])
+        one, at = self.sets[int(self.source[index])], int(self.at[index])
+        key = one.raw[at].as_py() if isinstance(one, Rows) else b""
+        commit_ts, place, start_ts, table_id, op = (int(column[index]) for column in self._order)
+        return Position(commit_ts, Place(place), start_ts, table_id, op, key)
 
-    def text(self) -> memoryview:
-        """The lines of all events, back to back; no copy."""
-        if not len(self):
-            return memoryview(b"")
-        lines = self.table.column("line").chunk(0)
-        offsets = np.frombuffer(lines.buffers()[1], dtype=np.int64)
-        start, end = offsets[lines.offset], offsets[lines.offset + len(lines)]
-        return memoryview(lines.buffers()[2])[start:end]
+    def _keys_ascend(self) -> bool:
+        """Whether rows that are equal in every number already stand in key order: segments are sorted by key, and the
+        sort above is stable, so that they nearly always do."""
+        same = np.ones(max(len(self) - 1, 0), dtype=bool)
+        for column in self._order:
+            same &= column[1:] == column[:-1]
+        at = np.flatnonzero(same)
+        if not len(at):
+            return True
+        keys = self._raw_keys()
+        here, there = (keys.take(pa.array(self._key_at()[at + step])) for step in (0, 1))
+        return not pc.any(pc.greater(here, there)).as_py()
+
+    def _raw_keys(self) -> pa.Array:
+        """The raw keys of all sets, one set after the other."""
+        keys = [one.raw.cast(_KEY) if isinstance(one, Rows) else pa.array([b""] * len(one), _KEY) for one in self.sets]
+        return keys[0] if len(keys) == 1 else pa.concat_arrays(keys)
+
+    def _key_at(self) -> Ints:
+        begins = np.cumsum([0, *(len(one) for one in self.sets)])
+        return begins[self.source] + self.at
+
+    def _with_keys(self) -> Ints:
+        keys = self._raw_keys().take(pa.array(self._key_at()))
+        columns = {str(number): column for number, column in enumerate(self._order)}
+        frame = pl.DataFrame({**columns, "key": pl.from_arrow(keys)})
+        return frame.select(pl.arg_sort_by(frame.columns).cast(pl.Int64)).to_series().to_numpy()
 
 
-def _numpy(table: pa.Table, name: str) -> Ints:
-    column = table.column(name)
-    return column.chunk(0).to_numpy() if column.num_chunks else np.empty(0, dtype=np.int64)
+def _joined(parts: list[Ints]) -> Ints:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _keys_ascend(table: pa.Table, numbers: list[Ints]) -> bool:
-    """Whether rows that are equal in every number already stand in key order: segments are sorted by key, and the
-    sort above is stable, so that they nearly always do."""
-    same = np.ones(len(table) - 1, dtype=bool)
-    for column in numbers:
-        same &= column[1:] == column[:-1]
-    at = np.flatnonzero(same)
-    if not len(at):
-        return True
-    keys = table.column("key").chunk(0)
-    return not pc.any(pc.greater(keys.take(pa.array(at)), keys.take(pa.array(at + 1)))).as_py()
+def _numbers(one: Rows | Ddls, name: int) -> Ints:
+    """Column `name` of an event's place in the order, for one set."""
+    count = len(one)
+    if isinstance(one, Ddls):
+        return (one.commit_ts, np.full(count, int(Place.DDL)), np.zeros(count, np.int64), one.number,
+                np.zeros(count, np.int64))[name]  # fmt: skip
+    return (one.commit_ts, np.full(count, int(Place.ROW)), one.start_ts, np.full(count, one.version.table.id),
+            one.op)[name]  # fmt: skip
 
 
-def _sorted_with_keys(table: pa.Table) -> pa.Table:
-    order = pl.from_arrow(table.select([*_NUMBERS, "key"])).select(  # type: ignore[union-attr]
-        pl.arg_sort_by([*_NUMBERS, "key"]).cast(pl.Int64)
-    )
-    return table.take(order.to_series().to_arrow()).combine_chunks()
+def _ascend(columns: list[Ints]) -> bool:
+    """Whether rows stand in lexicographic order of these columns."""
+    equal = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
+    for column in columns:
+        below, above = column[:-1], column[1:]
+        if (equal & (above < below)).any():
+            return False
+        equal &= above == below
+        if not equal.any():
+            return True
+    return True
+
+
+NOTHING = Events.ordered(())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tistream_api.params import FORMATS, LIMIT_DEFAULT, LIMIT_MAX, WAIT_MS_MAX
+from tistream_api.encoding import FORMATS
+from tistream_api.params import LIMIT_DEFAULT, LIMIT_MAX, WAIT_MS_MAX
 
 _TS = {"type": "string", "pattern": "^[0-9]{1,19}$"}
 
@@ -27,8 +28,12 @@ _PULL = [
         {"type": "integer", "minimum": 0, "maximum": WAIT_MS_MAX, "default": 0},
         "long poll: wait that long for an event",
     ),
-    _query("follow", {"type": "boolean", "default": False}, "endless stream; not with limit or end_ts"),
-    _query("format", {"type": "string", "enum": list(FORMATS), "default": FORMATS[0]}, "of the answer"),
+    _query("follow", {"type": "boolean", "default": False}, "endless stream; not with limit, end_ts or parquet"),
+    _query(
+        "format",
+        {"type": "string", "enum": list(FORMATS), "default": next(iter(FORMATS))},
+        "of the answer: lines of JSON, Arrow IPC streams one after the other, or a tar archive of Parquet files",
+    ),
 ]
 _LIST = [_query("ts", _TS, "as of this time; default: the newest")]
 _HEX = {"type": "string", "pattern": "^([0-9a-fA-F]{2})*$"}
@@ -80,7 +85,9 @@ NOTIFY_PROBLEMS = problems(400, 503)
 
 def pull_doc() -> dict[str, Any]:
     """openapi_extra of the three pulls."""
-    events = {"description": "events, one a line", "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}
+    text, bytes_ = {"schema": {"type": "string"}}, {"schema": {"type": "string", "format": "binary"}}
+    content = {form.media_type: text if name == "ndjson" else bytes_ for name, form in FORMATS.items()}
+    events = {"description": "events in the format asked for; ndjson: one a line", "content": content}
     return {"parameters": _PULL, "responses": {"200": events}}
 
 

@@ -16,7 +16,8 @@ LIMIT_DEFAULT = 10_000
 LIMIT_MAX = 1_000_000
 WAIT_MS_MAX = 60_000
 KEY_MAX_BYTES = 16_384
-FORMATS = ("ndjson",)
+FORMATS = ("ndjson", "arrow", "parquet")
+ENDLESS_FORMATS = ("ndjson", "arrow")
 
 PULL_PARAMETERS = ("start_ts", "cursor", "end_ts", "limit", "wait_ms", "follow", "format")
 LIST_PARAMETERS = ("ts",)
@@ -36,6 +37,7 @@ class PullParams:
     limit: int
     wait_ms: int
     follow: bool
+    format: str = FORMATS[0]
 
 
 def parse_pull(query: bytes) -> PullParams:
@@ -47,8 +49,11 @@ def parse_pull(query: bytes) -> PullParams:
     for name in ("limit", "end_ts"):
         if follow and name in given:
             raise InvalidRequest(f"follow=true is an endless stream: it does not go with {name}", {"parameter": name})
-    if given.get("format", FORMATS[0]) not in FORMATS:
+    form = given.get("format", FORMATS[0])
+    if form not in FORMATS:
         raise _bad("format", f"is none of {', '.join(FORMATS)}")
+    if follow and form not in ENDLESS_FORMATS:
+        raise _bad("format", f"{form} is made of whole files: it does not go with follow=true")
     start_ts = _number("start_ts", given["start_ts"], 0, MAX_TS) if "start_ts" in given else None
     end_ts = _number("end_ts", given["end_ts"], 0, MAX_TS) if "end_ts" in given else None
     if start_ts is not None and end_ts is not None and end_ts < start_ts:
@@ -60,6 +65,7 @@ def parse_pull(query: bytes) -> PullParams:
         limit=_number("limit", given["limit"], 1, LIMIT_MAX) if "limit" in given else LIMIT_DEFAULT,
         wait_ms=_number("wait_ms", given["wait_ms"], 0, WAIT_MS_MAX) if "wait_ms" in given else 0,
         follow=follow,
+        format=form,
     )
 
 

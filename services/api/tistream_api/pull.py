@@ -11,18 +11,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-import orjson
-
 from tistream.clock import Clock
 from tistream.errors import RetryableError, Undecodable
 from tistream_api import cursor as cursors
 from tistream_api.cursor import Place, Position, Scope
+from tistream_api.encoding import Encoder
+from tistream_api.end import End
 from tistream_api.events import Events
 from tistream_api.params import PullParams
 from tistream_api.row_events import Barrier
 from tistream_api.source_contract import Batch
 
-CHUNK_BYTES = 1 << 20
 INTERRUPTED_MS = 500  # a stream's pause when what it reads cannot be had
 IDLE_MS = 1_000  # how often a stream without events shows that it lives
 
@@ -58,6 +57,7 @@ class Pull:
     scan: ScanFrom
     clock: Clock
     count: Callable[[int, int], None]  # events and bytes about to be sent
+    encoder: Encoder
 
     def answer(self) -> Iterator[bytes]:
         """The answer's bytes. Raises Undecodable before the first of them."""
@@ -85,7 +85,8 @@ class Pull:
             if left_ms <= 0 or self.progress.stopping():
                 break
             self.progress.wait_above(max(high, page.at.low_ts), left_ms)
-        yield self._last_line(page.at)
+        yield from self._told(page.at)
+        yield from self.encoder.close()
 
     def _high(self) -> int:
         resolved_ts = self.progress.resolved_ts()
@@ -107,19 +108,16 @@ class Pull:
         }
         raise Undecodable(str(barrier), extra)
 
-    def _last_line(self, at: Position) -> bytes:
+    def _told(self, at: Position) -> Iterator[bytes]:
         """`resolved` where a commit_ts ends, `continue` inside one."""
-        text = cursors.encode(self.scope, at)
-        line = {"type": "continue", "cursor": text}
-        if at.place is Place.DONE:
-            line = {"type": "resolved", "resolved_ts": str(at.commit_ts), "cursor": text}
-        return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+        resolved_ts = at.commit_ts if at.place is Place.DONE else None
+        yield from self.encoder.end(End(cursors.encode(self.scope, at), resolved_ts))
 
     def _bytes(self, events: Events) -> Iterator[bytes]:
-        text = events.text()
-        self.count(len(events), len(text))
-        for start in range(0, len(text), CHUNK_BYTES):
-            yield bytes(text[start : start + CHUNK_BYTES])
+        self.count(len(events), 0)
+        for piece in self.encoder.events(events):
+            self.count(0, len(piece))
+            yield piece
 
     # ---- an endless stream
 
@@ -133,7 +131,7 @@ class Pull:
                 for events in page.take(self.scan(page.at, high, None)) if page.at.low_ts < high else ():
                     yield from self._bytes(events)
                     if len(events) and page.at.place is Place.DONE and not page.barrier:
-                        yield self._last_line(page.at)
+                        yield from self._told(page.at)
                         told_ms = self.clock.monotonic_ms()
             except RetryableError:
                 if told_ms is None and not page.sent:
@@ -142,15 +140,17 @@ class Pull:
             self._refuse(page.barrier, page.at, page.sent if told_ms is None else 1)
             now_ms = self.clock.monotonic_ms()
             if page.barrier or told_ms is None or now_ms - told_ms >= IDLE_MS:
-                yield self._last_line(page.at)
+                yield from self._told(page.at)
                 told_ms = now_ms
             if page.barrier:
-                return
+                break
             if interrupted:
                 self.progress.wait_above(high, INTERRUPTED_MS)  # then on from where it stands
             elif page.sent == before:
                 self.progress.wait_above(max(high, page.at.low_ts), max(1, IDLE_MS - (now_ms - told_ms)))
-        yield self._last_line(page.at)
+        if not page.barrier:
+            yield from self._told(page.at)
+        yield from self.encoder.close()
 
 
 class _Page:
@@ -183,7 +183,8 @@ class _Page:
             self._reach(batch.through)
             self.barrier = batch.barrier
             yield events
-            if left is not None and len(events) == left:
+            # Inside a commit_ts that comes in pieces a look at the next one tells whether anything of it is left.
+            if left is not None and len(events) == left and batch.through is not None:
                 self.full = True
                 return
 

@@ -11,6 +11,7 @@ from tistream.errors import InvalidRequest, Unavailable, UnknownName
 from tistream.model.ts import from_physical_ms
 from tistream_api import cursor as cursors
 from tistream_api.cursor import Position, Scope
+from tistream_api.encoding import FORMATS
 from tistream_api.metrics import ApiMetrics
 from tistream_api.params import PullParams
 from tistream_api.pull import Pull, ScanFrom
@@ -84,7 +85,8 @@ class Pulls:
             self.slots.release()
 
         under_way.inc()
-        pull = Pull(scope, params, start, view, self._scanner(view, scope), self.clock, count)
+        encoder = FORMATS[params.format].new()
+        pull = Pull(scope, params, start, view, self._scanner(view, scope), self.clock, count, encoder)
         answer = Answer(pull.answer(), release)
         try:
             answer.begin()

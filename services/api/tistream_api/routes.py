@@ -12,6 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 from tistream.wire.client import HttpClient
 from tistream_api import openapi, params
 from tistream_api.cursor import Scope
+from tistream_api.encoding import FORMATS
 from tistream_api.lists import Lists
 from tistream_api.pulls import Pulls
 from tistream_api.raw_path import name_of
@@ -20,7 +21,6 @@ from tistream_api.tenant_view import TenantView
 from tistream_api.tenants import Tenants
 
 Call = Callable[..., Response]
-NDJSON = "application/x-ndjson"
 PULL: list[str | Enum] = ["pull"]
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 
@@ -57,7 +57,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls) -> None:
     def answer(request: Request, view: TenantView, *names: str) -> Response:
         asked = params.parse_pull(_query(request))
         scope = Scope(view.tenant, *map(name_of, names))
-        return StreamingResponse(iter(pulls.answer(view, scope, asked)), media_type=NDJSON)
+        return StreamingResponse(iter(pulls.answer(view, scope, asked)), media_type=FORMATS[asked.format].media_type)
 
     def pull_route(path: str, operation_id: str) -> Callable[[Call], Call]:
         return router.get(

@@ -8,17 +8,14 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tistream.decode.json_text import handle_texts, render_objects
+from tistream.decode.keys import int_handles
+from tistream.decode.row_compare import same_rows
 from tistream.decode.rows import decode_rows
 from tistream.format.segment import OP_PUT as STORED_PUT
-from tistream.schema.table import JSON, Column
 from tistream.schema.visible import TableVersion
-from tistream_api import events
-from tistream_api.cursor import Place
+from tistream_api.events import Rows
 from tistream_api.plan import OP_DELETE, OP_PUT
 
 Ints = npt.NDArray[np.int64]
@@ -44,7 +41,7 @@ class Shapes:
     intervals: Mapping[int, Sequence[Interval]]
     unknown: frozenset[int]
     version_ts: Ints
-    versions: pa.Array  # strings
+    versions: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +61,15 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Row events of one chunk in no order (events.SCHEMA), and the lowest barrier met."""
+    """Row events of one chunk in no order, and the lowest barrier met."""
 
-    table: pa.Table
+    sets: list[Rows]
     barrier: Barrier | None
 
 
 def render(rows: pa.Table, shapes: Shapes, op: int | None = None) -> Rendered:
     """The events of committed rows (tistream.format.segment.SCHEMA, any order); `op` asks for deletes or puts alone."""
-    parts: list[pa.Table] = []
+    sets: list[Rows] = []
     barriers: list[Barrier] = []
     rows = rows.combine_chunks()
     ids, commit_ts = (rows.column(name).to_numpy() for name in ("table_id", "commit_ts"))
@@ -91,11 +88,10 @@ def render(rows: pa.Table, shapes: Shapes, op: int | None = None) -> Rendered:
                 for ts in (interval.low, interval.high)
             )
             if interval.version is not None and low < high:
-                part = _Part(rows.slice(low, high - low), interval.version, shapes, op)
-                parts.extend(part.events())
+                part = _Part(rows.slice(low, high - low), interval.version, op)
+                sets.append(part.events(shapes))
                 barriers.extend(part.barriers)
-    table = pa.concat_tables(parts) if parts else events.EMPTY
-    return Rendered(table, min(barriers, key=lambda barrier: barrier.commit_ts, default=None))
+    return Rendered(sets, min(barriers, key=lambda barrier: barrier.commit_ts, default=None))
 
 
 def _nameless(row: pa.Table, physical_id: int) -> Barrier:
@@ -103,181 +99,91 @@ def _nameless(row: pa.Table, physical_id: int) -> Barrier:
     return Barrier(first["commit_ts"], None, physical_id, first["key"], "no schema ever named its table")
 
 
-@dataclass(frozen=True, slots=True)
-class _Image:
-    """One side of some rows, decoded: the visible row's and the key's JSON text."""
-
-    at: Ints  # per row of the part its place in the arrays below, -1 where it has no such side
-    row: pa.Array
-    key: pa.Array
-    json_nulls: pa.Array | None  # text that tells SQL NULL from the JSON document null; both read as null
-
-    @classmethod
-    def of_nothing(cls, rows: int) -> _Image:
-        """No row has this side."""
-        none = pa.array([], pa.large_string())
-        return cls(np.full(rows, -1, dtype=np.int64), none, none, None)
-
-
 class _Part:
     """Rows of one physical table in one of its versions."""
 
-    def __init__(self, rows: pa.Table, version: TableVersion, shapes: Shapes, op: int | None) -> None:
+    def __init__(self, rows: pa.Table, version: TableVersion, op: int | None) -> None:
         self.barriers: list[Barrier] = []
         self._version = version
-        self._shapes = shapes
         self._op = op
-        column = {name: _chunk(rows, name) for name in rows.schema.names}
-        put = column["op"].to_numpy(zero_copy_only=False) == STORED_PUT
-        old = np.asarray(column["old_value"].is_valid())
-        wanted = put | old  # a delete of a row that never existed is no event
-        if op == OP_DELETE:
-            wanted = old
-        elif op == OP_PUT:
-            wanted = put
-        if not wanted.all():
-            keep = pa.array(np.flatnonzero(wanted))
-            column = {name: values.take(keep) for name, values in column.items()}
-            put, old = put[wanted], old[wanted]
-        self._column = column
+        self._column = {name: _chunk(rows, name) for name in rows.schema.names}
+        put = self._column["op"].to_numpy(zero_copy_only=False) == STORED_PUT
+        old = np.asarray(self._column["old_value"].is_valid())
+        if op is not None:  # of a delete the row before, of a put also what it brings
+            put, old = (put & old, old) if op == OP_DELETE else (put, old & put)
+        valued = np.asarray(self._column["value"].is_valid())
+        for row in np.flatnonzero(put & ~valued):
+            self._undecodable(int(row), "a put without a value")
         self._put, self._old = put, old
+        self._new_rows, self._old_rows = np.flatnonzero(put & valued), np.flatnonzero(old)
 
-    def events(self) -> list[pa.Table]:
+    def events(self, shapes: Shapes) -> Rows:
         """The part's events, deletes and puts each in the rows' own order."""
-        if not len(self._put):
-            return []
-        new, old = self._image("value", self._put), self._image("old_value", self._old)
-        both = np.flatnonzero((new.at >= 0) & (old.at >= 0))
-        unchanged, moved = (np.zeros(len(self._put), dtype=bool) for _ in range(2))
-        if len(both):
-            of_new, of_old = new.at[both], old.at[both]
-            same_row = _equal(_taken(new.row, of_new), _taken(old.row, of_old))
-            if new.json_nulls is not None and old.json_nulls is not None:
-                same_row &= _equal(_taken(new.json_nulls, of_new), _taken(old.json_nulls, of_old))
-            unchanged[both] = same_row
-            moved[both] = ~_equal(_taken(new.key, of_new), _taken(old.key, of_old))
-        out = []
-        if self._op != OP_PUT:
-            gone = np.flatnonzero((old.at >= 0) & (~self._put | moved))
-            out.append(self._lines("delete", OP_DELETE, gone, _taken(old.key, old.at[gone]), None, old, old.at[gone]))
-        if self._op != OP_DELETE:
-            come = np.flatnonzero((new.at >= 0) & ~unchanged)
-            before = np.where(moved[come], -1, old.at[come])
-            key = _taken(new.key, new.at[come])
-            out.append(self._lines("put", OP_PUT, come, key, new, old, before))
-        return [table for table in out if len(table)]
+        image, key_arrays = self._images()
+        new, old = (np.full(len(self._put), -1, np.int64) for _ in range(2))
+        new[self._new_rows] = np.arange(len(self._new_rows))
+        old[self._old_rows] = len(self._new_rows) + np.arange(len(self._old_rows))
+        both = np.flatnonzero((new >= 0) & (old >= 0))
+        unchanged, moved = (np.zeros(len(new), dtype=bool) for _ in range(2))
+        shown = image.columns[: len(self._version.table.visible_columns)]
+        unchanged[both] = same_rows(shown, new[both], old[both])
+        moved[both] = ~same_rows(key_arrays, new[both], old[both])
+        nothing = np.empty(0, np.int64)
+        gone = nothing if self._op == OP_PUT else np.flatnonzero((old >= 0) & (~self._put | moved))
+        come = nothing if self._op == OP_DELETE else np.flatnonzero((new >= 0) & ~unchanged)
+        rows = np.concatenate([gone, come]) if len(gone) else come
+        op = np.repeat(np.array([OP_DELETE, OP_PUT]), [len(gone), len(come)])
+        commit, start = (self._column[name].to_numpy()[rows] for name in ("commit_ts", "start_ts"))
+        at = np.searchsorted(shapes.version_ts, commit, side="left") - 1
+        return Rows(
+            self._version,
+            image,
+            key_arrays,
+            commit,
+            start,
+            shapes.versions[at],
+            op,
+            np.where(op == OP_PUT, new[rows], -1),
+            np.where((op == OP_PUT) & moved[rows], -1, old[rows]),
+            _taken(self._column["key"], rows),
+        )
 
-    def _image(self, name: str, mask: npt.NDArray[np.bool_]) -> _Image:
-        """Decode one side of the rows in `mask`. Rows that cannot be decoded become barriers."""
+    def _images(self) -> tuple[pa.RecordBatch, tuple[pa.Array, ...]]:
+        """Both sides of the rows, decoded: the new ones, then the old ones. What cannot be becomes barriers."""
         table = self._version.table
         visible, keys = table.visible_columns, table.key_columns
         columns = [*visible, *(column for column in keys if column not in visible)]
-        rows = np.flatnonzero(mask)
-        if not len(rows):
-            return _Image.of_nothing(len(mask))
-        values, raw = (_taken(self._column[one], rows) for one in (name, "key"))
-        if values.null_count:
-            for row in rows[np.asarray(values.is_null())]:
-                self._undecodable(int(row), "a put without a value")
-            rows = rows[np.asarray(values.is_valid())]
-            values, raw = (_taken(self._column[one], rows) for one in (name, "key"))
+        wanted = {"value": self._new_rows, "old_value": self._old_rows}
+        values = _concat([_taken(self._column[name], rows) for name, rows in wanted.items()])
+        raw = _concat([_taken(self._column["key"], rows) for rows in wanted.values()])
         decoded = decode_rows(table, columns, raw, values)
         for bad, reason in decoded.errors.items():
-            self._undecodable(int(rows[bad]), reason)
-        at = np.full(len(mask), -1, dtype=np.int64)
-        at[rows] = np.arange(len(rows))
-        row = render_objects(visible, _select(decoded.batch, range(len(visible))))
-        return _Image(
-            at, _large(row), _large(self._key(keys, columns, decoded.batch, raw)), _nulls(columns, decoded.batch)
-        )
-
-    def _key(self, keys: Sequence[Column], columns: list[Column], batch: pa.RecordBatch, raw: pa.Array) -> pa.Array:
+            new = bad < len(self._new_rows)
+            row = self._new_rows[bad] if new else self._old_rows[bad - len(self._new_rows)]
+            self._undecodable(int(row), reason)
         if keys:
-            return render_objects(keys, _select(batch, [columns.index(column) for column in keys]))
-        return _join('{"_tidb_rowid":"', handle_texts(raw), '"}')
+            return decoded.batch, tuple(decoded.batch.column(columns.index(column)) for column in keys)
+        handles, present = int_handles(raw)
+        return decoded.batch, (pa.array(handles, mask=~present),)
 
     def _undecodable(self, row: int, reason: str) -> None:
         commit_ts, physical_id, key = (self._column[name][row].as_py() for name in ("commit_ts", "table_id", "key"))
         name = f"{self._version.database}.{self._version.table.name}"
         self.barriers.append(Barrier(commit_ts, name, physical_id, key, reason))
 
-    def _lines(
-        self, op: str, code: int, rows: Ints, key: pa.Array, new: _Image | None, old: _Image, before: Ints
-    ) -> pa.Table:
-        """`rows` are indexes into the part; `before` the places of their old images (-1: none)."""
-        if not len(rows):
-            return events.EMPTY
-        commit, start, raw = (_taken(self._column[name], rows) for name in ("commit_ts", "start_ts", "key"))
-        version = self._version
-        at = np.searchsorted(self._shapes.version_ts, commit.to_numpy(), side="left") - 1
-        names = f',"database":{_quoted(version.database)},"table":{_quoted(version.table.name)}'
-        line = _join(
-            f'{{"type":"row","op":"{op}","commit_ts":"',
-            pc.cast(commit, pa.large_string()),
-            '","start_ts":"',
-            pc.cast(start, pa.large_string()),
-            f'"{names},"table_id":"{version.table.id}","schema_version":"',
-            self._shapes.versions.take(pa.array(at)),
-            '","key":',
-            key,
-            ',"row":',
-            "null" if new is None else _taken(new.row, new.at[rows]),
-            ',"old_row":',
-            "null" if (before < 0).all() else old.row.take(pa.array(before, mask=before < 0)),
-            "}\n",
-        )
-        count = len(rows)
-        return pa.table(
-            [
-                commit,
-                pa.array(np.full(count, int(Place.ROW))),
-                start,
-                pa.array(np.full(count, version.table.id)),
-                pa.array(np.full(count, code)),
-                raw.cast(pa.large_binary()),
-                line.cast(pa.large_binary()),
-            ],
-            schema=events.SCHEMA,
-        )
-
 
 def _taken(values: pa.Array, rows: Ints) -> pa.Array:
-    """`values` at ascending, distinct `rows`; no copy where those are all of them."""
-    return values if len(rows) == len(values) else values.take(pa.array(rows))
+    """`values` at distinct `rows`; no copy where those are all of them in their order."""
+    if len(rows) == len(values) and (np.diff(rows) == 1).all():
+        return values
+    return values.take(pa.array(rows))
+
+
+def _concat(arrays: Sequence[pa.Array]) -> pa.Array:
+    filled = [array for array in arrays if len(array)]
+    return filled[0] if len(filled) == 1 else pa.concat_arrays(arrays)
 
 
 def _chunk(rows: pa.Table, name: str) -> pa.Array:
     column = rows.column(name)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _large(texts: pa.Array) -> pa.Array:
-    return texts.cast(pa.large_string())
-
-
-def _join(*parts: pa.Array | str) -> pa.Array:
-    """Texts joined row by row; a null is the text `null`."""
-    text = pa.large_string()
-    large = [pa.scalar(part, text) if isinstance(part, str) else part.cast(text) for part in parts]
-    end = pa.scalar("", text)
-    return pc.binary_join_element_wise(*large, end, null_handling="replace", null_replacement="null")
-
-
-def _select(batch: pa.RecordBatch, places: Sequence[int]) -> pa.RecordBatch:
-    if not len(places):  # a table may show nothing but virtual columns: its rows are there all the same
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
-    return pa.RecordBatch.from_arrays([batch.column(at) for at in places], names=[str(at) for at in range(len(places))])
-
-
-def _nulls(columns: Sequence[Column], batch: pa.RecordBatch) -> pa.Array | None:
-    """Which JSON columns are SQL NULL, one letter a column."""
-    masks = [pc.if_else(batch.column(at).is_null(), "n", "v") for at, column in enumerate(columns) if column.tp == JSON]
-    return pc.binary_join_element_wise(*masks, "") if masks else None
-
-
-def _equal(left: pa.Array, right: pa.Array) -> npt.NDArray[np.bool_]:
-    return np.asarray(pc.fill_null(pc.equal(left, right), False))
-
-
-def _quoted(name: str) -> str:
-    return orjson.dumps(name).decode()

@@ -179,7 +179,7 @@ class Scan:
         ids = pc.unique(rows.column("table_id")).to_pylist()
         rendered = render(rows, self._source.shapes(self._scope, ids, window))
         ddl = self._source.ddl_events(self._scope, window)
-        found = Events.ordered(pa.concat_tables([rendered.table, ddl]))
+        found = Events.ordered([*rendered.sets, ddl])
         barrier = rendered.barrier
         if barrier is not None:
             found = found.before(barrier.commit_ts)

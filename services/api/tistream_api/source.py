@@ -14,8 +14,9 @@ from tistream.format.segment import SegmentRef
 from tistream.model.ts import MAX_TS, Window
 from tistream.schema.history import History, ListedTable
 from tistream.schema.visible import TableVersion, fold
-from tistream_api import ddl_lines, plan
+from tistream_api import plan
 from tistream_api.cursor import Scope
+from tistream_api.events import Ddls
 from tistream_api.group_cache import GroupCache
 from tistream_api.plan import GroupRef
 from tistream_api.row_events import Interval, Shapes
@@ -76,7 +77,7 @@ class TenantSource:
             intervals=intervals,
             unknown=unknown,
             version_ts=np.array([low for low, _, _ in versions], dtype=np.int64),
-            versions=pa.array([str(version) for _, _, version in versions], pa.string()),
+            versions=np.array([version for _, _, version in versions], dtype=np.int64),
         )
 
     def logical_id(self, physical_id: int, commit_ts: int) -> int:
@@ -84,10 +85,10 @@ class TenantSource:
             version = self._history().table_at(physical_id, commit_ts)
         return physical_id if version is None else version.table.id
 
-    def ddl_events(self, scope: Scope, window: Window) -> pa.Table:
+    def ddl_events(self, scope: Scope, window: Window) -> Ddls:
         with self._lock:
             found = self._history().ddl_events(window.low, window.high, scope.database, scope.table)
-        return ddl_lines.render(found)
+        return Ddls(tuple(found))
 
     def rows(self, group: GroupRef) -> pa.Table:
         return self._cache.rows(group)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import Window
 from tistream_api.cursor import Scope
-from tistream_api.events import Events
+from tistream_api.events import Ddls, Events
 from tistream_api.plan import GroupRef
 from tistream_api.row_events import Barrier, Shapes
 
@@ -50,8 +50,8 @@ class Source(Protocol):
     def logical_id(self, physical_id: int, commit_ts: int) -> int:
         """The table id that events of this physical id's rows bear; the physical one if none is shown."""
 
-    def ddl_events(self, scope: Scope, window: Window) -> pa.Table:
-        """The scope's ddl events (events.SCHEMA)."""
+    def ddl_events(self, scope: Scope, window: Window) -> Ddls:
+        """The scope's ddl events."""
 
     def rows(self, group: GroupRef) -> pa.Table:
         """One row group (tistream.format.segment.SCHEMA)."""

@@ -16,6 +16,7 @@ import typer
 import tistream
 from tistream.cli.base_url import DEFAULT_URL, checked
 from tistream.cli.importing import importing
+from tistream.cli.pull_format import PullFormat
 from tistream.model.ts import MAX_TS
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -97,22 +98,36 @@ def pull(
     cursor: Annotated[str | None, typer.Option(help="From where an earlier pull ended.")] = None,
     end_ts: Annotated[str | None, typer.Option(help="Up to this ts, waiting until it is resolved.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many row and ddl events.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on for ever.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on for ever; ndjson only.")] = False,
+    form: Annotated[PullFormat, typer.Option("--format", help="arrow: IPC streams; parquet: files, needs --out.")] = (
+        PullFormat.NDJSON
+    ),
+    out: Annotated[Path | None, typer.Option(help="A directory for the files of --format parquet.")] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Print events as NDJSON until caught up (the last line holds the cursor to go on from)."""
+    """Print events until caught up; what ends the last page holds the cursor to go on from."""
     if table is not None and database is None:
         raise typer.BadParameter("needs --database", param_hint="--table")
     if start_ts is not None and cursor is not None:
         raise typer.BadParameter("does not go with --start-ts", param_hint="--cursor")
     if follow and (limit is not None or end_ts is not None):
         raise typer.BadParameter("does not go with --limit or --end-ts", param_hint="--follow")
+    if (form is PullFormat.PARQUET) != (out is not None):
+        raise typer.BadParameter("goes with --format parquet, and that with it", param_hint="--out")
+    if follow and form is not PullFormat.NDJSON:
+        raise typer.BadParameter("goes with --format ndjson alone", param_hint="--follow")
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.pull import PullRequest, run_pull
 
     request = PullRequest(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow)
-    run_pull(ApiClient(url), request, sys.stdout.buffer)
+    if form is PullFormat.NDJSON:
+        run_pull(ApiClient(url), request, sys.stdout.buffer)
+        return
+    with importing():
+        from tistream.cli.pull_formats import ToFiles, ToStream, pull_pages
+
+    pull_pages(ApiClient(url), request, ToStream(sys.stdout.buffer) if out is None else ToFiles(out))
 
 
 @app.command("inspect")

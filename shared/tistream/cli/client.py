@@ -41,12 +41,16 @@ class ApiClient:
 
     def lines(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
         """The lines of an NDJSON answer, without their ends, as they arrive. Raises TiStreamError for a problem."""
+        yield from split_lines(self.chunks(path, params))
+
+    def chunks(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
+        """An answer's bytes as they arrive. Raises TiStreamError for a problem."""
         try:
             with self._http.stream("GET", self._url + path, params=params) as answer:
                 if answer.is_error:
                     answer.read()
                     raise _failure(path, answer)
-                yield from split_lines(answer.iter_bytes())
+                yield from answer.iter_bytes()
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._no_answer(error) from error
 

@@ -1,4 +1,4 @@
-"""The kernel that writes decoded columns as JSON objects, row by row, straight from Arrow's buffers."""
+"""The kernel that writes lines of JSON from Arrow's buffers: columns of several tables, each line choosing its rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ import numpy as np
 from tistream.decode.arrow_buffers import I64, U8
 from tistream.decode.jit import i64, inline, kernel, u64
 from tistream.decode.memory import carray, pointer
-from tistream.decode.text_io import put_base64, put_double, put_int, put_quoted, put_raw, put_single, put_uint
+from tistream.decode.text_io import (
+    ESCAPED_BYTES_MAX,
+    put_base64,
+    put_double,
+    put_int,
+    put_quoted,
+    put_raw,
+    put_single,
+    put_uint,
+)
 
 _QUOTE = 0x22
 _DOUBLE_EXPONENT = 0x7FF << 52
@@ -31,57 +40,100 @@ class Form(IntEnum):
     BASE64 = 9
 
 
+# What the kernel knows of a group: columns of the array `groups`.
+FIRST_TEXT, FIRST_COLUMN, END_COLUMN, BRACKETS, SILENT, ITSELF = range(6)
+GROUP_FACTS = 6
+
 _INT, _UINT, _INT_TEXT, _UINT_TEXT, _SINGLE, _DOUBLE, _ESCAPED, _QUOTED, _RAW, _BASE64 = (int(form) for form in Form)
 _NULL = np.frombuffer(b"null", np.uint8)
 
 
 @kernel
 def render(
-    rows: int,
+    first: int,
+    last: int,
+    groups: I64,
+    places: I64,
     forms: I64,
     values: I64,
     value_bytes: I64,
     offsets: I64,
+    rows: I64,
     nulls: I64,
     null_starts: I64,
-    heads: U8,
-    head_ends: I64,
-    brackets: bool,
+    texts: U8,
+    text_ends: I64,
+    line_bytes: int,
     out: U8,
     out_offsets: I64,
-) -> None:
-    """Write `rows` objects (or, without `brackets`, bare values) to `out`, which the caller made large enough.
+) -> tuple[int, int]:
+    """Write lines `first` to `last` to `out`, as many as fit. Returns the first line not written, and its room.
 
-    Column c has its values at address `values[c]` (`value_bytes[c]` of them), and if it is of bytes its int64
-    offsets at `offsets[c]`; `nulls[c]` is the address of its validity bits (0: no nulls), whose first one is number
-    `null_starts[c]`. `heads` holds for each column what comes before its value, such as `,"name":`.
+    A line is its groups one after the other, then the last text. Group g begins with its first text; then come its
+    columns, a text before each, of row `places[g, line]` (ITSELF: of row `line`). A negative place is `null`, or
+    nothing at all (SILENT). `line_bytes` bounds what a line takes besides its byte strings.
     """
     at = 0
     out_offsets[0] = 0
-    for row in range(rows):
-        if brackets:
-            out[at] = 0x7B
-            at += 1
-        head = 0
-        for column in range(len(forms)):
-            at = put_raw(out, at, heads, head, head_ends[column])
-            head = head_ends[column]
-            if nulls[column] != 0 and not _is_valid(nulls[column], null_starts[column] + row):
-                at = put_raw(out, at, _NULL, 0, 4)
-            elif forms[column] <= _DOUBLE:
-                at = _put_number(out, at, forms[column], values[column], row)
-            else:
-                bounds = carray(pointer(offsets[column]), (rows + 1,), np.int64)
-                data = carray(pointer(values[column]), (value_bytes[column],), np.uint8)
-                at = _put_bytes(out, at, forms[column], data, bounds[row], bounds[row + 1])
-        if brackets:
-            out[at] = 0x7D
-            at += 1
-        out_offsets[row + 1] = at
+    for line in range(first, last):
+        if line_bytes > len(out) - at:
+            return line, line_bytes + _bytes_bound(line, groups, places, forms, offsets, rows)
+        for group in range(len(groups)):
+            text = groups[group, FIRST_TEXT]
+            at = _put_text(out, at, texts, text_ends, text)
+            row = line if groups[group, ITSELF] else places[group, line]
+            if row < 0:
+                if not groups[group, SILENT]:
+                    at = put_raw(out, at, _NULL, 0, 4)
+                continue
+            if groups[group, BRACKETS]:
+                out[at] = 0x7B
+                at += 1
+            for column in range(groups[group, FIRST_COLUMN], groups[group, END_COLUMN]):
+                text += 1
+                at = _put_text(out, at, texts, text_ends, text)
+                if nulls[column] != 0 and not is_valid(nulls[column], null_starts[column] + row):
+                    at = put_raw(out, at, _NULL, 0, 4)
+                elif forms[column] <= _DOUBLE:
+                    at = _put_number(out, at, forms[column], values[column], row)
+                else:
+                    bounds = carray(pointer(offsets[column]), (rows[column] + 1,), np.int64)
+                    size = bounds[row + 1] - bounds[row]
+                    if line_bytes + size * (ESCAPED_BYTES_MAX if forms[column] == _ESCAPED else 2) > len(out) - at:
+                        return line, line_bytes + _bytes_bound(line, groups, places, forms, offsets, rows)
+                    data = carray(pointer(values[column]), (value_bytes[column],), np.uint8)
+                    at = _put_bytes(out, at, forms[column], data, bounds[row], bounds[row + 1])
+            if groups[group, BRACKETS]:
+                out[at] = 0x7D
+                at += 1
+        at = _put_text(out, at, texts, text_ends, len(text_ends) - 1)
+        out_offsets[line - first + 1] = at
+    return last, 0
 
 
 @inline
-def _is_valid(address: int, bit: int) -> bool:
+def _bytes_bound(line: int, groups: I64, places: I64, forms: I64, offsets: I64, rows: I64) -> int:
+    """The most that the byte strings of a line take as text."""
+    total = i64(0)
+    for group in range(len(groups)):
+        row = line if groups[group, ITSELF] else places[group, line]
+        if row >= 0:
+            for column in range(groups[group, FIRST_COLUMN], groups[group, END_COLUMN]):
+                if forms[column] >= _ESCAPED:
+                    bounds = carray(pointer(offsets[column]), (rows[column] + 1,), np.int64)
+                    size = bounds[row + 1] - bounds[row]
+                    total += size * (ESCAPED_BYTES_MAX if forms[column] == _ESCAPED else 2)
+    return total
+
+
+@inline
+def _put_text(out: U8, at: int, texts: U8, text_ends: I64, text: int) -> int:
+    return put_raw(out, at, texts, text_ends[text - 1] if text > 0 else i64(0), text_ends[text])
+
+
+@inline
+def is_valid(address: int, bit: int) -> bool:
+    """Whether a bit of a validity bitmap is set."""
     bits = carray(pointer(address), ((bit >> 3) + 1,), np.uint8)
     return bool((bits[bit >> 3] >> (bit & 7)) & 1)
 

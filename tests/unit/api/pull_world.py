@@ -24,6 +24,7 @@ from tistream.schema.snapshot import parse_snapshot
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
 from tistream_api.cursor import Position, Scope
+from tistream_api.encoding import FORMATS
 from tistream_api.group_cache import GroupCache
 from tistream_api.params import PullParams
 from tistream_api.pull import Pull
@@ -119,12 +120,14 @@ class World:
     source: TenantSource
     budget: Budget = field(default_factory=Budget)
 
-    def pull(self, *names: str, start: Position, limit: int | None = None, end_ts: int | None = None) -> bytes:
+    def pull(
+        self, *names: str, start: Position, limit: int | None = None, end_ts: int | None = None, form: str = "ndjson"
+    ) -> bytes:
         """One page; `limit` None: as much as there is."""
-        return b"".join(self.answer(*names, start=start, limit=limit, end_ts=end_ts))
+        return b"".join(self.answer(*names, start=start, limit=limit, end_ts=end_ts, form=form))
 
     def answer(
-        self, *names: str, start: Position, limit: int | None = None, end_ts: int | None = None
+        self, *names: str, start: Position, limit: int | None = None, end_ts: int | None = None, form: str = "ndjson"
     ) -> Iterator[bytes]:
         """One page as it is sent."""
         scope = Scope(self.tenant, *names)
@@ -135,7 +138,8 @@ class World:
             return Scan(self.source, scope, at, high, budget).batches()
 
         progress = StandingProgress(self.end_ts)
-        return Pull(scope, params, start, progress, scan, ManualClock(), lambda events, size: None).answer()
+        encoder = FORMATS[form].new()
+        return Pull(scope, params, start, progress, scan, ManualClock(), lambda events, size: None, encoder).answer()
 
 
 def golden_world(

@@ -14,6 +14,7 @@ from tistream.clock import ManualClock
 from tistream.errors import Unavailable
 from tistream_api import cursor as cursors
 from tistream_api.cursor import Position, Scope
+from tistream_api.ndjson import NdjsonEncoder
 from tistream_api.params import PullParams
 from tistream_api.pull import INTERRUPTED_MS, Pull
 from tistream_api.scan import Budget, Scan
@@ -41,7 +42,8 @@ class Interrupted:
     def pull(self, start: Position, *, follow: bool) -> Iterator[bytes]:
         progress = Ending(self.world.end_ts)
         params = PullParams(None, None, None, 1_000_000, 0, follow)
-        return Pull(self.scope, params, start, progress, self.scan, ManualClock(), lambda events, size: None).answer()
+        pull = Pull(self.scope, params, start, progress, self.scan, ManualClock(), lambda *_: None, NdjsonEncoder())
+        return pull.answer()
 
 
 class Ending(StandingProgress):

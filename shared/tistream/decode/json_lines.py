@@ -1,0 +1,110 @@
+"""Lines of JSON made of texts that stand fast and of columns' values (docs/api.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tistream.decode.arrow_buffers import I64, U8
+from tistream.decode.column_views import ColumnViews
+from tistream.decode.render_kernel import GROUP_FACTS, Form, render
+from tistream.decode.text_io import FLOAT_CHARS, INT_CHARS
+
+_VALUE_BYTES = max(INT_CHARS, FLOAT_CHARS) + 4  # a number, `null`, or what surrounds a byte string
+_OBJECT_BYTES = 4  # brackets, or `null`
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A column in a group: the text before its value, and how the value is written."""
+
+    head: str
+    form: Form
+    array: Any  # of the Arrow type that goes with the form
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`lead`, then the parts' values of one row, for every line.
+
+    `places[line]` is the row; None: line i shows row i. Where it is negative the line shows `null`, or nothing if
+    `silent`. `brackets` make an object of it.
+    """
+
+    lead: str
+    parts: Sequence[Part]
+    places: I64 | None = None
+    brackets: bool = False
+    silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Some lines end to end: number i is `data[offsets[i]:offsets[i + 1]]`."""
+
+    data: U8
+    offsets: I64
+
+
+class LineWriter:
+    """Writes `count` lines: each is its groups, then `tail`."""
+
+    def __init__(self, count: int, groups: Sequence[Group], tail: str) -> None:
+        parts = [part for group in groups for part in group.parts]
+        self.count = count
+        self._views = ColumnViews([part.array for part in parts])
+        self._forms = np.array([int(part.form) for part in parts], np.int64)
+        self._groups = np.zeros((len(groups), GROUP_FACTS), np.int64)
+        self._places = np.zeros((len(groups), count if any(g.places is not None for g in groups) else 0), np.int64)
+        texts: list[bytes] = []
+        column = 0
+        for number, group in enumerate(groups):
+            end = column + len(group.parts)
+            facts = (len(texts), column, end, group.brackets, group.silent, group.places is None)
+            self._groups[number] = facts
+            if group.places is not None:
+                self._places[number] = group.places
+            texts += [group.lead.encode(), *(part.head.encode() for part in group.parts)]
+            column = end
+        texts.append(tail.encode())
+        self._texts = np.frombuffer(b"".join(texts) or b"\0", np.uint8)
+        self._text_ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+        self._line_bytes = len(self._texts) + _VALUE_BYTES * len(parts) + _OBJECT_BYTES * len(groups)
+
+    def write(self, out_bytes: int) -> Iterator[Written]:
+        """All lines in order, at most about `out_bytes` of them at a time, at least one. Each result is over when
+        the next one is asked for: they share a buffer."""
+        out = np.empty(out_bytes, np.uint8)
+        offsets = np.empty(self.count + 1, np.int64)
+        line = 0
+        while line < self.count:
+            before = line
+            line, room = self._render(line, out, offsets)
+            if line == before:  # one that is longer than all of the buffer
+                out = np.empty(room, np.uint8)
+                continue
+            yield Written(out[: offsets[line - before]], offsets[: line - before + 1])
+
+    def _render(self, line: int, out: U8, offsets: I64) -> tuple[int, int]:
+        views = self._views
+        return render(
+            line,
+            self.count,
+            self._groups,
+            self._places,
+            self._forms,
+            views.values,
+            views.value_bytes,
+            views.offsets,
+            views.rows,
+            views.nulls,
+            views.null_starts,
+            self._texts,
+            self._text_ends,
+            self._line_bytes,
+            out,
+            offsets,
+        )

@@ -16,7 +16,7 @@ from tistream.schema.sql_type import sql_type
 from tistream.schema.table import Column
 from tistream_api.cursor import Place
 from tistream_api.end import End
-from tistream_api.events import Ddls, Events, Ints, Rows
+from tistream_api.events import Ddls, Events, Image, Ints, Rows
 
 VERSION = "1"
 BATCH_ROWS = 16_384
@@ -94,8 +94,8 @@ class _TableBatches:
         self._numbers = np.array(numbers, np.int64)
         first = self._sets[0]
         table = first.version.table
-        self._rows = [_joined([one.row_arrays[at] for one in self._sets]) for at in range(len(table.visible_columns))]
-        self._keys = [_joined([one.key_arrays[at] for one in self._sets]) for at in range(len(first.key_arrays))]
+        self._new = _Side([one.new for one in self._sets])
+        self._old = _Side([one.old for one in self._sets])
         self._row_fields = [_field(column) for column in table.visible_columns]
         key_fields = [_field(column) for column in table.key_columns] or [_ROWID]
         self._key_fields = key_fields
@@ -122,32 +122,52 @@ class _TableBatches:
 
     def batch(self, events: Events, seq: Ints) -> pa.RecordBatch:
         """Events of these sets."""
-        version, new, old = (self._gathered(events, name) for name in ("schema_version", "new_at", "old_at"))
+        new, old = (self._places(events, "new_at", self._new), self._places(events, "old_at", self._old))
         columns = [
             pa.array(seq),
             _OPS.take(pa.array(events.op)),
             pa.array(events.commit_ts),
             pa.array(events.start_ts),
-            pa.array(version),
-            _struct(self._keys, self._key_fields, np.where(new < 0, old, new)),
-            _struct(self._rows, self._row_fields, new),
-            _struct(self._rows, self._row_fields, old),
+            pa.array(self._places(events, "schema_version", None)),
+            self._key(new, old),
+            _struct(self._new.columns, self._row_fields, new),
+            _struct(self._old.columns, self._row_fields, old),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _gathered(self, events: Events, name: str) -> Ints:
-        """A field of Rows, event by event; places are counted through the images of all sets."""
+    def _key(self, new: Ints, old: Ints) -> pa.Array:
+        """Of the new row, where there is one."""
+        deletes = new < 0
+        if not deletes.any():
+            return _struct(self._new.keys, self._key_fields, new)
+        if deletes.all():
+            return _struct(self._old.keys, self._key_fields, old)
+        both = [pa.concat_arrays(pair) for pair in zip(self._new.keys, self._old.keys, strict=True)]
+        return _struct(both, self._key_fields, np.where(deletes, old + self._new.rows, new))
+
+    def _places(self, events: Events, name: str, side: _Side | None) -> Ints:
+        """A field of Rows, event by event; as places, counted through the images of all sets."""
         if len(self._sets) == 1:
             out: Ints = getattr(self._sets[0], name)[events.at]
             return out
         found = np.empty(len(events), np.int64)
-        begin = 0
-        for number, one in zip(self._numbers.tolist(), self._sets, strict=True):
-            mine = events.source == number
+        for number, (source, one) in enumerate(zip(self._numbers.tolist(), self._sets, strict=True)):
+            mine = events.source == source
             values = getattr(one, name)[events.at[mine]]
-            found[mine] = values if name == "schema_version" else np.where(values < 0, -1, values + begin)
-            begin += one.image.num_rows
+            found[mine] = values if side is None else np.where(values < 0, -1, values + side.begins[number])
         return found
+
+
+class _Side:
+    """One side of several sets: their images one after the other."""
+
+    def __init__(self, images: Sequence[Image | None]) -> None:
+        there = [image for image in images if image is not None]
+        sizes = [0 if image is None else len(image.keys[0]) for image in images]
+        self.begins = np.cumsum([0, *sizes])
+        self.rows = sum(sizes)
+        self.columns = [_joined(arrays) for arrays in zip(*(image.columns for image in there), strict=True)]
+        self.keys = [_joined(arrays) for arrays in zip(*(image.keys for image in there), strict=True)]
 
 
 def _struct(arrays: Sequence[pa.Array], fields: list[pa.Field], places: Ints) -> pa.Array:
@@ -158,14 +178,15 @@ def _struct(arrays: Sequence[pa.Array], fields: list[pa.Field], places: Ints) ->
     if not arrays:
         there = pa.py_buffer(np.packbits(~gone, bitorder="little"))
         return pa.StructArray.from_buffers(pa.struct([]), len(places), [there])
-    if not gone.any():
-        if int(places[-1] - places[0]) == len(places) - 1 and (np.diff(places) == 1).all():
-            picked = [array.slice(int(places[0]), len(places)) for array in arrays]
-        else:
-            picked = [array.take(pa.array(places)) for array in arrays]
-        return pa.StructArray.from_arrays(picked, fields=fields)
-    at = pa.array(places, mask=gone)
-    return pa.StructArray.from_arrays([array.take(at) for array in arrays], fields=fields, mask=pa.array(gone))
+    mask = pa.array(gone) if gone.any() else None
+    begin = int(places[np.argmin(gone)] - np.argmin(gone))  # where row 0 would be, if rows followed each other
+    together = 0 <= begin <= len(arrays[0]) - len(places)
+    if together and (gone | (places - np.arange(len(places)) == begin)).all():
+        picked = [array.slice(begin, len(places)) for array in arrays]
+    else:
+        at = pa.array(places, mask=gone)
+        picked = [array.take(at) for array in arrays]
+    return pa.StructArray.from_arrays(picked, fields=fields, mask=mask)
 
 
 def _field(column: Column) -> pa.Field:

@@ -26,16 +26,24 @@ _KEY = pa.binary()
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """One side of some committed rows, decoded: null where a row has no such side."""
+
+    columns: Sequence[pa.Array]  # the visible ones
+    keys: Sequence[pa.Array]  # the key's; of a table without one: the integer handle, `_tidb_rowid`
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """Row events of one physical table in one of its versions, in no order; all arrays have one element an event.
 
-    `image` holds decoded rows, columns `columns` and then those of `keys` that are not among them. An event shows
-    row `new_at` of it, and as it was before row `old_at`; -1 is none. A delete has no new row.
+    An event shows row `new_at` of `new`, and as it was before row `old_at` of `old`; -1 is none. A delete has no new
+    row. An image that no event shows is None.
     """
 
     version: TableVersion
-    image: pa.RecordBatch
-    key_arrays: tuple[pa.Array, ...]  # of version.table.key_columns, by image row; of none: `_tidb_rowid`
+    new: Image | None
+    old: Image | None
     commit_ts: Ints
     start_ts: Ints
     schema_version: Ints
@@ -46,16 +54,6 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.op)
-
-    @property
-    def key_at(self) -> Ints:
-        """The image row whose key the event bears."""
-        return np.where(self.new_at < 0, self.old_at, self.new_at)
-
-    @property
-    def row_arrays(self) -> list[pa.Array]:
-        """What the visible columns hold, by image row."""
-        return [self.image.column(at) for at in range(len(self.version.table.visible_columns))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ class Events:
         at = _joined([np.arange(len(one)) for one in sets])
         commit_ts, place, start_ts, table_id, op = numbers
         events = cls(sets, commit_ts, place, start_ts, table_id, op, source, at)
-        if not _ascend(events._order):
+        if not ascend(events._order):
             events = events._take(np.lexsort(events._order[::-1]))
         return events if events._keys_ascend() else events._take(events._with_keys())
 
@@ -194,7 +192,7 @@ def _numbers(one: Rows | Ddls, name: int) -> Ints:
             one.op)[name]  # fmt: skip
 
 
-def _ascend(columns: list[Ints]) -> bool:
+def ascend(columns: list[Ints]) -> bool:
     """Whether rows stand in lexicographic order of these columns."""
     equal = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
     for column in columns:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +14,9 @@ from tistream.decode.json_text import object_parts, quoted
 from tistream.decode.render_kernel import Form
 from tistream.decode.string_cells import gather_bytes
 from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.table import Table
 from tistream_api.end import End
-from tistream_api.events import Ddls, Events, Ints, Rows
+from tistream_api.events import Ddls, Events, Image, Ints, Rows
 
 PIECE_BYTES = 1 << 20
 MIXED_EVENTS = 16_384  # of several tables in turn: rendered table by table, at most so many at once
@@ -94,28 +94,31 @@ def _writer(rows: Rows, events: Events) -> LineWriter:
     """Of events that are all of `rows`."""
     version, at = rows.version, events.at
     table = version.table
-    keys = [Part('"_tidb_rowid":', Form.INT_TEXT, rows.key_arrays[0])]
-    if table.key_columns:
-        keys = object_parts(table.key_columns, rows.key_arrays)
-    row = object_parts(table.visible_columns, rows.row_arrays)
+    visible = table.visible_columns
+    new, old = rows.new_at[at], rows.old_at[at]
     names = f',"database":{quoted(version.database)},"table":{quoted(table.name)},"table_id":"{table.id}"'
     stamps = [
-        Part('","commit_ts":"', Form.INT, _numbers(events.commit_ts)),
-        Part('","start_ts":"', Form.INT, _numbers(events.start_ts)),
-        Part(f'"{names},"schema_version":"', Form.INT, _numbers(rows.schema_version[at])),
+        Part('","commit_ts":"', Form.INT, pa.array(events.commit_ts)),
+        Part('","start_ts":"', Form.INT, pa.array(events.start_ts)),
+        Part(f'"{names},"schema_version":"', Form.INT, pa.array(rows.schema_version[at])),
     ]
     groups = [
         Group('{"type":"row","op":"', [Part("", Form.RAW, _OPS)], events.op),
         Group("", stamps),
-        Group('","key":', keys, rows.key_at[at], brackets=True),
-        Group(',"row":', row, rows.new_at[at], brackets=True),
-        Group(',"old_row":', row, rows.old_at[at], brackets=True),
+        Group('","key":', _key(table, rows.new), new, brackets=True, silent=True),
+        Group("", _key(table, rows.old), np.where(new < 0, old, -1), brackets=True, silent=True),
+        Group(',"row":', object_parts(visible, rows.new.columns) if rows.new else (), new, brackets=True),
+        Group(',"old_row":', object_parts(visible, rows.old.columns) if rows.old else (), old, brackets=True),
     ]
     return LineWriter(len(events), groups, "}\n")
 
 
-def _numbers(values: Ints) -> Any:
-    return pa.array(values)
+def _key(table: Table, image: Image | None) -> Sequence[Part]:
+    if image is None:
+        return ()
+    if not table.key_columns:
+        return [Part('"_tidb_rowid":', Form.INT_TEXT, image.keys[0])]
+    return object_parts(table.key_columns, image.keys)
 
 
 def _ddl_line(event: DdlEvent) -> bytes:

@@ -9,13 +9,15 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from tistream.decode.arrow_buffers import number_array, validity
 from tistream.decode.keys import int_handles
 from tistream.decode.row_compare import same_rows
 from tistream.decode.rows import decode_rows
 from tistream.format.segment import OP_PUT as STORED_PUT
 from tistream.schema.visible import TableVersion
-from tistream_api.events import Rows
+from tistream_api.events import Image, Rows, ascend
 from tistream_api.plan import OP_DELETE, OP_PUT
 
 Ints = npt.NDArray[np.int64]
@@ -73,8 +75,8 @@ def render(rows: pa.Table, shapes: Shapes, op: int | None = None) -> Rendered:
     barriers: list[Barrier] = []
     rows = rows.combine_chunks()
     ids, commit_ts = (rows.column(name).to_numpy() for name in ("table_id", "commit_ts"))
-    order = np.lexsort((commit_ts, ids))
-    if not (np.diff(order) == 1).all():
+    if not ascend([ids, commit_ts]):
+        order = np.lexsort((commit_ts, ids))
         rows = rows.take(pa.array(order)).combine_chunks()
         ids, commit_ts = ids[order], commit_ts[order]
     starts = np.flatnonzero(np.diff(ids, prepend=np.int64(-1)))
@@ -108,63 +110,62 @@ class _Part:
         self._op = op
         self._column = {name: _chunk(rows, name) for name in rows.schema.names}
         put = self._column["op"].to_numpy(zero_copy_only=False) == STORED_PUT
-        old = np.asarray(self._column["old_value"].is_valid())
+        valued, old = (validity(self._column[name]) for name in ("value", "old_value"))
         if op is not None:  # of a delete the row before, of a put also what it brings
             put, old = (put & old, old) if op == OP_DELETE else (put, old & put)
-        valued = np.asarray(self._column["value"].is_valid())
         for row in np.flatnonzero(put & ~valued):
             self._undecodable(int(row), "a put without a value")
-        self._put, self._old = put, old
-        self._new_rows, self._old_rows = np.flatnonzero(put & valued), np.flatnonzero(old)
+        self._put, self._new, self._old = put, put & valued, old
 
     def events(self, shapes: Shapes) -> Rows:
         """The part's events, deletes and puts each in the rows' own order."""
-        image, key_arrays = self._images()
-        new, old = (np.full(len(self._put), -1, np.int64) for _ in range(2))
-        new[self._new_rows] = np.arange(len(self._new_rows))
-        old[self._old_rows] = len(self._new_rows) + np.arange(len(self._old_rows))
-        both = np.flatnonzero((new >= 0) & (old >= 0))
-        unchanged, moved = (np.zeros(len(new), dtype=bool) for _ in range(2))
-        shown = image.columns[: len(self._version.table.visible_columns)]
-        unchanged[both] = same_rows(shown, new[both], old[both])
-        moved[both] = ~same_rows(key_arrays, new[both], old[both])
+        new, old = self._image("value", self._new), self._image("old_value", self._old)
+        come, gone = self._new, self._old & ~self._put
+        moved = np.zeros(len(self._put), dtype=bool)
+        if new is not None and old is not None:
+            both = np.flatnonzero(self._new & self._old)
+            moved[both] = ~same_rows(new.keys, old.keys, both)
+            come = come.copy()
+            come[both] = ~same_rows(new.columns, old.columns, both)
+            gone |= moved
         nothing = np.empty(0, np.int64)
-        gone = nothing if self._op == OP_PUT else np.flatnonzero((old >= 0) & (~self._put | moved))
-        come = nothing if self._op == OP_DELETE else np.flatnonzero((new >= 0) & ~unchanged)
-        rows = np.concatenate([gone, come]) if len(gone) else come
-        op = np.repeat(np.array([OP_DELETE, OP_PUT]), [len(gone), len(come)])
-        commit, start = (self._column[name].to_numpy()[rows] for name in ("commit_ts", "start_ts"))
-        at = np.searchsorted(shapes.version_ts, commit, side="left") - 1
+        deletes = nothing if self._op == OP_PUT else np.flatnonzero(gone)
+        puts = nothing if self._op == OP_DELETE else np.flatnonzero(come)
+        rows = np.concatenate([deletes, puts]) if len(deletes) else puts
+        before = np.where(self._old[puts] & ~moved[puts], puts, -1)
+        commit_ts, start_ts = (self._column[name].to_numpy()[rows] for name in ("commit_ts", "start_ts"))
+        at = np.searchsorted(shapes.version_ts, commit_ts, side="left") - 1
         return Rows(
             self._version,
-            image,
-            key_arrays,
-            commit,
-            start,
+            new,
+            old,
+            commit_ts,
+            start_ts,
             shapes.versions[at],
-            op,
-            np.where(op == OP_PUT, new[rows], -1),
-            np.where((op == OP_PUT) & moved[rows], -1, old[rows]),
+            np.repeat(np.array([OP_DELETE, OP_PUT]), [len(deletes), len(puts)]),
+            np.concatenate([np.full(len(deletes), -1), puts]),
+            np.concatenate([deletes, before]),
             _taken(self._column["key"], rows),
         )
 
-    def _images(self) -> tuple[pa.RecordBatch, tuple[pa.Array, ...]]:
-        """Both sides of the rows, decoded: the new ones, then the old ones. What cannot be becomes barriers."""
+    def _image(self, name: str, rows: npt.NDArray[np.bool_]) -> Image | None:
+        """One side of these rows, decoded. What cannot be becomes barriers."""
+        if not rows.any():
+            return None
         table = self._version.table
         visible, keys = table.visible_columns, table.key_columns
         columns = [*visible, *(column for column in keys if column not in visible)]
-        wanted = {"value": self._new_rows, "old_value": self._old_rows}
-        values = _concat([_taken(self._column[name], rows) for name, rows in wanted.items()])
-        raw = _concat([_taken(self._column["key"], rows) for rows in wanted.values()])
+        values, raw = self._column[name], self._column["key"]
+        if (validity(values) & ~rows).any():
+            values = pc.if_else(pa.array(rows), values, None)
         decoded = decode_rows(table, columns, raw, values)
         for bad, reason in decoded.errors.items():
-            new = bad < len(self._new_rows)
-            row = self._new_rows[bad] if new else self._old_rows[bad - len(self._new_rows)]
-            self._undecodable(int(row), reason)
+            self._undecodable(bad, reason)
+        arrays = [decoded.batch.column(at) for at in range(len(columns))]
         if keys:
-            return decoded.batch, tuple(decoded.batch.column(columns.index(column)) for column in keys)
+            return Image(arrays[: len(visible)], [arrays[columns.index(column)] for column in keys])
         handles, present = int_handles(raw)
-        return decoded.batch, (pa.array(handles, mask=~present),)
+        return Image(arrays[: len(visible)], [number_array(handles, present)])
 
     def _undecodable(self, row: int, reason: str) -> None:
         commit_ts, physical_id, key = (self._column[name][row].as_py() for name in ("commit_ts", "table_id", "key"))
@@ -177,11 +178,6 @@ def _taken(values: pa.Array, rows: Ints) -> pa.Array:
     if len(rows) == len(values) and (np.diff(rows) == 1).all():
         return values
     return values.take(pa.array(rows))
-
-
-def _concat(arrays: Sequence[pa.Array]) -> pa.Array:
-    filled = [array for array in arrays if len(array)]
-    return filled[0] if len(filled) == 1 else pa.concat_arrays(arrays)
 
 
 def _chunk(rows: pa.Table, name: str) -> pa.Array:

@@ -16,6 +16,7 @@ from tistream.decode.reasons import BAD_JSON, BAD_VECTOR
 from tistream.decode.text_io import (
     FLOAT_CHARS,
     INT_CHARS,
+    WORD,
     put_base64,
     put_double,
     put_int,
@@ -220,7 +221,7 @@ def _put_bytes(data: U8, kind: int, place: int, end: int, out: U8, at: int, limi
         if limit - at < EXPANSION * size + 2:
             return -1
         return put_quoted(out, at, data, first, first + size)
-    if limit - at < len(_OPAQUE_HEAD) + 5 + (size + 2) // 3 * 4:
+    if limit - at < len(_OPAQUE_HEAD) + WORD + (size + 2) // 3 * 4:
         return -1
     for index in range(len(_OPAQUE_HEAD)):
         out[at + index] = _OPAQUE_HEAD[index]

@@ -67,6 +67,14 @@ def _copier(_: Any, to: Any, source: Any, size: Any) -> Any:
     return types.void(to, source, size), lower
 
 
+def _trailing_zeros(_: Any, word: Any) -> Any:  # noqa: ARG001  # its name and number make the signature
+    def lower(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], cgutils.false_bit)
+
+    return types.int64(types.uint64), lower
+
+
+trailing_zeros = _intrinsic(_trailing_zeros)  # the number of zero bits below the lowest set bit; 64 for 0
 pointer = _intrinsic(_as_pointer)  # an address as a pointer, for carray
 _copy = _intrinsic(_copier)
 _peek16, _peek32, _peek64 = _loader(types.uint16), _loader(types.uint32), _loader(types.int64)

@@ -16,22 +16,27 @@ from tistream.decode.render_kernel import is_valid
 _WORD = 8
 
 
-def same_rows(arrays: Sequence[Any], left: I64, right: I64) -> Bools:
-    """Where row `left[i]` equals row `right[i]` in every one of these columns: two nulls are equal, and so are floats
-    of the same bits. The columns are those of `rows.decode_rows`."""
-    out = np.ones(len(left), np.bool_)
-    if len(left) and len(arrays):
-        views = ColumnViews(arrays)
+def same_rows(left: Sequence[Any], right: Sequence[Any], rows: I64) -> Bools:
+    """Where row `rows[i]` of some columns equals that row of others, in every one: two nulls are equal, and so are
+    floats of the same bits. The columns are those of `rows.decode_rows`."""
+    out = np.ones(len(rows), np.bool_)
+    if len(rows) and len(left):
+        a, b = ColumnViews(left), ColumnViews(right)
         _compare(
-            left,
-            right,
-            views.values,
-            views.value_bytes,
-            views.offsets,
-            views.rows,
-            views.nulls,
-            views.null_starts,
-            views.widths,
+            rows,
+            a.widths,
+            a.values,
+            a.value_bytes,
+            a.offsets,
+            a.rows,
+            a.nulls,
+            a.null_starts,
+            b.values,
+            b.value_bytes,
+            b.offsets,
+            b.rows,
+            b.nulls,
+            b.null_starts,
             out,
         )
     return out
@@ -39,55 +44,56 @@ def same_rows(arrays: Sequence[Any], left: I64, right: I64) -> Bools:
 
 @kernel
 def _compare(
-    left: I64,
-    right: I64,
+    chosen: I64,
+    widths: I64,
     values: I64,
     value_bytes: I64,
     offsets: I64,
     rows: I64,
     nulls: I64,
     null_starts: I64,
-    widths: I64,
+    other_values: I64,
+    other_value_bytes: I64,
+    other_offsets: I64,
+    other_rows: I64,
+    other_nulls: I64,
+    other_null_starts: I64,
     out: Bools,
 ) -> None:
-    for pair in range(len(left)):
-        a, b = left[pair], right[pair]
+    for number in range(len(chosen)):
+        row = chosen[number]
         same = True
         for column in range(len(values)):
-            if nulls[column] != 0:
-                there = is_valid(nulls[column], null_starts[column] + a)
-                if there != is_valid(nulls[column], null_starts[column] + b):
-                    same = False
-                    break
-                if not there:
-                    continue
-            if widths[column] == 0:
+            here = nulls[column] == 0 or is_valid(nulls[column], null_starts[column] + row)
+            there = other_nulls[column] == 0 or is_valid(other_nulls[column], other_null_starts[column] + row)
+            if not here or not there:
+                same = here == there
+            elif widths[column] == 0:
                 bounds = carray(pointer(offsets[column]), (rows[column] + 1,), np.int64)
+                other_bounds = carray(pointer(other_offsets[column]), (other_rows[column] + 1,), np.int64)
                 data = carray(pointer(values[column]), (value_bytes[column],), np.uint8)
-                same = _same_bytes(data, bounds[a], bounds[a + 1], bounds[b], bounds[b + 1])
+                other_data = carray(pointer(other_values[column]), (other_value_bytes[column],), np.uint8)
+                size = bounds[row + 1] - bounds[row]
+                same = size == other_bounds[row + 1] - other_bounds[row] and _same_bytes(
+                    data, bounds[row], other_data, other_bounds[row], size
+                )
             elif widths[column] == 4:
                 singles = carray(pointer(values[column]), (rows[column],), np.uint32)
-                same = singles[a] == singles[b]
+                same = singles[row] == carray(pointer(other_values[column]), (other_rows[column],), np.uint32)[row]
             else:
                 words = carray(pointer(values[column]), (rows[column],), np.int64)
-                same = words[a] == words[b]
+                same = words[row] == carray(pointer(other_values[column]), (other_rows[column],), np.int64)[row]
             if not same:
                 break
-        out[pair] = same
+        out[number] = same
 
 
 @inline
-def _same_bytes(data: U8, first: int, last: int, other: int, other_last: int) -> bool:
-    if last - first != other_last - other:
-        return False
-    while last - first >= _WORD:
-        if peek64(data, first) != peek64(data, other):
+def _same_bytes(data: U8, first: int, other_data: U8, other: int, size: int) -> bool:
+    for at in range(0, size - _WORD + 1, _WORD):
+        if peek64(data, first + at) != peek64(other_data, other + at):
             return False
-        first += _WORD
-        other += _WORD
-    while first < last:
-        if data[first] != data[other]:
+    for at in range(size // _WORD * _WORD, size):  # noqa: SIM110  # kernels have no generators
+        if data[first + at] != other_data[other + at]:
             return False
-        first += 1
-        other += 1
     return True

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tistream.decode.arrow_buffers import I64, U8, FlatBytes, flat_bytes, number_array, one_array
+from tistream.decode.arrow_buffers import I64, U8, FlatBytes, flat_bytes, number_array, one_array, validity
 from tistream.decode.cells import Cells, decode_cells, integer_bits
 from tistream.decode.defaults import origin_default
 from tistream.decode.handle import locate_handle
@@ -43,11 +43,14 @@ def decode_rows(table: Table, columns: Sequence[Column], keys: Any, values: Any)
         table: the version of the table that the rows are to be read with.
         columns: which of its columns are wanted.
         keys: raw record keys (`t{id}_r{handle}`), a binary array.
-        values: row values, a binary array of the same length without nulls.
+        values: row values, a binary array of the same length; a null is no row, and null in every column.
     """
     if len(keys) != len(values):
         raise ValueError(f"{len(keys)} keys for {len(values)} values")
+    values = one_array(values)
     located = _Located.of(table, columns, one_array(keys), flat_bytes(values))
+    if values.null_count:
+        located.row_errors[~validity(values)] = 0
     arrays = []
     blame: dict[int, tuple[int, str | None]] = {}
     _take_errors(located.row_errors, blame, None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tistream.decode.arrow_buffers import U8
 from tistream.decode.jit import i64, inline, u64
-from tistream.decode.memory import copy_bytes, peek64, poke16
+from tistream.decode.memory import copy_bytes, peek64, poke16, poke64, trailing_zeros
 from tistream.decode.shortest import double_digits, single_digits
 
 INT_CHARS = 20  # -9223372036854775808
@@ -18,7 +20,10 @@ _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
-_WORD = 8
+WORD = 8
+_EIGHT_DIGITS = u64(100_000_000)
+_ZEROS = u64(0x3030303030303030)
+_LAST_DIGIT = u64(1 << 56)  # of eight: it is shown, be it zero
 _ONES = u64(0x0101010101010101)
 _TOPS = u64(0x8080808080808080)
 
@@ -44,24 +49,39 @@ def put_pair(out: U8, at: int, value: int) -> None:
 
 @inline
 def put_uint(out: U8, at: int, value: np.uint64) -> int:
-    """Decimal digits of 64 unsigned bits."""
-    hundred = u64(100)
-    count = 1
-    bound = u64(10)
-    while count < 20 and value >= bound:
-        count += 1
-        bound *= u64(10)
-    place = at + count
-    while value >= hundred:
-        rest = value // hundred
-        place -= 2
-        put_pair(out, place, i64(value - rest * hundred))
-        value = rest
-    if value >= u64(10):
-        put_pair(out, place - 2, i64(value))
+    """Decimal digits of 64 unsigned bits. Writes WORD bytes at least, however few digits there are."""
+    if value < _EIGHT_DIGITS:
+        return _put_first(out, at, value)
+    high = value // _EIGHT_DIGITS
+    if high < _EIGHT_DIGITS:
+        at = _put_first(out, at, high)
     else:
-        out[place - 1] = _ZERO + i64(value)
-    return at + count
+        at = _put_first(out, at, high // _EIGHT_DIGITS)
+        poke64(out, at, i64(_eight_digits(high % _EIGHT_DIGITS) | _ZEROS))
+        at += WORD
+    poke64(out, at, i64(_eight_digits(value % _EIGHT_DIGITS) | _ZEROS))
+    return at + WORD
+
+
+@inline
+def _put_first(out: U8, at: int, value: np.uint64) -> int:
+    """A number below 10^8 without leading zeros."""
+    digits = _eight_digits(value)
+    skipped: int = trailing_zeros(digits | _LAST_DIGIT) >> 3
+    poke64(out, at, i64((digits | _ZEROS) >> u64(8 * skipped)))
+    return at + WORD - skipped
+
+
+@inline
+def _eight_digits(value: np.uint64) -> Any:
+    """The digits of a number below 10^8, one a byte, the first one lowest: halves, quarters, then single digits, all
+    at once, each division a multiplication that is exact for numbers so small."""
+    tenthousands = value // u64(10_000)
+    halves = tenthousands | ((value - tenthousands * u64(10_000)) << u64(32))
+    hundreds = ((halves * u64(10_486)) >> u64(20)) & u64(0x0000007F0000007F)
+    quarters = hundreds | ((halves - hundreds * u64(100)) << u64(16))
+    tens = ((quarters * u64(103)) >> u64(10)) & u64(0x000F000F000F000F)
+    return tens | ((quarters - tens * u64(10)) << u64(8))
 
 
 @inline
@@ -193,14 +213,14 @@ def _clean_until(data: U8, first: int, last: int) -> int:
     Subtracting from each byte borrows into its top bit where it was smaller; a byte above 0x7F has the bit itself and
     is left out. A borrow from a hit can only mark bytes behind it, so the lowest mark is right.
     """
-    while last - first >= _WORD:
+    while last - first >= WORD:
         word = u64(peek64(data, first))
         quotes = word ^ (_ONES * u64(_QUOTE))
         backslashes = word ^ (_ONES * u64(_BACKSLASH))
         hits = (word - _ONES * u64(0x20)) | (quotes - _ONES) | (backslashes - _ONES)
         if hits & ~word & _TOPS:
             break
-        first += _WORD
+        first += WORD
     while first < last and _ESCAPES[data[first]] == 0:
         first += 1
     return first

@@ -294,8 +294,8 @@ MUTANTS = (
         invariants=(16,),
         breaks="a row bears the schema_version of a Diff at its own commit_ts",
         file=ROWS,
-        old='        at = np.searchsorted(shapes.version_ts, commit, side="left") - 1\n',
-        new='        at = np.searchsorted(shapes.version_ts, commit, side="right") - 1\n',
+        old='        at = np.searchsorted(shapes.version_ts, commit_ts, side="left") - 1\n',
+        new='        at = np.searchsorted(shapes.version_ts, commit_ts, side="right") - 1\n',
         catchers=("tests/unit/api/test_pull_edges.py::test_rows_up_to_a_ddl_have_the_old_shape_and_come_before_it",),
     ),
     Mutant(

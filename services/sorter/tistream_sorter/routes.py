@@ -13,7 +13,7 @@ from tistream.model.span import KeySpan
 from tistream.wire import file_batch
 from tistream.wire.sorter import Coverage, FilesReceipt, TaskList
 from tistream_sorter.node import SorterNode
-from tistream_sorter.status import chains, coverage
+from tistream_sorter.status import chains
 from tistream_sorter.tick import TaskFile
 
 router = APIRouter()
@@ -108,7 +108,7 @@ def list_tasks(
 
 @router.get("/v1/tasks/{task_id}/coverage", operation_id="TaskCoverage")
 def task_coverage(task_id: int, node: Node, start_key: str = "", end_key: str = "") -> Coverage:
-    """The task's slices inside [start_key, end_key) (hex; empty = unbounded), in key order."""
+    """The task's slices inside [start_key, end_key) (hex; empty = unbounded), in key order, as they are durable."""
     task = node.find(task_id)
     if task is None:
         raise UnknownName(f"task {task_id} is not held here")
@@ -118,4 +118,4 @@ def task_coverage(task_id: int, node: Node, start_key: str = "", end_key: str = 
         raise InvalidRequest(f"start_key and end_key are hexadecimal: {error}") from error
     if end and start >= end:
         raise InvalidRequest("start_key must lie below end_key")
-    return coverage(task.state, KeySpan(start, end))
+    return task.coverage(KeySpan(start, end))

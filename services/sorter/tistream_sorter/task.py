@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 from tistream.concurrency import new_lock
 from tistream.format.manifest import Manifest
-from tistream.wire.sorter import Hold, TaskStatus
+from tistream.model.span import KeySpan
+from tistream.wire.sorter import Coverage, Hold, TaskStatus
 from tistream_sorter.damage import Damages
 from tistream_sorter.inbox import Inbox
 from tistream_sorter.jobs.shard import ShardResult
-from tistream_sorter.status import slice_holds, task_status
+from tistream_sorter.status import coverage, slice_holds, task_status
 from tistream_sorter.tick import (
     CutRules,
     Plan,
@@ -48,7 +49,7 @@ class Task:
         self.trouble: str | None = None  # why the last tick failed; it is tried again
         self._idle_at_ms: int | None = None  # when progress without changes is written next; None = at once
         self._limits = limits
-        self._durable: Positions = state.positions
+        self._durable = state
         self._inbox = Inbox(state.positions)
         self._damages = Damages()
         self._lock = new_lock()
@@ -83,7 +84,15 @@ class Task:
             holds.append(Hold(stage="sort", reason=f"task {self.task_id}: {trouble}"))
         else:
             holds += slice_holds(state, wall_ms)
-        return task_status(state, self._durable, received, holds, self.stopped)
+        return task_status(state, self._durable.positions, received, holds, self.stopped)
+
+    def coverage(self, span: KeySpan) -> Coverage:
+        """The slices inside `span`, as the newest manifest has them.
+
+        What has come since may be lost with this process, and with it the file that it came with, if its store's chain
+        breaks: a scan that began above what is durable would never be connected.
+        """
+        return coverage(self._durable, span)
 
     # -- the tick thread ------------------------------------------------------------------------------------------
 
@@ -118,7 +127,7 @@ class Task:
             taken = self._inbox.files[:files]
         self._took(taken)
         self.state = after
-        self._durable = after.positions
+        self._durable = after
 
     def _took(self, files: Sequence[TaskFile]) -> None:
         with self._lock:

@@ -348,4 +348,13 @@ MUTANTS = (
         new="        condition &= column <= pl.lit(end)\n",
         catchers=("tests/unit/sorter/test_review_random_cluster.py::test_the_pool_is_what_was_committed",),
     ),
+    Mutant(
+        name="coverage-from-memory",
+        invariants=(1, 21),
+        breaks="a scan is told to begin at what only this process knows: a broken chain and a crash, and it never connects",
+        file="services/sorter/tistream_sorter/task.py",
+        old="        return coverage(self._durable, span)\n",
+        new="        return coverage(self.state, span)\n",
+        catchers=("tests/unit/sorter/test_bounds_and_idleness.py::test_coverage_is_told_of_what_is_durable",),
+    ),
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from support.sorter_world import SorterWorld
 from support.tiny_tenant import TinyTenant, commit, prewrite, watermark, whole
+from tistream.model.span import WHOLE
 from tistream_sorter.inbox import bytes_of
 
 TINY = TinyTenant()
@@ -40,6 +41,26 @@ def test_files_without_changes_cost_a_manifest_in_ten_seconds() -> None:
         world.node.tick()
         assert world.progress_ts() == 150 + second
     assert number(world) - before == 3
+
+
+def test_coverage_is_told_of_what_is_durable() -> None:
+    """What a scan is told to begin at must be known to the next holder too, whatever became of the files since."""
+    world = SorterWorld(TINY, [])
+    world.push(FIRST)
+    world.tick()
+    (task,) = world.node.tasks()
+
+    def covered() -> set[str]:
+        return {piece.resolved_ts for piece in task.coverage(WHOLE).slices}
+
+    assert covered() == {"150"}
+    world.push(TINY.file(1, 210, 200, [], watermark(6, 5, 170)))
+    world.node.tick()
+    assert world.progress_ts() == 170
+    assert covered() == {"150"}, "no manifest has it yet"
+    world.clock.advance(20_000)
+    world.node.tick()
+    assert covered() == {"170"}
 
 
 def test_a_task_without_room_takes_nothing_and_says_so() -> None:

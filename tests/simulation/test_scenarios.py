@@ -53,7 +53,11 @@ SCENARIOS: dict[str, tuple[Script, tuple[str, ...]]] = {
         (ENDED_THEMSELVES,),
     ),
     "a-sorter-that-was-replaced-wakes-while-nobody-can-tell-it": (
-        [(500, replaced(SORTER)), (900, replaced(SORTER_2, 4_000)), (3_300, paused(META, 6_000))],
+        [
+            *((at_ms, replaced(SORTER, 1_500, 4_000)) for at_ms in (500, 5_500, 10_500, 15_500)),
+            *((at_ms, replaced(SORTER_2, 1_500, 4_000)) for at_ms in (600, 5_600, 10_600, 15_600)),
+            *((at_ms, paused(META, 3_000)) for at_ms in (1_800, 6_800, 11_800, 16_800)),
+        ],
         ("tasks lost to a newer epoch", ENDED_THEMSELVES),
     ),
     "a-meta-server-that-was-replaced-wakes-beside-its-successor": (

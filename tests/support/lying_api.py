@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ class LyingApi:
     lie: str = ""
     end_ts: int = field(init=False)
     asked: int = 0
+    of_kind: Counter[bool] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.end_ts = int(self.events[-1]["resolved_ts"])
@@ -39,7 +41,9 @@ class LyingApi:
         if int(ask.get("start_ts", SNAPSHOT_TS)) < SNAPSHOT_TS:
             problem = {"type": "tistream:gone", "title": "Gone", "status": 410, "detail": "too old"}
             return 410, [{**problem, "earliest_ts": str(SNAPSHOT_TS)}]
-        if (self.lie == "busy" and self.asked % 3 == 0) or self.lie == "refuses all":
+        # Streams and pages are refused by turns of their own: else one of them may happen to be every time.
+        self.of_kind["follow" in ask] += 1
+        if (self.lie == "busy" and self.of_kind["follow" in ask] % 3 == 0) or self.lie == "refuses all":
             return 503, [{"type": "tistream:unavailable", "title": "Unavailable", "status": 503, "detail": "later"}]
         if self.lie == "broken" and self.asked == 9:
             return 500, [{"type": "tistream:internal", "title": "Internal", "status": 500, "detail": "oops"}]

@@ -62,10 +62,11 @@ def test_the_answers_of_each_call(document: dict[str, Any], name: str, statuses:
     assert operations(document)[name]["responses"].keys() - {"default"} == statuses
 
 
-def test_pulls_answer_ndjson_and_bodies_are_told(document: dict[str, Any]) -> None:
+def test_formats_of_pulls_and_bodies_are_told(document: dict[str, Any]) -> None:
     calls = operations(document)
     for name in ("PullTable", "PullDB", "PullTenant"):
-        assert list(calls[name]["responses"]["200"]["content"]) == ["application/x-ndjson"]
+        offered = list(calls[name]["responses"]["200"]["content"])
+        assert offered == ["application/x-ndjson", "application/vnd.apache.arrow.stream", "application/x-tar"]
     for name, members in (("CreateTenant", 1), ("Notify", 4)):
         schema = calls[name]["requestBody"]["content"]["application/json"]["schema"]
         assert len(schema["required"]) == len(schema["properties"]) == members

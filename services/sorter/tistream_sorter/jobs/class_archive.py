@@ -32,7 +32,10 @@ def java_options(archive: Path) -> str:
 
 
 def make(archive: Path) -> None:
-    """Start Spark, run a job, end it, and leave the archive of what it loaded. Raises OSError if it cannot."""
+    """Start Spark, run a job, end it, and leave the archive of what it loaded. Raises OSError if it cannot.
+
+    The process can start no other session then: PySpark keeps the JVM that has ended here.
+    """
     from tistream_sorter.jobs.run import SparkRunner  # noqa: PLC0415 - heavy, and `session` imports this module
     from tistream_sorter.jobs.session import build_session  # noqa: PLC0415
 

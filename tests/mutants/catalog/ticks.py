@@ -47,7 +47,10 @@ MUTANTS = (
         old="        left = [piece for shard, piece in pieces if (part.key, piece.start) not in consumed[shard.number]]\n",
         new="        left = [] if any((part.key, piece.start) in consumed[shard.number] for shard, piece in pieces) "
         "else [piece for _, piece in pieces]\n",
-        catchers=("tests/unit/sorter/test_review_random_cluster.py::test_the_pool_is_what_was_committed",),
+        catchers=(
+            "tests/unit/sorter/test_parts_left_over.py::test_a_part_that_one_shard_consumed_stays_for_the_others",
+            "tests/unit/sorter/test_review_random_cluster.py::test_the_pool_is_what_was_committed",
+        ),
     ),
     Mutant(
         name="positions-lost-at-recovery",

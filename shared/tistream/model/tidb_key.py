@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -10,6 +11,11 @@ import pyarrow as pa
 
 META_TABLE_ID = 0  # what rows of the `m` keys bear instead of a table id
 PREFIX_BYTES = 11  # 't', 8 bytes of table id, '_', 'r' or 'i'
+TAIL_BYTES = 8
+EXACT_BYTES = PREFIX_BYTES + TAIL_BYTES  # the length of a record key with an integer handle
+SIGN = np.uint64(1 << 63)
+
+Bytes = npt.NDArray[np.uint8]
 
 
 class KeyKind(IntEnum):
@@ -21,43 +27,79 @@ class KeyKind(IntEnum):
     INDEX = 3
 
 
-def _prefixes(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint8]:
-    """The first PREFIX_BYTES of every key, zero-padded: shape (n, 11)."""
-    array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-    array = array.cast(pa.large_binary())
+@dataclass(frozen=True, slots=True)
+class KeyParts:
+    """Keys as numbers, one each.
+
+    kind: KeyKind. table_id: the physical one of `t` keys, META_TABLE_ID of others. tail: the TAIL_BYTES after the
+    prefix as a big-endian number, zero-padded: among RECORD keys of one table it orders as the keys do where it
+    differs. exact: a RECORD key of EXACT_BYTES, of which table_id and tail tell everything.
+    """
+
+    kind: npt.NDArray[np.int8]
+    table_id: npt.NDArray[np.int64]
+    tail: npt.NDArray[np.uint64]
+    exact: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> KeyParts:
+        """Those of some rows."""
+        return KeyParts(self.kind[rows], self.table_id[rows], self.tail[rows], self.exact[rows])
+
+
+def key_parts(keys: pa.Array | pa.ChunkedArray) -> KeyParts:
+    """KeyParts of every key."""
+    chunks = keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]
+    parts = [_parts(chunk) for chunk in chunks if len(chunk)]
+    if not parts:
+        return KeyParts(np.zeros(0, np.int8), np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, bool))
+    if len(parts) == 1:
+        return parts[0]
+    return KeyParts(*(np.concatenate([getattr(part, name) for part in parts]) for name in KeyParts.__slots__))
+
+
+def _parts(array: pa.Array) -> KeyParts:
+    head, lengths = _heads(array)
+    first, mark = head[:, 0], head[:, 10]
+    kind = np.zeros(len(head), np.int8)
+    kind[first == ord("m")] = KeyKind.META
+    table = first == ord("t")
+    marked = table & (head[:, 9] == ord("_"))
+    record = marked & (mark == ord("r"))
+    kind[record] = KeyKind.RECORD
+    kind[marked & (mark == ord("i"))] = KeyKind.INDEX
+    ids = (_number(head[:, 1:9]) ^ SIGN).view(np.int64)
+    table_id = ids if table.all() else np.where(table, ids, META_TABLE_ID)
+    return KeyParts(kind, table_id, _number(head[:, PREFIX_BYTES:]), record & (lengths == EXACT_BYTES))
+
+
+def _number(rows: Bytes) -> npt.NDArray[np.uint64]:
+    """Eight big-endian bytes a row as numbers."""
+    return np.ascontiguousarray(rows).view(">u8").reshape(-1).astype(np.uint64)
+
+
+def _heads(array: pa.Array) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    """The first EXACT_BYTES of every key, zero-padded, shape (n, EXACT_BYTES); and the keys' lengths."""
     assert array.null_count == 0
+    if not pa.types.is_binary(array.type):
+        array = array.cast(pa.large_binary())
     _, offsets_buffer, data_buffer = array.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int64)[array.offset : array.offset + len(array) + 1]
+    wide = pa.types.is_large_binary(array.type)
+    offsets = np.frombuffer(offsets_buffer, np.int64 if wide else np.int32)[
+        array.offset : array.offset + len(array) + 1
+    ]
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
-    padded = np.concatenate([data[offsets[0] : offsets[-1]], np.zeros(PREFIX_BYTES, np.uint8)])
-    windows = np.lib.stride_tricks.sliding_window_view(padded, PREFIX_BYTES)
-    out: npt.NDArray[np.uint8] = windows[offsets[:-1] - offsets[0]].copy()
-    lengths = np.diff(offsets)
-    short = lengths < PREFIX_BYTES
+    data = data[offsets[0] : offsets[-1]]
+    lengths = np.diff(offsets).astype(np.int64)
+    if (lengths == EXACT_BYTES).all():
+        return data.reshape(-1, EXACT_BYTES), lengths
+    padded = np.concatenate([data, np.zeros(EXACT_BYTES, np.uint8)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, EXACT_BYTES)
+    out: Bytes = windows[offsets[:-1] - offsets[0]].copy()
+    short = lengths < EXACT_BYTES
     if short.any():
-        beyond = np.arange(PREFIX_BYTES)[None, :] >= lengths[short][:, None]
+        beyond = np.arange(EXACT_BYTES)[None, :] >= lengths[short][:, None]
         out[short] = np.where(beyond, 0, out[short])
-    return out
-
-
-def classify(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int8]:
-    """KeyKind of every key."""
-    kinds = np.zeros(len(keys), np.int8)
-    if len(keys) == 0:
-        return kinds
-    prefix = _prefixes(keys)
-    kinds[prefix[:, 0] == ord("m")] = KeyKind.META
-    table = (prefix[:, 0] == ord("t")) & (prefix[:, 9] == ord("_"))
-    kinds[table & (prefix[:, 10] == ord("r"))] = KeyKind.RECORD
-    kinds[table & (prefix[:, 10] == ord("i"))] = KeyKind.INDEX
-    return kinds
-
-
-def table_ids(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """The physical table id of `t` keys, META_TABLE_ID of any other."""
-    if len(keys) == 0:
-        return np.zeros(0, np.int64)
-    prefix = _prefixes(keys)
-    ids = np.ascontiguousarray(prefix[:, 1:9]).view(">u8").reshape(-1).astype(np.uint64)
-    signed = (ids ^ np.uint64(1 << 63)).view(np.int64)
-    return np.where(prefix[:, 0] == ord("t"), signed, META_TABLE_ID)
+    return out, lengths

@@ -3,6 +3,10 @@
 from mutants.mutant import Mutant
 
 KERNEL = "services/sorter/tistream_sorter/jobs/kernel.py"
+EXACT = "services/sorter/tistream_sorter/jobs/exact.py"
+PAIRS = "services/sorter/tistream_sorter/jobs/pairs.py"
+BANK = "services/sorter/tistream_sorter/jobs/bank.py"
+ORDER = "services/sorter/tistream_sorter/jobs/order.py"
 LIVENESS = "services/sorter/tistream_sorter/jobs/liveness.py"
 
 MUTANTS = (
@@ -90,7 +94,7 @@ MUTANTS = (
         name="settled-repeat-becomes-pending",
         invariants=(7, 13),
         breaks="a repeated prewrite at a covered place is taken as a new lock",
-        file=KERNEL,
+        file=EXACT,
         old="    return verdict, verdict.covered_on_arrival & ~excused\n",
         new="    return verdict, verdict.covered_on_arrival & ~excused & False\n",
         catchers=(
@@ -101,7 +105,7 @@ MUTANTS = (
         name="lock-and-its-repeat-in-one-tick-dropped",
         invariants=(7,),
         breaks="a new lock is dropped when a scan of the same tick repeats it at a covered place",
-        file=KERNEL,
+        file=EXACT,
         old="    if settled.any():\n",
         new="    if not len(settled):\n",
         catchers=(
@@ -112,7 +116,7 @@ MUTANTS = (
         name="scanned-lock-dropped",
         invariants=(7,),
         breaks="a lock that a scan brings at a covered place is taken as a repeat of something settled",
-        file=KERNEL,
+        file=EXACT,
         old="    excused = liveness.in_scan(facts, scans) & (facts.generation == 0)\n",
         new="    excused = liveness.in_scan(facts, scans) & (facts.generation < 0)\n",
         catchers=("tests/unit/sorter/test_kernel.py::test_a_lock_of_this_files_scan_is_kept_at_a_covered_place",),
@@ -121,7 +125,7 @@ MUTANTS = (
         name="lower-generation-wins",
         invariants=(7,),
         breaks="of a pipelined transaction's flushes the first generation's value is kept",
-        file=KERNEL,
+        file=EXACT,
         old='        .sort(["rank", "valued", *place], descending=True)\n',
         new='        .sort(["rank", "valued", *place], descending=[False, True, True, True])\n',
         catchers=(
@@ -132,7 +136,7 @@ MUTANTS = (
         name="pipelined-rows-flushed-early",
         invariants=(7,),
         breaks="a pipelined row is settled when its commit comes, before all generations have come",
-        file=KERNEL,
+        file=EXACT,
         old='pairs.filter((pl.col("generation").fill_null(0) > 0) & (pl.col("commit_ts_of_commit") > high))\n',
         new='pairs.filter(pl.col("generation").fill_null(0) < 0)\n',
         catchers=(
@@ -143,7 +147,7 @@ MUTANTS = (
         name="rollback-forgotten",
         invariants=(7,),
         breaks="a rollback does not end its prewrite",
-        file=KERNEL,
+        file=EXACT,
         old='prewrites.join(commits, on=IDENTITY, how="anti").join(rollbacks, on=IDENTITY, how="anti")\n',
         new='prewrites.join(commits, on=IDENTITY, how="anti")\n',
         catchers=(
@@ -154,7 +158,7 @@ MUTANTS = (
         name="rollback-before-its-prewrite-forgotten",
         invariants=(7,),
         breaks="a rollback that comes before its prewrite is not kept for it",
-        file=KERNEL,
+        file=EXACT,
         old="    locks = pl.concat([open_prewrites, open_rollbacks.select(open_prewrites.columns)])\n",
         new="    locks = open_prewrites\n",
         catchers=(
@@ -165,7 +169,7 @@ MUTANTS = (
         name="rolled-back-row-committed",
         invariants=(7,),
         breaks="a rollback is taken for a commit at its start_ts",
-        file=KERNEL,
+        file=EXACT,
         old='    commits = _first(entries.filter(pl.col("type") == COMMIT))\n',
         new='    commits = _first(entries.filter(pl.col("type").is_in([COMMIT, ROLLBACK])).with_columns('
         'pl.col("commit_ts").fill_null(pl.col("start_ts") + 1)))\n',
@@ -178,8 +182,8 @@ MUTANTS = (
         invariants=(6, 7),
         breaks="a commit above the watermark that comes before its prewrite is not kept",
         file=KERNEL,
-        old='            open_commits.filter(pl.col("commit_ts") > high).select(locks.columns),\n',
-        new='            open_commits.filter(pl.col("commit_ts") < low).select(locks.columns),\n',
+        old='    waiting = pl.concat([left.waiting, open_commits.filter(pl.col("commit_ts") > high)])\n',
+        new='    waiting = pl.concat([left.waiting, open_commits.filter(pl.col("commit_ts") < low)])\n',
         catchers=("tests/unit/sorter/test_kernel.py::test_any_arrival_order_commits_the_same_rows_once",),
     ),
     Mutant(
@@ -196,8 +200,10 @@ MUTANTS = (
         invariants=(5, 6),
         breaks="the flush takes (low, high) and leaves the row at the watermark behind",
         file=KERNEL,
-        old='pl.col("commit_ts") <= high)\n    kept = rows.filter(pl.col("commit_ts") > high)\n',
-        new='pl.col("commit_ts") < high)\n    kept = rows.filter(pl.col("commit_ts") >= high)\n',
+        old="    flushed = rows.where((rows.commit_ts > low) & (rows.commit_ts <= high))\n"
+        "    kept = rows.where(rows.commit_ts > high)\n",
+        new="    flushed = rows.where((rows.commit_ts > low) & (rows.commit_ts < high))\n"
+        "    kept = rows.where(rows.commit_ts >= high)\n",
         catchers=(
             "tests/unit/sorter/test_review_pipelined.py::test_a_higher_generation_that_comes_after_the_commit_wins",
         ),
@@ -207,8 +213,8 @@ MUTANTS = (
         invariants=(5, 7),
         breaks="the flush takes [low, high]: a repeat at the last watermark enters the pool again",
         file=KERNEL,
-        old='            fresh.filter(pl.col("commit_ts") <= low).select(*IDENTITY, "commit_ts"),\n',
-        new='            fresh.filter(pl.col("commit_ts") < low).select(*IDENTITY, "commit_ts"),\n',
+        old="    again = rows.where((rows.part == NEW) & (rows.commit_ts <= low))\n",
+        new="    again = rows.where((rows.part == NEW) & (rows.commit_ts < low))\n",
         catchers=("tests/unit/sorter/test_kernel.py::test_a_repeat_at_or_below_the_window_is_handed_out_for_lookup",),
     ),
     Mutant(
@@ -216,8 +222,8 @@ MUTANTS = (
         invariants=(5, 7),
         breaks="a row at the low end of the window is flushed in this window too",
         file=KERNEL,
-        old='    rows = rows.filter(pl.col("commit_ts") > low)\n',
-        new='    rows = rows.filter(pl.col("commit_ts") >= low)\n',
+        old="    flushed = rows.where((rows.commit_ts > low) & (rows.commit_ts <= high))\n",
+        new="    flushed = rows.where((rows.commit_ts >= low) & (rows.commit_ts <= high))\n",
         catchers=("tests/unit/sorter/test_kernel.py::test_a_repeat_at_or_below_the_window_is_handed_out_for_lookup",),
     ),
     Mutant(
@@ -234,15 +240,15 @@ MUTANTS = (
         invariants=(7,),
         breaks="a row at the snapshot_ts itself is taken though the snapshot has it",
         file=KERNEL,
-        old='    kept = rows.filter(pl.col("commit_ts") > rules.snapshot_ts)\n',
-        new='    kept = rows.filter(pl.col("commit_ts") >= rules.snapshot_ts)\n',
+        old="    kept = rows.where(rows.commit_ts > rules.snapshot_ts)\n",
+        new="    kept = rows.where(rows.commit_ts >= rules.snapshot_ts)\n",
         catchers=("tests/unit/sorter/test_kernel.py::test_changes_up_to_the_snapshot_and_index_keys_are_dropped",),
     ),
     Mutant(
         name="duplicate-in-one-tick",
         invariants=(7,),
         breaks="a COMMITTED that repeats a matched pair, or itself, enters the pool twice",
-        file=KERNEL,
+        file=EXACT,
         old="    settled = _first(pl.concat([whole, matched]))\n",
         new="    settled = pl.concat([whole, matched])\n",
         catchers=(
@@ -253,7 +259,7 @@ MUTANTS = (
         name="whole-change-leaves-its-prewrite",
         invariants=(7,),
         breaks="COMMITTED does not close the pending prewrite of its key and start_ts",
-        file=KERNEL,
+        file=EXACT,
         old='    open_prewrites = open_prewrites.join(settled, on=IDENTITY, how="anti")\n',
         new="",
         catchers=("tests/unit/sorter/test_last_entries.py::test_a_whole_change_closes_the_prewrite_that_is_pending",),
@@ -262,18 +268,18 @@ MUTANTS = (
         name="segment-ordered-by-start-ts",
         invariants=(8,),
         breaks="rows of a table are in order of start_ts, not of commit_ts",
-        file="shared/tistream/format/segment.py",
-        old='ORDER = ("table_id", "commit_ts", "start_ts", "key")\n',
-        new='ORDER = ("table_id", "start_ts", "commit_ts", "key")\n',
+        file=ORDER,
+        old="    for values in (commit_ts, parts.table_id[rows]):\n",
+        new="    for values in (parts.table_id[rows],):\n",
         catchers=("tests/unit/sorter/test_kernel.py::test_any_arrival_order_commits_the_same_rows_once",),
     ),
     Mutant(
         name="segment-order-without-the-key",
         invariants=(8,),
         breaks="the rows of one transaction and table come in any order",
-        file="shared/tistream/format/segment.py",
-        old='ORDER = ("table_id", "commit_ts", "start_ts", "key")\n',
-        new='ORDER = ("table_id", "commit_ts", "start_ts")\n',
+        file=ORDER,
+        old="    if tied.any():\n",
+        new="    if tied.all():\n",
         catchers=(
             "tests/unit/sorter/test_last_entries.py::test_rows_of_one_transaction_stand_in_key_order_however_they_came",
         ),
@@ -283,8 +289,8 @@ MUTANTS = (
         invariants=(13,),
         breaks="a pending part that lost a row is consumed, and its other rows are not written anew",
         file=KERNEL,
-        old='    return survivors.filter((pl.col("part") == NEW) | pl.col("part").is_in(sorted(consumed)))\n',
-        new='    return survivors.filter(pl.col("part") == NEW)\n',
+        old="    chosen: npt.NDArray[np.bool_] = (part == NEW) | np.isin(part, sorted(consumed))\n",
+        new="    chosen: npt.NDArray[np.bool_] = part == NEW\n",
         catchers=(
             "tests/unit/sorter/test_review_pipelined.py::test_a_higher_generation_that_comes_after_the_commit_wins",
         ),
@@ -297,5 +303,65 @@ MUTANTS = (
         old="    if rules.keep_index_keys:\n",
         new="    if not rules.keep_index_keys:\n",
         catchers=("tests/unit/sorter/test_kernel.py::test_changes_up_to_the_snapshot_and_index_keys_are_dropped",),
+    ),
+    Mutant(
+        name="pair-of-different-keys",
+        invariants=(7,),
+        breaks="the fast path takes a prewrite and a commit of one start_ts for a pair without a look at their keys",
+        file=PAIRS,
+        old="    if not same.all():\n",
+        new="    if not len(same):\n",
+        catchers=(
+            "tests/unit/sorter/test_fast_path.py::test_a_commit_of_another_key_of_the_transaction_is_no_partner",
+        ),
+    ),
+    Mutant(
+        name="long-keys-compared-by-their-prefix",
+        invariants=(7,),
+        breaks="the fast path compares the first 19 bytes of two keys and nothing beyond",
+        file=PAIRS,
+        old="    if exact.all():\n",
+        new="    if len(exact):\n",
+        catchers=(
+            "tests/unit/sorter/test_fast_path.py::test_a_commit_of_another_key_of_the_transaction_is_no_partner",
+        ),
+    ),
+    Mutant(
+        name="pair-with-a-third-entry",
+        invariants=(7,),
+        breaks="the fast path settles a prewrite and a commit though more of the same change came beside them",
+        file=PAIRS,
+        old="    pair[:-1] = begins[:-2] & ~begins[1:-1] & begins[2:]\n",
+        new="    pair[:-1] = begins[:-2] & ~begins[1:-1]\n",
+        catchers=("tests/unit/sorter/test_fast_path.py::test_the_fast_path_and_the_joins_agree",),
+    ),
+    Mutant(
+        name="whole-change-that-is-not-alone",
+        invariants=(7,),
+        breaks="the fast path settles a whole change though other entries of it are there too",
+        file=PAIRS,
+        old="    whole = begins[:-1] & begins[1:] & (kind == WHOLE)\n",
+        new="    whole = begins[1:] & (kind == WHOLE)\n",
+        catchers=("tests/unit/sorter/test_fast_path.py::test_the_fast_path_and_the_joins_agree",),
+    ),
+    Mutant(
+        name="pipelined-pair-is-plain",
+        invariants=(7,),
+        breaks="the fast path settles a pipelined prewrite before all of its generations have come",
+        file=BANK,
+        old="            kinds[: self.pending][pipelined & (types == PREWRITE)] = UNUSUAL\n",
+        new="            kinds[: self.pending][pipelined & (types == COMMIT)] = UNUSUAL\n",
+        catchers=(
+            "tests/unit/sorter/test_review_pipelined.py::test_a_higher_generation_that_comes_after_the_commit_wins",
+        ),
+    ),
+    Mutant(
+        name="transaction-ordered-by-prefixes",
+        invariants=(8,),
+        breaks="rows of one transaction whose keys share 19 bytes come in any order",
+        file=ORDER,
+        old="    if unsure.any():\n",
+        new="    if unsure.all():\n",
+        catchers=("tests/unit/sorter/test_fast_path.py::test_rows_are_in_the_segments_order",),
     ),
 )

@@ -31,7 +31,8 @@ def _order_by_key(order: Int64s, tied: Bools, parts: KeyParts, keys: pl.Series, 
     """Put the rows of each transaction in key order, in place. `tied`: whether a position is of the transaction (and
     table) of the one before it."""
     inside = np.zeros(len(order), bool)
-    inside[1:], inside[:-1] = tied, inside[:-1] | tied
+    inside[1:] = tied
+    inside[:-1] |= tied
     places = np.flatnonzero(inside)
     begins = np.ones(len(order), bool)
     begins[1:] = ~tied

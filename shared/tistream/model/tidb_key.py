@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,9 @@ PREFIX_BYTES = 11  # 't', 8 bytes of table id, '_', 'r' or 'i'
 TAIL_BYTES = 8
 EXACT_BYTES = PREFIX_BYTES + TAIL_BYTES  # the length of a record key with an integer handle
 SIGN = np.uint64(1 << 63)
+
+_BIG_ENDIAN = np.dtype(">u8")
+_RECORD_MARK, _INDEX_MARK = (int.from_bytes(mark, "little") for mark in (b"_r", b"_i"))
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -61,23 +65,23 @@ def key_parts(keys: pa.Array | pa.ChunkedArray) -> KeyParts:
 
 
 def _parts(array: pa.Array) -> KeyParts:
-    head, lengths = _heads(array)
-    first, mark = head[:, 0], head[:, 10]
-    kind = np.zeros(len(head), np.int8)
+    heads, lengths = _heads(array)
+    first, marks = heads[:, 0], _unaligned(heads, PREFIX_BYTES - 2, np.dtype("<u2"))
+    kind = np.zeros(len(heads), np.int8)
     kind[first == ord("m")] = KeyKind.META
     table = first == ord("t")
-    marked = table & (head[:, 9] == ord("_"))
-    record = marked & (mark == ord("r"))
+    record = table & (marks == _RECORD_MARK)
     kind[record] = KeyKind.RECORD
-    kind[marked & (mark == ord("i"))] = KeyKind.INDEX
-    ids = (_number(head[:, 1:9]) ^ SIGN).view(np.int64)
+    kind[table & (marks == _INDEX_MARK)] = KeyKind.INDEX
+    ids = (_unaligned(heads, 1, _BIG_ENDIAN).astype(np.uint64) ^ SIGN).view(np.int64)
     table_id = ids if table.all() else np.where(table, ids, META_TABLE_ID)
-    return KeyParts(kind, table_id, _number(head[:, PREFIX_BYTES:]), record & (lengths == EXACT_BYTES))
+    tail = _unaligned(heads, PREFIX_BYTES, _BIG_ENDIAN).astype(np.uint64)
+    return KeyParts(kind, table_id, tail, record & (lengths == EXACT_BYTES))
 
 
-def _number(rows: Bytes) -> npt.NDArray[np.uint64]:
-    """Eight big-endian bytes a row as numbers."""
-    return np.ascontiguousarray(rows).view(">u8").reshape(-1).astype(np.uint64)
+def _unaligned(rows: Bytes, at: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """A number of each row, as it lies there: rows are EXACT_BYTES apart."""
+    return np.ndarray(len(rows), dtype, rows, at, (EXACT_BYTES,))
 
 
 def _heads(array: pa.Array) -> tuple[Bytes, npt.NDArray[np.int64]]:
@@ -94,7 +98,7 @@ def _heads(array: pa.Array) -> tuple[Bytes, npt.NDArray[np.int64]]:
     data = data[offsets[0] : offsets[-1]]
     lengths = np.diff(offsets).astype(np.int64)
     if (lengths == EXACT_BYTES).all():
-        return data.reshape(-1, EXACT_BYTES), lengths
+        return np.ascontiguousarray(data).reshape(-1, EXACT_BYTES), lengths
     padded = np.concatenate([data, np.zeros(EXACT_BYTES, np.uint8)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, EXACT_BYTES)
     out: Bytes = windows[offsets[:-1] - offsets[0]].copy()

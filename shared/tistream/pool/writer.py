@@ -1,8 +1,9 @@
 """Writing a segment: rows in order become a Parquet file cut so that one table's rows can be fetched alone.
 
 Runs inside Spark's Python workers: imports nothing heavier than pyarrow and numpy. The encodings were measured
-(2 M rows of 127-byte values): zstd level 1; deltas for commit_ts, which climbs; byte planes for start_ts, which does
-not; values in front-coded form only where a sample says that it helps.
+(docs/benchmarks.md): zstd level 1; deltas for commit_ts, which climbs; byte planes for start_ts, which does not; keys
+in front-coded form where they are of one width. A column of values that zstd makes no smaller, by a sample, is written
+at zstd's fastest level, which takes half of the time and gives the same size.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ SPLIT_ROWS = 131_072  # a large table is split into row groups of this many rows
 GROUP_BYTES = 64 << 20  # and any row group ends about here, so that reading one takes bounded memory
 SAMPLE_ROWS = 512
 NARROW_SPREAD = 0.25  # of the mean length
+LEVEL, FASTEST_LEVEL = 1, -1
+SQUEEZED = 0.95  # a sample that keeps more of its size than this does not compress
+VALUES = ("key", "value", "old_value")
 
 Ints = npt.NDArray[np.int64]
 
@@ -101,7 +105,7 @@ def _row_bytes(table: pa.Table) -> Ints | None:
     if table.nbytes <= GROUP_BYTES:
         return None
     total = np.zeros(table.num_rows, np.int64)
-    for name in ("key", "value", "old_value"):
+    for name in VALUES:
         total += _lengths(table.column(name))
     widest = total.max(initial=0)
     return total if widest * SPLIT_ROWS > GROUP_BYTES else None
@@ -139,10 +143,12 @@ def _file_schema(table: pa.Table) -> pa.Schema:
 
 def _options(table: pa.Table) -> dict[str, object]:
     encodings = {"commit_ts": "DELTA_BINARY_PACKED", "start_ts": "BYTE_STREAM_SPLIT"}
-    encodings |= {name: _value_encoding(table.column(name)) for name in ("key", "value", "old_value")}
+    levels = dict.fromkeys(SCHEMA.names, LEVEL)
+    for name in VALUES:
+        encodings[name], levels[name] = _value_options(table.column(name))
     return {
         "compression": "zstd",
-        "compression_level": 1,
+        "compression_level": levels,
         "use_dictionary": ["table_id", "op", "txn_source"],
         "column_encoding": encodings,
         "write_statistics": ["table_id", "commit_ts"],
@@ -151,14 +157,23 @@ def _options(table: pa.Table) -> dict[str, object]:
     }
 
 
-def _value_encoding(column: pa.ChunkedArray) -> str:
-    """DELTA_BYTE_ARRAY keeps lengths apart from bytes: better for values of one width, worse for mixed ones."""
+def _value_options(column: pa.ChunkedArray) -> tuple[str, int]:
+    """(encoding, zstd level) by a sample. DELTA_BYTE_ARRAY keeps lengths apart from bytes: better for values of one
+    width, worse for mixed ones."""
+    sample = _sample(column)
+    joined = b"".join(sample)
+    if not joined:
+        return "PLAIN", LEVEL
+    if len(pa.Codec("zstd", LEVEL).compress(joined, asbytes=True)) > SQUEEZED * len(joined):
+        return "PLAIN", FASTEST_LEVEL
+    lengths = np.array([len(value) for value in sample])
+    return ("DELTA_BYTE_ARRAY" if lengths.std() <= NARROW_SPREAD * lengths.mean() else "PLAIN"), LEVEL
+
+
+def _sample(column: pa.ChunkedArray) -> list[bytes]:
+    """SAMPLE_ROWS values from all over the column, those that are not null or empty."""
     step = max(1, len(column) // SAMPLE_ROWS)
-    lengths = _lengths(column)[::step]
-    lengths = lengths[lengths > 0]
-    if not len(lengths):
-        return "PLAIN"
-    return "DELTA_BYTE_ARRAY" if lengths.std() <= NARROW_SPREAD * lengths.mean() else "PLAIN"
+    return [value for at in range(0, len(column), step) if (value := column[at].as_py())]
 
 
 def _lengths(column: pa.ChunkedArray) -> Ints:

@@ -123,7 +123,10 @@ class Bank:
     # -- what is written ------------------------------------------------------------------------------------------
 
     def _values(self, name: str, in_ready: str, rows: Int64s) -> pa.Array:
-        return _series(self._column(name, in_ready)).gather(rows).to_arrow(compat_level=_NEWEST)
+        column = self._column(name, in_ready)
+        if column.null_count == len(column):
+            return pa.nulls(len(rows), column.type)
+        return _series(column).gather(rows).to_arrow(compat_level=_NEWEST)
 
     def rows(self, rows: Int64s, commit_ts: Int64s, schema: pa.Schema) -> pa.Table:
         """READY_SCHEMA's or segment.SCHEMA's columns (binary ones as views), in the order of `rows`."""

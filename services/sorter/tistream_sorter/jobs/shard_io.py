@@ -26,7 +26,7 @@ from tistream.storage.open import open_objects
 from tistream_sorter.jobs.contracts import CHANGE_COLUMNS, READY_SCHEMA, UNMATCHED_SCHEMA
 from tistream_sorter.jobs.kernel import IDENTITY, Matched, match
 from tistream_sorter.jobs.key_range import inside
-from tistream_sorter.jobs.shard import Shard, ShardResult
+from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
 
 EXAMPLES = 3
 
@@ -99,9 +99,16 @@ def _read_files(objects: ObjectStore, shard: Shard) -> tuple[pa.Table, dict[int,
             bad[file.seq] = str(error)
             continue
         seq = pa.array(np.full(table.num_rows, file.seq, np.int32))
-        tables.append(_inside(table.select(CHANGE_COLUMNS).append_column("seq", seq), shard.span))
+        table = table.select(CHANGE_COLUMNS).append_column("seq", seq)
+        tables.append(table if _all_inside(file, shard.span) else _inside(table, shard.span))
     empty = UNMATCHED_SCHEMA.empty_table().drop_columns(["floor"]).append_column("seq", pa.array([], pa.int32()))
     return pa.concat_tables([empty, *tables]), bad
+
+
+def _all_inside(file: ShardFile, span: KeySpan) -> bool:
+    """Whether the keys of the wanted row groups lie in `span`, by their bounds, which reading has checked."""
+    bounds = [(group.key_min, group.key_max) for group in file.wanted_groups]
+    return all(low is not None and high is not None and low in span and high in span for low, high in bounds)
 
 
 def _inside(table: pa.Table, span: KeySpan) -> pa.Table:

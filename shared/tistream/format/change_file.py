@@ -251,10 +251,10 @@ def check_group(key: str, group: RowGroupLike, footer: ParquetFooter, source: Sp
     found = footer.groups[group.index] if group.index < len(footer.groups) else None
     if found is None or found.range != (group.offset, group.length) or found.rows != group.rows:
         raise CorruptObject(key, f"row group {group.index} is not where the file's footer said before: it was replaced")
-    if group.key_min is not None and (group.key_min, group.key_max) != key_bounds(found):
-        raise CorruptObject(key, f"row group {group.index} has other key bounds than it was routed by: it was replaced")
     if zlib.crc32(source.view(group.offset, group.length)) != group.crc32:
         raise CorruptObject(key, f"row group {group.index} fails its CRC-32")
+    if group.key_min is not None and (group.key_min, group.key_max) != key_bounds(found):
+        raise CorruptObject(key, f"row group {group.index} has other key bounds than it was routed by: it was replaced")
 
 
 def decode_groups(

@@ -22,6 +22,9 @@ class SparkRunner:
         self._session = session
         self._context = session.sparkContext
         self._url = objects_url
+        # One partition per slot, each holding its own number. The work travels in the closure: a new RDD for every job
+        # costs more than many a tick.
+        self._slots = self._context.parallelize(range(self.slots), self.slots)
 
     @property
     def slots(self) -> int:
@@ -40,11 +43,11 @@ class SparkRunner:
         url = self._url
         work = bundles(shards, self.slots)
 
-        def tasks(bundle: Iterable[list[Shard]]) -> Iterator[ShardResult]:
-            for part in bundle:
-                yield from shard_io.process(url, part)
+        def tasks(numbers: Iterable[int]) -> Iterator[ShardResult]:
+            for number in numbers:
+                yield from shard_io.process(url, work[number])
 
-        results = self._context.parallelize(work, len(work)).mapPartitions(tasks).collect()
+        results = self._context.runJob(self._slots, tasks, range(len(work)))
         order = {(shard.task_id, shard.number): at for at, shard in enumerate(shards)}
         return sorted(results, key=lambda result: order[result.task_id, result.number])
 
@@ -55,10 +58,9 @@ class SparkRunner:
     def warm(self) -> None:
         """Start the Python workers and let them import the kernel: the first job of a cold session takes seconds."""
         url = self._url
-        count = self.slots
 
         def imports(numbers: Iterable[int]) -> Iterator[int]:
             shard_io.process(url, [])
             yield sum(1 for _ in numbers)
 
-        self._context.parallelize(range(count), count).mapPartitions(imports).collect()
+        self._context.runJob(self._slots, imports)

@@ -43,6 +43,8 @@ def _between_groups(span: KeySpan, groups: Sequence[RowGroupRef], count: int) ->
     bounds: list[bytes] = []
     seen = 0
     for key, length in sorted((group.key_min or b"", group.length) for group in groups):
+        if len(bounds) == count - 1:
+            break
         if seen >= total * (len(bounds) + 1) / count and key in span and key > (bounds[-1] if bounds else span.start):
             bounds.append(key)
         seen += length

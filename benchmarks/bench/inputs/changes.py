@@ -23,7 +23,8 @@ from tistream.storage import layout
 
 Ints = npt.NDArray[np.int64]
 
-TENANT = TenantKey("7", "bench")
+CLUSTER = "7"
+TENANT = TenantKey(CLUSTER, "bench")
 FIRST_MS = 1_790_000_000_000
 FIRST_TABLE = 101
 HANDLE_BITS = 43
@@ -46,6 +47,7 @@ class Load:
     old_value_bytes: int = 0
     spread: Literal["even", "region", "key"] = "even"
     seed: int = 1
+    tenant: TenantKey = TENANT
 
     @property
     def entries(self) -> int:
@@ -127,9 +129,9 @@ def seconds(load: Load) -> Iterator[Second]:
                 groups += _groups(load, rng, own, one, first)
                 marks.append((one, first, int(last_index[one])))
             ts = (end_ms << 18) + store
-            key = layout.change_file(TENANT, store + 1, ts)
+            key = layout.change_file(load.tenant, store + 1, ts)
             groups.append(_watermarks(load, marks, resolved))
-            files.append((key, _file(groups, store + 1, previous[store])))
+            files.append((key, _file(load.tenant, groups, store + 1, previous[store])))
             previous[store] = ts
         yield Second(tuple(files), resolved)
 
@@ -232,7 +234,7 @@ def _table(columns: dict[str, pa.Array], count: int) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def _file(groups: list[pa.Table], store_id: int, prev_ts: int) -> bytes:
+def _file(tenant: TenantKey, groups: list[pa.Table], store_id: int, prev_ts: int) -> bytes:
     """As the simulated upstream writes them: zstd 1, statistics of keys, no dictionary for keys and values."""
     sink = io.BytesIO()
     crcs: list[int] = []
@@ -250,15 +252,15 @@ def _file(groups: list[pa.Table], store_id: int, prev_ts: int) -> bytes:
             start = sink.tell()
             writer.write_table(table, row_group_size=max(1, table.num_rows))
             crcs.append(zlib.crc32(sink.getbuffer()[start:]))
-        writer.add_key_value_metadata(_metadata(store_id, prev_ts, crcs))
+        writer.add_key_value_metadata(_metadata(tenant, store_id, prev_ts, crcs))
     return sink.getvalue()
 
 
-def _metadata(store_id: int, prev_ts: int, crcs: list[int]) -> dict[str, str]:
+def _metadata(tenant: TenantKey, store_id: int, prev_ts: int, crcs: list[int]) -> dict[str, str]:
     return {
         "tistream.version": VERSION,
-        "tistream.cluster_id": TENANT.cluster_id,
-        "tistream.tenant_id": TENANT.tenant_id,
+        "tistream.cluster_id": tenant.cluster_id,
+        "tistream.tenant_id": tenant.tenant_id,
         "tistream.store_id": str(store_id),
         "tistream.prev_ts": str(prev_ts),
         "tistream.first_watermark_row_group": str(len(crcs) - 1),

@@ -17,6 +17,7 @@ class DuckDb:
         import duckdb  # noqa: PLC0415  # only in its own process
 
         self._connection = duckdb.connect(config={"threads": threads})
+        self._connection.execute("SET enable_progress_bar = false")
         files = ", ".join(f"'{path}'" for path in paths)
         self._target = Path(target)
         self._statement = f"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from pyspark.sql import SparkSession
 from tistream_sorter.jobs import shard_io
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.shards import bundles
+
+CLOSURE_BYTES_MAX = 256 << 10
 
 
 class SparkRunner:
@@ -22,8 +25,8 @@ class SparkRunner:
         self._session = session
         self._context = session.sparkContext
         self._url = objects_url
-        # One partition per slot, each holding its own number. The work travels in the closure: a new RDD for every job
-        # costs more than many a tick.
+        # One partition per slot, each holding its own number: little work travels in the closure, since a new RDD for
+        # every job costs more than many a tick. Much work does not, or every task would get that of all.
         self._slots = self._context.parallelize(range(self.slots), self.slots)
 
     @property
@@ -41,13 +44,21 @@ class SparkRunner:
     def run(self, shards: Sequence[Shard]) -> list[ShardResult]:
         """One job; results in the order of `shards`. Raises what Spark raises if a task died."""
         url = self._url
-        work = bundles(shards, self.slots)
+        work = [pickle.dumps(bundle, pickle.HIGHEST_PROTOCOL) for bundle in bundles(shards, self.slots)]
+        if sum(map(len, work)) <= CLOSURE_BYTES_MAX:
 
-        def tasks(numbers: Iterable[int]) -> Iterator[ShardResult]:
-            for number in numbers:
-                yield from shard_io.process(url, work[number])
+            def numbered(numbers: Iterable[int]) -> Iterator[ShardResult]:
+                for number in numbers:
+                    yield from shard_io.process(url, pickle.loads(work[number]))
 
-        results = self._context.runJob(self._slots, tasks, range(len(work)))
+            results = self._context.runJob(self._slots, numbered, range(len(work)))
+        else:
+
+            def given(bundle: Iterable[bytes]) -> Iterator[ShardResult]:
+                for part in bundle:
+                    yield from shard_io.process(url, pickle.loads(part))
+
+            results = self._context.runJob(self._context.parallelize(work, len(work)), given)
         order = {(shard.task_id, shard.number): at for at, shard in enumerate(shards)}
         return sorted(results, key=lambda result: order[result.task_id, result.number])
 

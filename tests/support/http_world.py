@@ -36,8 +36,8 @@ from tistream_sorter import routes as sorter_routes
 from tistream_sorter.assignment import wanted_tasks
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import SorterNode
+from tistream_sorter.shards import CutRules
 from tistream_sorter.task import TickLimits
-from tistream_sorter.tick import CutRules
 
 CLOCK = SystemClock()
 

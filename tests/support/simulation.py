@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from support.golden import Delivery, GoldenSet
 from support.oracle import COLUMNS
+from support.pending_rules import any_rules
 from tistream.format import manifest as manifests
 from tistream.format.manifest import Manifest
 from tistream.model.span import KeySpan
@@ -28,7 +29,6 @@ from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
 from tistream_dispatcher.router import Router, TaskSpan
 from tistream_sorter.jobs.shard_io import process_guarded
 from tistream_sorter.tick import (
-    CutRules,
     TaskFile,
     TaskIdentity,
     TaskState,
@@ -150,7 +150,7 @@ class Simulation:
             task.state = taken[0]
             del task.queue[: len(batch)]
             return
-        planned = plan(task.state, taken, nonce, CutRules(self.rng.randint(1, 3), 1 << 12))
+        planned = plan(task.state, taken, nonce, any_rules(self.rng, self.rng.randint(1, 3), 1 << 12))
         results = [process_guarded(self.objects, shard) for shard in planned.shards]
         again = lookup_needed(planned, results)
         if again is not None:

@@ -29,8 +29,9 @@ from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.jobs.shard_io import process_guarded
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import Runner, SorterNode
+from tistream_sorter.shards import CutRules
 from tistream_sorter.task import TickLimits
-from tistream_sorter.tick import CutRules, TaskFile, TaskIdentity
+from tistream_sorter.tick import TaskFile, TaskIdentity
 
 
 class InlineRunner:
@@ -39,7 +40,7 @@ class InlineRunner:
     def __init__(self, objects: ObjectStore) -> None:
         self.objects = objects
 
-    def run(self, shards: Sequence[Shard]) -> list[ShardResult]:
+    def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
         return [process_guarded(self.objects, shard) for shard in shards]
 
 
@@ -62,6 +63,7 @@ class SorterWorld:
         *,
         shards: int = 1,
         shard_bytes_min: int = 1 << 30,
+        cut: CutRules | None = None,
         objects: ObjectStore | None = None,
         runner: Runner | None = None,
     ) -> None:
@@ -71,7 +73,7 @@ class SorterWorld:
         self.clock = ManualClock(golden.snapshot_ts >> 18)
         edges = [b"", *sorted(bounds), b""]
         self.spans = [KeySpan(start, end) for start, end in pairwise(edges)]
-        self.limits = TickLimits(1 << 30, 10_000, 10_000, CutRules(shards, shard_bytes_min))
+        self.limits = TickLimits(1 << 30, 10_000, 10_000, cut or CutRules(shards, shard_bytes_min))
         self.epoch = 0
         self.chain: dict[tuple[int, int], int] = {}  # (store, ts) -> first file of its chain
         self.sent: list[TaskFile] = []

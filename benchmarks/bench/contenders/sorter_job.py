@@ -10,7 +10,8 @@ from tistream.errors import TiStreamError
 from tistream.storage.open import open_objects
 from tistream_sorter.jobs.run import SparkRunner
 from tistream_sorter.jobs.session import build_session
-from tistream_sorter.tick import CutRules, conclude, first_state, plan, take
+from tistream_sorter.shards import CutRules
+from tistream_sorter.tick import conclude, first_state, plan, take
 
 
 class SorterJob:

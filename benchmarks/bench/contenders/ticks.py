@@ -10,13 +10,12 @@ from prometheus_client import CollectorRegistry
 from bench.inputs.tasks import TASK_ID, identity, task_files
 from tistream.clock import SystemClock
 from tistream.storage.open import open_objects
+from tistream_sorter.app import tick_limits
 from tistream_sorter.jobs.run import SparkRunner
 from tistream_sorter.jobs.session import build_session
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import SorterNode
 from tistream_sorter.settings import TickSettings
-from tistream_sorter.task import TickLimits
-from tistream_sorter.tick import CutRules
 
 WARM_TICKS = 5
 
@@ -28,8 +27,7 @@ class TickNode:
         objects, clock, tick = open_objects(root), SystemClock(), TickSettings()
         self._runner = SparkRunner(build_session(master, "bench", {}), root)
         self._runner.warm()
-        cut = CutRules(self._runner.slots, tick.shard_bytes_min)
-        limits = TickLimits(tick.bytes_max, tick.idle_manifest_ms, tick.inbox_files_max, cut)
+        limits = tick_limits(tick, self._runner.slots)
         nonces = random.Random(1)
         metrics = SorterMetrics(CollectorRegistry())
         self._node = SorterNode(objects, self._runner, limits, clock, lambda: f"{nonces.getrandbits(64):016x}", metrics)

@@ -131,7 +131,7 @@ def seconds(load: Load) -> Iterator[Second]:
             ts = (end_ms << 18) + store
             key = layout.change_file(load.tenant, store + 1, ts)
             groups.append(_watermarks(load, marks, resolved))
-            files.append((key, _file(load.tenant, groups, store + 1, previous[store])))
+            files.append((key, file_of(load.tenant, groups, store + 1, previous[store])))
             previous[store] = ts
         yield Second(tuple(files), resolved)
 
@@ -191,16 +191,16 @@ def _groups(load: Load, rng: np.random.Generator, events: _Events, region: int, 
         "region_version": pa.array(np.full(count, 1)),
         "log_index": pa.array(np.arange(first_index, first_index + count)),
         "key": keys_of(events.position),
-        "value": _values(rng, prewrite, load.value_bytes),
-        "old_value": _values(rng, prewrite, load.old_value_bytes),
+        "value": values_of(rng, prewrite, load.value_bytes),
+        "old_value": values_of(rng, prewrite, load.old_value_bytes),
         "start_ts": pa.array(events.start_ts),
         "commit_ts": pa.array(events.commit_ts, mask=prewrite),
     }
-    table = _table(columns, count)
+    table = table_of(columns, count)
     return [table.slice(at, step) for at in range(0, count, step)]
 
 
-def _values(rng: np.random.Generator, valid: npt.NDArray[np.bool_], width: int) -> pa.Array:
+def values_of(rng: np.random.Generator, valid: npt.NDArray[np.bool_], width: int) -> pa.Array:
     """`width` random bytes where valid, else null."""
     if not width:
         return pa.nulls(len(valid), pa.binary())
@@ -226,15 +226,15 @@ def _watermarks(load: Load, marks: list[tuple[int, int, int]], resolved_ts: int)
         "resolved_ts": pa.array([resolved_ts] * len(marks)),
         "base_ts": pa.array([snapshot_ts() if low == 11 else None for low in first], pa.int64()),
     }
-    return _table(columns, len(marks))
+    return table_of(columns, len(marks))
 
 
-def _table(columns: dict[str, pa.Array], count: int) -> pa.Table:
+def table_of(columns: dict[str, pa.Array], count: int) -> pa.Table:
     arrays = [columns.get(column.name, pa.nulls(count, column.type)) for column in SCHEMA]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def _file(tenant: TenantKey, groups: list[pa.Table], store_id: int, prev_ts: int) -> bytes:
+def file_of(tenant: TenantKey, groups: list[pa.Table], store_id: int, prev_ts: int) -> bytes:
     """As the simulated upstream writes them: zstd 1, statistics of keys, no dictionary for keys and values."""
     sink = io.BytesIO()
     crcs: list[int] = []

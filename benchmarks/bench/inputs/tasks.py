@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bench.inputs.changes import TENANT
 from tistream.model.span import WHOLE, KeySpan
@@ -24,13 +25,20 @@ def identity(snapshot_ts: int, epoch: int = 1) -> TaskIdentity:
 
 def task_files(objects: ObjectStore, keys: Sequence[str], first_ts: dict[int, int]) -> list[TaskFile]:
     """Files in chain order, for the one task. `first_ts`, by store, is where its chain began; it is kept up to date."""
-    router = Router([TaskSpan(TASK_ID, KeySpan(b"", b""))])
-    out = []
+    return routed(objects, keys, first_ts, {TASK_ID: WHOLE})[TASK_ID]
+
+
+def routed(
+    objects: ObjectStore, keys: Sequence[str], first_ts: dict[int, int], spans: Mapping[int, KeySpan]
+) -> dict[int, list[TaskFile]]:
+    """The same for several tasks, by task id."""
+    router = Router([TaskSpan(task_id, span) for task_id, span in spans.items()])
+    out: dict[int, list[TaskFile]] = {task_id: [] for task_id in spans}
     for key in keys:
         opened = open_change_file(objects, key)
-        routed = router.watermarks(read_watermarks(objects, opened))
-        numbers = pa.array([0] * routed.num_rows, pa.int32())
-        watermarks = routed.append_column("file", numbers).select(WATERMARKS.names).cast(WATERMARKS)
+        rows = router.watermarks(read_watermarks(objects, opened))
+        numbers = pa.array([0] * rows.num_rows, pa.int32())
+        watermarks = rows.append_column("file", numbers).select(WATERMARKS.names).cast(WATERMARKS)
         groups = tuple(
             RowGroupRef(g.index, g.offset, g.length, g.rows, g.crc32, g.key_min, g.key_max)
             for g in opened.change_groups
@@ -49,5 +57,6 @@ def task_files(objects: ObjectStore, keys: Sequence[str], first_ts: dict[int, in
             groups=groups,
             row_groups=router.row_groups(opened.change_groups),
         )
-        out.append(TaskFile(ref, watermarks))
+        for task_id, files in out.items():
+            files.append(TaskFile(ref, watermarks.filter(pc.equal(watermarks["task_id"], task_id))))
     return out

@@ -22,12 +22,13 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream_sorter.assignment import wanted_tasks
+from tistream_sorter.jobs.shard import StoreRules
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import Runner, SorterNode
 from tistream_sorter.routes import router
-from tistream_sorter.settings import SorterSettings
+from tistream_sorter.settings import SorterSettings, TickSettings
+from tistream_sorter.shards import CutRules
 from tistream_sorter.task import TickLimits
-from tistream_sorter.tick import CutRules
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,13 @@ class JobRunner(Runner, Protocol):
 
     def close(self) -> None:
         """End it."""
+
+
+def tick_limits(tick: TickSettings, slots: int) -> TickLimits:
+    """What the settings say, on so many slots."""
+    store = StoreRules(tick.point_bytes_min, tick.seal_bytes_min)
+    cut = CutRules(slots, tick.shard_bytes_min, tick.shard_work_max, tick.rows_small, store)
+    return TickLimits(tick.bytes_max, tick.idle_manifest_ms, tick.inbox_files_max, cut, tick.large_work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +94,7 @@ class _Running:
             meta, settings.node, "sorter", settings.url, instance=outside.new_nonce(), end=outside.end_in_order
         )
         self._runner = outside.new_runner(settings)
-        cut = CutRules(self._runner.slots, settings.tick.shard_bytes_min)
-        tick = settings.tick
-        limits = TickLimits(tick.bytes_max, tick.idle_manifest_ms, tick.inbox_files_max, cut)
+        limits = tick_limits(settings.tick, self._runner.slots)
         self.node = SorterNode(objects, self._runner, limits, clock, outside.new_nonce, metrics)
         self._warm_at_ms = 0
         self._version = -1

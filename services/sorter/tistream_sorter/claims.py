@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 
 from tistream.clock import Clock
 from tistream.concurrency import new_lock
@@ -19,13 +20,14 @@ log = logging.getLogger(__name__)
 
 
 class Held:
-    """A task with its hold on the manifests. `doubtful` is a commit whose answer never came; `told_ms` when its trouble
-    was last logged (monotonic)."""
+    """A task with its hold on the manifests. `doubtful` is a commit whose answer never came; `beside` a large tick
+    under way; `told_ms` when its trouble was last logged (monotonic)."""
 
     def __init__(self, task: Task, manifests: ManifestLog) -> None:
         self.task = task
         self.manifests = manifests
         self.doubtful: tuple[Manifest, TaskState, int] | None = None
+        self.beside: Future[list[tuple[Held, Manifest, TaskState, int]]] | None = None
         self.told_ms = 0
 
 

@@ -32,14 +32,16 @@ from tistream_sorter.tick import (
 log = logging.getLogger(__name__)
 
 COMMIT_THREADS = 8
+LARGE_THREADS = 4  # large ticks under way at a time; each has its own thread, and waits most of the time
 TROUBLE_AGAIN_MS = 10_000  # how often a tick that goes on failing is logged
 
 
 class Runner(Protocol):
     """Runs shards as one job; SparkRunner in production."""
 
-    def run(self, shards: Sequence[Shard]) -> list[ShardResult]:
-        """Results in the order of `shards`."""
+    def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
+        """Results in the order of `shards`. `beside`: a long job, whose shards make room for others between them,
+        called from a thread of its own."""
 
 
 class SorterNode:
@@ -55,10 +57,12 @@ class SorterNode:
         metrics: SorterMetrics,
     ) -> None:
         self._runner, self._clock, self._new_nonce, self._metrics = runner, clock, new_nonce, metrics
+        self._large_work = limits.large_work
         self._claims = Claims(objects, limits, clock, new_nonce, metrics)
         self._held: dict[int, Held] = {}
         self._lock = new_lock()
         self._pool = new_executor("commit", COMMIT_THREADS)
+        self._beside = new_executor("large", LARGE_THREADS)
         self._one_by_one = False
         self.wake: Callable[[], None] = lambda: None  # called when files have come; the tick loop sets it
 
@@ -101,7 +105,8 @@ class SorterNode:
     # -- ticks ----------------------------------------------------------------------------------------------------
 
     def tick(self) -> bool:
-        """One tick of every task that is due, as one job. Whether anything was committed."""
+        """One tick of every task that is due, as one job; what is large runs beside it, and its task is not due again
+        before that has ended. Whether anything was committed."""
         with self._lock:
             held = list(self._held.values())
         plans: list[tuple[Held, Plan]] = []
@@ -110,12 +115,18 @@ class SorterNode:
             if one.doubtful is not None:
                 commits.append((one, *one.doubtful))
                 continue
+            if one.beside is not None:
+                commits += self._ended(one)
+                continue
             try:
                 due = one.task.due(self._clock.monotonic_ms(), self._clock.now_ms(), self._new_nonce())
             except Exception as error:  # whatever one tenant's input may cause: the other tasks go on
                 self._stop(one, error)
                 continue
-            if isinstance(due, Plan):
+            if isinstance(due, Plan) and due.work > self._large_work:
+                one.beside = self._beside.submit(self._run, [(one, due)], beside=True)
+                one.beside.add_done_callback(lambda _: self.wake())
+            elif isinstance(due, Plan):
                 plans.append((one, due))
             elif due is not None:
                 commits.append((one, *due, 0))
@@ -126,11 +137,25 @@ class SorterNode:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
         return any(done)
 
-    def _run(self, plans: list[tuple[Held, Plan]]) -> list[tuple[Held, Manifest, TaskState, int]]:
+    def _ended(self, one: Held) -> list[tuple[Held, Manifest, TaskState, int]]:
+        """What may be committed of a large tick, once it has ended."""
+        running = one.beside
+        if running is None or not running.done():
+            return []
+        one.beside = None
+        try:
+            return running.result()
+        except Exception as error:  # what nobody foresaw
+            self._stop(one, error)
+            return []
+
+    def _run(
+        self, plans: list[tuple[Held, Plan]], *, beside: bool = False
+    ) -> list[tuple[Held, Manifest, TaskState, int]]:
         """Run the plans, again where repeats must be looked up; what may be committed."""
         if not plans:
             return []
-        results = self._job(plans)
+        results = self._job(plans, beside=beside)
         again = [
             (held, more)
             for held, done in plans
@@ -139,7 +164,7 @@ class SorterNode:
         if again:
             for held, _ in again:
                 del results[held.task.task_id]
-            results |= self._job(again)
+            results |= self._job(again, beside=beside)
         final = {held.task.task_id: done for held, done in [*plans, *again]}
         out = []
         for held, _ in plans:
@@ -148,21 +173,22 @@ class SorterNode:
                 out.append(done)
         return out
 
-    def _job(self, plans: list[tuple[Held, Plan]]) -> dict[int, list[ShardResult]]:
+    def _job(self, plans: list[tuple[Held, Plan]], *, beside: bool) -> dict[int, list[ShardResult]]:
         """Results by task. After a job that died as a whole, each task runs alone: one cannot stop the others."""
         groups = [[entry] for entry in plans] if self._one_by_one else [plans]
         out: dict[int, list[ShardResult]] = {}
         failed = False
         for group in groups:
             try:
-                results = self._runner.run([shard for _, done in group for shard in done.shards])
+                results = self._runner.run([shard for _, done in group for shard in done.shards], beside=beside)
             except Exception as error:  # whatever Spark raises: nothing was committed
                 failed = True
                 self._note_job_failure(error, [held.task for held, _ in group])
                 continue
             for result in results:
                 out.setdefault(result.task_id, []).append(result)
-        self._one_by_one = failed
+        if not beside:  # a large tick is alone anyway
+            self._one_by_one = failed
         return out
 
     def _note_job_failure(self, error: Exception, tasks: list[Task]) -> None:
@@ -265,6 +291,7 @@ class SorterNode:
     def close(self) -> None:
         """No more commits."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._beside.shutdown(wait=False, cancel_futures=True)
 
 
 def _fields(state: TaskState) -> dict[str, object]:

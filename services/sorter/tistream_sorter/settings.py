@@ -15,6 +15,19 @@ class TickSettings(BaseModel):
     interval_ms: int = Field(default=100, ge=10, le=60_000, description="pause after a tick that found nothing to do")
     bytes_max: int = Field(default=128 << 20, ge=1 << 20, description="row group bytes that one task's tick takes")
     shard_bytes_min: int = Field(default=8 << 20, ge=1 << 16, description="a task is cut into shards of at least this")
+    shard_work_max: int = Field(
+        default=128 << 20, ge=1 << 14, description="work of one shard: bytes it reads, and 128 a row; bounds its memory"
+    )
+    large_work: int = Field(default=256 << 20, ge=1, description="a tick of more work than this runs beside the others")
+    rows_small: int = Field(
+        default=16_384, ge=0, description="pending parts of fewer rows are read by every tick, and merged"
+    )
+    point_bytes_min: int = Field(
+        default=256 << 10, ge=1, description="waiting values of a row group that are left in the source file"
+    )
+    seal_bytes_min: int = Field(
+        default=1 << 20, ge=1, description="rows of one commit_ts above the watermark that become a segment at once"
+    )
     idle_manifest_ms: int = Field(
         default=10_000, ge=100, description="progress without changes is written at most this often"
     )

@@ -4,104 +4,106 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-
-import numpy as np
+from dataclasses import dataclass, field
 
 from tistream.format.manifest import PendingPart
 from tistream.model.span import KeySpan
 from tistream.wire.file_batch import RowGroupRef
-from tistream_sorter.jobs.shard import Shard, ShardFile
+from tistream_sorter.jobs.shard import Shard, ShardFile, StoreRules
+from tistream_sorter.key_scale import Load, between, evenly
 
-UNEVEN = 1.3  # times its share: more than that in one shard is worth reading row groups twice
+ROW_BYTES = 128  # what a row costs beside its values: roughly, in memory and in time
 SPANS_MAX = 64  # beyond, one that holds them all
 
 
-def cut(span: KeySpan, files: Sequence[ShardFile], shards_max: int, bytes_min: int) -> list[KeySpan]:
-    """At most `shards_max` neighbouring spans of about equal bytes.
+@dataclass(frozen=True, slots=True)
+class CutRules:
+    """How a task's tick is cut into shards, and what these do with what waits.
 
-    Cut at the lowest keys of row groups, so that few of them have keys on both sides of a cut: such a row group is read
-    twice. Where that leaves one span with far more than its share (all traffic in one region), keys are taken to lie
-    evenly between each row group's bounds, and spans are cut anywhere. One span where the bytes do not fill two shards
-    of `bytes_min`, or where row groups have no key statistics.
+    At most `shards_max`, each of at least `shard_bytes_min` of row groups; more, if a shard's work would come above
+    `shard_work_max`. Pending parts of fewer than `rows_small` rows are always read, and merged.
+    """
+
+    shards_max: int
+    shard_bytes_min: int
+    shard_work_max: int = 128 << 20
+    rows_small: int = 16_384
+    store: StoreRules = field(default_factory=StoreRules)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Neighbouring spans of about equal work, and the work of all: bytes of row groups, a price a row, and what may be
+    read through pointers."""
+
+    spans: tuple[KeySpan, ...]
+    work: int
+
+
+def cut(span: KeySpan, files: Sequence[ShardFile], pending: Sequence[PendingPart], high: int, rules: CutRules) -> Cut:
+    """Neighbouring spans of about equal work; `high` is the window's end.
+
+    Cut at the lowest keys of row groups and parts, so that few of them have keys on both sides of a cut: such a one is
+    read twice. Where that leaves one span with far more than its share (all traffic in one region), keys are taken to
+    lie evenly between the bounds of each, and spans are cut anywhere. One span where there is too little for two, or
+    where row groups have no key statistics.
     """
     groups = [group for file in files for group in file.wanted_groups]
-    total = sum(group.length for group in groups)
-    count = min(shards_max, total // max(bytes_min, 1))
+    read = sum(group.length for group in groups)
+    loads = [*_of_groups(groups, pending), *_of_parts(span, groups, pending, high, rules.rows_small)]
+    work = sum(load.weight for load in loads)
+    count = _count(read, work, rules)
     if count < 2 or any(group.key_min is None or group.key_max is None for group in groups):
-        return [span]
-    bounds = _between_groups(span, groups, count)
-    scale = _KeyScale(groups)
-    shares = np.diff([0.0, *(scale.below(bound) for bound in bounds), float(total)])
-    if shares.max() > UNEVEN * total / count:
-        bounds = _anywhere(span, total, count, scale)
+        return Cut((span,), work)
+    bounds = between(span, loads, count) or evenly(span, loads, count)
     edges = [span.start, *bounds, span.end]
-    return [KeySpan(start, end) for start, end in itertools.pairwise(edges)]
+    return Cut(tuple(KeySpan(start, end) for start, end in itertools.pairwise(edges)), work)
 
 
-def _between_groups(span: KeySpan, groups: Sequence[RowGroupRef], count: int) -> list[bytes]:
-    total = sum(group.length for group in groups)
-    bounds: list[bytes] = []
-    seen = 0
-    for key, length in sorted((group.key_min or b"", group.length) for group in groups):
-        if len(bounds) == count - 1:
-            break
-        if seen >= total * (len(bounds) + 1) / count and key in span and key > (bounds[-1] if bounds else span.start):
-            bounds.append(key)
-        seen += length
-    return bounds
+def _count(read: int, work: int, rules: CutRules) -> int:
+    """How many shards: as many as slots if they are worth it; if that is too few, so many for each slot."""
+    rounds = -(-work // (rules.shard_work_max * rules.shards_max))
+    if rounds > 1 or work > rules.shard_work_max * rules.shards_max:
+        return rounds * rules.shards_max
+    fitting = min(rules.shards_max, read // max(rules.shard_bytes_min, 1))
+    return max(fitting, min(rules.shards_max, -(-work // rules.shard_work_max)))
 
 
-def _anywhere(span: KeySpan, total: int, count: int, scale: _KeyScale) -> list[bytes]:
-    """Keys that cut off equal bytes each, found by bisection."""
-    bounds: list[bytes] = []
-    for number in range(1, count):
-        low, high = 0, (1 << 64) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if scale.below(scale.key(middle)) < total * number / count:
-                low = middle + 1
-            else:
-                high = middle
-        key = scale.key(low)
-        if key in span and key > (bounds[-1] if bounds else span.start):
-            bounds.append(key)
-    return bounds
+def _of_groups(groups: Sequence[RowGroupRef], pending: Sequence[PendingPart]) -> list[Load]:
+    """Of each row group: its bytes, its rows, and what its rows may bring through pointers."""
+    pointing = [part for part in pending if part.pointed_bytes]
+    out = []
+    for group in groups:
+        brings = max((_row_bytes(part) for part in pointing if _touches(part, group)), default=0)
+        weight = group.length + group.rows * (ROW_BYTES + brings)
+        out.append(Load(group.key_min or b"", group.key_max or b"", weight))
+    return out
 
 
-class _KeyScale:
-    """Row groups' keys as numbers, the eight bytes behind what all of them begin with, taken to lie evenly between the
-    bounds of each row group."""
-
-    def __init__(self, groups: Sequence[RowGroupRef]) -> None:
-        lows, highs = [group.key_min or b"" for group in groups], [group.key_max or b"" for group in groups]
-        self._prefix = _common_prefix(min(lows), max(highs))
-        self._low = np.array([self._number(key) for key in lows])
-        self._width = np.array([self._number(key) for key in highs]) - self._low
-        self._bytes = np.array([group.length for group in groups], float)
-
-    def _number(self, key: bytes) -> float:
-        """Where a key lies; one from outside lies at the end."""
-        head, tail = key[: len(self._prefix)], key[len(self._prefix) :][:8]
-        if head != self._prefix:
-            return 0.0 if head < self._prefix else float(1 << 64)
-        return float(int.from_bytes(tail.ljust(8, b"\x00"), "big"))
-
-    def key(self, number: int) -> bytes:
-        """The key at a number below 2 ** 64."""
-        return self._prefix + number.to_bytes(8, "big")
-
-    def below(self, key: bytes) -> float:
-        """Bytes of the row groups below a key."""
-        ahead = self._number(key) - self._low
-        share = np.where(self._width > 0, ahead / np.maximum(self._width, 1.0), ahead > 0)
-        return float((self._bytes * share.clip(0.0, 1.0)).sum())
+def _of_parts(
+    span: KeySpan, groups: Sequence[RowGroupRef], pending: Sequence[PendingPart], high: int, rows_small: int
+) -> list[Load]:
+    """Of the large parts that may be read: those that row groups touch, and those whose commits the window has reached,
+    whose rows may bring the values of others (docs/adr/0005)."""
+    pointing = [part for part in pending if part.pointed_bytes]
+    out = []
+    for part in pending:
+        if part.row_groups or part.rows < rows_small:
+            continue
+        reached = part.commit_ts_min <= high
+        if reached or any(_touches(part, group) for group in groups):
+            near = [_row_bytes(other) for other in pointing if reached and other.span.overlaps(part.span)]
+            weight = part.size + part.rows * (ROW_BYTES + max(near, default=0))
+            out.append(Load(part.span.start, part.span.end or span.end or b"\xff" * 32, weight))
+    return out
 
 
-def _common_prefix(left: bytes, right: bytes) -> bytes:
-    length = next(
-        (at for at, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right))
-    )
-    return left[:length]
+def _row_bytes(part: PendingPart) -> int:
+    return part.pointed_bytes // max(part.rows, 1)
+
+
+def _touches(part: PendingPart, group: RowGroupRef) -> bool:
+    return group.key_min is None or group.key_max is None or part.span.touches(group.key_min, group.key_max)
 
 
 def touched(span: KeySpan, files: Sequence[ShardFile], parts: Sequence[PendingPart]) -> list[KeySpan]:

@@ -15,9 +15,10 @@ from tistream.wire.sorter import Coverage, Hold, TaskStatus
 from tistream_sorter.damage import Damages
 from tistream_sorter.inbox import Inbox
 from tistream_sorter.jobs.shard import ShardResult
+from tistream_sorter.shards import CutRules
 from tistream_sorter.status import coverage, slice_holds, task_status
+from tistream_sorter.sweep import Sweeps
 from tistream_sorter.tick import (
-    CutRules,
     Plan,
     Positions,
     TaskFile,
@@ -38,6 +39,7 @@ class TickLimits:
     idle_manifest_ms: int
     inbox_files_max: int
     cut: CutRules
+    large_work: int = 256 << 20  # a tick of more work (shards.Cut) runs beside the others
 
 
 class Task:
@@ -52,6 +54,8 @@ class Task:
         self._durable = state
         self._inbox = Inbox(state.positions)
         self._damages = Damages()
+        self._sweeps = Sweeps()
+        self._sweeping: frozenset[str] = frozenset()  # large parts that the tick under way looks through
         self._lock = new_lock()
 
     @property
@@ -111,7 +115,9 @@ class Task:
             return None
         taken = take(self.state, files)
         if needs_job(taken[0], files, sweep=sweep):
-            return plan(self.state, taken, nonce, self._limits.cut)
+            history = taken[0].history
+            self._sweeping = self._sweeps.due(self.state.pending, history, self._limits.cut.rows_small, now_ms)
+            return plan(self.state, taken, nonce, self._limits.cut, self._sweeping)
         self.state = rested(taken[0])
         self._took(files)
         if not sweep:
@@ -121,6 +127,8 @@ class Task:
 
     def committed(self, after: TaskState, files: int, now_ms: int) -> None:
         """A manifest was committed that took the first `files` of the inbox. Monotonic time."""
+        self._sweeps.swept(self._sweeping, now_ms)
+        self._sweeping = frozenset()
         self._idle_at_ms = now_ms + self._limits.idle_manifest_ms
         self.trouble = None
         with self._lock:

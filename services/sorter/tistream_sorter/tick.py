@@ -22,6 +22,7 @@ from tistream.format.manifest import (
     KIND_CHECKPOINT,
     KIND_TICK,
     READY,
+    SEALED,
     UNMATCHED,
     ChainPosition,
     Manifest,
@@ -35,7 +36,8 @@ from tistream.wire.file_batch import FileRef, RowGroupRef
 from tistream_sorter.jobs.contracts import SCANS_SCHEMA
 from tistream_sorter.jobs.kernel import MatchRules
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
-from tistream_sorter.shards import cut, touched
+from tistream_sorter.promotion import promoted
+from tistream_sorter.shards import CutRules, cut, touched
 from tistream_sorter.slice_history import History
 from tistream_sorter.slices import SliceMap
 
@@ -92,13 +94,17 @@ class TaskState:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A tick to be run. `after` is the state once its manifest is committed, but for what the job will say."""
+    """A tick to be run. `after` is the state once its manifest is committed, but for what the job will say.
+
+    work: about how many bytes must be handled (shards.Cut).
+    """
 
     after: TaskState
     window: Window
     nonce: str
     shards: tuple[Shard, ...]
     files: tuple[tuple[int, TaskFile], ...]
+    work: int = 0
 
 
 def first_state(identity: TaskIdentity, number: int) -> TaskState:
@@ -229,26 +235,24 @@ def needs_job(state: TaskState, files: Sequence[TaskFile], *, sweep: bool) -> bo
     return sweep and any(part.kind == UNMATCHED for part in state.pending)
 
 
-@dataclass(frozen=True, slots=True)
-class CutRules:
-    """How a task's tick is cut into shards: at most `shards_max`, each of at least `shard_bytes_min`."""
-
-    shards_max: int
-    shard_bytes_min: int
-
-
 def plan(
-    state: TaskState, taken: tuple[TaskState, tuple[tuple[int, TaskFile], ...]], nonce: str, rules: CutRules
+    state: TaskState,
+    taken: tuple[TaskState, tuple[tuple[int, TaskFile], ...]],
+    nonce: str,
+    rules: CutRules,
+    swept: frozenset[str] = frozenset(),
 ) -> Plan:
-    """The shards of one tick. `taken` is what take() answered for `state`; `nonce` is unique to this attempt."""
+    """The shards of one tick. `taken` is what take() answered for `state`; `nonce` is unique to this attempt; `swept`
+    are the large pending parts to be looked through for dead locks."""
     after, files = taken
     identity = state.identity
     window = Window(state.flushed_ts, after.progress_ts)
     found = tuple(_shard_file(seq, file, identity.task_id) for seq, file in files)
     sources = tuple(file for file in found if file.wanted)
     scans = _ipc(pa.concat_tables([SCANS_SCHEMA.empty_table(), *after.scans]))
+    pieces = cut(identity.span, sources, state.pending, window.high, rules)
     shards = []
-    for number, span in enumerate(cut(identity.span, sources, rules.shards_max, rules.shard_bytes_min)):
+    for number, span in enumerate(pieces.spans):
         mine, unmatched = _touching(sources, span), _of_kind(state.pending, UNMATCHED, span)
         few = len(after.slices) < CLIP_SLICES
         keys = None if few else touched(span, mine, unmatched)
@@ -259,15 +263,18 @@ def plan(
             nonce=nonce,
             number=number,
             span=span,
-            rules=MatchRules(window, identity.snapshot_ts, identity.keep_index_keys),
+            rules=MatchRules(window, identity.snapshot_ts, identity.keep_index_keys, rows_small=rules.rows_small),
             files=mine,
             unmatched=unmatched,
             ready=_of_kind(state.pending, READY, span),
             history=_ipc(after.history.table(keys)),
             scans=scans,
+            sealed=_of_kind(state.pending, SEALED, span),
+            swept=swept,
+            store=rules.store,
         )
         shards.append(shard)
-    return Plan(after, window, nonce, tuple(shards), files)
+    return Plan(after, window, nonce, tuple(shards), files, pieces.work)
 
 
 def _shard_file(seq: int, file: TaskFile, task_id: int) -> ShardFile:
@@ -330,8 +337,9 @@ def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[M
     counters = Counter(after.counters)
     for result in results:
         counters.update(result.counters)
-    segments = tuple(segment for result in results for segment in result.segments)
     pending = _carried(after.pending, done.shards, results) + tuple(p for r in results for p in r.pending)
+    reached, pending = promoted(pending, done.window.high)
+    segments = tuple(segment for result in results for segment in result.segments) + reached
     written = replace(
         after,
         flushed_ts=done.window.high,

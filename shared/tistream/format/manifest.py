@@ -2,7 +2,7 @@
 
 A task's manifests are numbered from 1 without a hole. Each is one object, created by a conditional put:
 
-    b"TSMF" | u32 LE version = 1 | u32 LE crc32 of the rest | zstd( u32 LE header length | header JSON | Arrow IPC )
+    b"TSMF" | u32 LE version = 2 | u32 LE crc32 of the rest | zstd( u32 LE header length | header JSON | Arrow IPC )
 
 The Arrow part is one IPC stream each for `slices` and `waiting` (tistream_sorter.slices), concatenated; their
 lengths stand in the header. What a manifest restates is complete: positions, pending parts, slices and waiting
@@ -15,19 +15,21 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import zstandard
 
 from tistream.errors import CorruptObject
-from tistream.format.segment import SegmentRef
+from tistream.format.segment import RowGroupInfo, SegmentRef
+from tistream.format.source_file import SourceFile
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 
 MAGIC = b"TSMF"
-VERSION = 1
+VERSION = 2
+KNOWN_VERSIONS = (1, 2)  # a part of version 1 has neither sources nor row_groups
 
 KIND_CLAIM = "claim"  # empty: only says that an epoch has begun
 KIND_TICK = "tick"
@@ -36,6 +38,7 @@ KIND_SEAL = "seal"  # ends the task; names its children
 
 READY = "ready"  # a pending part of matched rows above the watermark
 UNMATCHED = "unmatched"  # a pending part of prewrites, commits and rollbacks that wait for their other half
+SEALED = "sealed"  # a pending part that is a segment already, of one commit_ts above the watermark
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,8 @@ class PendingPart:
     """One immutable Parquet file of pending entries, or what is left of it: its entries with keys in `span`.
 
     `rows` bounds their number from above; the ts bounds are inclusive, and `commit_ts_min` is MAX_TS where no entry
-    has a commit_ts.
+    has a commit_ts. Of an UNMATCHED part `sources` are the row groups that rows without a value of their own point
+    into, and `pointed_bytes` about what those values weigh, unpacked. Of a SEALED part `row_groups` are the segment's.
     """
 
     key: str
@@ -55,15 +59,28 @@ class PendingPart:
     start_ts_max: int
     commit_ts_min: int
     span: KeySpan
+    pointed_bytes: int = 0
+    sources: tuple[SourceFile, ...] = ()
+    row_groups: tuple[RowGroupInfo, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         out = {name: getattr(self, name) for name in self.__slots__}
         out["span"] = [self.span.start.hex(), self.span.end.hex()]
-        return out
+        out["sources"] = [source.to_json() for source in self.sources]
+        out["row_groups"] = [list(astuple(group)) for group in self.row_groups]
+        return {name: value for name, value in out.items() if value or name not in _OPTIONAL}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> PendingPart:
-        return cls(**{**data, "span": KeySpan(*map(bytes.fromhex, data["span"]))})
+        more = {
+            "span": KeySpan(*map(bytes.fromhex, data["span"])),
+            "sources": tuple(map(SourceFile.from_json, data.get("sources", ()))),
+            "row_groups": tuple(RowGroupInfo(*group) for group in data.get("row_groups", ())),
+        }
+        return cls(**{**data, **more})
+
+
+_OPTIONAL = ("pointed_bytes", "sources", "row_groups")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +175,8 @@ def decode(key: str, data: bytes) -> Manifest:
     if data[:4] != MAGIC or len(data) < 12:
         raise CorruptObject(key, "not a manifest (bad magic)")
     version, crc = struct.unpack_from("<II", data, 4)
-    if version != VERSION:
-        raise CorruptObject(key, f"manifest version {version}; this program knows {VERSION}")
+    if version not in KNOWN_VERSIONS:
+        raise CorruptObject(key, f"manifest version {version}; this program knows {KNOWN_VERSIONS}")
     if zlib.crc32(data[12:]) != crc:
         raise CorruptObject(key, "manifest fails its CRC-32")
     body = zstandard.decompress(data[12:])

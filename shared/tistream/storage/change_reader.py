@@ -11,11 +11,13 @@ from tistream.errors import CorruptObject
 from tistream.format import change_file, change_rows
 from tistream.format.change_file import ChangeFile, RowGroupLike
 from tistream.format.parquet_footer import NeedMore, ParquetFooter, read_footer
+from tistream.format.source_file import SourceFile, SourceGroup
 from tistream.format.sparse_file import SparseFile
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.range_reader import fetch_ranges
 
+SOURCE_COLUMNS = ("key", "value", "old_value", "start_ts")
 TAIL_BYTES = 64 << 10  # holds the footer of some 25 row groups, and all of a small file
 
 
@@ -88,18 +90,36 @@ def fetch_groups(
 ) -> tuple[SparseFile, ParquetFooter]:
     """The bytes of some row groups, CRC-checked but not decoded, and the footer that describes them."""
     groups = [file.groups[index] for index in indexes]
-    ranges = [(group.offset, group.length) for group in groups]
     if isinstance(file, ChangeFile):
         held = [(file.size - len(file.tail), file.tail)]
+        ranges = [(group.offset, group.length) for group in groups]
         source, footer = fetch_ranges(objects, file.key, file.size, ranges, held), file.footer
-    else:
-        place = (file.footer_start, file.size - file.footer_start)
-        source = fetch_ranges(objects, file.key, file.size, [place, *ranges])
-        found = read_footer(file.key, bytes(source.view(*place)), file.size)
-        if isinstance(found, NeedMore):
-            raise CorruptObject(file.key, "its footer is not where it was said to be: it was replaced")
-        change_file.check_columns(file.key, found)
-        footer = found
+        for group in groups:
+            change_file.check_group(file.key, group, footer, source)
+        return source, footer
+    return _fetch(objects, file, groups)
+
+
+def read_source(objects: ObjectStore, source: SourceFile, groups: Sequence[SourceGroup]) -> pa.Table:
+    """Row groups that pending rows point into, one after the other, CRC-checked as when they were read first.
+
+    Columns key, value, old_value and start_ts, in the file's order of rows. Raises as read_changes.
+    """
+    fetched, footer = _fetch(objects, source, groups)
+    indexes = [group.index for group in groups]
+    return change_file.decode_groups(source.key, footer, fetched, indexes, SOURCE_COLUMNS)
+
+
+def _fetch(
+    objects: ObjectStore, file: FileReference | SourceFile, groups: Sequence[RowGroupLike]
+) -> tuple[SparseFile, ParquetFooter]:
+    place = (file.footer_start, file.size - file.footer_start)
+    ranges = [(group.offset, group.length) for group in groups]
+    source = fetch_ranges(objects, file.key, file.size, [place, *ranges])
+    footer = read_footer(file.key, bytes(source.view(*place)), file.size)
+    if isinstance(footer, NeedMore):
+        raise CorruptObject(file.key, "its footer is not where it was said to be: it was replaced")
+    change_file.check_columns(file.key, footer)
     for group in groups:
         change_file.check_group(file.key, group, footer, source)
     return source, footer

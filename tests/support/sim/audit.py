@@ -11,7 +11,8 @@ import zlib
 from dataclasses import dataclass, field
 
 from tistream.format import manifest as manifest_format
-from tistream.format.manifest import KIND_CLAIM, Manifest
+from tistream.format.manifest import KIND_CLAIM, SEALED, Manifest
+from tistream.format.source_file import SourceFile
 from tistream.storage.memory import MemoryObjectStore
 
 _MANIFEST = re.compile(r"committed/.*/task-(\d+)/manifest/(\d{20})$")
@@ -47,6 +48,8 @@ class Audit:
     manifests: int = 0
     ticks: int = 0  # manifests that name new rows
     checkpoints: int = 0
+    sources: int = 0  # source files that pending rows were found to point into
+    sealed: int = 0  # pending parts that are segments already
 
     def wrote(self, key: str, body: bytes) -> None:
         """An object is there."""
@@ -63,6 +66,7 @@ class Audit:
         self.manifests += 1
         self.ticks += bool(new.segments)
         self.checkpoints += new.live_segments is not None
+        self.sealed += sum(part.kind == SEALED for part in new.pending)
         before = self.last.get(task_id)
         expected = before.number + 1 if before else 1
         self._require(11, (new.task_id, new.number) == (task_id, number), f"{task_id}/{number} names another")
@@ -84,6 +88,18 @@ class Audit:
             body = self.objects.peek(named.key)
             there = body is not None and len(body) == named.size and f"{zlib.crc32(body):08x}" == named.checksum
             self._require(10, there, f"task {task_id}: manifest {new.number} names {named.key}, which is not so")
+        for source in {source for part in new.pending for source in part.sources}:
+            self._require(12, self._source_is_there(source), f"task {task_id}: {new.number} points into {source.key}")
+
+    def _source_is_there(self, source: SourceFile) -> bool:
+        """Whether the row groups that are pointed into are what the manifest says."""
+        self.sources += 1
+        body = self.objects.peek(source.key)
+        return (
+            body is not None
+            and len(body) == source.size
+            and all(zlib.crc32(body[g.offset : g.offset + g.length]) == g.crc32 for g in source.groups)
+        )
 
     def _windows(self, task_id: int, new: Manifest) -> None:
         told = max((ts for number, ts in self.told.get(task_id, {}).items() if number < new.number), default=0)

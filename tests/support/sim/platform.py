@@ -114,14 +114,14 @@ class SimRunner:
     def close(self) -> None:
         return None
 
-    def run(self, shards: Sequence[Shard]) -> list[ShardResult]:
+    def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
         rng = self._scheduler.rng
         self._scheduler.sleep(rng.randrange(5_000, 40_000))
         lost = rng.random() < self._faults.job_lost
         results: list[ShardResult] = []
         fibers = [
             self._scheduler.start(self._executor, "slot", lambda bundle=bundle: results.extend(self._work(bundle)))
-            for bundle in bundles(shards, self.slots)
+            for bundle in bundles(shards, len(shards) if beside else self.slots)
         ]
         if lost:
             self._scheduler.sleep(rng.randrange(60_000))
@@ -254,12 +254,25 @@ class SimPlatform:
             case "dispatcher":
                 return build_dispatcher(DispatcherSettings(**common), objects, clock, new_http, self._nonce, end)
             case "sorter":
-                settings = SorterSettings(**common, tick=TickSettings(shard_bytes_min=1 << 16, checkpoint_every=4))
+                settings = SorterSettings(**common, tick=self._tick_settings())
                 runner = SimRunner(self.scheduler, self._executor, self._objects_of(self._executor), self.faults)
                 outside = Outside(lambda _: runner, new_http, self._nonce, lambda _: self._end(process), end)
                 return build_sorter(settings, objects, clock, outside)
             case _:
                 return build_api(ApiSettings(**common, chunk_rows=512), objects, clock, new_http, self._nonce, end)
+
+    def _tick_settings(self) -> TickSettings:
+        """What becomes of large transactions happens to small ones too, more or less, from start to start."""
+        choose = self.scheduler.rng.choice
+        return TickSettings(
+            shard_bytes_min=1 << 16,
+            checkpoint_every=4,
+            shard_work_max=choose([1 << 14, 1 << 17, 128 << 20]),
+            large_work=choose([1, 100_000, 256 << 20]),
+            rows_small=choose([0, 5, 16_384]),
+            point_bytes_min=choose([1, 2_000, 256 << 10]),
+            seal_bytes_min=choose([1, 2_000, 1 << 20]),
+        )
 
     def _objects_of(self, process: Process) -> SimObjectStore:
         faults, alone = self.faults.store, self.network.alone

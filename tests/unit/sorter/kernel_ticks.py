@@ -18,7 +18,13 @@ from tistream_sorter.jobs.contracts import (
 from tistream_sorter.jobs.kernel import Matched, MatchRules, match
 from tistream_sorter.slice_history import HISTORY
 
-CHANGES = pa.schema([*(f for f in UNMATCHED_SCHEMA if f.name in CHANGE_COLUMNS), pa.field("seq", pa.int32())])
+CHANGES = pa.schema(
+    [
+        *(f for f in UNMATCHED_SCHEMA if f.name in CHANGE_COLUMNS),
+        pa.field("seq", pa.int32()),
+        UNMATCHED_SCHEMA.field("pointer"),
+    ]
+)
 Entry = dict[str, Any]
 
 

@@ -22,7 +22,7 @@ class Watched:
         self.failed: str | None = None
         self.told: list[int] = []
 
-    def run(self, shards: Sequence[Shard]) -> list[ShardResult]:
+    def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
         self.told.append(self._world.progress_ts())
         if self.failed is not None:
             return [ShardResult(shard.task_id, shard.number, failed=self.failed) for shard in shards]

@@ -41,7 +41,7 @@ class BrokenRunner:
         self.failed: str | None = None
         self.error: Exception | None = None
 
-    def run(self, shards: Sequence[Shard]) -> list[ShardResult]:
+    def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
         if self.error is not None:
             raise self.error
         if self.failed is not None:

@@ -13,6 +13,7 @@ from polars.testing import assert_frame_equal
 
 from support import simulated
 from support.oracle import COLUMNS
+from support.pending_rules import any_rules
 from support.simulated import WILD, arrival
 from support.sorter_world import SorterWorld
 from tistream_upstream.config import ClusterConfig
@@ -31,7 +32,8 @@ def run(config: ClusterConfig, seed: int, ms: int = 4_000) -> None:
     truth = upstream.cluster.truth.rows
     rng = random.Random(seed + 1)
     bounds = rng.sample(sorted(set(truth["key"])), rng.choice([0, 1, 3]))
-    world = SorterWorld(upstream, bounds, shards=rng.choice([1, 3]), shard_bytes_min=1 << 9)
+    cut = any_rules(random.Random(seed + 2), rng.choice([1, 3]), 1 << 9)
+    world = SorterWorld(upstream, bounds, cut=cut)
     tick_share = rng.choice([0.05, 0.3, 1.0])
     for file in arrival(upstream, rng):
         world.push(file)

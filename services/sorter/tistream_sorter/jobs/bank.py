@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tistream.format import segment
 from tistream.model.tidb_key import KeyParts, key_parts
-from tistream_sorter.jobs.contracts import COMMIT, COMMITTED, PREWRITE, READY_SCHEMA, UNMATCHED_SCHEMA
+from tistream_sorter.jobs.contracts import COMMIT, COMMITTED, POINTED_SCHEMA, PREWRITE, READY_SCHEMA, UNMATCHED_SCHEMA
 from tistream_sorter.jobs.exact import NEW
 from tistream_sorter.jobs.packed import Int64s
 from tistream_sorter.jobs.pairs import PLAIN_COMMIT, PLAIN_PREWRITE, UNUSUAL, WHOLE, Entries
@@ -27,8 +27,8 @@ _FACTS = ("type", "region_version", "log_index", "generation")
 class Bank:
     """The tick's entries as columns.
 
-    start_ts, commit_ts (0 where there is none), part (NEW, or which part of its kind), kind (jobs/pairs.py), keys and
-    parts (what the keys say) have one item per row.
+    start_ts, commit_ts (0 where there is none), part (NEW, or which part of its kind), kind (jobs/pairs.py), keys,
+    parts (what the keys say) and away (whether a pointer tells where the values are) have one item per row.
     """
 
     def __init__(self, changes: pa.Table, unmatched: list[pa.Table], ready: list[pa.Table]) -> None:
@@ -45,6 +45,9 @@ class Bank:
         self.parts: KeyParts = key_parts(keys)
         self.keys = _series(keys)
         self.kind = self._kinds()
+        pointing = [np.asarray(table.column("pointer").is_valid()) for table in unmatched]
+        # Of this tick's changes the values are here, wherever their pointers may say that they are too.
+        self.away = np.concatenate([np.zeros(self.fresh, bool), *pointing, np.zeros(len(self) - self.pending, bool)])
 
     def __len__(self) -> int:
         return len(self.part)
@@ -86,7 +89,7 @@ class Bank:
     def facts(self, rows: Int64s) -> pl.DataFrame:
         """Everything but the values of some entries (rows below `pending`)."""
         columns = {name: _series(self._entries(name)).gather(rows) for name in _FACTS}
-        valued = np.asarray(self._entries("value").is_valid())[rows]
+        valued = np.asarray(self._entries("value").is_valid())[rows] | self.away[rows]
         seq = np.full(self.pending, -1, np.int64)
         seq[: self.fresh] = self._changes.column("seq").to_numpy()
         floor = pl.Series("floor", [None], pl.Int64).extend_constant(None, self.fresh)[1:]
@@ -150,6 +153,20 @@ class Bank:
         if not len(rows):
             return READY_SCHEMA.empty_table()
         return self.rows(rows, commit_ts, READY_SCHEMA).cast(READY_SCHEMA)
+
+    def pointed_rows(self, rows: Int64s, commit_ts: Int64s) -> pa.Table:
+        """POINTED_SCHEMA, of rows whose values are elsewhere."""
+        if not len(rows):
+            return POINTED_SCHEMA.empty_table()
+        columns = {
+            "key": self.keys.gather(rows).to_arrow(),
+            "start_ts": pa.array(self.start_ts[rows]),
+            "commit_ts": pa.array(commit_ts),
+            "op": _series(self._entries("op_type")).gather(rows).to_arrow(),
+            "txn_source": _series(self._entries("txn_source")).gather(rows).to_arrow(),
+            "pointer": _series(self._entries("pointer")).gather(rows).to_arrow(),
+        }
+        return pa.table(columns).select(POINTED_SCHEMA.names).cast(POINTED_SCHEMA)
 
     def unmatched_rows(self, entries: pl.DataFrame) -> pa.Table:
         """UNMATCHED_SCHEMA, with the place and floor that `entries` say."""

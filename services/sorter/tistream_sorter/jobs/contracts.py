@@ -38,6 +38,18 @@ UNMATCHED_SCHEMA = pa.schema(
         pa.field("txn_source", pa.int64()),
         pa.field("generation", pa.int64()),
         pa.field("floor", pa.int64()),  # design.md 3: max(start_ts, the slice's resolved_ts) once covered; else null
+        pa.field("pointer", pa.int64()),  # where the values are, if they are not here: jobs/pointers.py
+    ]
+)
+
+POINTED_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("start_ts", pa.int64()),
+        pa.field("commit_ts", pa.int64()),
+        pa.field("op", pa.int8()),
+        pa.field("txn_source", pa.int64()),
+        pa.field("pointer", pa.int64()),
     ]
 )
 

@@ -27,6 +27,8 @@ class Matched:
     """What became of the entries.
 
     committed: segment.SCHEMA's columns (binary ones may be views) in segment.ORDER, commit_ts inside the window.
+    pointed: contracts.POINTED_SCHEMA: what was settled likewise, in the window or above it, but of which the values are
+    where a pending part's pointer says.
     ready, unmatched: new pending entries plus those of consumed parts; `ready_parts`, `unmatched_parts` say which
     parts are consumed (numbers as given). repeats: (key, start_ts, commit_ts) at or below the window, to be looked
     up in the pool. stranded: commits inside the window whose prewrite never came (invariant 6).
@@ -35,6 +37,7 @@ class Matched:
     committed: pa.Table
     ready: pa.Table
     unmatched: pa.Table
+    pointed: pa.Table
     ready_parts: frozenset[int]
     unmatched_parts: frozenset[int]
     repeats: pl.DataFrame
@@ -49,7 +52,8 @@ class MatchRules:
     window: Window
     snapshot_ts: int
     keep_index_keys: bool = False
-    parts_max: int = 4  # more pending parts of a kind than this are merged
+    parts_max: int = 4  # more small pending parts of a kind than this are merged
+    rows_small: int = 16_384  # a pending part with fewer rows is small
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ def match(
     scans: pa.Table,
     rules: MatchRules,
 ) -> Matched:
-    """Run one shard. `changes` has contracts.CHANGE_COLUMNS and `seq`, the file's place in the tick.
+    """Run one shard. `changes` has contracts.CHANGE_COLUMNS, `seq` (the file's place in the tick) and `pointer`.
 
     `history` and `scans` are tistream_sorter.slice_history.HISTORY and SCANS_SCHEMA of the same tick.
     """
@@ -101,13 +105,18 @@ def match(
     waiting = pl.concat([left.waiting, open_commits.filter(pl.col("commit_ts") > high)])
     flushed = rows.where((rows.commit_ts > low) & (rows.commit_ts <= high))
     kept = rows.where(rows.commit_ts > high)
-    ready_parts = _consumed(kept.part, [table.num_rows for table in ready], rules.parts_max)
-    unmatched_parts = _consumed(waiting["part"].to_numpy(), [table.num_rows for table in unmatched], rules.parts_max)
+    ready_parts = _consumed(kept.part, [table.num_rows for table in ready], rules)
+    unmatched_parts = _consumed(waiting["part"].to_numpy(), [table.num_rows for table in unmatched], rules)
     written = kept.where(_rewritten(kept.part, ready_parts))
-    order = segment_order(flushed.commit_ts, bank.start_ts[flushed.row], bank.parts, bank.keys, flushed.row)
+    here, away = _apart(bank, flushed)
+    written, written_away = _apart(bank, written)
+    order = segment_order(here.commit_ts, bank.start_ts[here.row], bank.parts, bank.keys, here.row)
     return Matched(
-        committed=bank.committed(flushed.row[order], flushed.commit_ts[order]),
+        committed=bank.committed(here.row[order], here.commit_ts[order]),
         ready=bank.ready_rows(written.row, written.commit_ts),
+        pointed=bank.pointed_rows(
+            np.concatenate([away.row, written_away.row]), np.concatenate([away.commit_ts, written_away.commit_ts])
+        ),
         unmatched=bank.unmatched_rows(waiting.filter(_rewritten(waiting["part"].to_numpy(), unmatched_parts))),
         ready_parts=ready_parts,
         unmatched_parts=unmatched_parts,
@@ -155,14 +164,20 @@ def _told(bank: Bank, rows: _Rows) -> pl.DataFrame:
     return pl.DataFrame(found)
 
 
-def _consumed(part: npt.NDArray[np.int32], sizes: list[int], parts_max: int) -> frozenset[int]:
-    """Parts that lost a row must be written anew; all of them if there are too many; and those of which this shard's
-    keys hold nothing (any more), or they would be carried along for ever. `part`: of each survivor."""
-    if len(sizes) > parts_max:
-        return frozenset(range(len(sizes)))
+def _apart(bank: Bank, rows: _Rows) -> tuple[_Rows, _Rows]:
+    """(those whose values are here, those whose values are where a pointer says)."""
+    away = bank.away[rows.row]
+    return rows.where(~away), rows.where(away)
+
+
+def _consumed(part: npt.NDArray[np.int32], sizes: list[int], rules: MatchRules) -> frozenset[int]:
+    """Parts that lost a row must be written anew; all small ones if there are too many of them; and those of which this
+    shard's keys hold nothing (any more), or they would be carried along for ever. `part`: of each survivor."""
+    small = [number for number, size in enumerate(sizes) if size < rules.rows_small]
+    merged = small if len(small) > rules.parts_max else []
     alive = np.bincount(part + 1, minlength=len(sizes) + 1)[1 : len(sizes) + 1]
     held = np.asarray(sizes, np.int64)
-    return frozenset(int(number) for number in np.flatnonzero((alive != held) | (held == 0)))
+    return frozenset([*merged, *map(int, np.flatnonzero((alive != held) | (held == 0)))])
 
 
 def _rewritten(part: npt.NDArray[np.int32], consumed: frozenset[int]) -> npt.NDArray[np.bool_]:

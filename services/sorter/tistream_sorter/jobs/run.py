@@ -13,6 +13,7 @@ from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.shards import bundles
 
 CLOSURE_BYTES_MAX = 256 << 10
+POOL, LARGE_POOL = "default", "large"  # of equals the first by name goes first
 
 
 class SparkRunner:
@@ -41,11 +42,17 @@ class SparkRunner:
         process = getattr(gateway, "proc", None)  # none if the JVM was started by others
         return process is None or process.poll() is None
 
-    def run(self, shards: Sequence[Shard]) -> list[ShardResult]:
-        """One job; results in the order of `shards`. Raises what Spark raises if a task died."""
+    def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
+        """One job; results in the order of `shards`. Raises what Spark raises if a task died.
+
+        `beside`: in another scheduler pool, one Spark task a shard, so that a slot is free again after each: a job of
+        the other pool gets the next one. Several threads may call this.
+        """
         url = self._url
-        work = [pickle.dumps(bundle, pickle.HIGHEST_PROTOCOL) for bundle in bundles(shards, self.slots)]
-        if sum(map(len, work)) <= CLOSURE_BYTES_MAX:
+        count = len(shards) if beside else self.slots
+        work = [pickle.dumps(bundle, pickle.HIGHEST_PROTOCOL) for bundle in bundles(shards, count)]
+        self._context.setLocalProperty("spark.scheduler.pool", LARGE_POOL if beside else POOL)
+        if not beside and sum(map(len, work)) <= CLOSURE_BYTES_MAX:
 
             def numbered(numbers: Iterable[int]) -> Iterator[ShardResult]:
                 for number in numbers:

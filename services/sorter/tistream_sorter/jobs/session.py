@@ -35,6 +35,7 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> Spark
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
         "spark.locality.wait": "0",
+        "spark.scheduler.mode": "FAIR",  # between the pools of SparkRunner
         "spark.sql.adaptive.enabled": "false",
         "spark.task.maxFailures": "1",
         "spark.ui.showConsoleProgress": "false",

@@ -32,11 +32,26 @@ class ShardFile:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreRules:
+    """What becomes of values that are not flushed yet (docs/adr/0006); bytes.
+
+    point_bytes_min: waiting values of one row group together, from which on they are left in the source file.
+    seal_bytes_min: settled rows of one commit_ts, from which on they are written as a segment at once. chunk_bytes: of
+    source row groups that are read through pointers at a time, and of rows that are gathered before they are written.
+    """
+
+    point_bytes_min: int = 256 << 10
+    seal_bytes_min: int = 1 << 20
+    chunk_bytes: int = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
 class Shard:
     """Everything one Spark task needs to know; data stays in object storage.
 
-    `history` and `scans` are Arrow IPC streams (slice_history.HISTORY, SCANS_SCHEMA). `lookup` are the segments
-    in which repeats at or below the window are looked up; None before it is known whether there are any.
+    `history` and `scans` are Arrow IPC streams (slice_history.HISTORY, SCANS_SCHEMA). Of the parts it reads those that
+    matter (jobs/pruning.py), and the UNMATCHED parts `swept` in any case. `lookup` are the segments in which repeats
+    at or below the window are looked up; None before it is known whether there are any.
     """
 
     tenant: TenantKey
@@ -51,6 +66,9 @@ class Shard:
     ready: tuple[PendingPart, ...]
     history: bytes
     scans: bytes
+    sealed: tuple[PendingPart, ...] = ()
+    swept: frozenset[str] = frozenset()
+    store: StoreRules = field(default_factory=StoreRules)
     lookup: tuple[SegmentRef, ...] | None = None
 
     @property

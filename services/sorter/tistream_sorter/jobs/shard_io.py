@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import io
 import time
-import zlib
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
 from tistream.errors import CorruptObject, NotFoundYet, TiStreamError
-from tistream.format.manifest import READY, UNMATCHED, PendingPart
-from tistream.format.segment import SegmentRef
+from tistream.format.manifest import PendingPart
+from tistream.format.source_file import SourceFile, SourceGroup
 from tistream.model.span import KeySpan, shown_key
-from tistream.model.ts import MAX_TS, Window
+from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
-from tistream.pool.writer import write_segment
-from tistream.storage import layout
 from tistream.storage.change_reader import read_changes
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
-from tistream_sorter.jobs.contracts import CHANGE_COLUMNS, READY_SCHEMA, UNMATCHED_SCHEMA
+from tistream_sorter.jobs.contracts import CHANGE_COLUMNS, UNMATCHED_SCHEMA
 from tistream_sorter.jobs.kernel import IDENTITY, Matched, match
 from tistream_sorter.jobs.key_range import inside
+from tistream_sorter.jobs.pending_parts import follow, read_ready, read_unmatched, sealed_identities
+from tistream_sorter.jobs.pointers import SourceBook, pointers
+from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_too
+from tistream_sorter.jobs.sealing import in_order
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
+from tistream_sorter.jobs.shard_output import ShardOutput
 
 EXAMPLES = 3
 
@@ -56,13 +58,14 @@ def process_guarded(objects: ObjectStore, shard: Shard) -> ShardResult:
 def process_shard(objects: ObjectStore, shard: Shard) -> ShardResult:
     """Read, match, sort and write one shard. Objects it wrote mean nothing before a manifest names them."""
     began = time.perf_counter_ns()
+    book = SourceBook.of([_source(file) for file in shard.files])
     changes, bad = _read_files(objects, shard)
     if bad:
         return ShardResult(shard.task_id, shard.number, bad_files=bad)
-    unmatched = [_read_part(objects, part, UNMATCHED_SCHEMA) for part in shard.unmatched]
-    ready = [_read_part(objects, part, READY_SCHEMA) for part in shard.ready]
     history, scans = (pa.ipc.open_stream(data).read_all() for data in (shard.history, shard.scans))
-    matched = match(changes, unmatched, ready, history, scans, shard.rules)
+    held = _read_pending(objects, shard, changes, history, book)
+    changes = _without_sealed(changes, held.sealed)
+    matched = match(changes, held.unmatched, held.ready, history, scans, shard.rules)
     if len(matched.stranded):
         return _broken(shard, 6, f"commit without prewrite at or below the watermark: {_shown(matched.stranded)}")
     if len(matched.repeats):
@@ -73,14 +76,14 @@ def process_shard(objects: ObjectStore, shard: Shard) -> ShardResult:
         missing = _missing(objects, shard, matched.repeats)
         if len(missing):
             return _broken(shard, 5, f"change at or below flushed_ts that the pool does not hold: {_shown(missing)}")
-    segments, pending = _write(objects, shard, matched)
-    pieces = [shard.ready[part] for part in matched.ready_parts]
-    pieces += [shard.unmatched[part] for part in matched.unmatched_parts]
+    written = _write(objects, shard, matched, book)
+    pieces = [held.ready_parts[part] for part in matched.ready_parts]
+    pieces += [held.unmatched_parts[part] for part in matched.unmatched_parts]
     return ShardResult(
         task_id=shard.task_id,
         number=shard.number,
-        segments=segments,
-        pending=pending,
+        segments=tuple(written.segments),
+        pending=tuple(written.pending),
         consumed=frozenset((piece.key, piece.span.start) for piece in pieces),
         counters=matched.counters | {"repeated_rows": len(matched.repeats)},
         read_bytes=shard.weight,
@@ -88,20 +91,27 @@ def process_shard(objects: ObjectStore, shard: Shard) -> ShardResult:
     )
 
 
+def _source(file: ShardFile) -> SourceFile:
+    groups = tuple(SourceGroup(g.index, g.offset, g.length, g.rows, g.crc32) for g in file.wanted_groups)
+    return SourceFile(file.key, file.size, file.footer_start, groups)
+
+
 def _read_files(objects: ObjectStore, shard: Shard) -> tuple[pa.Table, dict[int, str]]:
-    """All wanted changes inside the shard's span, with `seq`; and which files are damaged, and why."""
+    """All wanted changes inside the shard's span, with `seq` and `pointer`; and which files are damaged, and why."""
     tables: list[pa.Table] = []
     bad: dict[int, str] = {}
-    for file in shard.files:
+    for number, file in enumerate(shard.files):
         try:
             table = read_changes(objects, file, file.wanted, CHANGE_COLUMNS)
         except (CorruptObject, NotFoundYet) as error:
             bad[file.seq] = str(error)
             continue
         seq = pa.array(np.full(table.num_rows, file.seq, np.int32))
-        table = table.select(CHANGE_COLUMNS).append_column("seq", seq)
+        pointer = pa.array(pointers(number, [(group.index, group.rows) for group in file.wanted_groups]))
+        table = table.select(CHANGE_COLUMNS).append_column("seq", seq).append_column("pointer", pointer)
         tables.append(table if _all_inside(file, shard.span) else _inside(table, shard.span))
-    empty = UNMATCHED_SCHEMA.empty_table().drop_columns(["floor"]).append_column("seq", pa.array([], pa.int32()))
+    empty = UNMATCHED_SCHEMA.empty_table().select([*CHANGE_COLUMNS, "pointer"])
+    empty = empty.add_column(len(CHANGE_COLUMNS), "seq", pa.array([], pa.int32()))
     return pa.concat_tables([empty, *tables]), bad
 
 
@@ -117,12 +127,52 @@ def _inside(table: pa.Table, span: KeySpan) -> pa.Table:
     return table if chosen.all() else table.filter(chosen.to_arrow())
 
 
-def _read_part(objects: ObjectStore, part: PendingPart, schema: pa.Schema) -> pa.Table:
-    """A pending part, checked, clipped to what is left of it. A damaged one fails the job: nothing can replace it."""
-    body = objects.get(part.key)
-    if len(body) != part.size or f"{zlib.crc32(body):08x}" != part.checksum:
-        raise CorruptObject(part.key, "does not have the size and checksum that its manifest states (invariant 10)")
-    return _inside(pq.read_table(io.BytesIO(body)).cast(schema), part.span)
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The pending parts that were read, and what they hold."""
+
+    unmatched_parts: list[PendingPart]
+    unmatched: list[pa.Table]
+    ready_parts: list[PendingPart]
+    ready: list[pa.Table]
+    sealed: list[pl.DataFrame]
+
+
+def _read_pending(objects: ObjectStore, shard: Shard, changes: pa.Table, history: pa.Table, book: SourceBook) -> _Held:
+    """What this tick can concern of the pending parts (jobs/pruning.py says which)."""
+    scanned = pc.any(pc.greater_equal(history["scan_index"], 0)).as_py()
+    rules = ReadRules(shard.rules.window.high, shard.rules.rows_small, bool(scanned), shard.swept)
+    anyway = read_anyway(shard.unmatched, rules)
+    first = [part for part, sure in zip(shard.unmatched, anyway, strict=True) if sure]
+    unmatched = [read_unmatched(objects, part, book) for part in first]
+    at_hand = _at_hand(changes, unmatched, rules.high)
+    too = [part for part, met in zip(shard.unmatched, read_too(shard.unmatched, anyway, at_hand), strict=True) if met]
+    unmatched += [read_unmatched(objects, part, book) for part in too]
+    anyway = read_anyway(shard.ready, rules)
+    met = read_too(shard.ready, anyway, at_hand)
+    ready = [part for part, *why in zip(shard.ready, anyway, met, strict=True) if any(why)]
+    met = read_too(shard.sealed, [False] * len(shard.sealed), at_hand)
+    sealed = [sealed_identities(objects, part) for part, yes in zip(shard.sealed, met, strict=True) if yes]
+    return _Held([*first, *too], unmatched, ready, [read_ready(objects, part) for part in ready], sealed)
+
+
+def _at_hand(changes: pa.Table, unmatched: list[pa.Table], high: int) -> pl.DataFrame:
+    """The identities that this tick is about: of what has come, and of commits that the window has reached."""
+    reached = [table.filter(pc.less_equal(table["commit_ts"], high)) for table in unmatched]
+    found = pl.from_arrow(pa.concat_tables([table.select(list(IDENTITY)) for table in (changes, *reached)]))
+    assert isinstance(found, pl.DataFrame)
+    return found
+
+
+def _without_sealed(changes: pa.Table, sealed: list[pl.DataFrame]) -> pa.Table:
+    """The changes without repeats of what is settled and written already."""
+    if not sealed:
+        return changes
+    fresh = pl.from_arrow(changes.select(list(IDENTITY)))
+    assert isinstance(fresh, pl.DataFrame)
+    known = pl.concat(sealed).with_columns(pl.lit(True).alias("known"))
+    found = fresh.join(known, on=IDENTITY, how="left", maintain_order="left")["known"].is_not_null()
+    return changes.filter((~found).to_arrow()) if found.any() else changes
 
 
 def _missing(objects: ObjectStore, shard: Shard, repeats: pl.DataFrame) -> pl.DataFrame:
@@ -139,45 +189,18 @@ def _missing(objects: ObjectStore, shard: Shard, repeats: pl.DataFrame) -> pl.Da
     return missing
 
 
-def _write(
-    objects: ObjectStore, shard: Shard, matched: Matched
-) -> tuple[tuple[SegmentRef, ...], tuple[PendingPart, ...]]:
-    segments: list[SegmentRef] = []
-    if matched.committed.num_rows:
-        key = layout.segment(shard.tenant, shard.task_id, shard.task_epoch, shard.nonce, shard.number)
-        body, segment = write_segment(matched.committed, key)
-        objects.put(key, body)
-        segments.append(segment)
-    parts = [
-        _write_part(objects, shard, kind, number, table)
-        for number, (kind, table) in enumerate(((UNMATCHED, matched.unmatched), (READY, matched.ready)))
-        if table.num_rows
-    ]
-    return tuple(segments), tuple(parts)
-
-
-def _write_part(objects: ObjectStore, shard: Shard, kind: str, number: int, table: pa.Table) -> PendingPart:
-    key = layout.pending_part(shard.tenant, shard.task_id, shard.task_epoch, shard.nonce, 2 * shard.number + number)
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd", compression_level=1, use_dictionary=False, write_statistics=False)
-    body = sink.getvalue()
-    objects.put(key, body)
-    keys, starts, commits = pl.Series(table["key"]), pl.Series(table["start_ts"]), pl.Series(table["commit_ts"])
-    lowest, highest = keys.min(), keys.max()
-    assert isinstance(lowest, bytes)
-    assert isinstance(highest, bytes)
-    commit_ts_min = commits.min()
-    return PendingPart(
-        key=key,
-        size=len(body),
-        checksum=f"{zlib.crc32(body):08x}",
-        rows=table.num_rows,
-        kind=kind,
-        start_ts_min=int(starts.min()),  # type: ignore[arg-type]
-        start_ts_max=int(starts.max()),  # type: ignore[arg-type]
-        commit_ts_min=MAX_TS if commit_ts_min is None else int(commit_ts_min),  # type: ignore[arg-type]
-        span=KeySpan(lowest, highest + b"\x00"),
-    )
+def _write(objects: ObjectStore, shard: Shard, matched: Matched, book: SourceBook) -> ShardOutput:
+    """All of it; values that are elsewhere come chunk by chunk, so that never all of them are held."""
+    output = ShardOutput(objects, shard)
+    output.unmatched(matched.unmatched, book)
+    output.committed(matched.committed)
+    output.ready(matched.ready)
+    for rows in follow(objects, matched.pointed, book, shard.store.chunk_bytes):
+        flushed = pc.less_equal(rows["commit_ts"], shard.rules.window.high)
+        output.committed(in_order(rows.filter(flushed)))
+        output.ready(rows.filter(pc.invert(flushed)))
+    output.finish()
+    return output
 
 
 def _broken(shard: Shard, invariant: int, reason: str) -> ShardResult:

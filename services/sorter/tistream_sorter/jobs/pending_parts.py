@@ -1,0 +1,110 @@
+"""Reading pending parts in a Spark worker, and the values that their rows point to. Decides nothing."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tistream.errors import CorruptObject, NotFoundYet
+from tistream.format.manifest import PendingPart
+from tistream.format.segment import SegmentRef
+from tistream.model.span import shown_key
+from tistream.pool.rows import read_row_groups
+from tistream.storage.change_reader import read_source
+from tistream.storage.object_store import ObjectStore
+from tistream_sorter.jobs.contracts import READY_SCHEMA, UNMATCHED_SCHEMA
+from tistream_sorter.jobs.key_range import inside
+from tistream_sorter.jobs.pointers import Fetch, Int64s, SourceBook, fetches, renumbered
+
+IDENTITY = ("start_ts", "key")
+
+
+def read_ready(objects: ObjectStore, part: PendingPart) -> pa.Table:
+    """READY_SCHEMA rows of what is left of a part. Raises CorruptObject: nothing can replace it."""
+    table = pq.read_table(_whole(objects, part)).cast(READY_SCHEMA)
+    return clipped(table, part)
+
+
+def read_unmatched(objects: ObjectStore, part: PendingPart, book: SourceBook) -> pa.Table:
+    """UNMATCHED_SCHEMA rows of what is left of a part; its sources are in the book then. Raises CorruptObject."""
+    table = pq.read_table(_whole(objects, part))
+    if "pointer" not in table.column_names:  # written under manifest version 1
+        table = table.append_column("pointer", pa.nulls(table.num_rows, pa.int64()))
+    table = clipped(table.cast(UNMATCHED_SCHEMA), part)
+    numbers = book.add(part.sources, part.pointed_bytes / max(part.rows, 1))
+    held = pointer_column(table)
+    if len(held) and int((held >> 47).max()) >= len(part.sources):
+        raise CorruptObject(part.key, "points into a source that its manifest does not name (invariant 10)")
+    return with_pointers(table, renumbered(held, numbers) if len(numbers) else held)
+
+
+def sealed_identities(objects: ObjectStore, part: PendingPart) -> pl.DataFrame:
+    """start_ts and key of a SEALED part's rows; its values stay where they are."""
+    segment = segment_of(part)
+    table = read_row_groups(objects, segment, range(len(segment.row_groups)), IDENTITY)
+    frame = pl.from_arrow(table.select(list(IDENTITY)))
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def segment_of(part: PendingPart) -> SegmentRef:
+    """A SEALED part as the segment that it is."""
+    return SegmentRef(part.key, part.size, part.checksum, part.rows, part.row_groups)
+
+
+def clipped(table: pa.Table, part: PendingPart) -> pa.Table:
+    """The rows with keys in what is left of the part."""
+    chosen = inside(pl.Series(table["key"]), part.span.start, part.span.end)
+    return table if chosen.all() else table.filter(chosen.to_arrow())
+
+
+def pointer_column(table: pa.Table) -> Int64s:
+    """The pointers of a table's rows; NOWHERE where null."""
+    column = pc.fill_null(table["pointer"], -1)
+    return np.asarray(column.combine_chunks().to_numpy(zero_copy_only=False), np.int64)
+
+
+def with_pointers(table: pa.Table, pointer: Int64s) -> pa.Table:
+    """The table with other pointers; null for NOWHERE."""
+    at = table.schema.get_field_index("pointer")
+    return table.set_column(at, table.schema.field(at), pa.array(pointer, mask=pointer < 0))
+
+
+def follow(objects: ObjectStore, rows: pa.Table, book: SourceBook, bytes_max: int) -> Iterator[pa.Table]:
+    """`rows` (kernel.POINTED_SCHEMA) with their values, READY_SCHEMA, a chunk at a time, in the order of the sources.
+
+    Raises:
+        CorruptObject: a source is gone or damaged, or the row that a pointer names is another one.
+    """
+    for fetch in fetches(pointer_column(rows), book, bytes_max):
+        try:
+            yield _filled(rows.take(pa.array(fetch.asked)), _source_rows(objects, fetch), fetch.source.key)
+        except NotFoundYet as error:
+            raise CorruptObject(fetch.source.key, f"is gone, though a manifest points into it: {error}") from error
+
+
+def _source_rows(objects: ObjectStore, fetch: Fetch) -> pa.Table:
+    return read_source(objects, fetch.source, fetch.groups).take(pa.array(fetch.found))
+
+
+def _filled(asked: pa.Table, found: pa.Table, key: str) -> pa.Table:
+    same = pc.and_(pc.equal(asked["key"], found["key"]), pc.equal(asked["start_ts"], found["start_ts"]))
+    if not pc.all(pc.fill_null(same, False)).as_py():
+        at = pc.index(pc.fill_null(same, False), False).as_py()
+        raise CorruptObject(key, f"a pointer to key {shown_key(asked['key'][at].as_py())} finds another row")
+    filled = asked.append_column("value", found["value"]).append_column("old_value", found["old_value"])
+    return filled.select(READY_SCHEMA.names).cast(READY_SCHEMA)
+
+
+def _whole(objects: ObjectStore, part: PendingPart) -> io.BytesIO:
+    body = objects.get(part.key)
+    if len(body) != part.size or f"{zlib.crc32(body):08x}" != part.checksum:
+        raise CorruptObject(part.key, "does not have the size and checksum that its manifest states (invariant 10)")
+    return io.BytesIO(body)

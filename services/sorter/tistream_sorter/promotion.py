@@ -1,0 +1,15 @@
+"""SEALED pending parts become segments when the window passes them (docs/adr/0006). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tistream.format.manifest import SEALED, PendingPart
+from tistream.format.segment import SegmentRef
+
+
+def promoted(parts: Sequence[PendingPart], high: int) -> tuple[tuple[SegmentRef, ...], tuple[PendingPart, ...]]:
+    """(what the window reaches, as segments; what stays pending). A SEALED part has one commit_ts: all or nothing."""
+    reached = [part for part in parts if part.kind == SEALED and part.commit_ts_min <= high]
+    stays = tuple(part for part in parts if part.kind != SEALED or part.commit_ts_min > high)
+    return tuple(SegmentRef(part.key, part.size, part.checksum, part.rows, part.row_groups) for part in reached), stays

@@ -1,0 +1,52 @@
+"""When large pending parts, which ticks leave alone, are looked through for dead locks (docs/adr/0006). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+import pyarrow as pa
+
+from tistream.format.manifest import UNMATCHED, PendingPart
+
+EVERY_MS = 10_000
+BYTES_MAX = 8 << 20  # of parts swept in one tick; at least one part
+
+
+@dataclass(slots=True)
+class Sweeps:
+    """When each part was looked through last, or first seen. In memory only: after a restart all wait their turn."""
+
+    seen_ms: dict[str, int] = field(default_factory=dict)
+
+    def due(self, parts: Sequence[PendingPart], history: pa.Table, rows_small: int, now_ms: int) -> frozenset[str]:
+        """Keys of the parts whose turn it is: the longest unseen of those in whose span a row of this tick's history
+        (slice_history.HISTORY) may prove a lock dead. Monotonic time."""
+        large = [part for part in parts if part.kind == UNMATCHED and part.rows >= rows_small]
+        self.seen_ms = {part.key: self.seen_ms.get(part.key, now_ms) for part in large}
+        chosen: set[str] = set()
+        size = 0
+        for part in sorted(large, key=lambda part: (self.seen_ms[part.key], part.key)):
+            if now_ms - self.seen_ms[part.key] < EVERY_MS or (chosen and size + part.size > BYTES_MAX):
+                break
+            if part.key not in chosen and _may_end(part, history):
+                chosen.add(part.key)
+                size += part.size
+        return frozenset(chosen)
+
+    def swept(self, keys: frozenset[str], now_ms: int) -> None:
+        """They were looked through, and the manifest that says so is committed."""
+        self.seen_ms.update({key: now_ms for key in keys if key in self.seen_ms})
+
+
+def _may_end(part: PendingPart, history: pa.Table) -> bool:
+    """Whether a row has connected in the part's span with a resolved_ts above the start_ts of any of its locks: every
+    lock's floor is at or above its start_ts."""
+    frame = pl.from_arrow(history.select(["start_key", "end_key", "row_resolved_ts"]))
+    assert isinstance(frame, pl.DataFrame)
+    condition = pl.col("row_resolved_ts") > part.start_ts_min
+    condition &= (pl.col("end_key") > part.span.start) | (pl.col("end_key") == b"")
+    if part.span.end:
+        condition &= pl.col("start_key") < part.span.end
+    return len(frame.filter(condition)) > 0

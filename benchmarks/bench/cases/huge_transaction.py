@@ -10,7 +10,7 @@ from bench.inputs.huge import HugeLoad, check_of, stage
 from bench.measure import Bench
 from bench.proc_tree import PeakMemory
 from tistream.format.segment import SegmentRef
-from tistream.model.tidb_key import table_ids
+from tistream.model.tidb_key import key_parts
 from tistream.model.ts import Window
 from tistream.pool.rows import read_row_group, row_groups_touching
 from tistream.pool.task_log import TaskLog
@@ -80,5 +80,5 @@ def _pool(objects: ObjectStore, load: HugeLoad) -> tuple[int, int]:
 def _group(objects: ObjectStore, segment: SegmentRef, index: int, load: HugeLoad) -> tuple[int, int]:
     table = read_row_group(objects, segment, index, ["commit_ts", "start_ts", "key", "value"])
     assert (table["start_ts"].to_numpy() == load.start_ts).all()
-    assert len(set(table_ids(table["key"]).tolist())) == 1
+    assert len(set(key_parts(table["key"]).table_id.tolist())) == 1
     return table.num_rows, check_of(table["value"], VALUE_BYTES)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.format import segment
-from tistream.model.tidb_key import table_ids
+from tistream.model.tidb_key import key_parts
 
 
 def value_bytes(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -43,4 +43,4 @@ def in_order(rows: pa.Table) -> pa.Table:
 
 
 def _table_ids(rows: pa.Table) -> pa.Array:
-    return pa.array(table_ids(rows["key"]))
+    return pa.array(key_parts(rows["key"]).table_id)

@@ -1,4 +1,4 @@
-"""SEALED pending parts become segments when the window passes them (docs/adr/0006). Pure."""
+"""SEALED pending parts become segments when the window passes them (docs/adr/0007). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When large pending parts, which ticks leave alone, are looked through for dead locks (docs/adr/0006). Pure."""
+"""When large pending parts, which ticks leave alone, are looked through for dead locks (docs/adr/0007). Pure."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from tistream.format.manifest import UNMATCHED, PendingPart
 
 EVERY_MS = 10_000
 BYTES_MAX = 8 << 20  # of parts swept in one tick; at least one part
+LOOKS_MAX = 64  # parts that are thought about in one tick
+AGAIN_MS = 1_000  # after a look that found nothing to do
 
 
 @dataclass(slots=True)
@@ -25,12 +27,15 @@ class Sweeps:
         (slice_history.HISTORY) may prove a lock dead. Monotonic time."""
         large = [part for part in parts if part.kind == UNMATCHED and part.rows >= rows_small]
         self.seen_ms = {part.key: self.seen_ms.get(part.key, now_ms) for part in large}
+        waiting = [part for part in large if now_ms - self.seen_ms[part.key] >= EVERY_MS]
         chosen: set[str] = set()
         size = 0
-        for part in sorted(large, key=lambda part: (self.seen_ms[part.key], part.key)):
-            if now_ms - self.seen_ms[part.key] < EVERY_MS or (chosen and size + part.size > BYTES_MAX):
-                break
-            if part.key not in chosen and _may_end(part, history):
+        for part in sorted(waiting, key=lambda part: (self.seen_ms[part.key], part.key))[:LOOKS_MAX]:
+            if part.key in chosen:
+                continue
+            if not _may_end(part, history):
+                self.seen_ms[part.key] = now_ms - EVERY_MS + AGAIN_MS
+            elif not chosen or size + part.size <= BYTES_MAX:
                 chosen.add(part.key)
                 size += part.size
         return frozenset(chosen)

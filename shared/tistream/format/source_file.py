@@ -1,4 +1,4 @@
-"""Change files that pending parts point into, as a manifest names them (docs/adr/0006). Pure."""
+"""Change files that pending parts point into, as a manifest names them (docs/adr/0007). Pure."""
 
 from __future__ import annotations
 

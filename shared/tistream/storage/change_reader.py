@@ -93,10 +93,8 @@ def fetch_groups(
     if isinstance(file, ChangeFile):
         held = [(file.size - len(file.tail), file.tail)]
         ranges = [(group.offset, group.length) for group in groups]
-        source, footer = fetch_ranges(objects, file.key, file.size, ranges, held), file.footer
-        for group in groups:
-            change_file.check_group(file.key, group, footer, source)
-        return source, footer
+        source = fetch_ranges(objects, file.key, file.size, ranges, held)
+        return _checked(file.key, groups, file.footer, source)
     return _fetch(objects, file, groups)
 
 
@@ -120,8 +118,14 @@ def _fetch(
     if isinstance(footer, NeedMore):
         raise CorruptObject(file.key, "its footer is not where it was said to be: it was replaced")
     change_file.check_columns(file.key, footer)
+    return _checked(file.key, groups, footer, source)
+
+
+def _checked(
+    key: str, groups: Sequence[RowGroupLike], footer: ParquetFooter, source: SparseFile
+) -> tuple[SparseFile, ParquetFooter]:
     for group in groups:
-        change_file.check_group(file.key, group, footer, source)
+        change_file.check_group(key, group, footer, source)
     return source, footer
 
 

@@ -8,6 +8,8 @@ TASK = "services/sorter/tistream_sorter/task.py"
 INBOX = "services/sorter/tistream_sorter/inbox.py"
 NODE = "services/sorter/tistream_sorter/node.py"
 SHARD_IO = "services/sorter/tistream_sorter/jobs/shard_io.py"
+SHARD_OUTPUT = "services/sorter/tistream_sorter/jobs/shard_output.py"
+PENDING_PARTS = "services/sorter/tistream_sorter/jobs/pending_parts.py"
 
 MUTANTS = (
     Mutant(
@@ -98,9 +100,9 @@ MUTANTS = (
         invariants=(3, 6, 9),
         breaks="a task tells the progress of a tick whose manifest is not committed",
         file=TASK,
-        old="        if needs_job(taken[0], files, sweep=sweep):\n            return plan(",
+        old="        if needs_job(taken[0], files, sweep=sweep):\n            history = ",
         new="        if needs_job(taken[0], files, sweep=sweep):\n"
-        "            self.state = replace(self.state, slices=taken[0].slices)\n            return plan(",
+        "            self.state = replace(self.state, slices=taken[0].slices)\n            history = ",
         catchers=(
             "tests/unit/sorter/test_loud_stops.py::test_a_commit_below_the_watermark_whose_prewrite_never_came_stops_its_task",
         ),
@@ -149,10 +151,10 @@ MUTANTS = (
         name="segment-named-before-it-is-written",
         invariants=(10,),
         breaks="a manifest names a segment whose put failed",
-        file=SHARD_IO,
-        old="        objects.put(key, body)\n        segments.append(segment)\n",
-        new="        segments.append(segment)\n        try:\n            objects.put(key, body)\n"
-        "        except TiStreamError:\n            pass\n",
+        file=SHARD_OUTPUT,
+        old="        self.objects.put(key, body)\n        return segment\n",
+        new="        try:\n            self.objects.put(key, body)\n        except Exception:\n            pass\n"
+        "        return segment\n",
         catchers=(
             "tests/unit/sorter/test_named_objects.py::test_a_segment_or_part_that_could_not_be_put_is_not_named",
         ),
@@ -161,7 +163,7 @@ MUTANTS = (
         name="pending-part-not-checked",
         invariants=(10, 13),
         breaks="a damaged pending part is read without a look at its checksum",
-        file=SHARD_IO,
+        file=PENDING_PARTS,
         old='    if len(body) != part.size or f"{zlib.crc32(body):08x}" != part.checksum:\n',
         new="    if not body:\n",
         catchers=(

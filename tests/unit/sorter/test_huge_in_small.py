@@ -1,10 +1,11 @@
 """What becomes of a huge transaction, at the size of a few rows: values stay in their source, rows above the watermark
-are written once, parts are left alone, and large ticks hold nobody up (docs/adr/0006)."""
+are written once, parts are left alone, and large ticks hold nobody up (docs/adr/0007)."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 from support.change_files import flipped_change_group
 from support.pending_rules import EXTREME
@@ -12,8 +13,9 @@ from support.sorter_world import InlineRunner, SorterWorld
 from support.tiny_tenant import TinyTenant, commit, key, prewrite, watermark, whole
 from tistream.format.manifest import READY, SEALED, UNMATCHED, PendingPart
 from tistream.pool.task_log import TaskLog
+from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
-from tistream_sorter.jobs.shard import Shard, ShardResult
+from tistream_sorter.jobs.shard import Shard, ShardResult, StoreRules
 from tistream_sorter.sweep import EVERY_MS
 from tistream_sorter.task import TickLimits
 
@@ -116,6 +118,31 @@ def test_a_row_that_comes_again_while_it_waits_as_a_segment_is_there_once() -> N
     assert pool(world) == [(key(b"a"), b"v160"), (key(b"b"), b"v160")]
 
 
+def test_the_last_rows_of_a_row_group_are_copied_so_that_their_source_may_go() -> None:
+    """Eight values of four bytes point; when a quarter of them is left, they are fetched."""
+    names = [b"a%d" % at for at in range(8)]
+    locks = [prewrite(name, 160, 6 + at, old_value=b"" if at % 2 else None) for at, name in enumerate(names)]
+    world = SorterWorld(TINY, [], cut=replace(EXTREME, store=StoreRules(32, 1, 1)))
+    world.push(FIRST)
+    world.push(TINY.file(1, 210, 200, locks, watermark(6, 13, 159)))
+    world.tick()
+    (part,) = parts(world)
+    assert len(part.sources) == 1
+    for at, (index, left) in enumerate([(0, 7), (1, 6), (2, 5), (3, 4), (4, 3), (5, 2)]):
+        ends = [commit(names[index], 160, 170, 14 + index)]
+        world.push(TINY.file(1, 220 + at, 219 + at if at else 210, ends, watermark(14 + index, 14 + index, 159)))
+        world.tick()
+        (part,) = [part for part in parts(world) if part.kind == UNMATCHED]
+        assert (part.rows, len(part.sources), part.pointed_bytes) == (left, left > 2, 4 * left * (left > 2))
+    world.objects.delete(layout.change_file(TINY.tenant, 1, 210))
+    ends = [commit(names[index], 160, 170, 14 + index) for index in (6, 7)]
+    world.push(TINY.file(1, 230, 225, ends, watermark(20, 21, 229)))
+    world.tick()
+    assert world.stopped() == []
+    assert world.pool()["old_value"].to_list() == [None, b""] * 4
+    assert pool(world) == [(key(name), b"v160") for name in names]
+
+
 def test_small_rows_of_many_transactions_wait_in_one_part() -> None:
     world = SorterWorld(TINY, [])
     world.push(FIRST)
@@ -182,6 +209,38 @@ def test_a_dead_lock_in_a_large_part_goes_when_it_is_its_turn() -> None:
     world.tick()
     assert parts(world) == []
     assert world.stopped() == []
+
+
+def pipelined_halves() -> SorterWorld:
+    """The prewrite of a pipelined change and its commit, which the watermark has not reached, in a part each."""
+    world = SorterWorld(TINY, [], cut=EXTREME)
+    world.push(FIRST)
+    world.push(TINY.file(1, 210, 200, [prewrite(b"a", 160, 6, generation=1)], watermark(6, 6, 159)))
+    world.tick()
+    world.push(TINY.file(1, 220, 210, [commit(b"a", 160, 300, 7)], watermark(7, 7, 219)))
+    world.tick()
+    assert [(part.kind, part.rows) for part in parts(world)] == [(UNMATCHED, 1), (UNMATCHED, 1)]
+    return world
+
+
+def test_pipelined_halves_in_parts_of_their_own_meet_when_the_window_reaches_the_commit() -> None:
+    world = pipelined_halves()
+    world.push(TINY.file(1, 230, 220, [], watermark(8, 8, 300)))
+    world.tick()
+    assert world.stopped() == []
+    assert pool(world) == [(key(b"a"), b"v160")]
+    assert parts(world) == []
+
+
+def test_a_scan_ends_no_pipelined_lock_whose_commit_waits_in_another_part() -> None:
+    world = pipelined_halves()
+    world.clock.advance(EVERY_MS)
+    world.push(TINY.file(1, 230, 220, [whole(b"z", 220, 225, 8)], watermark(9, 9, 229, base_ts=219)))
+    world.tick()
+    world.push(TINY.file(1, 240, 230, [], watermark(10, 10, 300)))
+    world.tick()
+    assert world.stopped() == []
+    assert pool(world) == [(key(b"z"), b"v220"), (key(b"a"), b"v160")]
 
 
 class Gate:

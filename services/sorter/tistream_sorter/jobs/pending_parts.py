@@ -21,7 +21,7 @@ from tistream.storage.change_reader import read_source
 from tistream.storage.object_store import ObjectStore
 from tistream_sorter.jobs.contracts import READY_SCHEMA, UNMATCHED_SCHEMA
 from tistream_sorter.jobs.key_range import inside
-from tistream_sorter.jobs.pointers import Fetch, Int64s, SourceBook, fetches, renumbered
+from tistream_sorter.jobs.pointers import NOWHERE, Bools, Fetch, Int64s, SourceBook, fetches, renumbered
 
 IDENTITY = ("start_ts", "key")
 
@@ -84,23 +84,47 @@ def follow(objects: ObjectStore, rows: pa.Table, book: SourceBook, bytes_max: in
         CorruptObject: a source is gone or damaged, or the row that a pointer names is another one.
     """
     for fetch in fetches(pointer_column(rows), book, bytes_max):
-        try:
-            yield _filled(rows.take(pa.array(fetch.asked)), _source_rows(objects, fetch), fetch.source.key)
-        except NotFoundYet as error:
-            raise CorruptObject(fetch.source.key, f"is gone, though a manifest points into it: {error}") from error
+        yield _filled(rows.take(pa.array(fetch.asked)), _source_rows(objects, fetch), fetch.source.key)
+
+
+def recalled(objects: ObjectStore, rows: pa.Table, which: Bools, book: SourceBook, bytes_max: int) -> pa.Table:
+    """UNMATCHED_SCHEMA rows, of which those chosen have their values themselves then. Raises as follow."""
+    if not which.any():
+        return rows
+    chosen = rows.filter(pa.array(which))
+    asked, found = [], []
+    for fetch in fetches(pointer_column(chosen), book, bytes_max):
+        table = _source_rows(objects, fetch)
+        _check_same(chosen.take(pa.array(fetch.asked)), table, fetch.source.key)
+        asked.append(fetch.asked)
+        found.append(table)
+    values = pa.concat_tables(found).take(pa.array(np.argsort(np.concatenate(asked)))).combine_chunks()
+    for name in ("value", "old_value"):
+        at = rows.schema.get_field_index(name)
+        replaced = pc.replace_with_mask(rows[name].combine_chunks(), pa.array(which), values[name].combine_chunks())
+        rows = rows.set_column(at, rows.schema.field(at), replaced)
+    return with_pointers(rows, np.where(which, NOWHERE, pointer_column(rows)))
 
 
 def _source_rows(objects: ObjectStore, fetch: Fetch) -> pa.Table:
-    return read_source(objects, fetch.source, fetch.groups).take(pa.array(fetch.found))
+    try:
+        return read_source(objects, fetch.source, fetch.groups).take(pa.array(fetch.found))
+    except NotFoundYet as error:
+        raise CorruptObject(fetch.source.key, f"is gone, though a manifest points into it: {error}") from error
 
 
 def _filled(asked: pa.Table, found: pa.Table, key: str) -> pa.Table:
+    _check_same(asked, found, key)
+    filled = asked.append_column("value", found["value"]).append_column("old_value", found["old_value"])
+    return filled.select(READY_SCHEMA.names).cast(READY_SCHEMA)
+
+
+def _check_same(asked: pa.Table, found: pa.Table, key: str) -> None:
+    """The rows that were found are those that were asked for."""
     same = pc.and_(pc.equal(asked["key"], found["key"]), pc.equal(asked["start_ts"], found["start_ts"]))
     if not pc.all(pc.fill_null(same, False)).as_py():
         at = pc.index(pc.fill_null(same, False), False).as_py()
         raise CorruptObject(key, f"a pointer to key {shown_key(asked['key'][at].as_py())} finds another row")
-    filled = asked.append_column("value", found["value"]).append_column("old_value", found["old_value"])
-    return filled.select(READY_SCHEMA.names).cast(READY_SCHEMA)
 
 
 def _whole(objects: ObjectStore, part: PendingPart) -> io.BytesIO:

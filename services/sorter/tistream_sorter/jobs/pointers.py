@@ -1,4 +1,4 @@
-"""Pointers to values in source row groups (docs/adr/0006): one 64-bit integer a row. Pure.
+"""Pointers to values in source row groups (docs/adr/0007): one 64-bit integer a row. Pure.
 
 `source << 47 | row group << 31 | row in the group`; NOWHERE (null in a part) is a row that holds its value itself.
 In a part, and in a manifest, `source` counts the part's own sources; inside a shard it counts the shard's: first its
@@ -58,6 +58,18 @@ def renumbered(pointer: Int64s, numbers: Int64s) -> Int64s:
     return np.where(there, (numbers[np.where(there, source, 0)] << SOURCE_SHIFT) | rest, NOWHERE)
 
 
+def few_left(pointer: Int64s, book: SourceBook, bytes_max: int) -> Bools:
+    """Rows whose values are elsewhere, in row groups of which so little is still pointed to that it is better fetched:
+    at most about `bytes_max` bytes each. Else a source would have to stay for its last row."""
+    away = sources_of(pointer) >= book.at_hand
+    _, place = np.unique(pointer[away] >> GROUP_SHIFT, return_inverse=True)
+    weight = np.asarray(book.row_bytes)[sources_of(pointer[away])]
+    out = np.zeros(len(pointer), bool)
+    if away.any():
+        out[np.flatnonzero(away)] = np.bincount(place, weights=weight)[place] <= bytes_max
+    return out
+
+
 def who_points(pointer: Int64s, weight: Int64s, at_hand: int, bytes_min: int) -> Bools:
     """Which rows are written as pointers; the others hold their value.
 
@@ -92,6 +104,7 @@ class SourceBook:
     def add(self, found: Sequence[SourceFile], row_bytes: float) -> Int64s:
         """Number a part's sources; the number of each."""
         first = len(self.sources)
+        assert first + len(found) <= SOURCES_MAX, "a shard reads more sources than pointers can count"
         self.sources += found
         self.row_bytes += [row_bytes] * len(found)
         return np.arange(first, first + len(found), dtype=np.int64)

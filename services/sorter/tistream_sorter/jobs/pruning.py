@@ -1,4 +1,4 @@
-"""Which pending parts a shard must read (docs/adr/0006, decision 2). Pure.
+"""Which pending parts a shard must read (docs/adr/0007, decision 2). Pure.
 
 A part that is left alone cannot hold another copy of any change at hand, nothing in it has a commit_ts in the window,
 and nothing in it may be proven dead by this tick's rows. Bounds err towards reading.

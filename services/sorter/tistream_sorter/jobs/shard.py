@@ -33,7 +33,7 @@ class ShardFile:
 
 @dataclass(frozen=True, slots=True)
 class StoreRules:
-    """What becomes of values that are not flushed yet (docs/adr/0006); bytes.
+    """What becomes of values that are not flushed yet (docs/adr/0007); bytes.
 
     point_bytes_min: waiting values of one row group together, from which on they are left in the source file.
     seal_bytes_min: settled rows of one commit_ts, from which on they are written as a segment at once. chunk_bytes: of

@@ -19,12 +19,13 @@ from tistream.pool.writer import write_segment
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream_sorter.jobs.contracts import UNMATCHED_SCHEMA
-from tistream_sorter.jobs.pending_parts import pointer_column, with_pointers
-from tistream_sorter.jobs.pointers import NOWHERE, SourceBook, sources_of, who_points
+from tistream_sorter.jobs.pending_parts import pointer_column, recalled, with_pointers
+from tistream_sorter.jobs.pointers import NOWHERE, SourceBook, few_left, sources_of, who_points
 from tistream_sorter.jobs.sealing import in_order, split, value_bytes
 from tistream_sorter.jobs.shard import Shard
 
 NAMES_PER_SHARD = 10_000
+FEW = 4  # what is left of a row group is copied once it weighs so many times less than what points at first
 ENCODINGS = {"key": "DELTA_BYTE_ARRAY", "pointer": "DELTA_BINARY_PACKED", "log_index": "DELTA_BINARY_PACKED"}
 
 
@@ -61,8 +62,11 @@ class ShardOutput:
         """UNMATCHED_SCHEMA rows with the shard's pointers: what is heavy enough is left where it is."""
         if not rows.num_rows:
             return
+        rules = self.shard.store
+        few = few_left(pointer_column(rows), book, rules.point_bytes_min // FEW)
+        rows = recalled(self.objects, rows, few, book, rules.chunk_bytes)
         pointer, weight = pointer_column(rows), value_bytes(rows)
-        points = who_points(pointer, weight, book.at_hand, self.shard.store.point_bytes_min)
+        points = who_points(pointer, weight, book.at_hand, rules.point_bytes_min)
         pointer = np.where(points, pointer, NOWHERE)
         away = points & (sources_of(pointer) >= book.at_hand)
         per_row = np.asarray([*book.row_bytes, 0.0])[sources_of(pointer)]

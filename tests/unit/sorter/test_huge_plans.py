@@ -1,0 +1,121 @@
+"""How the work of a tick is cut, when early segments are named, and whose turn it is to be swept. Pure."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tistream.format.manifest import READY, SEALED, UNMATCHED, PendingPart
+from tistream.format.segment import RowGroupInfo
+from tistream.model.span import WHOLE, KeySpan
+from tistream.model.ts import MAX_TS
+from tistream.wire.file_batch import RowGroupRef
+from tistream_sorter.jobs.shard import ShardFile
+from tistream_sorter.promotion import promoted
+from tistream_sorter.shards import ROW_BYTES, CutRules, cut
+from tistream_sorter.slice_history import HISTORY
+from tistream_sorter.sweep import AGAIN_MS, BYTES_MAX, EVERY_MS, Sweeps
+
+
+def file_of(*groups: tuple[bytes, int, int]) -> ShardFile:
+    """(lowest key, bytes, rows) of each row group; each ends where the next begins."""
+    refs = [RowGroupRef(at, 0, size, rows, 0, low, low + b"\xff") for at, (low, size, rows) in enumerate(groups)]
+    return ShardFile(0, "file", 1, 1, tuple(refs), tuple(range(len(refs))))
+
+
+def part(name: str, kind: str = UNMATCHED, **more: object) -> PendingPart:
+    facts: dict[str, object] = {"size": 100, "rows": 1_000, "commit_ts_min": MAX_TS, "span": KeySpan(b"", b"")}
+    return PendingPart(name, kind=kind, checksum="", start_ts_min=50, start_ts_max=60, **{**facts, **more})  # type: ignore[arg-type]
+
+
+@given(
+    st.lists(st.tuples(st.binary(min_size=1, max_size=3), st.integers(1, 10_000), st.integers(1, 50)), max_size=30),
+    st.integers(1, 4),
+    st.integers(1, 5_000),
+    st.integers(2_000, 100_000),
+)
+def test_shards_are_neighbours_that_cover_the_span_and_none_has_too_much(
+    groups: list[tuple[bytes, int, int]], shards_max: int, bytes_min: int, work_max: int
+) -> None:
+    rules = CutRules(shards_max, bytes_min, work_max)
+    found = cut(WHOLE, [file_of(*groups)], [], 0, rules)
+    assert (found.spans[0].start, found.spans[-1].end) == (b"", b"")
+    assert all(left.end == right.start for left, right in pairwise(found.spans))
+    work = [size + rows * ROW_BYTES for _, size, rows in groups]
+    assert found.work == sum(work)
+    by_key = {low: sum(w for (key, *_), w in zip(groups, work, strict=True) if key == low) for low, *_ in groups}
+    for span in found.spans:
+        inside = [by_key[low] for low in by_key if low in span]
+        assert sum(inside) <= work_max + 2 * max(inside, default=0)
+
+
+def test_more_shards_than_slots_where_pointers_bring_much() -> None:
+    groups = file_of(*((bytes([at]), 1_000, 100) for at in range(10)))
+    rules = CutRules(2, 5_000, 200_000)
+    assert len(cut(WHOLE, [groups], [], 0, rules).spans) == 2
+    pointing = part("p", rows=100_000, pointed_bytes=100_000 * 2_000)  # 200,000 bytes for each row group
+    found = cut(WHOLE, [groups], [pointing], 0, rules)
+    assert len(found.spans) >= 9
+    elsewhere = part("p", rows=100_000, pointed_bytes=100_000 * 2_000, span=KeySpan(b"\xf0", b"\xf1"))
+    assert len(cut(WHOLE, [groups], [elsewhere], 0, rules).spans) == 2
+
+
+def test_commits_that_the_window_reaches_are_work_without_any_row_group() -> None:
+    """A pipelined transaction whose halves have waited for the watermark."""
+    halves = [
+        part("commits", rows=100_000, commit_ts_min=70, span=KeySpan(b"a", b"b")),
+        part("prewrites", rows=100_000, pointed_bytes=100_000 * 500, span=KeySpan(b"a", b"b")),
+    ]
+    assert cut(WHOLE, [], halves, 69, CutRules(2, 1)).work == 0
+    assert cut(WHOLE, [], halves, 70, CutRules(2, 1)).work > 100_000 * 500
+
+
+def test_a_segment_written_early_is_named_when_the_window_reaches_it_and_not_before() -> None:
+    groups = (RowGroupInfo(1_000, 7, 7, 70, 70),)
+    sealed = part("sealed", SEALED, commit_ts_min=70, row_groups=groups)
+    others = (part("ready", READY, commit_ts_min=70), part("unmatched"))
+    assert promoted((sealed, *others), 69) == ((), (sealed, *others))
+    segments, left = promoted((sealed, *others), 70)
+    assert left == others
+    (segment,) = segments
+    assert (segment.key, segment.size, segment.rows, segment.row_groups) == ("sealed", 100, 1_000, groups)
+
+
+def history(*rows: tuple[bytes, bytes, int]) -> object:
+    none = dict.fromkeys(HISTORY.names, -1)
+    found = [{**none, "start_key": low, "end_key": high, "row_resolved_ts": ts} for low, high, ts in rows]
+    return HISTORY.empty_table().from_pylist(found, schema=HISTORY)
+
+
+def test_a_part_is_swept_when_a_row_may_have_ended_a_lock_of_it_and_not_too_often() -> None:
+    sweeps = Sweeps()
+    one = part("one", span=KeySpan(b"a", b"b"))
+    later = history((b"a", b"b", 51))
+    assert sweeps.due([one], later, 0, 0) == frozenset()  # seen for the first time
+    assert sweeps.due([one], later, 0, EVERY_MS - 1) == frozenset()
+    now_ms = EVERY_MS
+    for other in (history((b"a", b"b", 50)), history((b"b", b"", 99)), history((b"", b"a", 99)), history()):
+        assert sweeps.due([one], other, 0, now_ms) == frozenset()
+        now_ms += AGAIN_MS
+    assert sweeps.due([one], history((b"", b"", 51)), 0, now_ms) == {"one"}
+    assert sweeps.due([one], later, 0, now_ms) == {"one"}  # that tick was not committed
+    sweeps.swept(frozenset({"one"}), now_ms)
+    assert sweeps.due([one], later, 0, now_ms + EVERY_MS - 1) == frozenset()
+    assert sweeps.due([one], later, 0, now_ms + EVERY_MS) == {"one"}
+    assert sweeps.due([one], later, 1_001, now_ms + EVERY_MS) == frozenset()  # small parts are read anyway
+
+
+def test_parts_take_turns() -> None:
+    sweeps, later = Sweeps(), history((b"", b"", 99))
+    parts = [part(f"part-{at}", size=BYTES_MAX // 2 + 1) for at in range(3)]
+    now_ms, seen = 0, []
+    sweeps.due(parts, later, 0, now_ms)
+    for _ in range(3):
+        now_ms += EVERY_MS
+        chosen = sweeps.due(parts, later, 0, now_ms)
+        assert len(chosen) == 1
+        sweeps.swept(chosen, now_ms)
+        seen += sorted(chosen)
+    assert sorted(seen) == ["part-0", "part-1", "part-2"]

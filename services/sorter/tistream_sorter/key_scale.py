@@ -57,8 +57,8 @@ def evenly(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
 
 
 class _KeyScale:
-    """Keys as numbers, the eight bytes behind what all of them begin with, taken to lie evenly between the bounds of each
-    load."""
+    """Keys as numbers, the eight bytes behind what all of them begin with, taken to lie evenly between the bounds of
+    each load."""
 
     def __init__(self, loads: Sequence[Load]) -> None:
         lows, highs = [load.low for load in loads], [load.high for load in loads]

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import polars as pl
-import pyarrow as pa
-
 from tistream.format.manifest import UNMATCHED, PendingPart
+from tistream_sorter.slice_history import History
 
 EVERY_MS = 10_000
 BYTES_MAX = 8 << 20  # of parts swept in one tick; at least one part
-LOOKS_MAX = 64  # parts that are thought about in one tick
+LOOKS_MAX = 16  # parts that are thought about in one tick
 AGAIN_MS = 1_000  # after a look that found nothing to do
 
 
@@ -22,9 +20,9 @@ class Sweeps:
 
     seen_ms: dict[str, int] = field(default_factory=dict)
 
-    def due(self, parts: Sequence[PendingPart], history: pa.Table, rows_small: int, now_ms: int) -> frozenset[str]:
+    def due(self, parts: Sequence[PendingPart], history: History, rows_small: int, now_ms: int) -> frozenset[str]:
         """Keys of the parts whose turn it is: the longest unseen of those in whose span a row of this tick's history
-        (slice_history.HISTORY) may prove a lock dead. Monotonic time."""
+        may prove a lock dead. Monotonic time."""
         large = [part for part in parts if part.kind == UNMATCHED and part.rows >= rows_small]
         self.seen_ms = {part.key: self.seen_ms.get(part.key, now_ms) for part in large}
         waiting = [part for part in large if now_ms - self.seen_ms[part.key] >= EVERY_MS]
@@ -45,13 +43,8 @@ class Sweeps:
         self.seen_ms.update({key: now_ms for key in keys if key in self.seen_ms})
 
 
-def _may_end(part: PendingPart, history: pa.Table) -> bool:
+def _may_end(part: PendingPart, history: History) -> bool:
     """Whether a row has connected in the part's span with a resolved_ts above the start_ts of any of its locks: every
     lock's floor is at or above its start_ts."""
-    frame = pl.from_arrow(history.select(["start_key", "end_key", "row_resolved_ts"]))
-    assert isinstance(frame, pl.DataFrame)
-    condition = pl.col("row_resolved_ts") > part.start_ts_min
-    condition &= (pl.col("end_key") > part.span.start) | (pl.col("end_key") == b"")
-    if part.span.end:
-        condition &= pl.col("start_key") < part.span.end
-    return len(frame.filter(condition)) > 0
+    resolved_ts = history.table([part.span])["row_resolved_ts"].to_numpy()
+    return bool((resolved_ts > part.start_ts_min).any())

@@ -16,6 +16,14 @@ class SourceGroup:
     rows: int
     crc32: int
 
+    @property
+    def key_min(self) -> None:
+        """Not stated: what was routed by it is known by now."""
+
+    @property
+    def key_max(self) -> None:
+        """Not stated."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:

@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 from tistream.model.span import WHOLE, KeySpan
 from tistream.wire.file_batch import RowGroupRef
 from tistream_sorter.jobs.shard import ShardFile
-from tistream_sorter.shards import cut
+from tistream_sorter.shards import CutRules, cut
 
 
 def file(*groups: tuple[bytes, bytes, int]) -> ShardFile:
     refs = tuple(RowGroupRef(at, 0, size, 1, 0, low, high) for at, (low, high, size) in enumerate(groups))
     return ShardFile(0, "k", 1, 0, refs, tuple(range(len(refs))))
+
+
+def cut_into(span: KeySpan, files: list[ShardFile], count: int) -> tuple[KeySpan, ...]:
+    return cut(span, files, [], 0, CutRules(count, 1)).spans
 
 
 def record(handle: int) -> bytes:
@@ -25,19 +29,24 @@ def record(handle: int) -> bytes:
 
 def test_cuts_lie_between_row_groups_that_do_not_overlap() -> None:
     groups = [(record(1000 * n), record(1000 * n + 999), 100) for n in range(8)]
-    assert [span.start for span in cut(WHOLE, [file(*groups)], 4, 1)] == [b"", record(2000), record(4000), record(6000)]
+    assert [span.start for span in cut_into(WHOLE, [file(*groups)], 4)] == [
+        b"",
+        record(2000),
+        record(4000),
+        record(6000),
+    ]
 
 
 def test_traffic_in_one_region_is_cut_inside_of_its_row_groups() -> None:
     """Every row group has keys from all over the region: by their lowest keys, one shard would have nearly all."""
     groups = [(record(n), record(1_000_000 - n), 100) for n in range(40)]
-    first, second = cut(WHOLE, [file(*groups)], 2, 1)
+    first, second = cut_into(WHOLE, [file(*groups)], 2)
     assert record(480_000) < first.end == second.start < record(520_000)
 
 
 @pytest.mark.parametrize("low", [b"k", b"m", record(5)])
 def test_one_key_with_all_the_traffic_is_one_shards(low: bytes) -> None:
-    spans = cut(WHOLE, [file(*[(low, low, 100)] * 5)], 3, 1)
+    spans = cut_into(WHOLE, [file(*[(low, low, 100)] * 5)], 3)
     assert sum(low in span for span in spans) == 1
 
 
@@ -52,7 +61,7 @@ def test_shards_cover_the_span_without_overlap(
     bounds: list[tuple[bytes, bytes]], sizes: list[int], span: KeySpan, count: int
 ) -> None:
     groups = [(min(pair), max(pair), size) for pair, size in zip(bounds, sizes, strict=False)]
-    spans = cut(span, [file(*groups)], count, 1)
+    spans = cut_into(span, [file(*groups)], count)
     assert (spans[0].start, spans[-1].end) == (span.start, span.end)
     assert all(left.end == right.start for left, right in pairwise(spans))
     assert len(spans) <= max(1, count)

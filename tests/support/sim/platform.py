@@ -101,8 +101,16 @@ class SimRunner:
 
     slots = 2
 
-    def __init__(self, scheduler: Scheduler, executor: Process, objects: ObjectStore, faults: Faults) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        executor: Process,
+        objects: ObjectStore,
+        faults: Faults,
+        large: Callable[[], None],
+    ) -> None:
         self._scheduler, self._executor, self._objects, self._faults = scheduler, executor, objects, faults
+        self._large = large
 
     @property
     def alive(self) -> bool:
@@ -116,6 +124,8 @@ class SimRunner:
 
     def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
         rng = self._scheduler.rng
+        if beside:
+            self._large()
         self._scheduler.sleep(rng.randrange(5_000, 40_000))
         lost = rng.random() < self._faults.job_lost
         results: list[ShardResult] = []
@@ -161,6 +171,7 @@ class SimPlatform:
         self.faults = Faults()
         self.network = Network(scheduler, may_die=self.may_die)
         self.ranges = ranges
+        self.large_jobs = 0
         self._directory, self._skew_ms = directory, skew_ms
         self._nonces = random.Random(scheduler.rng.getrandbits(64))
         self._executor = Process("executors")
@@ -255,11 +266,15 @@ class SimPlatform:
                 return build_dispatcher(DispatcherSettings(**common), objects, clock, new_http, self._nonce, end)
             case "sorter":
                 settings = SorterSettings(**common, tick=self._tick_settings())
-                runner = SimRunner(self.scheduler, self._executor, self._objects_of(self._executor), self.faults)
+                objects_there = self._objects_of(self._executor)
+                runner = SimRunner(self.scheduler, self._executor, objects_there, self.faults, self._note_large_job)
                 outside = Outside(lambda _: runner, new_http, self._nonce, lambda _: self._end(process), end)
                 return build_sorter(settings, objects, clock, outside)
             case _:
                 return build_api(ApiSettings(**common, chunk_rows=512), objects, clock, new_http, self._nonce, end)
+
+    def _note_large_job(self) -> None:
+        self.large_jobs += 1
 
     def _tick_settings(self) -> TickSettings:
         """What becomes of large transactions happens to small ones too, more or less, from start to start."""

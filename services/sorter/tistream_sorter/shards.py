@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tistream.format.manifest import PendingPart
 from tistream.model.span import KeySpan
@@ -74,7 +74,7 @@ def _of_groups(groups: Sequence[RowGroupRef], pending: Sequence[PendingPart]) ->
     pointing = [part for part in pending if part.pointed_bytes]
     out = []
     for group in groups:
-        brings = max((_row_bytes(part) for part in pointing if _touches(part, group)), default=0)
+        brings = max((_row_bytes(part) for part in pointing if _may_touch(group, part.span)), default=0)
         weight = group.length + group.rows * (ROW_BYTES + brings)
         out.append(Load(group.key_min or b"", group.key_max or b"", weight))
     return out
@@ -91,7 +91,7 @@ def _of_parts(
         if part.row_groups or part.rows < rows_small:
             continue
         reached = part.commit_ts_min <= high
-        if reached or any(_touches(part, group) for group in groups):
+        if reached or any(_may_touch(group, part.span) for group in groups):
             near = [_row_bytes(other) for other in pointing if reached and other.span.overlaps(part.span)]
             weight = part.size + part.rows * (ROW_BYTES + max(near, default=0))
             out.append(Load(part.span.start, part.span.end or span.end or b"\xff" * 32, weight))
@@ -102,8 +102,18 @@ def _row_bytes(part: PendingPart) -> int:
     return part.pointed_bytes // max(part.rows, 1)
 
 
-def _touches(part: PendingPart, group: RowGroupRef) -> bool:
-    return group.key_min is None or group.key_max is None or part.span.touches(group.key_min, group.key_max)
+def touching(files: Sequence[ShardFile], span: KeySpan) -> tuple[ShardFile, ...]:
+    """The files with those of their row groups that may hold keys of the span; no others."""
+    out = []
+    for file in files:
+        wanted = tuple(group.index for group in file.wanted_groups if _may_touch(group, span))
+        if wanted:
+            out.append(replace(file, wanted=wanted))
+    return tuple(out)
+
+
+def _may_touch(group: RowGroupRef, span: KeySpan) -> bool:
+    return group.key_min is None or group.key_max is None or span.touches(group.key_min, group.key_max)
 
 
 def touched(span: KeySpan, files: Sequence[ShardFile], parts: Sequence[PendingPart]) -> list[KeySpan]:

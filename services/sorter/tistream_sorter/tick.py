@@ -32,12 +32,12 @@ from tistream.format.segment import SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS, Window
-from tistream.wire.file_batch import FileRef, RowGroupRef
+from tistream.wire.file_batch import FileRef
 from tistream_sorter.jobs.contracts import SCANS_SCHEMA
 from tistream_sorter.jobs.kernel import MatchRules
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
 from tistream_sorter.promotion import promoted
-from tistream_sorter.shards import CutRules, cut, touched
+from tistream_sorter.shards import CutRules, cut, touched, touching
 from tistream_sorter.slice_history import History
 from tistream_sorter.slices import SliceMap
 
@@ -253,7 +253,7 @@ def plan(
     pieces = cut(identity.span, sources, state.pending, window.high, rules)
     shards = []
     for number, span in enumerate(pieces.spans):
-        mine, unmatched = _touching(sources, span), _of_kind(state.pending, UNMATCHED, span)
+        mine, unmatched = touching(sources, span), _of_kind(state.pending, UNMATCHED, span)
         few = len(after.slices) < CLIP_SLICES
         keys = None if few else touched(span, mine, unmatched)
         shard = Shard(
@@ -280,19 +280,6 @@ def plan(
 def _shard_file(seq: int, file: TaskFile, task_id: int) -> ShardFile:
     ref = file.ref
     return ShardFile(seq, ref.key, ref.size, ref.footer_start, ref.groups, ref.row_groups.get(task_id, ()))
-
-
-def _touching(files: Sequence[ShardFile], span: KeySpan) -> tuple[ShardFile, ...]:
-    out = []
-    for file in files:
-        wanted = tuple(group.index for group in file.wanted_groups if _may_touch(group, span))
-        if wanted:
-            out.append(replace(file, wanted=wanted))
-    return tuple(out)
-
-
-def _may_touch(group: RowGroupRef, span: KeySpan) -> bool:
-    return group.key_min is None or group.key_max is None or span.touches(group.key_min, group.key_max)
 
 
 def _of_kind(parts: Sequence[PendingPart], kind: str, span: KeySpan) -> tuple[PendingPart, ...]:

@@ -142,17 +142,19 @@ def _read_pending(objects: ObjectStore, shard: Shard, changes: pa.Table, history
     """What this tick can concern of the pending parts (jobs/pruning.py says which)."""
     scanned = pc.any(pc.greater_equal(history["scan_index"], 0)).as_py()
     rules = ReadRules(shard.rules.window.high, shard.rules.rows_small, bool(scanned), shard.swept)
-    anyway = read_anyway(shard.unmatched, rules)
-    first = [part for part, sure in zip(shard.unmatched, anyway, strict=True) if sure]
+    sure, sure_ready = read_anyway(shard.unmatched, rules), read_anyway(shard.ready, rules)
+    first = [part for part, read in zip(shard.unmatched, sure, strict=True) if read]
     unmatched = [read_unmatched(objects, part, book) for part in first]
+    if all(sure) and all(sure_ready) and not shard.sealed:
+        return _Held(first, unmatched, list(shard.ready), [read_ready(objects, part) for part in shard.ready], [])
     at_hand = _at_hand(changes, unmatched, rules.high)
-    too = [part for part, met in zip(shard.unmatched, read_too(shard.unmatched, anyway, at_hand), strict=True) if met]
+    met = read_too(shard.unmatched, sure, at_hand)
+    too = [part for part, read in zip(shard.unmatched, met, strict=True) if read]
     unmatched += [read_unmatched(objects, part, book) for part in too]
-    anyway = read_anyway(shard.ready, rules)
-    met = read_too(shard.ready, anyway, at_hand)
-    ready = [part for part, *why in zip(shard.ready, anyway, met, strict=True) if any(why)]
+    met = read_too(shard.ready, sure_ready, at_hand)
+    ready = [part for part, *why in zip(shard.ready, sure_ready, met, strict=True) if any(why)]
     met = read_too(shard.sealed, [False] * len(shard.sealed), at_hand)
-    sealed = [sealed_identities(objects, part) for part, yes in zip(shard.sealed, met, strict=True) if yes]
+    sealed = [sealed_identities(objects, part) for part, read in zip(shard.sealed, met, strict=True) if read]
     return _Held([*first, *too], unmatched, ready, [read_ready(objects, part) for part in ready], sealed)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
 from tistream.concurrency import new_lock
+from tistream.pool.footers import FooterCache
 from tistream.pool.rows import read_row_group
 from tistream.storage.object_store import ObjectStore
 from tistream_api.plan import GroupRef
@@ -27,11 +28,12 @@ class GroupCache:
         self._lock = new_lock()
         self._held: OrderedDict[tuple[str, int, bool], pa.Table] = OrderedDict()
         self._bytes = 0
+        self._footers = FooterCache()
 
     def rows(self, group: GroupRef) -> pa.Table:
         """The whole row group (tistream.format.segment.SCHEMA). Raises NotFoundYet, CorruptObject, Unavailable."""
         key = (group.segment.key, group.index, True)
-        return self._get(key, lambda: read_row_group(self._objects, group.segment, group.index))
+        return self._get(key, lambda: self._read(group))
 
     def index(self, group: GroupRef) -> GroupIndex:
         """Which rows it holds. Raises as `rows`."""
@@ -43,10 +45,13 @@ class GroupCache:
         else:
             table = self._get(
                 (*key[:2], False),
-                lambda: read_row_group(self._objects, group.segment, group.index, columns=list(INDEX_COLUMNS)),
+                lambda: self._read(group, INDEX_COLUMNS),
             )
         table_id, commit_ts = (table.column(name).to_numpy() for name in INDEX_COLUMNS)
         return GroupIndex(table_id, commit_ts, table.nbytes)
+
+    def _read(self, group: GroupRef, columns: Sequence[str] | None = None) -> pa.Table:
+        return read_row_group(self._objects, group.segment, group.index, columns, self._footers)
 
     def _get(self, key: tuple[str, int, bool], read: Callable[[], pa.Table]) -> pa.Table:
         with self._lock:

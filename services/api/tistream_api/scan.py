@@ -21,7 +21,7 @@ from tistream_api.cursor import Place, Position, Scope
 from tistream_api.events import Events
 from tistream_api.plan import Cut, GroupRef
 from tistream_api.row_events import render
-from tistream_api.source_contract import Batch, Ints, Source
+from tistream_api.source_contract import Batch, GroupIndex, Ints, Source
 
 PAGE_ROWS_MIN = 4_096
 PAGE_FIRST_ROWS_MIN = 16
@@ -39,10 +39,10 @@ class Budget:
     `decoded_bytes` bounds a chunk's rows in memory, which compress as they like; its events take some times more.
     """
 
-    rows: int = 65_536
+    rows: int = 32_768
     first_rows: int = 8_192
     chunk_bytes: int = 16 << 20
-    index_rows: int = 1 << 18
+    index_rows: int = 1 << 17
     decoded_bytes: int = 32 << 20
 
     def for_page(self, limit: int) -> Budget:
@@ -131,10 +131,8 @@ class Scan:
                 break
             index = self._source.index(ref)
             decoded += index.decoded_bytes
-            mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)
-            mask &= index.table_id > 0 if ids is None else np.isin(index.table_id, ids)
-            at = np.flatnonzero(mask)
-            found.append(_Found(begins, GroupRows(ref, at), index.commit_ts[at]))
+            at, commit_ts = _chosen(ref, index, window, ids)
+            found.append(_Found(begins, GroupRows(ref, at), commit_ts))
         return high, found
 
     def _take(self, high: int, found: list[_Found]) -> _Taken:
@@ -186,3 +184,14 @@ class Scan:
         if self._start.place is not Place.DONE and self._start.commit_ts in window:
             found = found.after(self._start)
         return Batch(found, window.high if barrier is None else barrier.commit_ts - 1, barrier=barrier)
+
+
+def _chosen(ref: GroupRef, index: GroupIndex, window: Window, ids: Ints | None) -> tuple[Ints, Ints]:
+    """The places of the rows that the window and the scope may want, and their commit_ts."""
+    if ref.info.table_id_min == ref.info.table_id_max > 0:  # one table, in the order of commit_ts, and it is wanted
+        low, high = (int(np.searchsorted(index.commit_ts, ts, side="right")) for ts in (window.low, window.high))
+        return np.arange(low, high), index.commit_ts[low:high]
+    mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)
+    mask &= index.table_id > 0 if ids is None else np.isin(index.table_id, ids)
+    at = np.flatnonzero(mask)
+    return at, index.commit_ts[at]

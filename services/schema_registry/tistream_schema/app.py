@@ -43,8 +43,13 @@ def build_app(
         objects,
         meta,
         SorterClient(http),
-        clock,
-        Options(settings.poll_ms, settings.poll_idle_ms, settings.route_wait_ms, settings.quiet_segments),
+        Options(
+            settings.poll_ms,
+            settings.poll_idle_ms,
+            settings.poll_quiet_ms,
+            settings.route_wait_ms,
+            settings.quiet_segments,
+        ),
         new_nonce=new_nonce,
         sleep=concurrency.sleep,
         metrics=SchemaMetrics(metrics_registry),
@@ -56,6 +61,7 @@ def build_app(
         loops = [
             Loop("membership", membership.beat, interval_ms=_BEAT_MS, metrics=loop_metrics).start(),
             Loop("routes", registry.follow_routes, interval_ms=0, metrics=loop_metrics).start(),
+            Loop("sorters", registry.ask_sorters, interval_ms=settings.poll_ms, metrics=loop_metrics).start(),
         ]
         try:
             yield

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from tistream.model.span import KeySpan
 from tistream.schema.meta_change import SCHEMA_SPANS
 from tistream.wire.meta import TaskRoute, TenantRoute
-from tistream.wire.sorter import TaskStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,17 @@ class SchemaTask:
     span: KeySpan
     task_epoch: int
     sorter_url: str | None
+
+
+class Told(Protocol):
+    """What a sorter tells of a task."""
+
+    @property
+    def task_epoch(self) -> int: ...
+    @property
+    def manifest(self) -> int: ...
+    @property
+    def progress_ts(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +65,7 @@ def gap(tasks: list[SchemaTask]) -> KeySpan | None:
     return None
 
 
-def promises(tasks: list[SchemaTask], statuses: Mapping[int, TaskStatus]) -> dict[int, Promise]:
+def promises(tasks: list[SchemaTask], statuses: Mapping[int, Told]) -> dict[int, Promise]:
     """What to rely on. A sorter that holds a task under an older epoch than the route's is not listened to."""
     return {
         task.task_id: Promise(status.manifest, status.progress_ts)

@@ -15,10 +15,10 @@ from tistream.schema.records import Record
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.meta import TenantRoute
-from tistream.wire.sorter import Hold, TaskStatus
+from tistream.wire.sorter import Hold
 from tistream_schema import expected_tasks
 from tistream_schema.durable_log import DurableLog
-from tistream_schema.expected_tasks import Promise, SchemaTask
+from tistream_schema.expected_tasks import Promise, SchemaTask, Told
 from tistream_schema.pool_rows import schema_rows
 from tistream_schema.tenant_schema import TenantSchema
 
@@ -58,7 +58,7 @@ class SchemaFollower:
         self._schema.set_holds([])
         return True
 
-    def step(self, route: TenantRoute, statuses: Mapping[int, TaskStatus]) -> bool:
+    def step(self, route: TenantRoute, statuses: Mapping[int, Told]) -> bool:
         """Take what is committed. Says whether resolved_ts has moved.
 
         `statuses` are the sorters' answers by task, asked for *before* this call: a promise counts only once every

@@ -6,9 +6,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tistream.clock import Clock
 from tistream.concurrency import new_lock
-from tistream.errors import TiStreamError, Unavailable, UnknownName
+from tistream.errors import Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.pool.footers import FooterCache
 from tistream.service.metrics import LoopMetrics
@@ -16,17 +15,15 @@ from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.meta import RouteTable, TenantRoute
 from tistream.wire.meta_client import MetaClient
-from tistream.wire.sorter import TaskStatus
 from tistream.wire.sorter_client import SorterClient
 from tistream_schema import expected_tasks
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.follower import SchemaFollower
 from tistream_schema.metrics import SchemaMetrics
+from tistream_schema.sorter_progress import SorterProgress
 from tistream_schema.tenant_schema import TenantSchema
 
 log = logging.getLogger(__name__)
-
-_MOVING_MS = 3_000  # for so long after its last progress a tenant is looked at often
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +32,7 @@ class Options:
 
     poll_ms: int
     poll_idle_ms: int
+    poll_quiet_ms: int
     route_wait_ms: int
     quiet_segments: int
 
@@ -44,7 +42,7 @@ class _Followed:
     route: TenantRoute
     schema: TenantSchema
     follower: SchemaFollower
-    moved_ms: int
+    pause_ms: int
     loop: Loop | None = None
 
 
@@ -56,7 +54,6 @@ class Registry:
         objects: ObjectStore,
         meta: MetaClient,
         sorters: SorterClient,
-        clock: Clock,
         options: Options,
         *,
         new_nonce: Callable[[], str],
@@ -66,8 +63,7 @@ class Registry:
     ) -> None:
         self._objects = objects
         self._meta = meta
-        self._sorters = sorters
-        self._clock = clock
+        self._progress = SorterProgress(sorters, metrics)
         self._options = options
         self._new_nonce = new_nonce
         self._sleep = sleep
@@ -77,6 +73,8 @@ class Registry:
         self._tenants: dict[TenantKey, _Followed] = {}
         self._route_version = -1
         self._footers = FooterCache()
+        self._sorter_urls: frozenset[str] = frozenset()
+        self._asking_ms = options.poll_ms
 
     def tenant(self, key: TenantKey) -> TenantSchema:
         """A tenant's schema. Raises UnknownName; Unavailable before the first route table."""
@@ -102,15 +100,30 @@ class Registry:
         with self._lock:
             gone = [self._tenants.pop(key) for key in list(self._tenants) if key not in routes]
             for key, route in routes.items():
-                if key in self._tenants:
-                    self._tenants[key].route = route
+                known = self._tenants.get(key)
+                if known is not None:
+                    if known.route != route:
+                        known.route = route
+                        self._wake(known)
                 else:
                     self._tenants[key] = self._start(key, route)
             self._metrics.tenants.set(len(self._tenants))
+            tasks = (task for route in table.tenants for task in expected_tasks.schema_tasks(route))
+            self._sorter_urls = frozenset(task.sorter_url for task in tasks if task.sorter_url is not None)
         for followed in gone:
             if followed.loop is not None:
                 followed.loop.stop()
         self._route_version = table.version
+
+    def ask_sorters(self) -> int:
+        """Ask every sorter once what has moved, and wake the tenants that it concerns; when to ask again."""
+        moved = self._progress.poll(self._sorter_urls)
+        with self._lock:
+            for key in moved & self._tenants.keys():
+                self._wake(self._tenants[key])
+        longer_ms = min(self._asking_ms * 2, self._options.poll_idle_ms)
+        self._asking_ms = self._options.poll_ms if moved else longer_ms
+        return self._asking_ms
 
     def stop(self) -> None:
         """Stop every loop; what is under way may finish."""
@@ -125,7 +138,7 @@ class Registry:
         schema = TenantSchema(key)
         durable = DurableLog(self._objects, key, self._new_nonce(), self._sleep)
         follower = SchemaFollower(self._objects, schema, durable, self._footers, self._options.quiet_segments)
-        followed = _Followed(route, schema, follower, self._clock.monotonic_ms())
+        followed = _Followed(route, schema, follower, self._options.poll_ms)
         followed.loop = Loop(
             "tenant",
             lambda: self._step(followed),
@@ -135,27 +148,16 @@ class Registry:
         ).start()
         return followed
 
-    def _step(self, followed: _Followed) -> int:
-        records = followed.schema.sizes[0]
-        moved = followed.follower.step(followed.route, self._statuses(followed.route))
-        self._metrics.records.inc(followed.schema.sizes[0] - records)
-        now_ms = self._clock.monotonic_ms()
-        if moved:
-            followed.moved_ms = now_ms
-        active = now_ms - followed.moved_ms < _MOVING_MS
-        return self._options.poll_ms if active else self._options.poll_idle_ms
+    def _wake(self, followed: _Followed) -> None:
+        if followed.loop is not None:
+            followed.loop.wake()
 
-    def _statuses(self, route: TenantRoute) -> dict[int, TaskStatus]:
-        """What the sorters say of the tasks that the schema comes from. One that does not answer says nothing: then
-        its manifests alone tell how far it is."""
-        statuses: dict[int, TaskStatus] = {}
-        for url in {task.sorter_url for task in expected_tasks.schema_tasks(route)} - {None}:
-            assert url is not None
-            try:
-                answer = self._sorters.tasks(url, route.cluster_id, route.tenant_id)
-            except TiStreamError as error:
-                log.debug("no progress from a sorter", extra={"url": url, "error": str(error)})
-                self._metrics.silent.inc()
-                continue
-            statuses.update((status.task_id, status) for status in answer.tasks)
-        return statuses
+    def _step(self, followed: _Followed) -> int:
+        """Take what is new. Sorters that tell something new wake the tenant; else it looks less and less often."""
+        records = followed.schema.sizes[0]
+        told = self._progress.of(expected_tasks.schema_tasks(followed.route))
+        moved = followed.follower.step(followed.route, told)
+        self._metrics.records.inc(followed.schema.sizes[0] - records)
+        longer_ms = min(followed.pause_ms * 2, self._options.poll_quiet_ms)
+        followed.pause_ms = self._options.poll_ms if moved else longer_ms
+        return followed.pause_ms

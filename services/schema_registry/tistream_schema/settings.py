@@ -13,8 +13,14 @@ class SchemaSettings(ServiceSettings):
     model_config = settings_config("SCHEMA")
 
     port: int = Field(default=8004, ge=0, le=65535, description="port to bind")
-    poll_ms: int = Field(default=100, ge=10, le=60_000, description="how often a tenant that moves is looked at")
+    poll_ms: int = Field(default=100, ge=10, le=60_000, description="how often sorters are asked while tasks move")
     poll_idle_ms: int = Field(default=500, ge=10, le=60_000, description="the same, while nothing moves")
+    poll_quiet_ms: int = Field(
+        default=10_000,
+        ge=10,
+        le=600_000,
+        description="at the latest a tenant is looked at of which no sorter tells news",
+    )
     route_wait_ms: int = Field(default=5_000, ge=0, le=60_000, description="long poll of the route table")
     quiet_segments: int = Field(
         default=256, ge=1, description="segments read without a schema change after which that progress is kept"

@@ -25,6 +25,7 @@ from tistream_sorter.assignment import wanted_tasks
 from tistream_sorter.jobs.shard import StoreRules
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import Runner, SorterNode
+from tistream_sorter.progress import ProgressFeed
 from tistream_sorter.routes import router
 from tistream_sorter.settings import SorterSettings, TickSettings
 from tistream_sorter.shards import CutRules
@@ -173,5 +174,6 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
 
     app = new_app("tistream sorter", ready=running.not_ready, registry=registry, running=run, clock=clock)
     app.state.node, app.state.clock, app.state.node_id = running.node, clock, settings.node
+    app.state.progress = ProgressFeed((outside or Outside()).new_nonce())
     app.include_router(router)
     return app

@@ -11,8 +11,9 @@ from tistream.clock import Clock
 from tistream.errors import InvalidRequest, Unavailable, UnknownName
 from tistream.model.span import KeySpan
 from tistream.wire import file_batch
-from tistream.wire.sorter import Coverage, FilesReceipt, TaskList
+from tistream.wire.sorter import Coverage, FilesReceipt, ProgressPage, TaskList
 from tistream_sorter.node import SorterNode
+from tistream_sorter.progress import ProgressFeed
 from tistream_sorter.status import chains
 from tistream_sorter.tick import TaskFile
 
@@ -104,6 +105,13 @@ def list_tasks(
         and tenant_id in (None, task.state.identity.tenant.tenant_id)
     ]
     return TaskList(node_id=request.app.state.node_id, tasks=wanted)
+
+
+@router.get("/v1/progress", operation_id="Progress")
+def progress(request: Request, node: Node, boot: str = "", after: int = 0) -> ProgressPage:
+    """The progress of the tasks that changed since an earlier answer: one call for all tenants."""
+    feed: ProgressFeed = request.app.state.progress
+    return feed.after(node.tasks(), boot, after)
 
 
 @router.get("/v1/tasks/{task_id}/coverage", operation_id="TaskCoverage")

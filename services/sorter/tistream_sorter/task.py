@@ -62,6 +62,11 @@ class Task:
     def task_id(self) -> int:
         return self.state.identity.task_id
 
+    @property
+    def rests(self) -> bool:
+        """Nothing has come, and all that came is in a manifest: a tick would find nothing to do."""
+        return not self._inbox.files and not self.state.unwritten
+
     # -- routes ---------------------------------------------------------------------------------------------------
 
     def offer(self, files: Sequence[TaskFile], now_ms: int) -> bool:

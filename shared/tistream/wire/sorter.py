@@ -60,6 +60,28 @@ class TaskList(Wire):
     tasks: list[TaskStatus]
 
 
+class TaskProgress(Wire):
+    """How far one task is: no row at or below `progress_ts` is missing from its manifests 1 … `manifest`, and none will
+    come. It stays true, whatever becomes of the task."""
+
+    cluster_id: str
+    tenant_id: str
+    task_id: int
+    task_epoch: int
+    manifest: int
+    flushed_ts: int
+    progress_ts: int
+
+
+class ProgressPage(Wire):
+    """Answer of `GET /v1/progress?boot=&after=`: the tasks that changed after what an earlier answer's `boot` and
+    `version` named; all of them, where that was another process's."""
+
+    boot: str
+    version: int
+    tasks: list[TaskProgress]
+
+
 class FilesReceipt(Wire):
     """Answer of `POST /v1/files`: per task the chains received, or that the task is not served here.
 

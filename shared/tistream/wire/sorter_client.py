@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tistream.wire.client import HttpClient, parse
 from tistream.wire.file_batch import CONTENT_TYPE
-from tistream.wire.sorter import FilesReceipt, TaskList
+from tistream.wire.sorter import FilesReceipt, ProgressPage, TaskList
 
 TASKS_DEADLINE_S = 3.0  # one that hangs must not keep its callers from the others for long
 
@@ -19,6 +19,11 @@ class SorterClient:
         """What the sorter holds, of one tenant or of all."""
         params = {"cluster_id": cluster_id, "tenant_id": tenant_id}
         return self._http.get(f"{base_url}/v1/tasks", TaskList, params, deadline_s=TASKS_DEADLINE_S)
+
+    def progress(self, base_url: str, boot: str = "", after: int = 0) -> ProgressPage:
+        """The progress of the tasks that changed since an earlier answer."""
+        params: dict[str, str | int | None] = {"boot": boot, "after": after}
+        return self._http.get(f"{base_url}/v1/progress", ProgressPage, params, deadline_s=TASKS_DEADLINE_S)
 
     def post_files(self, base_url: str, body: bytes) -> FilesReceipt:
         """Send an encoded FileBatch. Sending it again is harmless. Raises PeerBusy where the sorter is full."""

@@ -1,0 +1,53 @@
+"""What followers of many tasks ask for again and again: the progress of those that moved since they asked last. Pure,
+but for its lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tistream.concurrency import new_lock
+from tistream.wire.sorter import ProgressPage, TaskProgress
+from tistream_sorter.task import Task
+from tistream_sorter.tick import TaskState
+
+
+class ProgressFeed:
+    """Numbers every change of a task's state that somebody may ask for. `boot` names this process: numbers of another
+    mean nothing here."""
+
+    def __init__(self, boot: str) -> None:
+        self._boot = boot
+        self._lock = new_lock()
+        self._version = 0
+        self._seen: dict[int, tuple[TaskState, int]] = {}  # task -> its state, and under which number
+
+    def after(self, tasks: Iterable[Task], boot: str, version: int) -> ProgressPage:
+        """The tasks that changed after `version`; all of them, if that is of another process."""
+        known = version if boot == self._boot else 0
+        moved: list[TaskState] = []
+        with self._lock:
+            held = {task.task_id: task.state for task in tasks}
+            for task_id in self._seen.keys() - held.keys():
+                del self._seen[task_id]
+            for task_id, state in held.items():
+                seen = self._seen.get(task_id)
+                if seen is None or seen[0] is not state:
+                    self._version += 1
+                    seen = self._seen[task_id] = state, self._version
+                if seen[1] > known:
+                    moved.append(state)
+            version = self._version
+        return ProgressPage(boot=self._boot, version=version, tasks=[_progress(state) for state in moved])
+
+
+def _progress(state: TaskState) -> TaskProgress:
+    identity = state.identity
+    return TaskProgress(
+        cluster_id=identity.tenant.cluster_id,
+        tenant_id=identity.tenant.tenant_id,
+        task_id=identity.task_id,
+        task_epoch=identity.task_epoch,
+        manifest=state.number,
+        flushed_ts=state.flushed_ts,
+        progress_ts=state.progress_ts,
+    )

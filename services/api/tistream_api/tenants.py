@@ -28,6 +28,7 @@ ROUTES_WAIT_MS = 10_000
 ACTIVE_MS = 10_000  # a tenant is active that long after somebody asked for it
 ACTIVE_EVERY_MS = 100
 IDLE_EVERY_MS = 2_000
+IDLE_TURN_MS = 100  # of many idle tenants, one after the other: somebody who asks is waited for anyway
 
 
 class Tenants:
@@ -93,10 +94,13 @@ class Tenants:
 
     def refresh_due(self) -> None:
         """Start a refresh of every view that is due: often for those somebody asks for, seldom for the others."""
-        for key, view in list(self._views.items()):
-            every_ms = ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else IDLE_EVERY_MS
+        views = list(self._views.items())
+        idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(views))
+        for key, view in views:
+            if view.age_ms() < (ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else idle_every_ms):
+                continue
             with self._lock:
-                due = key not in self._busy and view.age_ms() >= every_ms
+                due = key not in self._busy
                 if due:
                     self._busy.add(key)
             if due:
@@ -151,5 +155,7 @@ class Tenants:
         )
 
     def _lag_seconds(self) -> float:
-        resolved = [view.resolved_ts() for view in list(self._views.values()) if view.route.snapshot_ts is not None]
-        return max(0.0, (self._clock.now_ms() - physical_ms(min(resolved))) / 1000) if resolved else 0.0
+        """Of the tenant that is furthest behind, as of the last look at each."""
+        views = [view for view in list(self._views.values()) if view.route.snapshot_ts is not None]
+        now_ms = self._clock.now_ms()
+        return max([0.0, *((now_ms - view.seen_ago_ms() - physical_ms(view.resolved_ts())) / 1000 for view in views)])

@@ -21,6 +21,7 @@ from tistream.wire.client import HttpClient
 from tistream.wire.dispatcher import StoreList
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.sorter_client import SorterClient
+from tistream_dispatcher.delivery import Resync
 from tistream_dispatcher.driver import Driver
 from tistream_dispatcher.metrics import DispatcherMetrics, Traffic
 from tistream_dispatcher.pacing import PollSettings
@@ -62,10 +63,17 @@ def build_app(
     membership = Membership(meta, settings.node, "dispatcher", settings.url, instance=new_instance(), end=end)
     sorters = SorterClient(http)
     limits = Limits(settings.window_files, settings.window_bytes, settings.batch_files, settings.batch_bytes)
-    polling = PollSettings(settings.poll_min_ms, settings.poll_max_ms, settings.discover_ms)
+    polling = PollSettings(
+        settings.poll_min_ms,
+        settings.poll_max_ms,
+        settings.discover_ms,
+        settings.poll_idle_ms,
+        settings.poll_announced_idle_ms,
+    )
+    resync = Resync(settings.resync_ms, settings.resync_idle_ms)
 
     def new_feed(tenant: TenantKey) -> TenantFeed:
-        return TenantFeed(tenant, measured, sorters, clock, metrics, limits, polling, settings.resync_ms)
+        return TenantFeed(tenant, measured, sorters, clock, metrics, limits, polling, resync)
 
     driver = Driver(settings.node, meta, new_feed, metrics, loop_metrics)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tistream.clock import Clock
 from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
 from tistream.wire.file_batch import encode
 from tistream.wire.problem import PeerBusy
-from tistream.wire.sorter import FilesReceipt, Hold
+from tistream.wire.sorter import FilesReceipt, Hold, TaskStatus
 from tistream.wire.sorter_client import SorterClient
 from tistream_dispatcher.receivers import Receivers
 from tistream_dispatcher.sorter_link import SorterLink
@@ -19,6 +20,14 @@ from tistream_dispatcher.window import Routed, Window, batch_for
 log = logging.getLogger(__name__)
 
 UNCLAIMED_MS = 200  # pause before asking again for tasks that their sorter does not hold yet
+
+
+@dataclass(frozen=True, slots=True)
+class Resync:
+    """How often a sorter is asked what it has received; the longest pause, once all of that is in manifests."""
+
+    pause_ms: int
+    idle_ms: int
 
 
 class Delivery:
@@ -31,14 +40,14 @@ class Delivery:
         receivers: Receivers,
         window: Window,
         clock: Clock,
-        resync_ms: int,
+        resync: Resync,
     ) -> None:
         self._tenant = tenant
         self._sorters = sorters
         self._receivers = receivers
         self._window = window
         self._clock = clock
-        self._resync_ms = resync_ms
+        self._resync = resync
         self._version = 0
         self._served: dict[int, tuple[str | None, int]] = {}  # task -> (sorter's URL, epoch)
         self._links: dict[str, SorterLink] = {}
@@ -71,14 +80,19 @@ class Delivery:
                 self._failed(link, error)
                 continue
             told = set()
+            settled = len(self._window) == 0
             for status in answer.tasks:
                 if status.task_id in link.tasks and status.task_epoch >= self._served[status.task_id][1]:
                     self._receivers.tell(status.task_id, status.received)
                     self._receivers.flushed[status.task_id] = status.flushed_ts
                     told.add(status.task_id)
+                    settled &= _settled(status)
             for task in set(link.tasks) - told:
                 self._receivers.forget(task)
-            pause_ms = self._resync_ms if len(told) == len(link.tasks) else min(UNCLAIMED_MS, self._resync_ms)
+            complete = len(told) == len(link.tasks)
+            pause_ms = link.synced(self._resync.pause_ms, self._resync.idle_ms, settled=settled and complete)
+            if not complete:
+                pause_ms = min(UNCLAIMED_MS, pause_ms)
             link.sync_ms = self._clock.monotonic_ms() + pause_ms
 
     def send(self) -> bool:
@@ -105,6 +119,7 @@ class Delivery:
             self._failed(link, error)
             return False
         link.worked()
+        link.sync_ms = min(link.sync_ms, self._clock.monotonic_ms() + self._resync.pause_ms)
         self._note(link, receipt)
         got = {file.ref.store_id for file, task in lacked if not self._receivers.lacks(task, file.place)}
         for store_id in {file.ref.store_id for file in files}:
@@ -143,3 +158,9 @@ class Delivery:
             for link in self._links.values()
             if link.problem is not None
         ]
+
+
+def _settled(status: TaskStatus) -> bool:
+    """Whether nothing that the task has received can be lost any more, and no chain waits to be closed."""
+    newer = [chain for chains in status.received.values() for chain in chains[1:]]
+    return status.received == status.durable and all(chain.first_ts <= status.flushed_ts for chain in newer)

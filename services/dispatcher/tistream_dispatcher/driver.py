@@ -6,11 +6,12 @@ import logging
 from collections.abc import Callable
 
 from tistream.concurrency import new_lock
+from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
 from tistream.service.metrics import LoopMetrics
 from tistream.service.worker import Loop
 from tistream.wire.dispatcher import StoreList, StoreStatus
-from tistream.wire.meta import Announcements, RouteTable
+from tistream.wire.meta import Announcements, RouteTable, TenantRoute
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.sorter import Hold
 from tistream_dispatcher.metrics import DispatcherMetrics
@@ -39,8 +40,10 @@ class Driver:
         self._loop_metrics = loop_metrics
         self._lock = new_lock()
         self._feeds: dict[TenantKey, tuple[TenantFeed, Loop]] = {}
+        self._routes: dict[TenantKey, TenantRoute] = {}
         self._version = -1
         self._after = 0
+        self._deaf = False
 
     def not_ready(self) -> str | None:
         """Why nothing can be dispatched yet, or None."""
@@ -56,8 +59,9 @@ class Driver:
     def _apply(self, table: RouteTable) -> None:
         for tenant_route in table.tenants:
             key = TenantKey(tenant_route.cluster_id, tenant_route.tenant_id)
-            if not tenant_route.tasks:
+            if not tenant_route.tasks or self._routes.get(key) == tenant_route:
                 continue
+            self._routes[key] = tenant_route
             with self._lock:
                 known = self._feeds.get(key)
             feed, loop = known or self._begin(key)
@@ -77,9 +81,25 @@ class Driver:
 
     def follow_announcements(self) -> None:
         """Hand announced files to their tenants, at once."""
-        answer = self._meta.announcements(self._after, wait_ms=WAIT_MS)
+        try:
+            answer = self._meta.announcements(self._after, wait_ms=WAIT_MS)
+        except TiStreamError:
+            self._go_deaf()
+            raise
+        self._deaf = False
         self._hand_on(answer)
         self._after = answer.next_after
+
+    def _go_deaf(self) -> None:
+        """Until the meta server answers again every tenant looks for itself."""
+        if self._deaf:
+            return
+        self._deaf = True
+        with self._lock:
+            feeds = list(self._feeds.values())
+        for feed, loop in feeds:
+            feed.deaf()
+            loop.wake()
 
     def _hand_on(self, answer: Announcements) -> None:
         with self._lock:

@@ -2,36 +2,48 @@
 
 A LIST costs money, so its pause grows while it finds nothing: because nothing comes, or because announcements bring
 all that comes. The first file that only LIST finds makes it frequent again.
+
+A tenant for which nothing comes at all is looked at less and less, down to a share of the time for which it has been
+silent: who was silent for an hour may be noticed a minute late. Where its last file was announced, the next one will
+be too, and the pause may be longer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+SILENT_SHARE = 8  # a pause is at most this part of the silence before it
+
 
 @dataclass(frozen=True, slots=True)
 class PollSettings:
-    """Pauses in milliseconds: between LISTs of a store, and between LISTs of the stores."""
+    """Pauses in milliseconds: between LISTs of a store, and between LISTs of the stores; the longest while nothing
+    comes, and the same where files were announced."""
 
     poll_min_ms: int
     poll_max_ms: int
     discover_ms: int
+    idle_ms: int
+    announced_idle_ms: int
 
 
 class Pace:
     """The polling of one tenant. Monotonic milliseconds."""
 
-    def __init__(self, settings: PollSettings) -> None:
+    def __init__(self, settings: PollSettings, now_ms: int) -> None:
         self._settings = settings
         self._pause_ms = settings.poll_min_ms
         self._poll_ms = 0
         self._discover_ms = 0
+        self._news_ms = now_ms  # when something new was last found
+        self._announced = False  # it was announced
+        self._expecting = False
 
     def discovery_due(self, now_ms: int) -> bool:
         """Whether to LIST the stores now; it is assumed that this is done."""
         if now_ms < self._discover_ms:
             return False
-        self._discover_ms = now_ms + self._settings.discover_ms
+        self._discover_ms = now_ms + self._longest_ms(now_ms, self._settings.discover_ms)
         return True
 
     def poll_due(self, now_ms: int) -> bool:
@@ -40,9 +52,28 @@ class Pace:
 
     def polled(self, now_ms: int, *, found: bool) -> None:
         """The files were LISTed; whether any was new."""
-        longer_ms = min(self._pause_ms * 2, self._settings.poll_max_ms)
+        if found:
+            self._news_ms, self._announced = now_ms, False
+            self._soon(now_ms)
+        longer_ms = min(self._pause_ms * 2, self._longest_ms(now_ms, self._settings.poll_max_ms))
         self._pause_ms = self._settings.poll_min_ms if found else longer_ms
         self._poll_ms = now_ms + self._pause_ms
+
+    def announced(self, now_ms: int) -> None:
+        """An announced file was new."""
+        self._news_ms, self._announced = now_ms, True
+        self._soon(now_ms)
+
+    def expect(self, now_ms: int, *, expecting: bool) -> None:
+        """Whether some store waits for a file that is missing."""
+        if expecting and not self._expecting:
+            self._soon(now_ms)
+        self._expecting = expecting
+
+    def deaf(self) -> None:
+        """Announcements do not come through just now."""
+        self._announced = False
+        self.hurry()
 
     def hurry(self) -> None:
         """LIST everything at the next occasion."""
@@ -51,3 +82,15 @@ class Pace:
     def next_ms(self) -> int:
         """When the next LIST is due."""
         return min(self._poll_ms, self._discover_ms)
+
+    def _soon(self, now_ms: int) -> None:
+        """The tenant is not idle: no pause that has begun is longer than a busy one's."""
+        self._pause_ms = min(self._pause_ms, self._settings.poll_max_ms)
+        self._poll_ms = min(self._poll_ms, now_ms + self._settings.poll_max_ms)
+        self._discover_ms = min(self._discover_ms, now_ms + self._settings.discover_ms)
+
+    def _longest_ms(self, now_ms: int, busy_ms: int) -> int:
+        if self._expecting:
+            return busy_ms
+        most_ms = self._settings.announced_idle_ms if self._announced else self._settings.idle_ms
+        return max(busy_ms, min((now_ms - self._news_ms) // SILENT_SHARE, most_ms))

@@ -16,7 +16,12 @@ class DispatcherSettings(ServiceSettings):
     poll_min_ms: int = Field(default=250, ge=10, description="pause between LISTs of a store while they find files")
     poll_max_ms: int = Field(default=2_000, ge=10, description="and while they find none, or announcements find all")
     discover_ms: int = Field(default=2_000, ge=10, description="pause between LISTs for new stores")
+    poll_idle_ms: int = Field(default=60_000, ge=10, description="the longest such pause for a tenant that is silent")
+    poll_announced_idle_ms: int = Field(
+        default=600_000, ge=10, description="the same, if the tenant's last file was announced"
+    )
     resync_ms: int = Field(default=1_000, ge=50, description="how often sorters are asked what they have received")
+    resync_idle_ms: int = Field(default=60_000, ge=50, description="the same, while all of it is in manifests")
     window_files: int = Field(default=2_048, ge=1, description="files routed ahead of a tenant's slowest task")
     window_bytes: int = Field(default=64 << 20, ge=1 << 16, description="their watermarks and references in memory")
     batch_files: int = Field(default=128, ge=1, description="files in one request to a sorter")

@@ -17,6 +17,7 @@ class SorterLink:
     sync_ms: int = 0  # when to ask what it has received
     send_ms: int = 0  # no files before
     pause_ms: int = PAUSE_MS
+    calm_ms: int = 0  # the pause between questions while there is nothing new to learn
     problem: str | None = None
     busy: bool = False  # the problem is that it has no room
     stalled: dict[int, tuple[int, int]] = field(default_factory=dict)  # store -> (until, pause)
@@ -28,6 +29,12 @@ class SorterLink:
         if not busy:
             self.sync_ms = self.send_ms
         self.pause_ms = min(self.pause_ms * 2, PAUSE_MAX_MS)
+
+    def synced(self, pause_ms: int, idle_ms: int, *, settled: bool) -> int:
+        """It told what it has received: how long to wait before the next question. `settled`: that cannot change by
+        itself."""
+        self.calm_ms = min(max(pause_ms, self.calm_ms * 2), max(pause_ms, idle_ms)) if settled else pause_ms
+        return self.calm_ms
 
     def worked(self) -> None:
         """It took a batch, or there is none that it lacks."""

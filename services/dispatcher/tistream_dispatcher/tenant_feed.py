@@ -25,7 +25,7 @@ from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import Hold
 from tistream.wire.sorter_client import SorterClient
 from tistream_dispatcher.change_source import route
-from tistream_dispatcher.delivery import Delivery
+from tistream_dispatcher.delivery import Delivery, Resync
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.pacing import Pace, PollSettings
 from tistream_dispatcher.receivers import Receivers
@@ -36,6 +36,7 @@ from tistream_dispatcher.window import Limits, Window
 log = logging.getLogger(__name__)
 
 IDLE_MS = 2_000  # the longest pause between two steps
+CALM_MS = 60_000  # the same while there is nothing to wait for but new files
 MIN_WAIT_MS = 5
 FILL_FILES = 256  # files routed before they are sent
 WAIT_FOR_ALL_MS = 5_000  # for tasks that have not told their positions yet; then the others go on without
@@ -53,7 +54,7 @@ class TenantFeed:
         metrics: DispatcherMetrics,
         limits: Limits,
         polling: PollSettings,
-        resync_ms: int,
+        resync: Resync,
     ) -> None:
         self.tenant = tenant
         self._objects = objects
@@ -61,14 +62,15 @@ class TenantFeed:
         self._metrics = metrics
         self._window = Window(limits)
         self._receivers = Receivers()
-        self._delivery = Delivery(tenant, sorters, self._receivers, self._window, clock, resync_ms)
-        self._pace = Pace(polling)
+        self._delivery = Delivery(tenant, sorters, self._receivers, self._window, clock, resync)
+        self._pace = Pace(polling, clock.monotonic_ms())
         self._stores: dict[int, StoreFeed] = {}
         self._store_problems: dict[tuple[int, str], str] = {}  # (store, what was tried) -> why it failed
         self._discovery_problem: str | None = None
         self._router: Router | None = None
         self._spans: tuple[TaskSpan, ...] = ()
         self._known_since_ms: int | None = None
+        self._calm = False
         self._lock = new_lock()  # guards what other threads hand over, and what they read
         self._new_route: tuple[int, TenantRoute] | None = None
         self._announced: dict[int, set[int]] = defaultdict(set)
@@ -90,6 +92,10 @@ class TenantFeed:
     def look_everywhere(self) -> None:
         """Announcements were lost: LIST at once."""
         self._pace.hurry()
+
+    def deaf(self) -> None:
+        """Announcements do not come through: LIST at once, and as often as without them."""
+        self._pace.deaf()
 
     def status(self) -> tuple[tuple[StoreStatus, ...], tuple[Hold, ...]]:
         """The stores and the holds of no single store, as of the last step."""
@@ -176,8 +182,10 @@ class TenantFeed:
         with self._lock:
             announced, self._announced = self._announced, defaultdict(set)
         for store_id, stamps in announced.items():
-            if store_id in self._stores or self._is_there(store_id, max(stamps)):
-                self._try(self._store(store_id), "find", partial(StoreFeed.announced, stamps=stamps))
+            if store_id not in self._stores and not self._is_there(store_id, max(stamps)):
+                continue
+            if self._try(self._store(store_id), "find", partial(StoreFeed.announced, stamps=stamps)):
+                self._pace.announced(now_ms)
         if self._pace.poll_due(now_ms):
             found = [self._try(store, "find", StoreFeed.poll) for store in self._stores.values()]
             self._pace.polled(now_ms, found=any(found))
@@ -267,12 +275,15 @@ class TenantFeed:
             holds.append(Hold(stage="dispatch", store_id=str(store_id), reason=problem))
         if self._discovery_problem is not None:
             holds.append(Hold(stage="dispatch", reason=self._discovery_problem))
+        expecting = any(store.hold is not None for store in stores)
+        self._pace.expect(self._clock.monotonic_ms(), expecting=expecting)
+        self._calm = not (expecting or holds or len(self._window)) and self._everyone_known()
         with self._lock:
             self._status, self._holds = stores, tuple(holds)
 
     def _wait_ms(self) -> int:
         now_ms = self._clock.monotonic_ms()
-        due = [self._pace.next_ms(), now_ms + IDLE_MS]
+        due = [self._pace.next_ms(), now_ms + (CALM_MS if self._calm else IDLE_MS)]
         others = [self._delivery.next_ms(), *(store.next_retry_ms() for store in self._stores.values())]
         due += [ms for ms in others if ms is not None]
         return max(MIN_WAIT_MS, min(due) - now_ms)

@@ -174,6 +174,6 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
 
     app = new_app("tistream sorter", ready=running.not_ready, registry=registry, running=run, clock=clock)
     app.state.node, app.state.clock, app.state.node_id = running.node, clock, settings.node
-    app.state.progress = ProgressFeed((outside or Outside()).new_nonce())
+    app.state.progress = ProgressFeed(outside.new_nonce())
     app.include_router(router)
     return app

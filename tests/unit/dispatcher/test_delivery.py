@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import httpx
 
 from tistream.clock import ManualClock
@@ -9,7 +11,7 @@ from tistream.model.ids import TenantKey
 from tistream.wire.client import HttpClient
 from tistream.wire.sorter import Chain, TaskList, TaskStatus
 from tistream.wire.sorter_client import SorterClient
-from tistream_dispatcher.delivery import Delivery
+from tistream_dispatcher.delivery import Delivery, Resync
 from tistream_dispatcher.receivers import Receivers
 from tistream_dispatcher.window import Limits, Window
 
@@ -50,7 +52,7 @@ def test_what_an_earlier_holder_has_received_is_not_what_the_task_has() -> None:
     clock, receivers = ManualClock(1_000), Receivers()
     window = Window(Limits(99, 1 << 20, 99, 1 << 20))
     sorters = SorterClient(HttpClient(transport=httpx.MockTransport(sorter)))
-    delivery = Delivery(TENANT, sorters, receivers, window, clock, resync_ms=1_000)
+    delivery = Delivery(TENANT, sorters, receivers, window, clock, Resync(1_000, 8_000))
     delivery.set_tasks(1, {1: (URL, 4)})
     delivery.sync()
     assert receivers.received == {}
@@ -59,3 +61,34 @@ def test_what_an_earlier_holder_has_received_is_not_what_the_task_has() -> None:
     delivery.sync()
     assert receivers.at(1, 1, 10) == 800
     assert receivers.flushed_ts() == 900
+
+
+def test_what_is_in_manifests_is_asked_about_ever_less_until_something_is_sent() -> None:
+    asked: list[int] = []
+    answers = [status(4)]
+
+    def sorter(_: httpx.Request) -> httpx.Response:
+        asked.append(clock.monotonic_ms())
+        body = TaskList(node_id="sorter-1", tasks=[answers[-1]])
+        return httpx.Response(200, content=body.model_dump_json().encode())
+
+    clock, receivers = ManualClock(1_000), Receivers()
+    window = Window(Limits(99, 1 << 20, 99, 1 << 20))
+    sorters = SorterClient(HttpClient(transport=httpx.MockTransport(sorter)))
+    delivery = Delivery(TENANT, sorters, receivers, window, clock, Resync(1_000, 8_000))
+    delivery.set_tasks(1, {1: (URL, 4)})
+
+    def pauses(seconds: int) -> list[int]:
+        asked.clear()
+        for _ in range(seconds * 10):
+            delivery.sync()
+            clock.advance(100)
+        return [after - before for before, after in pairwise(asked)]
+
+    assert pauses(40) == [1_000, 2_000, 4_000, 8_000, 8_000, 8_000, 8_000]
+    answers.append(status(4).model_copy(update={"received": {1: [Chain(first_ts=10, at_ts=850)]}}))
+    pauses(9)
+    assert set(pauses(5)) == {1_000}  # a manifest is still to come: what it received may be lost again
+    twice = {1: [Chain(first_ts=10, at_ts=800), Chain(first_ts=950, at_ts=960)]}
+    answers.append(status(4).model_copy(update={"received": twice, "durable": twice}))
+    assert set(pauses(5)) == {1_000}  # the older chain is to be closed once all of its time is flushed

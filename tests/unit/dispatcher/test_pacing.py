@@ -2,14 +2,63 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from tistream_dispatcher.damage import PAUSE_MAX_MS, Suspects
 from tistream_dispatcher.pacing import Pace, PollSettings
 from tistream_dispatcher.sorter_link import PAUSE_MAX_MS as SEND_PAUSE_MAX_MS
 from tistream_dispatcher.sorter_link import SorterLink
 
+SETTINGS = PollSettings(250, 2000, 500, idle_ms=60_000, announced_idle_ms=600_000)
+HOUR_MS = 3_600_000
+
+
+def polls(pace: Pace, begin_ms: int, end_ms: int) -> list[int]:
+    """When the files are LISTed meanwhile, in vain."""
+    out, now = [], begin_ms
+    while (now := max(now, pace.next_ms())) < end_ms:
+        if pace.poll_due(now):
+            pace.polled(now, found=False)
+            out.append(now)
+        pace.discovery_due(now)
+    return out
+
+
+def test_a_tenant_that_is_silent_is_looked_at_for_a_share_of_its_silence() -> None:
+    pace = Pace(SETTINGS, 0)
+    seen = polls(pace, 0, HOUR_MS)
+    for before, after in pairwise(seen):
+        assert after - before <= max(2_000, before // 8)
+        assert after - before <= 60_000
+    assert len(seen) < 120
+    assert len(polls(pace, HOUR_MS, 2 * HOUR_MS)) <= 61
+    pace.polled(2 * HOUR_MS, found=True)
+    assert pace.next_ms() <= 2 * HOUR_MS + 250
+
+
+def test_where_files_are_announced_an_idle_tenant_costs_next_to_nothing() -> None:
+    pace = Pace(SETTINGS, 0)
+    pace.announced(1_000)
+    polls(pace, 1_000, 2 * HOUR_MS)
+    assert len(polls(pace, 2 * HOUR_MS, 3 * HOUR_MS)) <= 7
+    pace.announced(3 * HOUR_MS)  # files come again: one that is not announced is found as soon as ever
+    assert pace.next_ms() <= 3 * HOUR_MS + 2_000
+    polls(pace, 3 * HOUR_MS, 5 * HOUR_MS)
+    pace.deaf()
+    assert pace.poll_due(5 * HOUR_MS)
+    assert len(polls(pace, 5 * HOUR_MS, 6 * HOUR_MS)) >= 59
+
+
+def test_a_missing_file_is_looked_for_however_long_it_is_missing() -> None:
+    pace = Pace(SETTINGS, 0)
+    polls(pace, 0, HOUR_MS)
+    pace.expect(HOUR_MS, expecting=True)
+    assert pace.next_ms() <= HOUR_MS + 2_000
+    assert len(polls(pace, HOUR_MS, HOUR_MS + 60_000)) >= 29
+
 
 def test_polls_become_rare_while_they_find_nothing_and_frequent_once_one_does():
-    pace, now, pauses = Pace(PollSettings(250, 2000, 500)), 0, []
+    pace, now, pauses = Pace(SETTINGS, 0), 0, []
     for found in (False, False, False, False, True, False):
         assert pace.poll_due(now)
         pace.polled(now, found=found)
@@ -20,7 +69,7 @@ def test_polls_become_rare_while_they_find_nothing_and_frequent_once_one_does():
 
 
 def test_stores_are_looked_for_at_their_own_pace_or_at_once():
-    pace = Pace(PollSettings(250, 2000, 500))
+    pace = Pace(SETTINGS, 1000)
     assert pace.discovery_due(1000)
     assert not pace.discovery_due(1499)
     assert pace.discovery_due(1500)

@@ -19,6 +19,7 @@ from tistream.wire.client import HttpClient
 from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream.wire.sorter import Chain, FilesReceipt, TaskList, TaskStatus
 from tistream.wire.sorter_client import SorterClient
+from tistream_dispatcher.delivery import Resync
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.pacing import PollSettings
 from tistream_dispatcher.router import Router, TaskSpan
@@ -93,8 +94,8 @@ def test_trouble_with_one_store_leaves_the_others_alone(error: TiStreamError) ->
         clock,
         DispatcherMetrics(CollectorRegistry()),
         Limits(99, 1 << 20, 99, 1 << 20),
-        PollSettings(100, 1_000, 1_000),
-        resync_ms=1_000,
+        PollSettings(100, 1_000, 1_000, 60_000, 600_000),
+        Resync(1_000, 60_000),
     )
     task = TaskRoute(
         task_id=1, start_key="", end_key="", task_epoch=1, sorter_node="sorter-1", sorter_url="http://sorter-1"

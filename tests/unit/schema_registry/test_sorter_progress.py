@@ -1,0 +1,118 @@
+"""One question to each sorter for the progress of all tenants."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tistream.model.ids import TenantKey
+from tistream.model.span import WHOLE
+from tistream.wire.client import HttpClient
+from tistream.wire.sorter import ProgressPage, TaskProgress
+from tistream.wire.sorter_client import SorterClient
+from tistream_schema.expected_tasks import SchemaTask
+from tistream_schema.metrics import SchemaMetrics
+from tistream_schema.sorter_progress import SorterProgress
+from tistream_sorter.progress import ProgressFeed
+from tistream_sorter.task import Task, TickLimits
+from tistream_sorter.tick import CutRules, TaskIdentity, first_state
+
+URL = "http://sorter-1"
+LIMITS = TickLimits(1 << 20, 10_000, 99, CutRules(1, 1 << 20))
+
+
+def tenant(number: int) -> TenantKey:
+    return TenantKey("7", f"t{number}")
+
+
+def task(number: int, epoch: int = 1) -> Task:
+    return Task(first_state(TaskIdentity(tenant(number), number, WHOLE, 100, epoch), 1), LIMITS)
+
+
+def moved(one: Task) -> None:
+    """As a commit does: another state."""
+    one.state = first_state(one.state.identity, one.state.number + 1)
+
+
+class Sorter:
+    """A sorter's feed behind HTTP, and what it was asked."""
+
+    def __init__(self, count: int) -> None:
+        self.start(count)
+        self.told: list[int] = []  # how many tasks each answer told of
+        self.silent = False
+
+    def start(self, count: int, boot: str = "first") -> None:
+        self.tasks = [task(number) for number in range(count)]
+        self.feed = ProgressFeed(boot)
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if self.silent:
+            raise httpx.ConnectError("nobody there")
+        query = request.url.params
+        page = self.feed.after(self.tasks, query["boot"], int(query["after"]))
+        self.told.append(len(page.tasks))
+        return httpx.Response(200, content=page.model_dump_json().encode())
+
+
+@pytest.fixture
+def sorter() -> Sorter:
+    return Sorter(50)
+
+
+@pytest.fixture
+def progress(sorter: Sorter) -> SorterProgress:
+    client = SorterClient(HttpClient(transport=httpx.MockTransport(sorter)))
+    return SorterProgress(client, SchemaMetrics(CollectorRegistry()))
+
+
+def manifests(progress: SorterProgress, *numbers: int) -> dict[int, int]:
+    tasks = [SchemaTask(number, WHOLE, 1, URL) for number in numbers]
+    return {task_id: told.manifest for task_id, told in progress.of(tasks).items()}
+
+
+def test_only_what_moved_is_told_again(sorter: Sorter, progress: SorterProgress) -> None:
+    assert progress.poll([URL]) == {tenant(number) for number in range(50)}
+    assert progress.poll([URL]) == set()
+    moved(sorter.tasks[7])
+    assert progress.poll([URL]) == {tenant(7)}
+    assert sorter.told == [50, 0, 1]
+    assert manifests(progress, 6, 7) == {6: 1, 7: 2}
+
+
+def test_a_sorter_that_started_again_tells_everything(sorter: Sorter, progress: SorterProgress) -> None:
+    progress.poll([URL])
+    sorter.start(3, "second")
+    moved(sorter.tasks[2])
+    assert progress.poll([URL]) == {tenant(0), tenant(1), tenant(2)}
+    assert manifests(progress, 2, 40) == {2: 2}  # what it does not hold any more is not its to tell
+
+
+def test_of_a_silent_sorter_nothing_is_told_until_it_answers(sorter: Sorter, progress: SorterProgress) -> None:
+    progress.poll([URL])
+    sorter.silent = True
+    assert len(progress.poll([URL])) == 50  # each must look into its manifests now
+    assert progress.poll([URL]) == set()
+    assert manifests(progress, 1) == {}
+    sorter.silent = False
+    assert len(progress.poll([URL])) == 50
+    assert manifests(progress, 1) == {1: 1}
+
+
+def test_two_readers_of_one_feed_do_not_take_each_others_news() -> None:
+    sorter = Sorter(2)
+    first = sorter.feed.after(sorter.tasks, "", 0)
+    moved(sorter.tasks[0])
+    assert [told.task_id for told in sorter.feed.after(sorter.tasks, first.boot, first.version).tasks] == [0]
+    assert [told.task_id for told in sorter.feed.after(sorter.tasks, first.boot, first.version).tasks] == [0]
+    assert len(sorter.feed.after(sorter.tasks, "another process", first.version).tasks) == 2
+
+
+def test_a_page_says_what_a_promise_needs() -> None:
+    (told,) = Sorter(1).feed.after([task(0, epoch=5)], "", 0).tasks
+    wanted = TaskProgress(
+        cluster_id="7", tenant_id="t0", task_id=0, task_epoch=5, manifest=1, flushed_ts=100, progress_ts=100
+    )
+    assert told == wanted
+    assert ProgressPage.model_validate_json(ProgressPage(boot="b", version=1, tasks=[told]).model_dump_json()).tasks

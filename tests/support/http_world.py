@@ -22,6 +22,7 @@ from tistream.model.ids import TenantKey
 from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.worker import Loop
+from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.dispatcher import StoreList
@@ -84,7 +85,7 @@ class SorterProcess:
         limits = TickLimits(1 << 28, 1_000, 4_096, CutRules(1, 1 << 30))
         nonces = random.Random(name + str(time.monotonic_ns()))
         self.node = SorterNode(
-            world.objects,
+            MeasuredObjectStore(world.objects),
             InlineRunner(world.objects),
             limits,
             CLOCK,

@@ -22,6 +22,7 @@ from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
 from tistream.pool.task_log import TaskLog
 from tistream.storage.change_reader import open_change_file, read_watermarks
+from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
@@ -84,7 +85,7 @@ class SorterWorld:
         """A new process with a new epoch; the one before is forgotten with all its memory."""
         self.epoch += 1
         self.node = SorterNode(
-            self.objects,
+            MeasuredObjectStore(self.objects),
             self.runner,
             self.limits,
             self.clock,

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from bench.inputs.tasks import TASK_ID, identity, task_files
 from tistream.clock import SystemClock
+from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.open import open_objects
 from tistream_sorter.app import tick_limits
 from tistream_sorter.jobs.run import SparkRunner
@@ -30,7 +31,9 @@ class TickNode:
         limits = tick_limits(tick, self._runner.slots)
         nonces = random.Random(1)
         metrics = SorterMetrics(CollectorRegistry())
-        self._node = SorterNode(objects, self._runner, limits, clock, lambda: f"{nonces.getrandbits(64):016x}", metrics)
+        self._node = SorterNode(
+            MeasuredObjectStore(objects), self._runner, limits, clock, lambda: f"{nonces.getrandbits(64):016x}", metrics
+        )
         self._clock = clock
         self._node.assign([identity(snapshot_ts)])
         chains: dict[int, int] = {}

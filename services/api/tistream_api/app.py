@@ -17,6 +17,7 @@ from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import DEADLINE_S, HttpClient
@@ -52,6 +53,7 @@ def build_app(
     """The app, its loops running for as long as it serves; `end` ends the process."""
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
+    objects = measured(objects, registry)
     http = new_http()
     asking = new_http(deadline_s=STATUS_DEADLINE_S)
     meta = MetaClient(http, settings.meta_url)

@@ -14,8 +14,8 @@ from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
-from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.dispatcher import StoreList
@@ -23,7 +23,7 @@ from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.sorter_client import SorterClient
 from tistream_dispatcher.delivery import Resync
 from tistream_dispatcher.driver import Driver
-from tistream_dispatcher.metrics import DispatcherMetrics, Traffic
+from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.pacing import PollSettings
 from tistream_dispatcher.settings import DispatcherSettings
 from tistream_dispatcher.tenant_feed import TenantFeed
@@ -56,8 +56,7 @@ def build_app(
     """The app, its loops running for as long as it serves; `end` ends the process."""
     registry = new_registry()
     metrics, loop_metrics = DispatcherMetrics(registry), LoopMetrics(registry)
-    measured = MeasuredObjectStore(objects)
-    traffic = Traffic(metrics)
+    counted = measured(objects, registry)
     http = new_http()
     meta = MetaClient(http, settings.meta_url)
     membership = Membership(meta, settings.node, "dispatcher", settings.url, instance=new_instance(), end=end)
@@ -73,13 +72,9 @@ def build_app(
     resync = Resync(settings.resync_ms, settings.resync_idle_ms)
 
     def new_feed(tenant: TenantKey) -> TenantFeed:
-        return TenantFeed(tenant, measured, sorters, clock, metrics, limits, polling, resync)
+        return TenantFeed(tenant, counted, sorters, clock, metrics, limits, polling, resync)
 
     driver = Driver(settings.node, meta, new_feed, metrics, loop_metrics)
-
-    def count() -> None:
-        driver.count()
-        traffic.count(measured.traffic())
 
     @contextmanager
     def running() -> Iterator[None]:
@@ -89,7 +84,7 @@ def build_app(
             Loop(
                 "announcements", driver.follow_announcements, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics
             ),
-            Loop("gauges", count, interval_ms=1_000, metrics=loop_metrics),
+            Loop("gauges", driver.count, interval_ms=1_000, metrics=loop_metrics),
         ]
         for loop in loops:
             loop.start()

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from tistream.clock import Clock
 from tistream.service.app import new_app
 from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
 from tistream_meta.liveness import Timings
@@ -53,7 +54,7 @@ def build_app(
     repository = open_repository(settings.database_url, settings.node)
     server = MetaServer(
         repository,
-        objects,
+        measured(objects, registry),
         clock,
         MetaMetrics(registry),
         Options(

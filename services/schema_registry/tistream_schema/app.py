@@ -13,6 +13,7 @@ from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
@@ -40,7 +41,7 @@ def build_app(
     meta = MetaClient(http, settings.meta_url)
     membership = Membership(meta, settings.node, "schema", settings.url, instance=new_nonce(), end=end)
     registry = Registry(
-        objects,
+        measured(objects, metrics_registry),
         meta,
         SorterClient(http),
         Options(

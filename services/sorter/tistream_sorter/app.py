@@ -17,7 +17,9 @@ from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
+from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
@@ -81,12 +83,12 @@ class _Running:
     def __init__(
         self,
         settings: SorterSettings,
-        objects: ObjectStore,
+        counted: MeasuredObjectStore,
         clock: Clock,
         metrics: SorterMetrics,
         outside: Outside,
     ) -> None:
-        self._settings, self._objects, self._clock, self._metrics = settings, objects, clock, metrics
+        self._settings, self._clock = settings, clock
         self._http = outside.new_http()
         self._end = outside.end
         meta = MetaClient(self._http, settings.meta_url)
@@ -96,7 +98,7 @@ class _Running:
         )
         self._runner = outside.new_runner(settings)
         limits = tick_limits(settings.tick, self._runner.slots)
-        self.node = SorterNode(objects, self._runner, limits, clock, outside.new_nonce, metrics)
+        self.node = SorterNode(counted, self._runner, limits, clock, outside.new_nonce, metrics)
         self._warm_at_ms = 0
         self._version = -1
         self._warm = new_event()
@@ -162,7 +164,7 @@ class _Running:
 def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outside: Outside) -> FastAPI:
     """The app of one sorter process."""
     registry = new_registry()
-    running = _Running(settings, objects, clock, SorterMetrics(registry), outside)
+    running = _Running(settings, measured(objects, registry), clock, SorterMetrics(registry), outside)
 
     @contextmanager
     def run() -> Iterator[None]:

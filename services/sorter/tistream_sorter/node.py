@@ -16,7 +16,7 @@ from tistream.errors import (
     Unavailable,
 )
 from tistream.format.manifest import Manifest
-from tistream.storage.object_store import ObjectStore
+from tistream.storage.measured import MeasuredObjectStore
 from tistream_sorter.claims import Claims, Held
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.metrics import SorterMetrics
@@ -49,14 +49,15 @@ class SorterNode:
 
     def __init__(
         self,
-        objects: ObjectStore,
+        objects: MeasuredObjectStore,
         runner: Runner,
         limits: TickLimits,
         clock: Clock,
         new_nonce: Callable[[], str],
         metrics: SorterMetrics,
     ) -> None:
-        self._runner, self._clock, self._new_nonce, self._metrics = runner, clock, new_nonce, metrics
+        self._objects, self._runner, self._clock = objects, runner, clock
+        self._new_nonce, self._metrics = new_nonce, metrics
         self._large_work = limits.large_work
         self._claims = Claims(objects, limits, clock, new_nonce, metrics)
         self._held: dict[int, Held] = {}
@@ -189,6 +190,7 @@ class SorterNode:
                 continue
             for result in results:
                 out.setdefault(result.task_id, []).append(result)
+                self._objects.add_all(result.traffic)
         if not beside:  # a large tick is alone anyway
             self._one_by_one = failed
         return out

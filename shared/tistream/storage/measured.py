@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tistream.concurrency import new_lock
@@ -79,6 +79,11 @@ class MeasuredObjectStore:
     def delete(self, key: str) -> None:
         with _Counted(self, "delete"):
             self._inner.delete(key)
+
+    def add_all(self, traffic: Mapping[str, Traffic]) -> None:
+        """Add what another process asked of the same store on this one's behalf."""
+        for kind, done in traffic.items():
+            self.add(kind, done.requests, done.failures, done.read_bytes, done.written_bytes)
 
     def add(self, kind: str, requests: int, failures: int, read_bytes: int, written_bytes: int) -> None:
         """Add to one kind's totals."""

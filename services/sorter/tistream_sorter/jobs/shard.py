@@ -8,6 +8,7 @@ from tistream.format.manifest import PendingPart
 from tistream.format.segment import SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.storage.measured import Traffic
 from tistream.wire.file_batch import RowGroupRef
 from tistream_sorter.jobs.kernel import MatchRules
 
@@ -85,7 +86,7 @@ class ShardResult:
     consumed: pending parts that need no further mention, as (key, start of the piece that the shard was given).
     bad_files: seq -> reason, for files whose row groups fail their checks: nothing was written. lookup_window:
     (lowest, highest) commit_ts of repeats to be looked up: run again with the segments. broken: (invariant, reason).
-    failed: the store did not answer; run again later.
+    failed: the store did not answer; run again later. traffic: what the shard asked of the store, by kind.
     """
 
     task_id: int
@@ -100,3 +101,4 @@ class ShardResult:
     failed: str | None = None
     read_bytes: int = 0
     wall_ms: int = 0
+    traffic: dict[str, Traffic] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -18,6 +18,7 @@ from tistream.model.span import KeySpan, shown_key
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
 from tistream.storage.change_reader import read_changes
+from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream_sorter.jobs.contracts import CHANGE_COLUMNS, UNMATCHED_SCHEMA
@@ -46,13 +47,16 @@ def process(url: str, shards: list[Shard]) -> list[ShardResult]:
 
 
 def process_guarded(objects: ObjectStore, shard: Shard) -> ShardResult:
-    """process_shard, but trouble of this shard's own stays its own: the others of the job go on."""
+    """process_shard, its requests counted; but trouble of this shard's own stays its own: the others of the job go
+    on."""
+    counted = MeasuredObjectStore(objects)
     try:
-        return process_shard(objects, shard)
+        result = process_shard(counted, shard)
     except CorruptObject as error:
-        return _broken(shard, 10, str(error))
+        result = _broken(shard, 10, str(error))
     except TiStreamError as error:
-        return ShardResult(shard.task_id, shard.number, failed=str(error))
+        result = ShardResult(shard.task_id, shard.number, failed=str(error))
+    return replace(result, traffic={kind: done for kind, done in counted.traffic().items() if done.requests})
 
 
 def process_shard(objects: ObjectStore, shard: Shard) -> ShardResult:

@@ -1,0 +1,43 @@
+"""What a process asks of its object store, as counters: what a bill is made of, by the kind of request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from tistream.storage.measured import MeasuredObjectStore, Traffic
+from tistream.storage.object_store import ObjectStore
+
+
+def measured(objects: ObjectStore, registry: CollectorRegistry) -> MeasuredObjectStore:
+    """The store, its requests and bytes counted in the registry."""
+    counted = MeasuredObjectStore(objects)
+    registry.register(StoreTraffic(counted.traffic))
+    return counted
+
+
+class StoreTraffic(Collector):
+    """Totals as they are when somebody asks. `kind` is of tistream.storage.measured.KINDS."""
+
+    def __init__(self, totals: Callable[[], Mapping[str, Traffic]]) -> None:
+        self._totals = totals
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        """The totals as metrics."""
+        requests = CounterMetricFamily(
+            "tistream_object_requests", "Requests to the object store, by kind; those that failed too.", labels=["kind"]
+        )
+        failures = CounterMetricFamily(
+            "tistream_object_failures", "Of them those that failed: not there, refused, no answer.", labels=["kind"]
+        )
+        size = CounterMetricFamily("tistream_object_bytes", "Bytes of bodies, by direction.", labels=["direction"])
+        totals = self._totals()
+        for kind, total in totals.items():
+            requests.add_metric([kind], total.requests)
+            failures.add_metric([kind], total.failures)
+        size.add_metric(["read"], sum(total.read_bytes for total in totals.values()))
+        size.add_metric(["written"], sum(total.written_bytes for total in totals.values()))
+        return requests, failures, size

@@ -60,10 +60,9 @@ class Up:
         self._process.wait(30)
         self._http.close()
 
-    def cpu_seconds(self) -> dict[str, float]:
-        """Processor time so far, by service; `sorter` with its JVM and workers, `all` with `up` itself."""
-        pid = self._process.pid
-        return {"all": proc_tree.cpu_seconds(pid)}
+    def cpu_seconds(self) -> float:
+        """Processor time so far, of the whole tree."""
+        return proc_tree.cpu_seconds(self._process.pid)
 
     def memory_bytes(self) -> int:
         """Anonymous memory of the whole tree."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tistream.format.change_file import ChangeFile
-from tistream.storage.change_reader import open_change_file, read_watermarks
+from tistream.storage.change_reader import TAIL_BYTES, open_change_file, read_watermarks
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import FileRef, RowGroupRef
 from tistream_dispatcher.chain import SeenFile
@@ -17,7 +17,8 @@ from tistream_dispatcher.window import Routed
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """A change file, checked as far as routing reads it. `watermarks` is change_rows.WATERMARKS."""
+    """A change file, checked as far as routing reads it. `watermarks` is change_rows.WATERMARKS; `tail_bytes` what
+    routing needs of the object's end."""
 
     seen: SeenFile
     store_id: int
@@ -29,15 +30,17 @@ class ReadFile:
     arrived_ms: int
     groups: tuple[RowGroupRef, ...]
     watermarks: pa.Table
+    tail_bytes: int
 
     @property
     def change_bytes(self) -> int:
         return sum(group.length for group in self.groups)
 
 
-def read_file(objects: ObjectStore, key: str, arrived_ms: int) -> ReadFile:
-    """One or two requests. Raises NotFoundYet, CorruptObject, Unavailable."""
-    file = open_change_file(objects, key)
+def read_file(objects: ObjectStore, key: str, arrived_ms: int, tail_bytes: int = TAIL_BYTES) -> ReadFile:
+    """One request, if the file's last `tail_bytes` hold all that routing needs; else two or three. Raises NotFoundYet,
+    CorruptObject, Unavailable."""
+    file = open_change_file(objects, key, tail_bytes)
     watermarks = read_watermarks(objects, file)
     fresh = file.prev_ts == 0 and watermarks.num_rows > 0 and watermarks["base_ts"].null_count == 0
     return ReadFile(
@@ -51,6 +54,7 @@ def read_file(objects: ObjectStore, key: str, arrived_ms: int) -> ReadFile:
         arrived_ms=arrived_ms,
         groups=_references(file),
         watermarks=watermarks,
+        tail_bytes=file.size - min([file.footer_start, *(group.offset for group in file.watermark_groups)]),
     )
 
 

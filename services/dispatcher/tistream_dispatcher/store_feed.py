@@ -15,6 +15,7 @@ from tistream.errors import CorruptObject, NotFoundYet
 from tistream.format.manifest import ChainPosition
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
+from tistream.storage.change_reader import TAIL_BYTES
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.dispatcher import StoreStatus
 from tistream.wire.sorter import Chain, Hold
@@ -25,6 +26,7 @@ from tistream_dispatcher.metrics import DispatcherMetrics
 
 log = logging.getLogger(__name__)
 
+TAIL_STEP = 1 << 10
 READ_AHEAD = 128  # read files kept until they are taken; others are read again then
 READS_MAX = 256  # files read in one poll; the next one goes on
 LONG_BACKLOG = 1_000  # files that wait for a missing one; beyond, most LISTs begin behind them
@@ -56,6 +58,7 @@ class StoreFeed:
         self._wide_ms = 0
         self._recheck_ms = 0
         self._told: ChainHold | None = None
+        self._tail_bytes = TAIL_BYTES
 
     def rewind(self, positions: Iterable[ChainPosition]) -> None:
         """Go on from there: some task has lost what came after."""
@@ -136,7 +139,10 @@ class StoreFeed:
 
     def _read_file(self, ts: int) -> ReadFile:
         key = layout.change_file(self._tenant, self.store_id, ts)
-        return read_file(self._objects, key, self._arrived.get(ts, self._clock.now_ms()))
+        file = read_file(self._objects, key, self._arrived.get(ts, self._clock.now_ms()), self._tail_bytes)
+        # The next file's end is about as long: a quarter more than that is fetched, and not 64 KiB of a small file.
+        self._tail_bytes = TAIL_STEP * (1 + file.tail_bytes * 5 // 4 // TAIL_STEP)
+        return file
 
     def _remember(self, file: ReadFile) -> None:
         self._read[file.seen.ts] = file

@@ -169,6 +169,50 @@ MUTANTS = (
         catchers=("tests/unit/dispatcher/test_window.py::test_a_task_that_lost_what_is_not_here_any_more_is_behind",),
     ),
     Mutant(
+        name="missing-file-looked-for-ever-less",
+        invariants=(21,),
+        breaks="a file that is missing is looked for as seldom as those of a tenant that is silent",
+        file="services/dispatcher/tistream_dispatcher/pacing.py",
+        old="        if self._expecting:\n            return busy_ms\n",
+        new="",
+        catchers=(
+            "tests/unit/dispatcher/test_pacing.py::test_a_missing_file_is_looked_for_however_long_it_is_missing",
+        ),
+    ),
+    Mutant(
+        name="announcements-trusted-though-none-come-through",
+        invariants=(21, 22),
+        breaks="while no meta server answers, an idle tenant is looked at as seldom as if announcements came",
+        file="services/dispatcher/tistream_dispatcher/pacing.py",
+        old="        self._announced = False\n        self.hurry()\n",
+        new="        self.hurry()\n",
+        catchers=(
+            "tests/unit/dispatcher/test_pacing.py::test_where_files_are_announced_an_idle_tenant_costs_next_to_nothing",
+        ),
+    ),
+    Mutant(
+        name="received-taken-for-durable",
+        invariants=(13, 21),
+        breaks="a sorter is asked ever less what it has received though it may still lose some of it",
+        file=DELIVERY,
+        old="    return status.received == status.durable and all(",
+        new="    return all(",
+        catchers=(
+            "tests/unit/dispatcher/test_delivery.py::test_what_is_in_manifests_is_asked_about_ever_less_until_something_is_sent",
+        ),
+    ),
+    Mutant(
+        name="version-of-another-process-believed",
+        invariants=(15, 21),
+        breaks="a sorter that started again tells nothing until its numbers have come to those of the one before",
+        file="services/sorter/tistream_sorter/progress.py",
+        old="        known = version if boot == self._boot else 0\n",
+        new="        known = version\n",
+        catchers=(
+            "tests/unit/schema_registry/test_sorter_progress.py::test_a_sorter_that_started_again_tells_everything",
+        ),
+    ),
+    Mutant(
         name="window-unbounded",
         invariants=(23,),
         breaks="the dispatcher reads on however far the slowest task is behind",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 from prometheus_client import CollectorRegistry
 
 from support.golden import Delivery
 from support.tiny_tenant import TinyTenant, watermark, whole
 from tistream.clock import ManualClock
+from tistream.storage import layout
+from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.sorter import Chain
 from tistream_dispatcher.chain import SeenFile, StoreChains
@@ -83,3 +87,22 @@ def test_an_older_chain_stays_open_until_the_slowest_task_has_flushed_past_the_n
     assert [chain.first_ts for chain in receivers.common(1)] == [10, 100]
     receivers.flushed[2] = 100
     assert [chain.first_ts for chain in receivers.common(1)] == [100]
+
+
+def test_of_a_small_file_its_end_alone_is_read_once_one_is_known_and_a_longer_end_is_fetched_too() -> None:
+    inner = MemoryObjectStore()
+    objects = MeasuredObjectStore(inner)
+    store = StoreFeed(TINY.tenant, 1, (), objects, ManualClock(1_000), DispatcherMetrics(CollectorRegistry()))
+    rng = random.Random(1)
+    noise = [whole(b"k%06d" % at + rng.randbytes(40), 150 + at, 151 + at, 6 + at) for at in range(1_500)]
+    put(inner, FIRST, TINY.file(1, 2_000, 200, noise, watermark(6, 1_505, 1_900)))
+    marks = [watermark(1_506 + at, 1_506 + at, 1_950 + at) for at in range(600)]
+    put(inner, TINY.file(1, 2_100, 2_000, [], *marks))
+    sizes = []
+    for ts in (200, 2_000, 2_100):
+        before = objects.traffic()["get"].read_bytes
+        assert store.announced([ts])
+        sizes.append(objects.traffic()["get"].read_bytes - before)
+    assert handed_on(store) == [200, 2_000, 2_100]
+    assert sizes[1] < 16 << 10 < len(inner.get(layout.change_file(TINY.tenant, 1, 2_000)))
+    assert objects.traffic()["get"].requests >= 3

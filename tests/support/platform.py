@@ -237,8 +237,8 @@ class Platform:
         found = []
         for line in self.log_text().splitlines():
             if '"traceback"' in line:
-                members = [match.groups() for match in (one.search(line) for one in wanted) if match]
-                found.append({"ts": "", "service": "", "message": "", **dict(members), "traceback": line})
+                members = {match[1]: match[2] for match in (one.search(line) for one in wanted) if match}
+                found.append({"ts": "", "service": "", "message": "", **members, "traceback": line})
         return found
 
     def unexpected(self) -> list[str]:

@@ -19,7 +19,7 @@ def comparable_int(value: int) -> bytes:
 
 
 def comparable_float(value: float) -> bytes:
-    bits = struct.unpack("<Q", struct.pack("<d", value))[0]
+    bits = int.from_bytes(struct.pack(">d", value), "big")
     bits = bits | SIGN if value >= 0 else bits ^ MASK
     return bits.to_bytes(8, "big")
 

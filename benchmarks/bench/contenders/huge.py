@@ -17,6 +17,7 @@ from bench.inputs.huge import SMALL, Staged, first_key
 from bench.inputs.tasks import routed
 from tistream.model.span import KeySpan
 from tistream.model.ts import physical_ms
+from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.open import open_objects
 from tistream_sorter.app import tick_limits
 from tistream_sorter.jobs.run import SparkRunner
@@ -54,7 +55,7 @@ class HugeNode:
 
     def __call__(self, staged: Staged, patience_s: float) -> dict[str, float]:
         """Live through it, until the small task is level and the huge one has flushed everything; what was seen."""
-        objects, clock, tick = open_objects(self._root), Timeline(), TickSettings()
+        objects, clock, tick = MeasuredObjectStore(open_objects(self._root)), Timeline(), TickSettings()
         nonces = random.Random(1)
         metrics = SorterMetrics(CollectorRegistry())
         limits = tick_limits(tick, self._runner.slots)

@@ -110,8 +110,8 @@ MUTANTS = (
         invariants=(18,),
         breaks="a chunk also looks at the rows at its low end, of which some cannot be shown",
         file=SCAN,
-        old="            mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)\n",
-        new="            mask = (index.commit_ts >= window.low) & (index.commit_ts <= window.high)\n",
+        old="_chosen(ref, index, window, ids)\n",
+        new="_chosen(ref, index, Window(window.low - 1, window.high), ids)\n",
         catchers=(
             "tests/unit/api/test_api_row_events.py::test_an_undecodable_row_ends_the_answer_below_it_and_refuses_the_next[0-budget1]",
         ),
@@ -139,8 +139,8 @@ MUTANTS = (
         invariants=(18,),
         breaks="a pull leaves out the events at its high end",
         file=SCAN,
-        old="            mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)\n",
-        new="            mask = (index.commit_ts > window.low) & (index.commit_ts < window.high)\n",
+        old="_chosen(ref, index, window, ids)\n",
+        new="_chosen(ref, index, Window(window.low, window.high - 1), ids)\n",
         catchers=("tests/unit/api/test_pull_edges.py::test_rows_up_to_a_ddl_have_the_old_shape_and_come_before_it",),
     ),
     Mutant(

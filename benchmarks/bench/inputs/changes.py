@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.inputs import mixed_rows
 from tistream.format.change_file import COMMIT, OP_PUT, PREWRITE, SCHEMA, VERSION, WATERMARK
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
@@ -48,6 +49,13 @@ class Load:
     spread: Literal["even", "region", "key"] = "even"
     seed: int = 1
     tenant: TenantKey = TENANT
+    first_ms: int = FIRST_MS  # when it begins
+    rows: bool = False  # values are rows of mixed_rows' tables, which can be decoded, not random bytes
+
+    @property
+    def first_table(self) -> int:
+        """The lowest table id."""
+        return mixed_rows.TABLE_ID if self.rows else FIRST_TABLE
 
     @property
     def entries(self) -> int:
@@ -96,9 +104,9 @@ def write(load: Load, root: Path) -> Written:
     return Written(snapshot_ts(), end_ts, tuple(keys), total)
 
 
-def snapshot_ts() -> int:
-    """Where every load begins."""
-    return (FIRST_MS << 18) - 1
+def snapshot_ts(first_ms: int = FIRST_MS) -> int:
+    """Where a load begins."""
+    return (first_ms << 18) - 1
 
 
 def seconds(load: Load) -> Iterator[Second]:
@@ -111,7 +119,7 @@ def seconds(load: Load) -> Iterator[Second]:
         last = number == load.seconds - 1
         count = load.transactions * (number + 1) // load.seconds - load.transactions * number // load.seconds
         events = _joined(carried, _transactions(load, rng, number, count))
-        end_ms = FIRST_MS + (number + 1) * 1000 + (DELAY_MS + 1 if last else 0)
+        end_ms = load.first_ms + (number + 1) * 1000 + (DELAY_MS + 1 if last else 0)
         later = events.time >= end_ms << 18
         carried, events = _where(events, later), _where(events, ~later)
         order = np.argsort(events.time, kind="stable")
@@ -138,7 +146,7 @@ def seconds(load: Load) -> Iterator[Second]:
 
 def _transactions(load: Load, rng: np.random.Generator, number: int, count: int) -> _Events:
     """`count` prewrites and their commits, begun in this second."""
-    ms = FIRST_MS + number * 1000 + np.arange(count) * 1000 // max(count, 1)
+    ms = load.first_ms + number * 1000 + np.arange(count) * 1000 // max(count, 1)
     start_ts = (ms << 18) + 2 * np.arange(count) % 4096
     commit_ts = ((ms + rng.integers(1, DELAY_MS, count)) << 18) + 4096 + np.arange(count) % 8192
     position = rng.integers(0, load.tables << HANDLE_BITS, count)
@@ -164,11 +172,11 @@ def _where(events: _Events, which: npt.NDArray[np.bool_] | Ints) -> _Events:
     return _Events(events.position[which], events.start_ts[which], events.commit_ts[which], events.time[which])
 
 
-def keys_of(position: Ints) -> pa.Array:
+def keys_of(position: Ints, first_table: int = FIRST_TABLE) -> pa.Array:
     """The record keys of positions, 19 bytes each: table by table, handle by handle."""
     out = np.zeros((len(position), 19), np.uint8)
     out[:, 0], out[:, 9], out[:, 10] = ord("t"), ord("_"), ord("r")
-    for at, number in ((1, (position >> HANDLE_BITS) + FIRST_TABLE), (11, position & ((1 << HANDLE_BITS) - 1))):
+    for at, number in ((1, (position >> HANDLE_BITS) + first_table), (11, position & ((1 << HANDLE_BITS) - 1))):
         big_endian = (number.astype(np.uint64) ^ np.uint64(1 << 63)).astype(">u8")
         out[:, at : at + 8] = big_endian.view(np.uint8).reshape(-1, 8)
     return _binary(out)
@@ -190,8 +198,8 @@ def _groups(load: Load, rng: np.random.Generator, events: _Events, region: int, 
         "region_id": pa.array(np.full(count, region + 1)),
         "region_version": pa.array(np.full(count, 1)),
         "log_index": pa.array(np.arange(first_index, first_index + count)),
-        "key": keys_of(events.position),
-        "value": values_of(rng, prewrite, load.value_bytes),
+        "key": keys_of(events.position, load.first_table),
+        "value": rows_of(rng, prewrite) if load.rows else values_of(rng, prewrite, load.value_bytes),
         "old_value": values_of(rng, prewrite, load.old_value_bytes),
         "start_ts": pa.array(events.start_ts),
         "commit_ts": pa.array(events.commit_ts, mask=prewrite),
@@ -210,9 +218,15 @@ def values_of(rng: np.random.Generator, valid: npt.NDArray[np.bool_], width: int
     return pa.Array.from_buffers(pa.binary(), len(valid), [bits, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
+def rows_of(rng: np.random.Generator, valid: npt.NDArray[np.bool_]) -> pa.Array:
+    """Row values where valid, else null."""
+    values = mixed_rows.values()
+    return values.take(pa.array(rng.integers(0, len(values), len(valid)), mask=~valid))
+
+
 def _watermarks(load: Load, marks: list[tuple[int, int, int]], resolved_ts: int) -> pa.Table:
     bounds = [-(-(one * (load.tables << HANDLE_BITS)) // load.regions) for one in range(load.regions + 1)]
-    edges = [b"", *keys_of(np.array(bounds[1:-1], np.int64)).to_pylist(), b""]
+    edges = [b"", *keys_of(np.array(bounds[1:-1], np.int64), load.first_table).to_pylist(), b""]
     regions, first, last = zip(*marks, strict=True)
     columns = {
         "type": pa.array([WATERMARK] * len(marks), pa.int32()),
@@ -224,7 +238,7 @@ def _watermarks(load: Load, marks: list[tuple[int, int, int]], resolved_ts: int)
         "key": pa.array([edges[one] for one in regions], pa.binary()),
         "end_key": pa.array([edges[one + 1] for one in regions], pa.binary()),
         "resolved_ts": pa.array([resolved_ts] * len(marks)),
-        "base_ts": pa.array([snapshot_ts() if low == 11 else None for low in first], pa.int64()),
+        "base_ts": pa.array([snapshot_ts(load.first_ms) if low == 11 else None for low in first], pa.int64()),
     }
     return table_of(columns, len(marks))
 

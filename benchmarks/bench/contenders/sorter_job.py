@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bench.inputs.tasks import identity, task_files
 from tistream.errors import TiStreamError
@@ -18,9 +18,15 @@ class SorterJob:
     """Calls take one tick over all of `keys`, from planning to the manifest that would be committed."""
 
     def __init__(
-        self, root: str, keys: Sequence[str], snapshot_ts: int, master: str, shard_bytes_min: int = 8 << 20
+        self,
+        root: str,
+        keys: Sequence[str],
+        snapshot_ts: int,
+        master: str,
+        shard_bytes_min: int = 8 << 20,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
-        session = build_session(master, "bench", {})
+        session = build_session(master, "bench", settings or {})
         self._runner = SparkRunner(session, root)
         self._runner.warm()
         self._cut = CutRules(self._runner.slots, shard_bytes_min)

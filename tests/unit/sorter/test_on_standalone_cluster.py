@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from support import golden as golden_sets
 from support import oracle
 from support.sorter_world import SorterWorld
-from tistream.service import java
+from support.spark_cluster import CLIENT_SETTINGS, standalone
 from tistream.storage.open import open_objects
 from tistream_sorter.jobs.run import SparkRunner
 from tistream_sorter.jobs.session import build_session
@@ -25,55 +18,17 @@ from tistream_sorter.jobs.session import build_session
 pytestmark = pytest.mark.spark
 
 
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
-
-
-@contextmanager
-def process(log: Path, *arguments: str) -> Iterator[None]:
-    home = Path(pyspark.__file__).parent
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(home)}
-    environment["PYSPARK_PYTHON"] = sys.executable
-    with log.open("w") as out:
-        running = subprocess.Popen(
-            [home / "bin" / "spark-class", *arguments], env=environment, stdout=out, stderr=subprocess.STDOUT
-        )
-        try:
-            yield
-        finally:
-            running.terminate()
-            running.wait(20)
-
-
-def wait_for(log: Path, text: str) -> None:
-    deadline = time.monotonic() + 60
-    while text not in log.read_text():
-        assert time.monotonic() < deadline, log.read_text()[-2000:]
-        time.sleep(0.2)
-
-
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
-    java.ensure()
-    port = free_port()
-    url = f"spark://127.0.0.1:{port}"
-    deploy = "org.apache.spark.deploy"
-    where = ("--host", "127.0.0.1", "--webui-port", "0")
-    with process(tmp_path / "master.log", f"{deploy}.master.Master", *where, "--port", str(port)):
-        wait_for(tmp_path / "master.log", "New state: ALIVE")
-        size = ("--cores", "2", "--memory", "1g", "--work-dir", str(tmp_path / "work"))
-        with process(tmp_path / "worker.log", f"{deploy}.worker.Worker", *where, *size, url):
-            wait_for(tmp_path / "worker.log", "Successfully registered with master")
-            yield url
+    with standalone(tmp_path, workers=1, cores=2) as url:
+        yield url
 
 
 def test_a_cluster_commits_the_oracles_rows(master: str, tmp_path: Path) -> None:
     golden = golden_sets.load("large")
     truth = oracle.committed_rows([file.data for file in golden.files], golden.snapshot_ts)
     url = f"file://{tmp_path}/objects"
-    session = build_session(master, "tests", {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"})
+    session = build_session(master, "tests", CLIENT_SETTINGS)
     try:
         middle = sorted(truth["key"].to_list())[len(truth) // 2]
         world = SorterWorld(golden, [middle], objects=open_objects(url), runner=SparkRunner(session, url))

@@ -1,0 +1,68 @@
+"""A Spark standalone cluster of this machine: master and workers as processes, on the loopback address."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+
+from tistream.service import java
+
+DEPLOY = "org.apache.spark.deploy"
+PATIENCE_S = 60
+CLIENT_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
+
+
+@contextmanager
+def standalone(folder: Path, workers: int, cores: int) -> Iterator[str]:
+    """The master's URL; `workers` of `cores` each are registered with it. Logs and working files go into `folder`."""
+    java.ensure()
+    port = _free_port()
+    url = f"spark://127.0.0.1:{port}"
+    where = ("--host", "127.0.0.1", "--webui-port", "0")
+    with ExitStack() as running:
+        log = folder / "master.log"
+        running.enter_context(_process(log, f"{DEPLOY}.master.Master", *where, "--port", str(port)))
+        _wait_for(log, "New state: ALIVE")
+        for number in range(workers):
+            log, work = folder / f"worker-{number}.log", folder / f"work-{number}"
+            size = ("--cores", str(cores), "--memory", "1g", "--work-dir", str(work))
+            running.enter_context(_process(log, f"{DEPLOY}.worker.Worker", *where, *size, url))
+            _wait_for(log, "Successfully registered with master")
+        yield url
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+@contextmanager
+def _process(log: Path, *arguments: str) -> Iterator[None]:
+    home = Path(pyspark.__file__).parent
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(home)}
+    environment["PYSPARK_PYTHON"] = sys.executable
+    with log.open("w") as out:
+        running = subprocess.Popen(
+            [home / "bin" / "spark-class", *arguments], env=environment, stdout=out, stderr=subprocess.STDOUT
+        )
+        try:
+            yield
+        finally:
+            running.terminate()
+            running.wait(20)
+
+
+def _wait_for(log: Path, text: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while text not in log.read_text():
+        assert time.monotonic() < deadline, log.read_text()[-2000:]
+        time.sleep(0.2)

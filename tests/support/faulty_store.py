@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from tistream.errors import CommitConflict, CommitStateUnknown, Unavailable
-from tistream.storage.object_store import ObjectInfo, ObjectStore
+from tistream.storage.object_store import Body, ObjectInfo, ObjectStore
 
 
 class Fault(Enum):
@@ -72,7 +72,7 @@ class FaultyObjectStore:
     def head(self, key: str) -> ObjectInfo:
         return self.inner.head(key)
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: Body) -> None:
         self.inner.put(key, body)
 
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, groupby
 
 import numpy as np
 
 from tistream.model.span import KeySpan
 
+NEAR = 0.1  # of a share: so far from an even cut a better one is looked for
 UNEVEN = 1.3  # times its share: more than that in one shard is worth reading row groups twice
 
 
@@ -22,20 +25,42 @@ class Load:
 
 
 def between(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
-    """At most `count` - 1 cuts at the lowest keys of loads; none if no such cuts are even enough."""
+    """At most `count` - 1 cuts at the lowest keys of loads; none if no such cuts are even enough.
+
+    Of the keys near an even cut the one that the least work crosses: what is cut through is read twice.
+    """
+    candidates = _candidates(span, loads)
     total = sum(load.weight for load in loads)
     bounds: list[bytes] = []
-    seen = 0
-    for load in sorted(loads, key=lambda load: (load.low, load.weight)):
-        if len(bounds) == count - 1:
-            break
-        above = load.low > (bounds[-1] if bounds else span.start)
-        if seen >= total * (len(bounds) + 1) / count and load.low in span and above:
-            bounds.append(load.low)
-        seen += load.weight
+    for number in range(1, count):
+        target = total * number / count
+        left = [one for one in candidates if not bounds or one.key > bounds[-1]]
+        near = [one for one in left if abs(one.begun - target) <= NEAR * total / count]
+        if near:
+            bounds.append(min(near, key=lambda one: (one.begun - one.ended, abs(one.begun - target), one.key)).key)
+        elif beyond := next((one for one in left if one.begun >= target), None):
+            bounds.append(beyond.key)
     scale = _KeyScale(loads)
     shares = np.diff([0.0, *(scale.below(bound) for bound in bounds), float(total)])
     return bounds if shares.max() <= UNEVEN * total / count else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A key to cut at: the work of loads that begin below it, and of those that end below it."""
+
+    key: bytes
+    begun: int
+    ended: int
+
+
+def _candidates(span: KeySpan, loads: Sequence[Load]) -> list[_Candidate]:
+    """The lowest keys of loads, in order."""
+    by_low, by_high = sorted(loads, key=lambda load: load.low), sorted(loads, key=lambda load: load.high)
+    lows, highs = [load.low for load in by_low], [load.high for load in by_high]
+    begun, ended = ([0, *accumulate(load.weight for load in some)] for some in (by_low, by_high))
+    keys = [key for key, _ in groupby(lows) if key in span and key > span.start]
+    return [_Candidate(key, begun[bisect_left(lows, key)], ended[bisect_left(highs, key)]) for key in keys]
 
 
 def evenly(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:

@@ -33,7 +33,7 @@ VALUES = ("key", "value", "old_value")
 Ints = npt.NDArray[np.int64]
 
 
-def write_segment(table: pa.Table, key: str) -> tuple[bytes, SegmentRef]:
+def write_segment(table: pa.Table, key: str) -> tuple[memoryview, SegmentRef]:
     """Encode rows as the segment object `key`.
 
     Args:
@@ -53,7 +53,7 @@ def write_segment(table: pa.Table, key: str) -> tuple[bytes, SegmentRef]:
         for start, end in cuts:
             writer.write_table(table.slice(start, end - start), row_group_size=end - start)
             groups.append(_info(table_ids[start:end], commit_ts[start:end]))
-    body = sink.getvalue().to_pybytes()
+    body = memoryview(sink.getvalue()).cast("B")
     checksum = f"{zlib.crc32(body):08x}"
     return body, SegmentRef(key, len(body), checksum, table.num_rows, tuple(groups))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ from tistream.storage.range_reader import fetch_ranges
 
 SOURCE_COLUMNS = ("key", "value", "old_value", "start_ts")
 TAIL_BYTES = 64 << 10  # holds the footer of some 25 row groups, and all of a small file
+
+KEPT_FOOTERS, KEPT_FOOTER_BYTES = 64, 64 << 10  # taken apart, a footer is some ten times as large
 
 
 class FileReference(Protocol):
@@ -114,11 +117,19 @@ def _fetch(
     place = (file.footer_start, file.size - file.footer_start)
     ranges = [(group.offset, group.length) for group in groups]
     source = fetch_ranges(objects, file.key, file.size, [place, *ranges])
-    footer = read_footer(file.key, bytes(source.view(*place)), file.size)
+    tail = bytes(source.view(*place))
+    parsed = _parsed if len(tail) <= KEPT_FOOTER_BYTES else _parsed.__wrapped__
+    return _checked(file.key, groups, parsed(file.key, tail, file.size), source)
+
+
+@lru_cache(maxsize=KEPT_FOOTERS)
+def _parsed(key: str, tail: bytes, size: int) -> ParquetFooter:
+    """The footer that these very bytes are. A process that works through a tick's shards meets each several times."""
+    footer = read_footer(key, tail, size)
     if isinstance(footer, NeedMore):
-        raise CorruptObject(file.key, "its footer is not where it was said to be: it was replaced")
-    change_file.check_columns(file.key, footer)
-    return _checked(file.key, groups, footer, source)
+        raise CorruptObject(key, "its footer is not where it was said to be: it was replaced")
+    change_file.check_columns(key, footer)
+    return footer
 
 
 def _checked(

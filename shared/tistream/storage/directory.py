@@ -19,7 +19,7 @@ from pathlib import Path
 from tistream.errors import CommitConflict, CommitStateUnknown, InvalidRequest, NotFoundYet, Unavailable
 from tistream.storage.directory_walk import walk
 from tistream.storage.keys import check_key
-from tistream.storage.object_store import ObjectInfo
+from tistream.storage.object_store import Body, ObjectInfo
 
 INSIDE_TMP = ".tmp"  # where temporary files go if ROOT is a mount point of its own; no key may begin with it
 
@@ -58,7 +58,7 @@ class DirectoryObjectStore:
         with self._open(key) as (fd, _):
             return _info(key, os.fstat(fd))
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: Body) -> None:
         path = self._path(key)
         with self._written(key, body) as temporary:
             self._place(key, path, lambda: os.replace(temporary, path))
@@ -129,7 +129,7 @@ class DirectoryObjectStore:
             os.close(fd)
 
     @contextmanager
-    def _written(self, key: str, body: bytes) -> Iterator[str]:
+    def _written(self, key: str, body: Body) -> Iterator[str]:
         """A synced temporary file with `body`; gone afterwards."""
         temporary = None
         try:
@@ -210,7 +210,7 @@ def _read(fd: int, start: int, length: int) -> bytes:
     return b"".join(pieces)
 
 
-def _write(fd: int, body: bytes) -> None:
+def _write(fd: int, body: Body) -> None:
     rest = memoryview(body)
     while rest:
         rest = rest[os.write(fd, rest) :]

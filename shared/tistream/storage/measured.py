@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tistream.concurrency import new_lock
-from tistream.storage.object_store import ObjectInfo, ObjectStore
+from tistream.storage.object_store import Body, ObjectInfo, ObjectStore
 
 LIST_PAGE = 1000  # entries that one LIST request gives
 KINDS = ("get", "head", "put", "put_new", "put_if", "list", "delete")
@@ -57,7 +57,7 @@ class MeasuredObjectStore:
         with _Counted(self, "head"):
             return self._inner.head(key)
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: Body) -> None:
         with _Counted(self, "put", len(body)):
             self._inner.put(key, body)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tistream.concurrency import new_lock
 from tistream.errors import CommitConflict, NotFoundYet
 from tistream.storage.keys import check_key
-from tistream.storage.object_store import ObjectInfo
+from tistream.storage.object_store import Body, ObjectInfo
 
 
 class MemoryObjectStore:
@@ -34,9 +34,9 @@ class MemoryObjectStore:
         body, version = self._read(key)
         return ObjectInfo(key, len(body), str(version))
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: Body) -> None:
         with self._lock:
-            self._write(check_key(key), body)
+            self._write(check_key(key), bytes(body))
 
     def put_new(self, key: str, body: bytes) -> None:
         with self._lock:

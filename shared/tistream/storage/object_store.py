@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+Body = bytes | memoryview  # a view of bytes: a large object need not be copied to be written
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
@@ -34,7 +36,7 @@ class ObjectStore(Protocol):
     def head(self, key: str) -> ObjectInfo:
         """Size and version. Raises NotFoundYet."""
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: Body) -> None:
         """Create or replace; for objects whose name is unique to this writer, and for pushed files."""
 
     def put_new(self, key: str, body: bytes) -> None:

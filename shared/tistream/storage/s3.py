@@ -20,7 +20,7 @@ from botocore.exceptions import (
 
 from tistream.errors import CommitConflict, CommitStateUnknown, InvalidRequest, NotFoundYet, TiStreamError, Unavailable
 from tistream.storage.keys import MAX_KEY_BYTES, check_key
-from tistream.storage.object_store import ObjectInfo
+from tistream.storage.object_store import Body, ObjectInfo
 
 READ_ATTEMPTS = 4
 BODY_ATTEMPTS = 3  # botocore does not retry a body that breaks off
@@ -102,9 +102,9 @@ class S3ObjectStore:
             raise _read_error(key, error) from error
         return ObjectInfo(key, answer["ContentLength"], answer["ETag"])
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: Body) -> None:
         try:
-            self._client.put_object(Bucket=self._bucket, Key=self._name(key), Body=body)
+            self._client.put_object(Bucket=self._bucket, Key=self._name(key), Body=bytes(body))
         except (ClientError, BotoCoreError) as error:
             raise Unavailable(f"cannot write {key}: {error}") from error
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from support.sim.scheduler import Process, Scheduler
 from tistream.errors import CommitConflict, CommitStateUnknown, Unavailable
 from tistream.storage.memory import MemoryObjectStore
-from tistream.storage.object_store import ObjectInfo
+from tistream.storage.object_store import Body, ObjectInfo
 
 T = TypeVar("T")
 UNREACHABLE_US = 1_500_000
@@ -82,7 +82,7 @@ class SimObjectStore:
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
         return iter(self._read(prefix, lambda: list(self._inner.list_after(prefix, after, delimiter))))
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: Body) -> None:
         try:
             self._write(key, lambda: self._inner.put(key, body))
         except CommitStateUnknown as error:

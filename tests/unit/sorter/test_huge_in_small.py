@@ -15,6 +15,7 @@ from tistream.format.manifest import READY, SEALED, UNMATCHED, PendingPart
 from tistream.pool.task_log import TaskLog
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.object_store import Body
 from tistream_sorter.jobs.shard import Shard, ShardResult, StoreRules
 from tistream_sorter.sweep import EVERY_MS
 from tistream_sorter.task import TickLimits
@@ -42,7 +43,7 @@ class CountingStore(MemoryObjectStore):
         self.read.append(key)
         return super().get_range(key, start, length)
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: Body) -> None:
         self.put_keys.append(key)
         super().put(key, body)
 

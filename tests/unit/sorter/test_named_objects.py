@@ -10,6 +10,7 @@ from support.sorter_world import SorterWorld
 from support.tiny_tenant import TinyTenant, commit, key, prewrite, watermark, whole
 from tistream.errors import Unavailable
 from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.object_store import Body
 
 TINY = TinyTenant()
 FIRST = TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100))
@@ -20,7 +21,7 @@ class RefusingStore(MemoryObjectStore):
 
     refused: str | None = None
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: Body) -> None:
         if self.refused is not None and self.refused in key:
             raise Unavailable(f"slow down: {key}")
         super().put(key, body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 
 import pytest
@@ -35,6 +36,24 @@ def test_cuts_lie_between_row_groups_that_do_not_overlap() -> None:
         record(4000),
         record(6000),
     ]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(2, 8))
+def test_no_row_group_is_read_twice_where_cuts_between_regions_are_even_enough(
+    random: random.Random, count: int
+) -> None:
+    """Each region's row groups begin and end anywhere near its bounds, and are not quite of one size."""
+    groups = [
+        (record(1000 * region + random.randrange(100)), record(1000 * region + 899), 10_000 + random.randrange(100))
+        for region in range(count)
+        for _ in range(10)
+    ]
+    random.shuffle(groups)
+    spans = cut_into(WHOLE, [file(*groups)], count)
+    assert len(spans) == count
+    for low, high, _ in groups:
+        assert sum(span.touches(low, high) for span in spans) == 1
 
 
 def test_traffic_in_one_region_is_cut_inside_of_its_row_groups() -> None:

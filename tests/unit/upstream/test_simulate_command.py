@@ -23,7 +23,7 @@ from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.directory import DirectoryObjectStore
 from tistream.storage.memory import MemoryObjectStore
-from tistream.storage.object_store import ObjectInfo
+from tistream.storage.object_store import Body, ObjectInfo
 from tistream.verify.fingerprint import TruthLine
 from tistream_upstream.cluster import Cluster
 from tistream_upstream.driver import Driver
@@ -97,7 +97,7 @@ class Refusing:
     inner: MemoryObjectStore
     full: bool = False
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: Body) -> None:
         if self.full:
             raise Unavailable(f"cannot write {key}: no space left on device")
         self.inner.put(key, body)

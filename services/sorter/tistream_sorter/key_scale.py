@@ -1,18 +1,23 @@
-"""Cutting keys so that each piece has an equal share of the work. Pure."""
+"""Cutting keys so that each piece has an equal share of the work. Pure.
+
+Keys are numbers here, exactly: their first KEY_BYTES bytes. Floats would not tell two rows of a table apart, once
+there is an `m` key as well.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
-
-import numpy as np
+from itertools import accumulate, groupby, pairwise
 
 from tistream.model.span import KeySpan
 
 NEAR = 0.1  # of a share: so far from an even cut a better one is looked for
 UNEVEN = 1.3  # times its share: more than that in one shard is worth reading row groups twice
+KEY_BYTES = 40  # table, index, and some columns of an index key
+FINE_BYTES = 8  # of a cut between two keys, behind what both begin with
+FRACTION_BITS = 8 * KEY_BYTES + 32  # of the work for each key: exact sums, also of dense and of sparse loads
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +46,19 @@ def between(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
         elif beyond := next((one for one in left if one.begun >= target), None):
             bounds.append(beyond.key)
     scale = _KeyScale(loads)
-    shares = np.diff([0.0, *(scale.below(bound) for bound in bounds), float(total)])
-    return bounds if shares.max() <= UNEVEN * total / count else []
+    below = [0, *(scale.below(bound) for bound in bounds), total]
+    return bounds if max(b - a for a, b in pairwise(below)) <= UNEVEN * total / count else []
+
+
+def evenly(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
+    """Cuts that leave equal work between them; the keys of a load are taken to lie evenly between its bounds."""
+    scale = _KeyScale(loads)
+    bounds: list[bytes] = []
+    for number in range(1, count):
+        key = scale.key_at(number, count)
+        if key in span and key > (bounds[-1] if bounds else span.start):
+            bounds.append(key)
+    return bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,55 +79,46 @@ def _candidates(span: KeySpan, loads: Sequence[Load]) -> list[_Candidate]:
     return [_Candidate(key, begun[bisect_left(lows, key)], ended[bisect_left(highs, key)]) for key in keys]
 
 
-def evenly(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
-    """Cuts that leave equal work between them, found by bisection; the keys of a load are taken to lie evenly."""
-    total, scale = sum(load.weight for load in loads), _KeyScale(loads)
-    bounds: list[bytes] = []
-    for number in range(1, count):
-        low, high = 0, (1 << 64) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if scale.below(scale.key(middle)) < total * number / count:
-                low = middle + 1
-            else:
-                high = middle
-        key = scale.key(low)
-        if key in span and key > (bounds[-1] if bounds else span.start):
-            bounds.append(key)
-    return bounds
-
-
 class _KeyScale:
-    """Keys as numbers, the eight bytes behind what all of them begin with, taken to lie evenly between the bounds of
-    each load."""
+    """Work below each key: a line between any two neighbouring bounds of loads, as steep as those that cover both."""
 
     def __init__(self, loads: Sequence[Load]) -> None:
-        lows, highs = [load.low for load in loads], [load.high for load in loads]
-        self._prefix = _common_prefix(min(lows), max(highs))
-        self._low = np.array([self._number(key) for key in lows])
-        self._width = np.array([self._number(key) for key in highs]) - self._low
-        self._weights = np.array([load.weight for load in loads], float)
+        steeper: dict[int, int] = {}
+        for load in loads:
+            low, end = _number(load.low), _number(load.high) + 1
+            density = (load.weight << FRACTION_BITS) // (end - low)
+            steeper[low] = steeper.get(low, 0) + density
+            steeper[end] = steeper.get(end, 0) - density
+        self._bounds = sorted(steeper)
+        self._slopes = list(accumulate(steeper[bound] for bound in self._bounds))
+        steps = zip(self._slopes, self._bounds, self._bounds[1:], strict=False)
+        self._below = [0, *accumulate(slope * (end - low) for slope, low, end in steps)]
 
-    def _number(self, key: bytes) -> float:
-        """Where a key lies; one from outside lies at the end."""
-        head, tail = key[: len(self._prefix)], key[len(self._prefix) :][:8]
-        if head != self._prefix:
-            return 0.0 if head < self._prefix else float(1 << 64)
-        return float(int.from_bytes(tail.ljust(8, b"\x00"), "big"))
-
-    def key(self, number: int) -> bytes:
-        """The key at a number below 2 ** 64."""
-        return self._prefix + number.to_bytes(8, "big")
-
-    def below(self, key: bytes) -> float:
+    def below(self, key: bytes) -> int:
         """Work below a key."""
-        ahead = self._number(key) - self._low
-        share = np.where(self._width > 0, ahead / np.maximum(self._width, 1.0), ahead > 0)
-        return float((self._weights * share.clip(0.0, 1.0)).sum())
+        number = _number(key)
+        at = bisect_left(self._bounds, number)
+        if not at:
+            return 0
+        more = self._slopes[at - 1] * (number - self._bounds[at - 1])
+        return (self._below[at - 1] + more) >> FRACTION_BITS
+
+    def key_at(self, number: int, count: int) -> bytes:
+        """A key with about `number` / `count` of the work below it, no longer than need be."""
+        target = self._below[-1] * number // count
+        at = bisect_left(self._below, target)
+        if not at:
+            return _key(self._bounds[0], KEY_BYTES)
+        low, end = self._bounds[at - 1], self._bounds[at]
+        found = low + (target - self._below[at - 1]) // max(self._slopes[at - 1], 1)
+        left, right = _key(low, KEY_BYTES), _key(end, KEY_BYTES)
+        alike = next(n for n in range(KEY_BYTES) if left[n] != right[n])
+        return _key(min(found, end), alike + FINE_BYTES)
 
 
-def _common_prefix(left: bytes, right: bytes) -> bytes:
-    length = next(
-        (at for at, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right))
-    )
-    return left[:length]
+def _number(key: bytes) -> int:
+    return int.from_bytes(key[:KEY_BYTES].ljust(KEY_BYTES, b"\x00"), "big")
+
+
+def _key(number: int, length: int) -> bytes:
+    return min(number, (1 << 8 * KEY_BYTES) - 1).to_bytes(KEY_BYTES, "big")[:length]

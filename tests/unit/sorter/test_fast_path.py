@@ -19,7 +19,7 @@ from tistream_sorter.jobs.contracts import SCANS_SCHEMA as SCANS
 from tistream_sorter.jobs.exact import Resolved, resolve
 from tistream_sorter.jobs.order import segment_order
 from tistream_sorter.jobs.packed import stable_order
-from tistream_sorter.jobs.pairs import settle
+from tistream_sorter.jobs.pairs import CLASS_BITS, _hashes, settle
 
 HANDLE = b"\x80\x00\x00\x00\x00\x00\x00"
 EXACT = [record_key(HANDLE + bytes([n])) for n in range(3)]  # 19 bytes
@@ -177,3 +177,20 @@ def test_key_parts_say_what_the_bytes_say(keys: list[bytes], skip: int) -> None:
 def test_nothing_is_nothing() -> None:
     assert NOTHING_KNOWN.num_rows == 1
     assert len(settle(Bank(CHANGES.empty_table(), [], []).plain(np.arange(0))).rest) == 0
+
+
+def test_a_hash_that_two_transactions_share_makes_no_pair() -> None:
+    """Of one key the one's prewrite and the other's commit are there, and their hashes begin with the same bits."""
+    one, other = 450_000_000_000_000_001, 710_336_291_949_260_577
+    key, second = record_key((5).to_bytes(8, "big")), record_key((6).to_bytes(8, "big"))
+    rows = [(PREWRITE, key, one, None), (COMMIT, key, other, other + 10)]
+    rows += [(PREWRITE, second, one, None), (COMMIT, second, one, other + 20)]  # so that the second pass has them
+    made = [{**entry(kind, b"", start, commit), "key": at} for kind, at, start, commit in rows]
+    bank = Bank(pa.Table.from_pylist(made, schema=CHANGES), [], [])
+    bits = CLASS_BITS + (len(made) - 1).bit_length()
+    hashed = _hashes(bank.plain(np.arange(4)), np.arange(2)) >> np.uint64(bits)
+    assert hashed[0] == hashed[1], "no collision any more: look for another pair"
+    ticks = Ticks()
+    ticks.tick(made, 0)
+    assert ticks.waiting() == [(PREWRITE, one), (COMMIT, other)]
+    assert ticks.above() == 1

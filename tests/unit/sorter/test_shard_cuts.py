@@ -24,8 +24,8 @@ def cut_into(span: KeySpan, files: list[ShardFile], count: int) -> tuple[KeySpan
     return cut(span, files, [], 0, CutRules(count, 1)).spans
 
 
-def record(handle: int) -> bytes:
-    return b"t\x80\x00\x00\x00\x00\x00\x00\x65_r" + handle.to_bytes(8, "big")
+def record(handle: int, table_id: int = 101) -> bytes:
+    return b"t" + ((1 << 63) + table_id).to_bytes(8, "big") + b"_r" + handle.to_bytes(8, "big")
 
 
 def test_cuts_lie_between_row_groups_that_do_not_overlap() -> None:
@@ -54,6 +54,32 @@ def test_no_row_group_is_read_twice_where_cuts_between_regions_are_even_enough(
     assert len(spans) == count
     for low, high, _ in groups:
         assert sum(span.touches(low, high) for span in spans) == 1
+
+
+@pytest.mark.parametrize("others", [[b"mDB:1"], [record(1, table_id=20)], [b"mDB:1", record(7, table_id=200)], [b""]])
+def test_a_row_group_of_another_table_does_not_keep_cuts_from_being_even(others: list[bytes]) -> None:
+    apart = [(record(1000 * n), record(1000 * n + 999), 1_000) for n in range(100)]
+    everywhere = [(record(n), record(1_000_000 - n), 1_000) for n in range(100)]
+    for groups in (apart, everywhere):
+        weights = [0] * 4
+        for number, span in enumerate(cut_into(WHOLE, [file(*groups, *((key, key, 1) for key in others))], 4)):
+            weights[number] = sum(_share(span, *group) for group in groups)
+        assert max(weights) <= 1.3 * sum(weights) / 4
+
+
+def _share(span: KeySpan, low: bytes, high: bytes, weight: int) -> float:
+    """What a span has of a row group whose keys lie evenly; both are keys of one table."""
+    start, end = (max(0, min(handle(key), 1 << 63)) for key in (span.start, span.end or b"\xff"))
+    inside = min(end, handle(high) + 1) - max(start, handle(low))
+    return weight * max(0, inside) / (handle(high) + 1 - handle(low))
+
+
+def handle(key: bytes) -> int:
+    """Of a key of the table, or where the table begins or ends, for one of outside."""
+    prefix = record(0)[:11]
+    if key[:11] != prefix:
+        return 0 if key < prefix else 1 << 63
+    return int.from_bytes(key[11:19].ljust(8, b"\x00"), "big")
 
 
 def test_traffic_in_one_region_is_cut_inside_of_its_row_groups() -> None:

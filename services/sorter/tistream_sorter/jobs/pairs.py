@@ -3,7 +3,7 @@ change. Pure.
 
 Entries are grouped by start_ts with one sort of packed words; a transaction with several rows is grouped again by a
 hash of its key. Entries of one (key, start_ts) always fall into one group, so a group that is exactly a prewrite and
-its commit (their keys compared in full) is settled without a look at any other entry; all else, also where a hash
+its commit (start_ts and key compared in full) is settled without a look at any other entry; all else, also where a hash
 collides, is left to jobs/exact.py, which settles it by joins.
 """
 
@@ -74,7 +74,7 @@ def _settle(entries: Entries, order: Int64s, group: npt.NDArray[np.int64] | UInt
     pair[:-1] &= (kind[:-1] == PLAIN_PREWRITE) & (kind[1:] == PLAIN_COMMIT)
     at = np.flatnonzero(pair)
     prewrite, commit = order[at], order[at + 1]
-    same = _same_keys(entries, prewrite, commit)
+    same = _same_changes(entries, prewrite, commit)
     if not same.all():
         at, prewrite, commit = at[same], prewrite[same], commit[same]
     alone = order[whole]
@@ -85,9 +85,10 @@ def _settle(entries: Entries, order: Int64s, group: npt.NDArray[np.int64] | UInt
     return Settled(np.concatenate([prewrite, alone]), np.concatenate([commit, alone]), order[left])
 
 
-def _same_keys(entries: Entries, left: Int64s, right: Int64s) -> npt.NDArray[np.bool_]:
+def _same_changes(entries: Entries, left: Int64s, right: Int64s) -> npt.NDArray[np.bool_]:
     parts = entries.parts
     same: npt.NDArray[np.bool_] = parts.tail[left] == parts.tail[right]
+    same &= entries.start_ts[left] == entries.start_ts[right]  # hashes may be equal where they are not
     same &= parts.table_id[left] == parts.table_id[right]
     exact = parts.exact[left] & parts.exact[right]
     if exact.all():

@@ -85,7 +85,8 @@ class Simulation:
         tenant = self.loaded.tenant
         store_id, ts = delivery.store_and_ts
         groups = tuple(
-            RowGroupRef(g.index, g.offset, g.length, g.rows, g.crc32, g.key_min, g.key_max) for g in file.change_groups
+            RowGroupRef(g.index, g.offset, g.length, g.rows, g.crc32, g.key_min, g.key_max, g.unpacked)
+            for g in file.change_groups
         )
         ref = FileRef(
             cluster_id=tenant.cluster_id,

@@ -121,7 +121,7 @@ class SorterWorld:
         # Chains of one store may come side by side: a file belongs to the one of the file that it follows.
         self.chain[store, opened.ts] = self.chain[store, opened.prev_ts] if opened.prev_ts else opened.ts
         groups = tuple(
-            RowGroupRef(g.index, g.offset, g.length, g.rows, g.crc32, g.key_min, g.key_max)
+            RowGroupRef(g.index, g.offset, g.length, g.rows, g.crc32, g.key_min, g.key_max, g.unpacked)
             for g in opened.change_groups
         )
         out = []

@@ -40,7 +40,7 @@ def routed(
         numbers = pa.array([0] * rows.num_rows, pa.int32())
         watermarks = rows.append_column("file", numbers).select(WATERMARKS.names).cast(WATERMARKS)
         groups = tuple(
-            RowGroupRef(g.index, g.offset, g.length, g.rows, g.crc32, g.key_min, g.key_max)
+            RowGroupRef(g.index, g.offset, g.length, g.rows, g.crc32, g.key_min, g.key_max, g.unpacked)
             for g in opened.change_groups
         )
         ref = FileRef(

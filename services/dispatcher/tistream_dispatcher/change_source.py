@@ -60,8 +60,8 @@ def read_file(objects: ObjectStore, key: str, arrived_ms: int, tail_bytes: int =
 
 def _references(file: ChangeFile) -> tuple[RowGroupRef, ...]:
     return tuple(
-        RowGroupRef(group.index, group.offset, group.length, group.rows, group.crc32, group.key_min, group.key_max)
-        for group in file.change_groups
+        RowGroupRef(g.index, g.offset, g.length, g.rows, g.crc32, g.key_min, g.key_max, g.unpacked)
+        for g in file.change_groups
     )
 
 

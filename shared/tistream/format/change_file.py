@@ -83,6 +83,7 @@ class ChangeRowGroup:
     """One row group: its bytes `[offset, offset + length)`, their CRC-32, and bounds on its keys.
 
     The bounds are inclusive but need not be keys that occur (writers shorten them); None where there are none.
+    `unpacked` is how many bytes the footer says it unpacks to.
     """
 
     index: int
@@ -92,6 +93,7 @@ class ChangeRowGroup:
     crc32: int
     key_min: bytes | None
     key_max: bytes | None
+    unpacked: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,7 @@ def _group(key: str, index: int, group: Group, crc32: int) -> ChangeRowGroup:
         raise CorruptObject(
             key, f"row group {index}: unpacks to {group.unpacked} bytes; no more than {GROUP_BYTES_MAX} are read"
         )
-    return ChangeRowGroup(index, *group.range, group.rows, crc32, low, high)
+    return ChangeRowGroup(index, *group.range, group.rows, crc32, low, high, group.unpacked)
 
 
 def key_bounds(group: Group) -> tuple[bytes | None, bytes | None]:

@@ -5,16 +5,31 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Any
 
+WEIGHT_MAX = 1 << 40  # any claim above counts as this: sums of them fit 64 bits, and no reader takes that much
+
+
+def weight(length: int, unpacked: int) -> int:
+    """Bytes that a row group takes in a reader's memory, about: as its footer states, which nothing vouches for, and at
+    least as many as are fetched."""
+    return max(length, min(unpacked, WEIGHT_MAX))
+
 
 @dataclass(frozen=True, slots=True)
 class SourceGroup:
-    """One row group of changes: its bytes `[offset, offset + length)`, how many rows, and their CRC-32."""
+    """One row group of changes: its bytes `[offset, offset + length)`, how many rows, their CRC-32, and how many bytes
+    its footer says they unpack to (0 = not told)."""
 
     index: int
     offset: int
     length: int
     rows: int
     crc32: int
+    unpacked: int = 0
+
+    @property
+    def weight(self) -> int:
+        """See `weight`."""
+        return weight(self.length, self.unpacked)
 
     @property
     def key_min(self) -> None:

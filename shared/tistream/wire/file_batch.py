@@ -14,6 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tistream.format.source_file import weight
+
 CONTENT_TYPE = "application/vnd.apache.arrow.stream"
 
 WATERMARKS = pa.schema(
@@ -38,8 +40,9 @@ WATERMARKS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class RowGroupRef:
-    """One row group of changes inside a change file: where its bytes are, what they must hash to, and between which
-    keys its rows lie (both inclusive; None where the footer has no statistics)."""
+    """One row group of changes inside a change file: where its bytes are, what they must hash to, between which
+    keys its rows lie (both inclusive; None where the footer has no statistics), and how many bytes the footer says
+    it unpacks to (0 = not told)."""
 
     index: int
     offset: int
@@ -48,6 +51,12 @@ class RowGroupRef:
     crc32: int
     key_min: bytes | None = None
     key_max: bytes | None = None
+    unpacked: int = 0
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it takes in a reader's memory, about."""
+        return weight(self.length, self.unpacked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,7 @@ def encode(batch: FileBatch) -> bytes:
         {
             **{name: getattr(file, name) for name in _FILE_PLAIN},
             "groups": [_group_json(group) for group in file.groups],
+            "unpacked": [group.unpacked for group in file.groups],  # apart: older sorters read no longer `groups`
             "row_groups": {str(task): list(indexes) for task, indexes in file.row_groups.items()},
         }
         for file in batch.files
@@ -105,9 +115,14 @@ def _group_json(group: RowGroupRef) -> list[Any]:
     return [group.index, group.offset, group.length, group.rows, group.crc32, *bounds]
 
 
-def _group(data: list[Any]) -> RowGroupRef:
+def _groups(file: dict[str, Any]) -> tuple[RowGroupRef, ...]:
+    unpacked = file.get("unpacked") or [0] * len(file["groups"])  # an older dispatcher does not tell
+    return tuple(_group(data, stated) for data, stated in zip(file["groups"], unpacked, strict=True))
+
+
+def _group(data: list[Any], unpacked: int) -> RowGroupRef:
     bounds = [None if bound is None else bytes.fromhex(bound) for bound in data[5:]]
-    return RowGroupRef(*data[:5], *bounds)
+    return RowGroupRef(*data[:5], *bounds, unpacked=int(unpacked))
 
 
 _FILE_PLAIN = (
@@ -142,7 +157,7 @@ def _decode(body: bytes) -> FileBatch:
     files = tuple(
         FileRef(
             **{name: file[name] for name in _FILE_PLAIN},
-            groups=tuple(map(_group, file["groups"])),
+            groups=_groups(file),
             row_groups={int(task): tuple(indexes) for task, indexes in file["row_groups"].items()},
         )
         for file in header["files"]

@@ -58,6 +58,8 @@ def test_reads_a_sound_footer() -> None:
     ]
     ranges = change_files.row_group_ranges(data)
     assert [(group.offset, group.offset + group.length) for group in file.groups] == ranges
+    said = pq.read_metadata(pa.BufferReader(data))
+    assert [group.unpacked for group in file.groups] == [said.row_group(at).total_byte_size for at in range(4)]
     assert [group.crc32 for group in file.groups] == change_files.row_group_crcs(data)
     assert data[file.footer_start :].endswith(b"PAR1")
 

@@ -15,7 +15,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 
 SOURCES = (
-    SourceFile("store-1/file-1", 900, 800, (SourceGroup(0, 4, 100, 7, 11), SourceGroup(3, 104, 90, 5, 2**32 - 1))),
+    SourceFile("store-1/file-1", 900, 800, (SourceGroup(0, 4, 100, 7, 11, 900), SourceGroup(3, 104, 90, 5, 2**32 - 1))),
     SourceFile("store-2/file-9", 500, 400, (SourceGroup(1, 9, 50, 2, 12),)),
 )
 PLAIN = PendingPart("plain", 10, "00000001", 3, UNMATCHED, 5, 6, 2**63 - 1, KeySpan(b"a", b"b\x00"))
@@ -36,6 +36,15 @@ def as_version(version: int, body: bytes) -> bytes:
 def test_what_a_part_points_into_is_restated() -> None:
     body = manifests.encode(manifest(PLAIN, POINTING, SEGMENT))
     assert manifests.decode("m", body).pending == (PLAIN, POINTING, SEGMENT)
+
+
+def test_what_a_row_group_unpacks_to_need_not_be_told() -> None:
+    """As in manifests that were written before it was; then it weighs what is fetched of it."""
+    (source,) = POINTING.to_json()["sources"][1:]
+    source[3] = [group[:5] for group in source[3]]
+    assert SourceFile.from_json(source) == SOURCES[1]
+    assert [group.weight for group in (*SOURCES[0].groups, *SOURCES[1].groups)] == [900, 90, 50]
+    assert SourceGroup(0, 4, 100, 7, 11, 2**63 - 1).weight == 1 << 40
 
 
 def test_a_manifest_of_version_1_is_read() -> None:

@@ -121,8 +121,9 @@ def _groups(file: dict[str, Any]) -> tuple[RowGroupRef, ...]:
 
 
 def _group(data: list[Any], unpacked: int) -> RowGroupRef:
-    bounds = [None if bound is None else bytes.fromhex(bound) for bound in data[5:]]
-    return RowGroupRef(*data[:5], *bounds, unpacked=int(unpacked))
+    index, offset, length, rows, crc32, *bounds = data
+    key_min, key_max = (None if bound is None else bytes.fromhex(bound) for bound in bounds)
+    return RowGroupRef(index, offset, length, rows, crc32, key_min, key_max, int(unpacked))
 
 
 _FILE_PLAIN = (

@@ -5,7 +5,8 @@ all that comes. The first file that only LIST finds makes it frequent again.
 
 A tenant for which nothing comes at all is looked at less and less, down to a share of the time for which it has been
 silent: who was silent for an hour may be noticed a minute late. Where its last file was announced, the next one will
-be too, and the pause may be longer.
+be too, and the pause may be longer. Where something is expected, because a file is missing or the object store has
+failed, no pause is longer than a busy tenant's.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ class PollSettings:
 
 
 class Pace:
-    """The polling of one tenant. Monotonic milliseconds."""
+    """The polling of one tenant, by its thread. Monotonic milliseconds."""
 
     def __init__(self, settings: PollSettings, now_ms: int) -> None:
         self._settings = settings
         self._pause_ms = settings.poll_min_ms
         self._poll_ms = 0
         self._discover_ms = 0
-        self._news_ms = now_ms  # when something new was last found
+        self._news_ms = now_ms  # when something new was last found, or said to be there
         self._announced = False  # it was announced
         self._expecting = False
 
@@ -50,12 +51,15 @@ class Pace:
         """Whether to LIST the stores' files now."""
         return now_ms >= self._poll_ms
 
-    def polled(self, now_ms: int, *, found: bool) -> None:
-        """The files were LISTed; whether any was new."""
+    def polled(self, now_ms: int, *, found: bool, failed: bool = False) -> None:
+        """The files were LISTed; whether any was new, and whether some were not told. Silence is what was looked for
+        in vain, not what could not be seen."""
         if found:
             self._news_ms, self._announced = now_ms, False
             self._soon(now_ms)
-        longer_ms = min(self._pause_ms * 2, self._longest_ms(now_ms, self._settings.poll_max_ms))
+        busy_ms = self._settings.poll_max_ms
+        longest_ms = busy_ms if failed else self._longest_ms(now_ms, busy_ms)
+        longer_ms = min(self._pause_ms * 2, longest_ms)
         self._pause_ms = self._settings.poll_min_ms if found else longer_ms
         self._poll_ms = now_ms + self._pause_ms
 
@@ -64,8 +68,13 @@ class Pace:
         self._news_ms, self._announced = now_ms, True
         self._soon(now_ms)
 
+    def promised(self, now_ms: int) -> None:
+        """A file was announced that is not there yet: files come again."""
+        self._news_ms = now_ms
+        self._soon(now_ms)
+
     def expect(self, now_ms: int, *, expecting: bool) -> None:
-        """Whether some store waits for a file that is missing."""
+        """Whether some store waits for a file that is missing, or something could not be read or LISTed."""
         if expecting and not self._expecting:
             self._soon(now_ms)
         self._expecting = expecting

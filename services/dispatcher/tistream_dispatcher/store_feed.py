@@ -27,6 +27,7 @@ from tistream_dispatcher.metrics import DispatcherMetrics
 log = logging.getLogger(__name__)
 
 TAIL_STEP = 1 << 10
+TAIL_MAX = 1 << 20  # a file whose watermarks stand before its changes does not make others be fetched whole
 READ_AHEAD = 128  # read files kept until they are taken; others are read again then
 READS_MAX = 256  # files read in one poll; the next one goes on
 LONG_BACKLOG = 1_000  # files that wait for a missing one; beyond, most LISTs begin behind them
@@ -72,6 +73,10 @@ class StoreFeed:
     def announced(self, stamps: Iterable[int]) -> bool:
         """Read files that were announced; whether any was new. One that is not there is left to LIST."""
         return self._look(sorted(stamps))
+
+    def lacks(self, stamps: Iterable[int]) -> bool:
+        """Whether any of these files would be read, if it was there."""
+        return any(self._is_new(ts) for ts in stamps)
 
     def poll(self) -> bool:
         """LIST what is new and read it; whether there was any. Raises Unavailable."""
@@ -141,7 +146,7 @@ class StoreFeed:
         key = layout.change_file(self._tenant, self.store_id, ts)
         file = read_file(self._objects, key, self._arrived.get(ts, self._clock.now_ms()), self._tail_bytes)
         # The next file's end is about as long: a quarter more than that is fetched, and not 64 KiB of a small file.
-        self._tail_bytes = TAIL_STEP * (1 + file.tail_bytes * 5 // 4 // TAIL_STEP)
+        self._tail_bytes = min(TAIL_STEP * (1 + file.tail_bytes * 5 // 4 // TAIL_STEP), TAIL_MAX)
         return file
 
     def _remember(self, file: ReadFile) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 
 from tistream.clock import Clock
 from tistream.concurrency import new_lock
-from tistream.errors import InvalidRequest, RetryableError
+from tistream.errors import InvalidRequest, NotFoundYet, RetryableError
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.storage import layout
@@ -39,6 +39,7 @@ IDLE_MS = 2_000  # the longest pause between two steps
 CALM_MS = 60_000  # the same while there is nothing to wait for but new files
 MIN_WAIT_MS = 5
 FILL_FILES = 256  # files routed before they are sent
+KEPT_STAMPS = 256  # announced files asked for again, per store that failed; LIST finds the others
 WAIT_FOR_ALL_MS = 5_000  # for tasks that have not told their positions yet; then the others go on without
 
 
@@ -74,6 +75,7 @@ class TenantFeed:
         self._lock = new_lock()  # guards what other threads hand over, and what they read
         self._new_route: tuple[int, TenantRoute] | None = None
         self._announced: dict[int, set[int]] = defaultdict(set)
+        self._hurried = self._deafened = False
         self._status: tuple[StoreStatus, ...] = ()
         self._holds: tuple[Hold, ...] = ()
 
@@ -91,11 +93,13 @@ class TenantFeed:
 
     def look_everywhere(self) -> None:
         """Announcements were lost: LIST at once."""
-        self._pace.hurry()
+        with self._lock:
+            self._hurried = True
 
     def deaf(self) -> None:
         """Announcements do not come through: LIST at once, and as often as without them."""
-        self._pace.deaf()
+        with self._lock:
+            self._deafened = True
 
     def status(self) -> tuple[tuple[StoreStatus, ...], tuple[Hold, ...]]:
         """The stores and the holds of no single store, as of the last step."""
@@ -177,20 +181,38 @@ class TenantFeed:
 
     def _find(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        if self._pace.discovery_due(now_ms):
-            self._discover()
         with self._lock:
             announced, self._announced = self._announced, defaultdict(set)
+            hurried, deafened = self._hurried, self._deafened
+            self._hurried = self._deafened = False
+        if hurried:
+            self._pace.hurry()
+        if self._pace.discovery_due(now_ms):
+            self._discover()
         for store_id, stamps in announced.items():
-            if store_id not in self._stores and not self._is_there(store_id, max(stamps)):
-                continue
-            if self._try(self._store(store_id), "find", partial(StoreFeed.announced, stamps=stamps)):
-                self._pace.announced(now_ms)
+            self._look_for(now_ms, store_id, stamps)
+        if deafened:  # after what was announced before
+            self._pace.deaf()
         if self._pace.poll_due(now_ms):
             found = [self._try(store, "find", StoreFeed.poll) for store in self._stores.values()]
-            self._pace.polled(now_ms, found=any(found))
+            failed = any((store_id, "find") in self._store_problems for store_id in self._stores)
+            self._pace.polled(now_ms, found=any(found), failed=failed)
         for store in self._stores.values():
             self._try(store, "retry", StoreFeed.retry)
+
+    def _look_for(self, now_ms: int, store_id: int, stamps: set[int]) -> None:
+        """Read files that were announced. What the object store did not tell is asked again, what is not there yet is
+        looked for soon: nobody announces it again."""
+        if store_id not in self._stores and not self._is_there(now_ms, store_id, max(stamps)):
+            return
+        store = self._store(store_id)
+        if self._try(store, "find", partial(StoreFeed.announced, stamps=stamps)):
+            self._pace.announced(now_ms)
+        if (store_id, "find") in self._store_problems:
+            with self._lock:
+                self._announced[store_id] |= set(sorted(stamps)[-KEPT_STAMPS:])
+        elif store.lacks(stamps):
+            self._pace.promised(now_ms)
 
     def _discover(self) -> None:
         """LIST the stores. Those of which tasks have received files are known without."""
@@ -208,12 +230,16 @@ class TenantFeed:
             if found is not None:
                 self._store(found)
 
-    def _is_there(self, store_id: int, ts: int) -> bool:
+    def _is_there(self, now_ms: int, store_id: int, ts: int) -> bool:
         """Whether an unknown store has the file that was announced: anybody may announce any store, and each that is
         known is LISTed for ever. A store that is left out here is found by LIST."""
         try:
             self._objects.head(layout.change_file(self.tenant, store_id, ts))
-        except RetryableError:
+        except NotFoundYet:
+            self._pace.promised(now_ms)
+            return False
+        except RetryableError as error:
+            self._discovery_problem = str(error)
             return False
         return True
 
@@ -276,6 +302,7 @@ class TenantFeed:
         if self._discovery_problem is not None:
             holds.append(Hold(stage="dispatch", reason=self._discovery_problem))
         expecting = any(store.hold is not None for store in stores)
+        expecting |= bool(self._store_problems) or self._discovery_problem is not None
         self._pace.expect(self._clock.monotonic_ms(), expecting=expecting)
         self._calm = not (expecting or holds or len(self._window)) and self._everyone_known()
         with self._lock:

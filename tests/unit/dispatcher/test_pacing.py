@@ -57,6 +57,13 @@ def test_a_missing_file_is_looked_for_however_long_it_is_missing() -> None:
     assert len(polls(pace, HOUR_MS, HOUR_MS + 60_000)) >= 29
 
 
+def test_the_pause_does_not_grow_because_the_object_store_fails() -> None:
+    pace = Pace(SETTINGS, 0)
+    polls(pace, 0, HOUR_MS)
+    pace.polled(HOUR_MS, found=False, failed=True)
+    assert pace.next_ms() <= HOUR_MS + 2_000
+
+
 def test_polls_become_rare_while_they_find_nothing_and_frequent_once_one_does():
     pace, now, pauses = Pace(SETTINGS, 0), 0, []
     for found in (False, False, False, False, True, False):

@@ -106,3 +106,23 @@ def test_of_a_small_file_its_end_alone_is_read_once_one_is_known_and_a_longer_en
     assert handed_on(store) == [200, 2_000, 2_100]
     assert sizes[1] < 16 << 10 < len(inner.get(layout.change_file(TINY.tenant, 1, 2_000)))
     assert objects.traffic()["get"].requests >= 3
+
+
+def test_after_a_file_with_a_huge_end_the_next_is_not_fetched_whole() -> None:
+    inner = MemoryObjectStore()
+    objects = MeasuredObjectStore(inner)
+    store = StoreFeed(TINY.tenant, 1, (), objects, ManualClock(1_000), DispatcherMetrics(CollectorRegistry()))
+    rng = random.Random(1)
+    marks = [watermark(6 + at, 6 + at, 250 + at, key=rng.randbytes(400), end_key=b"") for at in range(4_000)]
+    noise = [whole(rng.randbytes(500), 5_000 + at, 5_001 + at, 4_006 + at) for at in range(5_000)]
+    files = [
+        FIRST,
+        TINY.file(1, 5_000, 200, [], *marks),
+        TINY.file(1, 20_000, 5_000, noise, watermark(6, 9_006, 9_900)),
+    ]
+    put(inner, *files)
+    assert store.announced([200, 5_000])
+    before = objects.traffic()["get"].read_bytes
+    assert store.announced([20_000])
+    assert objects.traffic()["get"].read_bytes - before <= 1 << 20 < len(files[1].data) < len(files[2].data)
+    assert handed_on(store) == [200, 5_000, 20_000]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
@@ -84,9 +84,64 @@ class Sorter:
         return httpx.Response(200, content=TaskList(node_id="s", tasks=[status]).model_dump_json().encode())
 
 
-@pytest.mark.parametrize("error", [Unavailable("slow down"), InvalidRequest("a link leads out of the store")])
-def test_trouble_with_one_store_leaves_the_others_alone(error: TiStreamError) -> None:
-    objects, sorter, clock = TroubledStore(), Sorter(), ManualClock(1_000)
+class FlakyStore(MemoryObjectStore):
+    """Fails as often as it is told to; `while_listing` runs in the middle of a LIST of files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failing: list[str] = []
+        self.while_listing: Callable[[], None] = lambda: None
+
+    def _may_fail(self, what: str) -> None:
+        if what in self.failing:
+            self.failing.remove(what)
+            raise Unavailable(f"{what}: slow down")
+
+    def get_tail(self, key: str, length: int) -> tuple[bytes, int]:
+        self._may_fail("get_tail")
+        return super().get_tail(key, length)
+
+    def head(self, key: str) -> ObjectInfo:
+        self._may_fail("head")
+        return super().head(key)
+
+    def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
+        self._may_fail("stores" if delimiter else "files")
+        if not delimiter:
+            self.while_listing()
+        return super().list_after(prefix, after, delimiter)
+
+
+class Silent:
+    """A tenant of one store for which nothing has come for two hours since its last file, which was announced."""
+
+    def __init__(self) -> None:
+        self.objects, self.sorter, self.clock = FlakyStore(), Sorter(), ManualClock(1_000)
+        self.feed = new_feed(self.objects, self.sorter, self.clock)
+        self.put(1, 200, 0)
+        self.run(20)
+        self.put(1, 210, 200)
+        self.feed.announce(1, 210)
+        self.run(2 * 3_600)
+        assert self.at(1) == 210
+
+    def put(self, store: int, ts: int, prev_ts: int) -> None:
+        file = TINY.file(store, ts, prev_ts, [], watermark(6, 5, 150, base_ts=100))
+        self.objects.put(file.key, file.data)
+
+    def run(self, seconds: float) -> None:
+        """As the tenant's loop does, which an announcement wakes."""
+        end_ms = self.clock.monotonic_ms() + int(seconds * 1_000)
+        while self.clock.monotonic_ms() < end_ms:
+            self.clock.advance(min(self.feed.step(), end_ms - self.clock.monotonic_ms()))
+        self.feed.step()
+
+    def at(self, store: int) -> int:
+        chains = self.sorter.received.get(store)
+        return chains[-1].at_ts if chains else 0
+
+
+def new_feed(objects: MemoryObjectStore, sorter: Sorter, clock: ManualClock) -> TenantFeed:
     feed = TenantFeed(
         TINY.tenant,
         objects,
@@ -101,6 +156,13 @@ def test_trouble_with_one_store_leaves_the_others_alone(error: TiStreamError) ->
         task_id=1, start_key="", end_key="", task_epoch=1, sorter_node="sorter-1", sorter_url="http://sorter-1"
     )
     feed.set_route(1, TenantRoute(cluster_id="7", tenant_id="tiny", snapshot_ts=100, tasks=[task], problem=None))
+    return feed
+
+
+@pytest.mark.parametrize("error", [Unavailable("slow down"), InvalidRequest("a link leads out of the store")])
+def test_trouble_with_one_store_leaves_the_others_alone(error: TiStreamError) -> None:
+    objects, sorter, clock = TroubledStore(), Sorter(), ManualClock(1_000)
+    feed = new_feed(objects, sorter, clock)
     for store in (1, 2, 3):
         file = TINY.file(store, 200, 0, [], watermark(6, 5, 150, base_ts=100))
         objects.put(file.key, file.data)
@@ -117,6 +179,84 @@ def test_trouble_with_one_store_leaves_the_others_alone(error: TiStreamError) ->
         clock.advance(1_000)
     assert sorted(sorter.received) == [1, 2, 3]
     assert feed.status()[1] == ()
+
+
+def test_an_announced_file_that_cannot_be_read_at_once_is_asked_for_again_soon() -> None:
+    silent = Silent()
+    silent.put(1, 220, 210)
+    silent.objects.failing = ["get_tail"]
+    silent.feed.announce(1, 220)
+    silent.run(2)
+    assert silent.at(1) == 220
+    silent.run(3_600)
+    silent.put(1, 230, 220)
+    silent.objects.failing = ["get_tail", "files", "files"]
+    silent.feed.announce(1, 230)
+    silent.run(4)
+    assert silent.at(1) == 230
+
+
+def test_an_announced_file_that_is_not_there_yet_is_looked_for_soon() -> None:
+    silent = Silent()
+    silent.feed.announce(1, 220)
+    silent.feed.step()
+    silent.put(1, 220, 210)
+    silent.run(2)
+    assert silent.at(1) == 220
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_announced_store_that_cannot_be_looked_at_at_once_is_found_soon(late: bool) -> None:
+    silent = Silent()
+    if not late:
+        silent.objects.failing = ["head"]
+        silent.put(2, 220, 0)
+    silent.feed.announce(2, 220)
+    silent.feed.step()
+    if late:
+        silent.put(2, 220, 0)
+    silent.run(2)
+    assert silent.at(2) == 220
+    assert silent.feed.status()[1] == ()
+
+
+@pytest.mark.parametrize("what", ["files", "stores"])
+def test_a_list_that_failed_is_tried_again_soon_and_not_told_any_longer(what: str) -> None:
+    silent = Silent()
+    silent.objects.failing = [what] * 5
+    while len(silent.objects.failing) == 5:
+        silent.run(1)
+    assert silent.feed.status()[1] != ()
+    silent.run(8)
+    assert silent.feed.status()[1] == ()
+
+
+@pytest.mark.parametrize("tell", [TenantFeed.deaf, TenantFeed.look_everywhere])
+def test_what_is_told_while_files_are_listed_is_not_lost(tell: Callable[[TenantFeed], None]) -> None:
+    silent = Silent()
+    listed: list[int] = []
+
+    def while_listing() -> None:
+        listed.append(silent.clock.monotonic_ms())
+        if len(listed) == 1:
+            tell(silent.feed)
+
+    silent.objects.while_listing = while_listing
+    while not listed:
+        silent.run(1)
+    silent.feed.step()  # the loop was woken
+    assert len(listed) == 2
+
+
+def test_announcements_from_before_the_meta_server_fell_silent_are_no_reason_to_trust_in_more() -> None:
+    silent = Silent()
+    silent.put(1, 220, 210)
+    silent.feed.announce(1, 220)
+    silent.feed.deaf()
+    silent.run(7_200)
+    silent.put(1, 230, 220)
+    silent.run(61)
+    assert silent.at(1) == 230
 
 
 def test_a_row_group_that_ends_at_a_tasks_very_first_key_goes_to_it_too() -> None:

@@ -119,8 +119,6 @@ class SorterNode:
             if one.beside is not None:
                 commits += self._ended(one)
                 continue
-            if one.task.rests:
-                continue
             try:
                 due = one.task.due(self._clock.monotonic_ms(), self._clock.now_ms(), self._new_nonce())
             except Exception as error:  # whatever one tenant's input may cause: the other tasks go on

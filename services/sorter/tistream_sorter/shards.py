@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from tistream.format.manifest import PendingPart
 from tistream.model.span import KeySpan
 from tistream.wire.file_batch import RowGroupRef
+from tistream_sorter.jobs.pruning import ReadRules
 from tistream_sorter.jobs.shard import Shard, ShardFile, StoreRules
-from tistream_sorter.key_scale import Load, between, evenly
+from tistream_sorter.key_scale import KEY_BYTES, Load, between, evenly
 
 ROW_BYTES = 128  # what a row costs beside its values: roughly, in memory and in time
+IDENTITY_BYTES = 64  # of a settled row of which key and start_ts alone are read
 SPANS_MAX = 64  # beyond, one that holds them all
 
 
@@ -40,8 +44,10 @@ class Cut:
     work: int
 
 
-def cut(span: KeySpan, files: Sequence[ShardFile], pending: Sequence[PendingPart], high: int, rules: CutRules) -> Cut:
-    """Neighbouring spans of about equal work; `high` is the window's end.
+def cut(
+    span: KeySpan, files: Sequence[ShardFile], pending: Sequence[PendingPart], reads: ReadRules, rules: CutRules
+) -> Cut:
+    """Neighbouring spans of about equal work: of all that may be read, since memory depends on it.
 
     Cut at the lowest keys of row groups and parts, so that few of them have keys on both sides of a cut: such a one is
     read twice. Where that leaves one span with far more than its share (all traffic in one region), keys are taken to
@@ -50,7 +56,7 @@ def cut(span: KeySpan, files: Sequence[ShardFile], pending: Sequence[PendingPart
     """
     groups = [group for file in files for group in file.wanted_groups]
     read = sum(group.length for group in groups)
-    loads = [*_of_groups(groups, pending), *_of_parts(span, groups, pending, high, rules.rows_small)]
+    loads = [*_of_groups(groups, pending), *_of_parts(span, groups, pending, reads)]
     work = sum(load.weight for load in loads)
     count = _count(read, work, rules)
     if count < 2 or any(group.key_min is None or group.key_max is None for group in groups):
@@ -75,27 +81,56 @@ def _of_groups(groups: Sequence[RowGroupRef], pending: Sequence[PendingPart]) ->
     out = []
     for group in groups:
         brings = max((_row_bytes(part) for part in pointing if _may_touch(group, part.span)), default=0)
-        weight = group.length + group.rows * (ROW_BYTES + brings)
+        weight = group.weight + group.rows * (ROW_BYTES + brings)
         out.append(Load(group.key_min or b"", group.key_max or b"", weight))
     return out
 
 
 def _of_parts(
-    span: KeySpan, groups: Sequence[RowGroupRef], pending: Sequence[PendingPart], high: int, rows_small: int
+    span: KeySpan, groups: Sequence[RowGroupRef], pending: Sequence[PendingPart], reads: ReadRules
 ) -> list[Load]:
-    """Of the large parts that may be read: those that row groups touch, and those whose commits the window has reached,
-    whose rows may bring the values of others (docs/adr/0005)."""
+    """Of the parts that may be read: those that are in any case, and those that row groups touch, or other parts whose
+    commits the window has reached (docs/adr/0005). Their rows may bring the values of others."""
     pointing = [part for part in pending if part.pointed_bytes]
+    reached = [part for part in pending if part.commit_ts_min <= reads.high and not part.row_groups]
+    near = _Bounds([*((group.key_min, group.key_max) for group in groups), *map(_bounds_of, reached)])
     out = []
     for part in pending:
-        if part.row_groups or part.rows < rows_small:
-            continue
-        reached = part.commit_ts_min <= high
-        if reached or any(_may_touch(group, part.span) for group in groups):
-            near = [_row_bytes(other) for other in pointing if reached and other.span.overlaps(part.span)]
-            weight = part.size + part.rows * (ROW_BYTES + max(near, default=0))
-            out.append(Load(part.span.start, part.span.end or span.end or b"\xff" * 32, weight))
+        touched = near.touch(part.span)
+        if part.row_groups:  # settled rows: of these, repeats are told by their identities
+            weight = part.rows * IDENTITY_BYTES if touched else 0
+        elif touched or reads.reaches(part):
+            window = part.commit_ts_min <= reads.high
+            brought = [_row_bytes(other) for other in pointing if window and other.span.overlaps(part.span)]
+            weight = part.size + part.rows * (ROW_BYTES + max(brought, default=0))
+        else:
+            weight = 0
+        if weight:
+            low, high = _bounds_of(part)
+            out.append(Load(low, high or span.end or b"\xff" * KEY_BYTES, weight))
     return out
+
+
+def _bounds_of(part: PendingPart) -> tuple[bytes, bytes | None]:
+    """The span's start and end; None where it has none."""
+    return part.span.start, part.span.end or None
+
+
+class _Bounds:
+    """Many (lowest, highest) keys; None: no bound."""
+
+    def __init__(self, bounds: Sequence[tuple[bytes | None, bytes | None]]) -> None:
+        ordered = sorted((low or b"", high is None, high or b"") for low, high in bounds)
+        self._lows = [low for low, _, _ in ordered]
+        self._highest = list(accumulate(((open_, high) for _, open_, high in ordered), max))
+
+    def touch(self, span: KeySpan) -> bool:
+        """Whether any of them may have a key in the span."""
+        at = bisect_left(self._lows, span.end) if span.end else len(self._lows)
+        if not at:
+            return False
+        unbounded, high = self._highest[at - 1]
+        return unbounded or high >= span.start
 
 
 def _row_bytes(part: PendingPart) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tistream.model.span import KeySpan
+from tistream.model.span import KeySpan, joined
 from tistream_sorter.slice_cuts import Cuts
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 NO_SCAN = -1
 NOT_CONNECTED = -1
+SCANNED_MAX = 64  # spans of scanned slices that are told apart
 
 Int64s = npt.NDArray[np.int64]
 
@@ -114,6 +115,17 @@ class History:
         """All changes in order (HISTORY); of slices that one of `spans` overlaps alone, where they are given."""
         self._flush()
         return pa.concat_tables([HISTORY.empty_table(), *(changes.table(spans) for changes in self._changes)])
+
+    def scanned(self) -> tuple[KeySpan, ...]:
+        """Spans, in order, of the slices that scans connected."""
+        self._flush()
+        found: list[KeySpan] = []
+        for changes in self._changes:
+            at = pa.array(changes.at[changes.scan_index >= 0])
+            if len(at):
+                ends = (changes.cuts.starts.take(at).to_pylist(), changes.cuts.ends.take(at).to_pylist())
+                found += [KeySpan(start, end) for start, end in zip(*ends, strict=True)]
+        return joined(found, SCANNED_MAX)
 
     def _flush(self) -> None:
         if self._noted_in is not None:

@@ -110,22 +110,21 @@ class Task:
 
         Files without entries that flush nothing are taken into the state at once: they need neither.
         """
-        if self.stopped is not None:
+        if self.stopped is not None or self.rests:
             return None
         with self._lock:
             files = self._inbox.peek(self._limits.bytes_max, self.task_id)
         idle = self._idle_at_ms is None or now_ms >= self._idle_at_ms
-        sweep = idle and (self.state.unwritten > 0 or bool(files))
-        if not files and not sweep:
+        if not files and not idle:
             return None
         taken = take(self.state, files)
-        if needs_job(taken[0], files, sweep=sweep):
+        if needs_job(taken[0], files, sweep=idle):
             history = taken[0].history
             self._sweeping = self._sweeps.due(self.state.pending, history, self._limits.cut.rows_small, now_ms)
             return plan(self.state, taken, nonce, self._limits.cut, self._sweeping)
         self.state = rested(taken[0])
         self._took(files)
-        if not sweep:
+        if not idle:
             return None
         raised = replace(self.state, flushed_ts=self.state.progress_ts)
         return manifest_of(raised, self.state.flushed_ts, (), nonce, wall_ms)

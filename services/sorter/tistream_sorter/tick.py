@@ -35,6 +35,7 @@ from tistream.model.ts import MAX_TS, Window
 from tistream.wire.file_batch import FileRef
 from tistream_sorter.jobs.contracts import SCANS_SCHEMA
 from tistream_sorter.jobs.kernel import MatchRules
+from tistream_sorter.jobs.pruning import ReadRules
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
 from tistream_sorter.promotion import promoted
 from tistream_sorter.shards import CutRules, cut, touched, touching
@@ -250,7 +251,8 @@ def plan(
     found = tuple(_shard_file(seq, file, identity.task_id) for seq, file in files)
     sources = tuple(file for file in found if file.wanted)
     scans = _ipc(pa.concat_tables([SCANS_SCHEMA.empty_table(), *after.scans]))
-    pieces = cut(identity.span, sources, state.pending, window.high, rules)
+    scanned = after.history.scanned()
+    pieces = cut(identity.span, sources, state.pending, ReadRules(window.high, rules.rows_small, scanned, swept), rules)
     shards = []
     for number, span in enumerate(pieces.spans):
         mine, unmatched = touching(sources, span), _of_kind(state.pending, UNMATCHED, span)
@@ -271,6 +273,7 @@ def plan(
             scans=scans,
             sealed=_of_kind(state.pending, SEALED, span),
             swept=swept,
+            scanned=scanned,
             store=rules.store,
         )
         shards.append(shard)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 SHOWN_KEY_BYTES = 256
@@ -39,6 +40,18 @@ class KeySpan:
 
 
 WHOLE = KeySpan(b"", b"")
+
+
+def joined(spans: Iterable[KeySpan], most: int) -> tuple[KeySpan, ...]:
+    """Spans in order that hold the same keys and do not touch; if they were more than `most`, one around them all."""
+    out: list[KeySpan] = []
+    for span in sorted(spans, key=lambda span: span.start):
+        last = out[-1] if out else None
+        if last is None or (last.end and last.end < span.start):
+            out.append(span)
+        elif last.end and (not span.end or span.end > last.end):
+            out[-1] = KeySpan(last.start, span.end)
+    return tuple(out) if len(out) <= most else (KeySpan(out[0].start, out[-1].end),)
 
 
 def shown_key(key: bytes) -> str:

@@ -280,9 +280,7 @@ MUTANTS = (
         file=ORDER,
         old="    if tied.any():\n",
         new="    if tied.all():\n",
-        catchers=(
-            "tests/unit/sorter/test_last_entries.py::test_rows_of_one_transaction_stand_in_key_order_however_they_came",
-        ),
+        catchers=("tests/unit/sorter/test_fast_path.py::test_rows_are_in_the_segments_order",),
     ),
     Mutant(
         name="pending-rewritten-without-the-carried",

@@ -300,8 +300,8 @@ MUTANTS = (
         invariants=(24,),
         breaks="a tenant for which no file arrives writes a manifest now and then",
         file=TASK,
-        old="        sweep = idle and (self.state.unwritten > 0 or bool(files))\n",
-        new="        sweep = idle\n",
+        old="        if self.stopped is not None or self.rests:\n",
+        new="        if self.stopped is not None:\n",
         catchers=(
             "tests/unit/sorter/test_bounds_and_idleness.py::test_a_tenant_for_which_no_file_arrives_writes_nothing",
         ),

@@ -12,6 +12,7 @@ from tistream.format.segment import RowGroupInfo
 from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import MAX_TS
 from tistream.wire.file_batch import RowGroupRef
+from tistream_sorter.jobs.pruning import ReadRules
 from tistream_sorter.jobs.shard import ShardFile
 from tistream_sorter.promotion import promoted
 from tistream_sorter.shards import ROW_BYTES, CutRules, cut
@@ -37,7 +38,7 @@ def part(name: str, kind: str = UNMATCHED, **more: object) -> PendingPart:
 def test_no_shard_has_too_much_work_and_the_slots_end_together(slots: int, groups: int, rows: int) -> None:
     work_max, each = 50_000, 1_000 + rows * ROW_BYTES
     file = file_of(*((at.to_bytes(2, "big"), 1_000, rows) for at in range(groups)))
-    found = cut(WHOLE, [file], [], 0, CutRules(slots, 1, work_max))
+    found = cut(WHOLE, [file], [], ReadRules(0, 500), CutRules(slots, 1, work_max))
     assert found.work == groups * each
     assert (found.spans[0].start, found.spans[-1].end) == (b"", b"")
     assert all(left.end == right.start for left, right in pairwise(found.spans))
@@ -49,12 +50,12 @@ def test_no_shard_has_too_much_work_and_the_slots_end_together(slots: int, group
 def test_more_shards_than_slots_where_pointers_bring_much() -> None:
     groups = file_of(*((bytes([at]), 1_000, 100) for at in range(10)))
     rules = CutRules(2, 5_000, 200_000)
-    assert len(cut(WHOLE, [groups], [], 0, rules).spans) == 2
+    assert len(cut(WHOLE, [groups], [], ReadRules(0, 500), rules).spans) == 2
     pointing = part("p", rows=100_000, pointed_bytes=100_000 * 2_000)  # 200,000 bytes for each row group
-    found = cut(WHOLE, [groups], [pointing], 0, rules)
+    found = cut(WHOLE, [groups], [pointing], ReadRules(0, 500), rules)
     assert len(found.spans) >= 9
     elsewhere = part("p", rows=100_000, pointed_bytes=100_000 * 2_000, span=KeySpan(b"\xf0", b"\xf1"))
-    assert len(cut(WHOLE, [groups], [elsewhere], 0, rules).spans) == 2
+    assert len(cut(WHOLE, [groups], [elsewhere], ReadRules(0, 500), rules).spans) == 2
 
 
 def test_commits_that_the_window_reaches_are_work_without_any_row_group() -> None:
@@ -63,8 +64,26 @@ def test_commits_that_the_window_reaches_are_work_without_any_row_group() -> Non
         part("commits", rows=100_000, commit_ts_min=70, span=KeySpan(b"a", b"b")),
         part("prewrites", rows=100_000, pointed_bytes=100_000 * 500, span=KeySpan(b"a", b"b")),
     ]
-    assert cut(WHOLE, [], halves, 69, CutRules(2, 1)).work == 0
-    assert cut(WHOLE, [], halves, 70, CutRules(2, 1)).work > 100_000 * 500
+    assert cut(WHOLE, [], halves, ReadRules(69, 500), CutRules(2, 1)).work == 0
+    assert cut(WHOLE, [], halves, ReadRules(70, 500), CutRules(2, 1)).work > 100_000 * 500
+
+
+def test_whatever_a_tick_reads_is_work() -> None:
+    """Else its shards are fewer than they must be, and it stands in everybody's way."""
+    rules, far, near = CutRules(2, 1), KeySpan(b"x", b"y"), KeySpan(b"a", b"c")
+    waiting = [part("waiting", rows=100_000, span=far)]
+    assert cut(WHOLE, [], waiting, ReadRules(1, 500), rules).work == 0
+    assert cut(WHOLE, [], waiting, ReadRules(1, 500, scanned=[near]), rules).work == 0
+    read = 100 + 100_000 * ROW_BYTES
+    assert cut(WHOLE, [], waiting, ReadRules(1, 500, scanned=[far]), rules).work == read
+    assert cut(WHOLE, [], waiting, ReadRules(1, 500, swept={"waiting"}), rules).work == read
+    assert cut(WHOLE, [], [part("small", rows=499)], ReadRules(1, 500), rules).work == 100 + 499 * ROW_BYTES
+    heavy = [part("few rows, but heavy", READY, rows=499, size=512 << 20, commit_ts_min=70)]
+    assert cut(WHOLE, [], heavy, ReadRules(1, 500), rules).work == 0
+    early = [part("early", SEALED, rows=10_000, commit_ts_min=70, row_groups=(RowGroupInfo(1_000, 7, 7, 70, 70),))]
+    assert cut(WHOLE, [], early, ReadRules(1, 500), rules).work == 0
+    touching = file_of((b"m", 1_000, 10))
+    assert cut(WHOLE, [touching], early, ReadRules(1, 500), rules).work > 10_000 * 50
 
 
 def test_a_segment_written_early_is_named_when_the_window_reaches_it_and_not_before() -> None:

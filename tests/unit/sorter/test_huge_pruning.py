@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tistream.format.manifest import UNMATCHED, PendingPart
-from tistream.model.span import KeySpan
+from tistream.model.span import KeySpan, joined
 from tistream.model.ts import MAX_TS
 from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_too
 
@@ -60,7 +60,20 @@ def test_a_part_of_other_transactions_or_other_keys_is_left_alone() -> None:
     parts = [part_of(0, [((5, b"a"), None), ((5, b"b"), None)]), part_of(1, [((5, b"d"), None)])]
     anyway = read_anyway(parts, ReadRules(100, 0))
     assert anyway == [False, False]
-    assert read_too(parts, anyway, identities([(4, b"a"), (6, b"b"), (5, b"c")])) == [False, False]
+    assert read_too(parts, anyway, identities([(4, b"a"), (6, b"b"), (5, b"c"), (4, b"d")])) == [False, False]
     assert read_too(parts, anyway, identities([(5, b"a\x00")])) == [True, False]
     assert read_too(parts, anyway, identities([(5, b"d")])) == [False, True]
-    assert read_anyway(parts, ReadRules(100, 0, all_of_them=True)) == [True, True]
+    assert read_anyway(parts, ReadRules(100, 0, scanned=[KeySpan(b"c", b"")])) == [False, True]
+
+
+def test_what_lies_between_two_keys_of_one_transaction_is_left_alone() -> None:
+    parts = [part_of(number, [((5, bytes([number])), None)]) for number in range(100)]
+    too = read_too(parts, [False] * 100, identities([(5, b"\x00"), (5, b"\x63")]))
+    assert [number for number, read in enumerate(too) if read] == [0, 99]
+
+
+def test_joined_spans_hold_the_same_keys() -> None:
+    spans = [KeySpan(b"c", b"d"), KeySpan(b"a", b"b"), KeySpan(b"b", b"c"), KeySpan(b"x", b""), KeySpan(b"y", b"z")]
+    assert joined(spans, 2) == (KeySpan(b"a", b"d"), KeySpan(b"x", b""))
+    assert joined(spans, 1) == (KeySpan(b"a", b""),)
+    assert joined([], 1) == ()

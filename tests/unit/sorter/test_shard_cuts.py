@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tistream.model.span import WHOLE, KeySpan
 from tistream.wire.file_batch import RowGroupRef
+from tistream_sorter.jobs.pruning import ReadRules
 from tistream_sorter.jobs.shard import ShardFile
 from tistream_sorter.shards import CutRules, cut
 
@@ -21,7 +22,7 @@ def file(*groups: tuple[bytes, bytes, int]) -> ShardFile:
 
 
 def cut_into(span: KeySpan, files: list[ShardFile], count: int) -> tuple[KeySpan, ...]:
-    return cut(span, files, [], 0, CutRules(count, 1)).spans
+    return cut(span, files, [], ReadRules(0, 0), CutRules(count, 1)).spans
 
 
 def record(handle: int, table_id: int = 101) -> bytes:

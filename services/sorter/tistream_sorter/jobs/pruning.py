@@ -9,57 +9,68 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tistream.format.manifest import PendingPart
+from tistream.model.span import KeySpan
+
+BYTES_SMALL = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """Which changes are at hand: of each start_ts, in order, its lowest and its highest key."""
+class AtHand:
+    """The changes at hand, in order of their keys."""
 
-    by_start: pl.DataFrame
+    keys: pl.Series
+    start_ts: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, identities: pl.DataFrame) -> Reach:
+    def of(cls, identities: pl.DataFrame) -> AtHand:
         """`identities` has columns start_ts and key, and any number of rows for one change."""
-        lowest, highest = pl.col("key").min().alias("lowest"), pl.col("key").max().alias("highest")
-        return cls(identities.group_by("start_ts").agg(lowest, highest).sort("start_ts"))
+        ordered = identities.sort("key")
+        return cls(ordered["key"], ordered["start_ts"].to_numpy())
 
     def meets(self, part: PendingPart) -> bool:
         """Whether the part may hold one of the changes."""
-        starts = self.by_start["start_ts"]
-        first = int(starts.search_sorted(part.start_ts_min, side="left"))
-        last = int(starts.search_sorted(part.start_ts_max, side="right"))
-        near = self.by_start.slice(first, last - first)
-        touching = pl.col("highest") >= part.span.start
-        if part.span.end:
-            touching &= pl.col("lowest") < part.span.end
-        return len(near.filter(touching)) > 0
+        first = self._below(part.span.start)
+        end = self._below(part.span.end) if part.span.end else len(self.keys)
+        near = self.start_ts[first:end]
+        return bool(((near >= part.start_ts_min) & (near <= part.start_ts_max)).any())
+
+    def _below(self, key: bytes) -> int:
+        return int(self.keys.search_sorted(pl.Series([key], dtype=pl.Binary), side="left")[0])
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRules:
-    """high: the window's end. rows_small: parts with fewer rows are always read. all_of_them: a scan connects.
-    swept: keys of parts to be looked through for dead locks."""
+    """high: the window's end. rows_small: parts with fewer rows, if they are not heavy, are always read. scanned: where
+    scans connect, and locks may die by them. swept: keys of parts to be looked through for dead locks."""
 
     high: int
     rows_small: int
-    all_of_them: bool = False
+    scanned: Sequence[KeySpan] = ()
     swept: Collection[str] = ()
+
+    def reaches(self, part: PendingPart) -> bool:
+        """Whether the part is read whatever has come."""
+        return (
+            (part.rows < self.rows_small and part.size < BYTES_SMALL)
+            or part.commit_ts_min <= self.high
+            or part.key in self.swept
+            or any(part.span.overlaps(span) for span in self.scanned)
+        )
 
 
 def read_anyway(parts: Sequence[PendingPart], rules: ReadRules) -> list[bool]:
     """Of each part, whether it is read whatever has come."""
-    return [
-        rules.all_of_them or part.rows < rules.rows_small or part.commit_ts_min <= rules.high or part.key in rules.swept
-        for part in parts
-    ]
+    return [rules.reaches(part) for part in parts]
 
 
 def read_too(parts: Sequence[PendingPart], anyway: Sequence[bool], identities: pl.DataFrame) -> list[bool]:
     """Of each part, whether it is read because of the changes at hand alone."""
     if all(anyway):
         return [False] * len(parts)
-    reach = Reach.of(identities)
-    return [not sure and reach.meets(part) for part, sure in zip(parts, anyway, strict=True)]
+    at_hand = AtHand.of(identities)
+    return [not sure and at_hand.meets(part) for part, sure in zip(parts, anyway, strict=True)]

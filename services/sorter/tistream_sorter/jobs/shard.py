@@ -51,8 +51,8 @@ class Shard:
     """Everything one Spark task needs to know; data stays in object storage.
 
     `history` and `scans` are Arrow IPC streams (slice_history.HISTORY, SCANS_SCHEMA). Of the parts it reads those that
-    matter (jobs/pruning.py), and the UNMATCHED parts `swept` in any case. `lookup` are the segments in which repeats
-    at or below the window are looked up; None before it is known whether there are any.
+    matter (jobs/pruning.py): the UNMATCHED parts `swept`, and those in the spans `scanned`, in any case. `lookup` are
+    the segments in which repeats at or below the window are looked up; None before it is known whether there are any.
     """
 
     tenant: TenantKey
@@ -69,6 +69,7 @@ class Shard:
     scans: bytes
     sealed: tuple[PendingPart, ...] = ()
     swept: frozenset[str] = frozenset()
+    scanned: tuple[KeySpan, ...] = ()
     store: StoreRules = field(default_factory=StoreRules)
     lookup: tuple[SegmentRef, ...] | None = None
 

@@ -67,7 +67,7 @@ def process_shard(objects: ObjectStore, shard: Shard) -> ShardResult:
     if bad:
         return ShardResult(shard.task_id, shard.number, bad_files=bad)
     history, scans = (pa.ipc.open_stream(data).read_all() for data in (shard.history, shard.scans))
-    held = _read_pending(objects, shard, changes, history, book)
+    held = _read_pending(objects, shard, changes, book)
     changes = _without_sealed(changes, held.sealed)
     matched = match(changes, held.unmatched, held.ready, history, scans, shard.rules)
     if len(matched.stranded):
@@ -142,10 +142,9 @@ class _Held:
     sealed: list[pl.DataFrame]
 
 
-def _read_pending(objects: ObjectStore, shard: Shard, changes: pa.Table, history: pa.Table, book: SourceBook) -> _Held:
+def _read_pending(objects: ObjectStore, shard: Shard, changes: pa.Table, book: SourceBook) -> _Held:
     """What this tick can concern of the pending parts (jobs/pruning.py says which)."""
-    scanned = pc.any(pc.greater_equal(history["scan_index"], 0)).as_py()
-    rules = ReadRules(shard.rules.window.high, shard.rules.rows_small, bool(scanned), shard.swept)
+    rules = ReadRules(shard.rules.window.high, shard.rules.rows_small, shard.scanned, shard.swept)
     sure, sure_ready = read_anyway(shard.unmatched, rules), read_anyway(shard.ready, rules)
     first = [part for part, read in zip(shard.unmatched, sure, strict=True) if read]
     unmatched = [read_unmatched(objects, part, book) for part in first]

@@ -71,27 +71,29 @@ class Pusher:
         body = {
             "cluster_id": load.tenant.cluster_id,
             "tenant_id": load.tenant.tenant_id,
-            "store_id": named[1],
+            "store_id": str(named[1]),
             "ts": str(named[2]),
         }
         self._http.post(f"{self._url}/v1/notifications", json=body).raise_for_status()
 
 
 class Follower:
-    """A client that pulls on and on by long polls, in a thread of this process."""
+    """A client that pulls on and on by long polls of `wait_ms`, in a thread of this process. A poll of a scope without
+    changes answers when its time is over, so there it should be short."""
 
-    def __init__(self, up: Up, path: str, start_ts: int) -> None:
-        self._url, self._start_ts = f"{up.url}{path}", start_ts
+    def __init__(self, up: Up, path: str, start_ts: int, wait_ms: int) -> None:
+        self._url, self._start_ts, self._wait_ms = f"{up.url}{path}", start_ts, str(wait_ms)
         self._stop = Event()
         self._heard: list[tuple[float, int, int]] = []  # when, the answer's resolved_ts, its rows
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        params = {"start_ts": str(self._start_ts), "limit": "1000000", "wait_ms": "1000"}
+        fixed = {"limit": "1000000", "wait_ms": self._wait_ms}
+        place = {"start_ts": str(self._start_ts)}
         with httpx.Client(timeout=120, trust_env=False) as client:
             while not self._stop.is_set():
-                answer = client.get(self._url, params=params)
+                answer = client.get(self._url, params=place | fixed)
                 if answer.status_code != httpx.codes.OK:
                     time.sleep(0.1)
                     continue
@@ -101,7 +103,7 @@ class Follower:
                     self._heard.append((now_s(), int(end["resolved_ts"]), body.count(b"\n")))
                 else:
                     self._heard.append((now_s(), 0, body.count(b"\n")))
-                params = {"cursor": end["cursor"], "limit": "1000000", "wait_ms": "1000"}
+                place = {"cursor": end["cursor"]}
 
     @property
     def rows(self) -> int:
@@ -122,10 +124,10 @@ class Follower:
 
     def lags(self, since_ts: int, until_ts: int) -> Floats:
         """Seconds from each moment of (since_ts, until_ts] until an answer's resolved_ts was at or above it: what is
-        committed at that moment has been seen by then."""
+        committed at that moment has been seen by then. What has not been seen counts as seen now."""
         found: list[Floats] = []
         low = since_ts
-        for at, ts, _ in self._heard:
+        for at, ts, _ in [*self._heard, (now_s(), until_ts, 0)]:
             high = min(ts, until_ts)
             if high > low:
                 moments = np.linspace(low >> 18, high >> 18, MOMENTS + 1)[1:] / 1000

@@ -51,6 +51,7 @@ def build_app(
             settings.route_wait_ms,
             settings.quiet_segments,
         ),
+        clock,
         new_nonce=new_nonce,
         sleep=concurrency.sleep,
         metrics=SchemaMetrics(metrics_registry),
@@ -62,7 +63,6 @@ def build_app(
         loops = [
             Loop("membership", membership.beat, interval_ms=_BEAT_MS, metrics=loop_metrics).start(),
             Loop("routes", registry.follow_routes, interval_ms=0, metrics=loop_metrics).start(),
-            Loop("sorters", registry.ask_sorters, interval_ms=settings.poll_ms, metrics=loop_metrics).start(),
         ]
         try:
             yield

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tistream.clock import Clock
 from tistream.concurrency import new_lock
 from tistream.errors import Unavailable, UnknownName
 from tistream.model.ids import TenantKey
@@ -17,6 +18,7 @@ from tistream.wire.meta import RouteTable, TenantRoute
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.sorter_client import SorterClient
 from tistream_schema import expected_tasks
+from tistream_schema.asking import AskingPace
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.follower import SchemaFollower
 from tistream_schema.metrics import SchemaMetrics
@@ -46,6 +48,13 @@ class _Followed:
     loop: Loop | None = None
 
 
+@dataclass(slots=True)
+class _Asked:
+    url: str
+    pace: AskingPace
+    loop: Loop | None = None
+
+
 class Registry:
     """Tenants by key. Routes read it from many threads; `follow_routes` alone changes who is in it."""
 
@@ -55,6 +64,7 @@ class Registry:
         meta: MetaClient,
         sorters: SorterClient,
         options: Options,
+        clock: Clock,
         *,
         new_nonce: Callable[[], str],
         sleep: Callable[[float], None],
@@ -65,6 +75,7 @@ class Registry:
         self._meta = meta
         self._progress = SorterProgress(sorters, metrics)
         self._options = options
+        self._clock = clock
         self._new_nonce = new_nonce
         self._sleep = sleep
         self._metrics = metrics
@@ -73,8 +84,7 @@ class Registry:
         self._tenants: dict[TenantKey, _Followed] = {}
         self._route_version = -1
         self._footers = FooterCache()
-        self._sorter_urls: frozenset[str] = frozenset()
-        self._asking_ms = options.poll_ms
+        self._sorters: dict[str, _Asked] = {}  # each asked by a loop of its own: one that hangs keeps nobody waiting
 
     def tenant(self, key: TenantKey) -> TenantSchema:
         """A tenant's schema. Raises UnknownName; Unavailable before the first route table."""
@@ -109,26 +119,39 @@ class Registry:
                     self._tenants[key] = self._start(key, route)
             self._metrics.tenants.set(len(self._tenants))
             tasks = (task for route in table.tenants for task in expected_tasks.schema_tasks(route))
-            self._sorter_urls = frozenset(task.sorter_url for task in tasks if task.sorter_url is not None)
+            urls = {task.sorter_url for task in tasks if task.sorter_url is not None}
+            left = [self._sorters.pop(url) for url in self._sorters.keys() - urls]
+            for url in sorted(urls - self._sorters.keys()):
+                self._sorters[url] = self._begin_asking(url)
         for followed in gone:
             if followed.loop is not None:
                 followed.loop.stop()
+        for asked in left:
+            if asked.loop is not None:
+                asked.loop.stop(0)
+            self._progress.forget(asked.url)
         self._route_version = table.version
 
-    def ask_sorters(self) -> int:
-        """Ask every sorter once what has moved, and wake the tenants that it concerns; when to ask again."""
-        moved = self._progress.poll(self._sorter_urls)
+    def _begin_asking(self, url: str) -> _Asked:
+        pace = AskingPace(self._options.poll_ms, self._options.poll_idle_ms, self._clock.monotonic_ms())
+        asked = _Asked(url, pace)
+        asked.loop = Loop(
+            "sorter", lambda: self._ask(asked), interval_ms=self._options.poll_ms, metrics=self._loop_metrics
+        ).start()
+        return asked
+
+    def _ask(self, asked: _Asked) -> int:
+        """Ask a sorter once what has moved, and wake the tenants that it concerns; when to ask again."""
+        moved = self._progress.ask(asked.url)
         with self._lock:
             for key in moved & self._tenants.keys():
                 self._wake(self._tenants[key])
-        longer_ms = min(self._asking_ms * 2, self._options.poll_idle_ms)
-        self._asking_ms = self._options.poll_ms if moved else longer_ms
-        return self._asking_ms
+        return asked.pace.asked(self._clock.monotonic_ms(), moved=bool(moved))
 
     def stop(self) -> None:
         """Stop every loop; what is under way may finish."""
         with self._lock:
-            loops = [followed.loop for followed in self._tenants.values() if followed.loop is not None]
+            loops = [one.loop for one in [*self._sorters.values(), *self._tenants.values()] if one.loop is not None]
         for loop in loops:
             loop.stop(0)
         for loop in loops:

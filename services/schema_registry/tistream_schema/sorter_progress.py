@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from tistream.concurrency import new_lock
 from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
+from tistream.wire.problem import PeerFailed
 from tistream.wire.sorter import ProgressPage, TaskProgress
 from tistream.wire.sorter_client import SorterClient
 from tistream_schema.expected_tasks import SchemaTask
@@ -15,9 +16,11 @@ from tistream_schema.metrics import SchemaMetrics
 
 log = logging.getLogger(__name__)
 
+NOT_FOUND = 404
+
 
 class SorterProgress:
-    """The newest progress by sorter and task. One thread polls, many read.
+    """The newest progress by sorter and task. A sorter is asked by one thread, and many read.
 
     What was told stays true, so it may be some milliseconds old. Of a sorter that does not answer nothing is told: then
     its manifests alone tell how far it is.
@@ -30,25 +33,36 @@ class SorterProgress:
         self._silent: set[str] = set()
         self._asked: dict[str, tuple[str, int]] = {}  # by sorter: its boot, and the version of its last answer
 
-    def poll(self, urls: Iterable[str]) -> set[TenantKey]:
-        """Ask those sorters, and forget others. The tenants for which something is new, or not told any more."""
-        wanted = set(urls)
+    def forget(self, url: str) -> None:
+        """No task is that sorter's any more."""
         with self._lock:
-            for url in self._told.keys() - wanted:
-                del self._told[url]
-        self._asked = {url: asked for url, asked in self._asked.items() if url in wanted}
-        self._silent &= wanted
-        changed: set[TenantKey] = set()
-        for url in sorted(wanted):
-            try:
-                page = self._sorters.progress(url, *self._asked.get(url, ("", 0)))
-            except TiStreamError as error:
-                log.debug("no progress from a sorter", extra={"url": url, "error": str(error)})
-                self._metrics.silent.inc()
-                changed |= self._fell_silent(url)
-                continue
-            changed |= self._take(url, page)
-        return changed
+            self._told.pop(url, None)
+            self._asked.pop(url, None)
+            self._silent.discard(url)
+
+    def ask(self, url: str) -> set[TenantKey]:
+        """Ask a sorter once. The tenants for which something is new, or not told any more."""
+        with self._lock:
+            asked = self._asked.get(url, ("", 0))
+        try:
+            page = self._page(url, *asked)
+        except TiStreamError as error:
+            log.debug("no progress from a sorter", extra={"url": url, "error": str(error)})
+            self._metrics.silent.inc()
+            return self._fell_silent(url)
+        return self._take(url, page)
+
+    def _page(self, url: str, boot: str, after: int) -> ProgressPage:
+        try:
+            return self._sorters.progress(url, boot, after)
+        except PeerFailed as error:
+            if error.status != NOT_FOUND:
+                raise
+        # A sorter of a version that does not tell progress by itself.
+        held = self._sorters.tasks(url).tasks
+        fields = TaskProgress.model_fields
+        told = [TaskProgress.model_validate({name: getattr(status, name) for name in fields}) for status in held]
+        return ProgressPage(boot="", version=0, tasks=told)
 
     def of(self, tasks: Iterable[SchemaTask]) -> dict[int, TaskProgress]:
         """What their sorters told of these tasks."""
@@ -59,15 +73,19 @@ class SorterProgress:
             }
 
     def _take(self, url: str, page: ProgressPage) -> set[TenantKey]:
-        before = self._asked.get(url)
-        self._asked[url] = page.boot, page.version
         told = {progress.task_id: progress for progress in page.tasks}
         with self._lock:
+            before = self._asked.get(url)
+            self._asked[url] = page.boot, page.version
             again = url in self._silent
             self._silent.discard(url)
-            kept = self._told.get(url, {}) if before is not None and before[0] == page.boot else {}
+            known = self._told.get(url, {})
+            kept = known if page.boot and before is not None and before[0] == page.boot else {}
             self._told[url] = kept | told
-            return _tenants((self._told[url] if again else told).values())
+            if again:
+                return _tenants(self._told[url].values())
+            # Without a boot it is all that the sorter holds, moved or not.
+            return _tenants(one for one in told.values() if page.boot or known.get(one.task_id) != one)
 
     def _fell_silent(self, url: str) -> set[TenantKey]:
         with self._lock:

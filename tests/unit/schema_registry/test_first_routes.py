@@ -6,6 +6,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
+from tistream.clock import ManualClock
 from tistream.errors import Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.service.metrics import LoopMetrics
@@ -36,6 +37,7 @@ def test_the_first_routes_are_not_waited_for_and_nobody_is_unknown_before_them()
         MetaClient(http, "http://meta"),
         SorterClient(http),
         Options(poll_ms=10, poll_idle_ms=10, poll_quiet_ms=10, route_wait_ms=20_000, quiet_segments=1),
+        ManualClock(0),
         new_nonce=lambda: "a",
         sleep=lambda _: None,
         metrics=SchemaMetrics(metrics),

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.wire.client import HttpClient
-from tistream.wire.sorter import ProgressPage, TaskProgress
+from tistream.wire.sorter import ProgressPage, TaskList, TaskProgress, TaskStatus
 from tistream.wire.sorter_client import SorterClient
 from tistream_schema.expected_tasks import SchemaTask
 from tistream_schema.metrics import SchemaMetrics
@@ -42,6 +42,7 @@ class Sorter:
         self.start(count)
         self.told: list[int] = []  # how many tasks each answer told of
         self.silent = False
+        self.old = False  # of a version that has no progress to tell, but tasks
 
     def start(self, count: int, boot: str = "first") -> None:
         self.tasks = [task(number) for number in range(count)]
@@ -50,10 +51,38 @@ class Sorter:
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if self.silent:
             raise httpx.ConnectError("nobody there")
+        if self.old:
+            return self.tasks_only(request)
         query = request.url.params
         page = self.feed.after(self.tasks, query["boot"], int(query["after"]))
         self.told.append(len(page.tasks))
         return httpx.Response(200, content=page.model_dump_json().encode())
+
+    def tasks_only(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path != "/v1/tasks":
+            return httpx.Response(404, json={"detail": "Not Found"})
+        told = [status_of(one.state.identity, one.state.number) for one in self.tasks]
+        return httpx.Response(200, content=TaskList(node_id="s", tasks=told).model_dump_json().encode())
+
+
+def status_of(identity: TaskIdentity, number: int) -> TaskStatus:
+    return TaskStatus(
+        cluster_id=identity.tenant.cluster_id,
+        tenant_id=identity.tenant.tenant_id,
+        task_id=identity.task_id,
+        task_epoch=identity.task_epoch,
+        start_key="",
+        end_key="",
+        manifest=number,
+        checkpoint=0,
+        flushed_ts=100,
+        progress_ts=100,
+        received={},
+        durable={},
+        pending_rows=0,
+        pending_bytes=0,
+        counters={},
+    )
 
 
 @pytest.fixture
@@ -73,31 +102,46 @@ def manifests(progress: SorterProgress, *numbers: int) -> dict[int, int]:
 
 
 def test_only_what_moved_is_told_again(sorter: Sorter, progress: SorterProgress) -> None:
-    assert progress.poll([URL]) == {tenant(number) for number in range(50)}
-    assert progress.poll([URL]) == set()
+    assert progress.ask(URL) == {tenant(number) for number in range(50)}
+    assert progress.ask(URL) == set()
     moved(sorter.tasks[7])
-    assert progress.poll([URL]) == {tenant(7)}
+    assert progress.ask(URL) == {tenant(7)}
     assert sorter.told == [50, 0, 1]
     assert manifests(progress, 6, 7) == {6: 1, 7: 2}
 
 
 def test_a_sorter_that_started_again_tells_everything(sorter: Sorter, progress: SorterProgress) -> None:
-    progress.poll([URL])
+    progress.ask(URL)
     sorter.start(3, "second")
     moved(sorter.tasks[2])
-    assert progress.poll([URL]) == {tenant(0), tenant(1), tenant(2)}
+    assert progress.ask(URL) == {tenant(0), tenant(1), tenant(2)}
     assert manifests(progress, 2, 40) == {2: 2}  # what it does not hold any more is not its to tell
 
 
 def test_of_a_silent_sorter_nothing_is_told_until_it_answers(sorter: Sorter, progress: SorterProgress) -> None:
-    progress.poll([URL])
+    progress.ask(URL)
     sorter.silent = True
-    assert len(progress.poll([URL])) == 50  # each must look into its manifests now
-    assert progress.poll([URL]) == set()
+    assert len(progress.ask(URL)) == 50  # each must look into its manifests now
+    assert progress.ask(URL) == set()
     assert manifests(progress, 1) == {}
     sorter.silent = False
-    assert len(progress.poll([URL])) == 50
+    assert len(progress.ask(URL)) == 50
     assert manifests(progress, 1) == {1: 1}
+
+
+def test_a_sorter_of_an_older_version_is_asked_for_its_tasks(sorter: Sorter, progress: SorterProgress) -> None:
+    sorter.old = True
+    assert len(progress.ask(URL)) == 50
+    assert progress.ask(URL) == set()
+    moved(sorter.tasks[7])
+    assert progress.ask(URL) == {tenant(7)}
+    assert manifests(progress, 6, 7) == {6: 1, 7: 2}
+    del sorter.tasks[6]
+    progress.ask(URL)
+    assert manifests(progress, 6, 7) == {7: 2}
+    sorter.old = False  # upgraded
+    assert len(progress.ask(URL)) == 49
+    assert progress.ask(URL) == set()
 
 
 def test_two_readers_of_one_feed_do_not_take_each_others_news() -> None:

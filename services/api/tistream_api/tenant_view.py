@@ -152,6 +152,11 @@ class TenantView:
         """How old the last refresh is."""
         return self._clock.monotonic_ms() - self._refreshed_ms
 
+    @property
+    def looked_at(self) -> bool:
+        """Whether a refresh has ever ended."""
+        return self._refreshed_ms >= 0
+
     def seen_ago_ms(self) -> int:
         """How long ago resolved_ts was as far as it could be; 0 before anything was read."""
         return self.age_ms() if self.resolved_ts() else 0

@@ -57,6 +57,8 @@ class Tenants:
         self._routes: RouteTable | None = None
         self._views: dict[TenantKey, TenantView] = {}
         self._busy: set[TenantKey] = set()
+        self._begun_ms: dict[TenantKey, int] = {}  # when a refresh was last begun
+        self._turn_ms = 0  # when the next idle tenant is looked at
 
     def routes(self) -> RouteTable | None:
         """The newest route table; None before the first one came."""
@@ -93,18 +95,27 @@ class Tenants:
         return 0 if routes.version != known else 50
 
     def refresh_due(self) -> None:
-        """Start a refresh of every view that is due: often for those somebody asks for, seldom for the others."""
-        views = list(self._views.items())
-        idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(views))
+        """Start a refresh of every view that is due: often for those somebody asks for; of the others those that are
+        new, and one at a time, the one that was begun longest ago."""
+        with self._lock:
+            views = [(key, view) for key, view in self._views.items() if key not in self._busy]
+        idle: list[tuple[TenantKey, TenantView]] = []
         for key, view in views:
-            if view.age_ms() < (ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else idle_every_ms):
-                continue
-            with self._lock:
-                due = key not in self._busy
-                if due:
-                    self._busy.add(key)
-            if due:
-                self._executor.submit(self._refresh, key, view)
+            if view.idle_ms() < ACTIVE_MS or not view.looked_at:
+                if view.age_ms() >= ACTIVE_EVERY_MS:
+                    self._begin(key, view)
+            elif view.age_ms() >= IDLE_EVERY_MS:
+                idle.append((key, view))
+        now_ms = self._clock.monotonic_ms()
+        if idle and now_ms >= self._turn_ms:
+            self._turn_ms = max(self._turn_ms, now_ms - IDLE_TURN_MS) + IDLE_TURN_MS
+            self._begin(*min(idle, key=lambda one: self._begun_ms.get(one[0], 0)))
+
+    def _begin(self, key: TenantKey, view: TenantView) -> None:
+        with self._lock:
+            self._busy.add(key)
+            self._begun_ms[key] = self._clock.monotonic_ms()
+        self._executor.submit(self._refresh, key, view)
 
     def _refresh(self, key: TenantKey, view: TenantView) -> None:
         try:
@@ -136,6 +147,7 @@ class Tenants:
                     self._views[key] = self._new_view(route, key)
             for key in set(self._views) - seen:
                 del self._views[key]
+                self._begun_ms.pop(key, None)
 
     def _new_view(self, route: TenantRoute, key: TenantKey) -> TenantView:
         def new_replica() -> SchemaReplica | None:
@@ -155,7 +167,13 @@ class Tenants:
         )
 
     def _lag_seconds(self) -> float:
-        """Of the tenant that is furthest behind, as of the last look at each."""
-        views = [view for view in list(self._views.values()) if view.route.snapshot_ts is not None]
+        """Of the tenant that is furthest behind, as of the last look at each; one that is overdue excuses nothing."""
+        every = list(self._views.values())
+        idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(every))
         now_ms = self._clock.now_ms()
-        return max([0.0, *((now_ms - view.seen_ago_ms() - physical_ms(view.resolved_ts())) / 1000 for view in views)])
+        lags_ms = []
+        for view in every:
+            if view.route.snapshot_ts is not None:
+                every_ms = ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else idle_every_ms
+                lags_ms.append(now_ms - min(view.seen_ago_ms(), every_ms) - physical_ms(view.resolved_ts()))
+        return max([0, *lags_ms]) / 1000

@@ -151,7 +151,9 @@ class Registry:
     def stop(self) -> None:
         """Stop every loop; what is under way may finish."""
         with self._lock:
-            loops = [one.loop for one in [*self._sorters.values(), *self._tenants.values()] if one.loop is not None]
+            every = [asked.loop for asked in self._sorters.values()]
+            every += [followed.loop for followed in self._tenants.values()]
+            loops = [loop for loop in every if loop is not None]
         for loop in loops:
             loop.stop(0)
         for loop in loops:

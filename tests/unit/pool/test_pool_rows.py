@@ -156,3 +156,8 @@ def test_footers_are_kept_up_to_a_size(objects: MeasuredObjectStore) -> None:
     cache.put("other", kept)
     assert cache.get(KEY) is None
     assert cache.get("other") is kept
+    # What counts is what they take in memory, by far more than their bytes in the object.
+    small = FooterCache(capacity_bytes=10 * (4 * kept.size + (16 << 10)))
+    for number in range(100):
+        small.put(str(number), kept)
+    assert [number for number in range(100) if small.get(str(number))] == list(range(90, 100))

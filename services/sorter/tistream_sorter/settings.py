@@ -13,10 +13,14 @@ class TickSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     interval_ms: int = Field(default=100, ge=10, le=60_000, description="pause after a tick that found nothing to do")
-    bytes_max: int = Field(default=128 << 20, ge=1 << 20, description="row group bytes that one task's tick takes")
+    bytes_max: int = Field(
+        default=128 << 20, ge=1 << 20, description="row group bytes, as stored, that one task's tick takes"
+    )
     shard_bytes_min: int = Field(default=8 << 20, ge=1 << 16, description="a task is cut into shards of at least this")
     shard_work_max: int = Field(
-        default=128 << 20, ge=1 << 14, description="work of one shard: bytes it reads, and 128 a row; bounds its memory"
+        default=128 << 20,
+        ge=1 << 14,
+        description="work of one shard: bytes of the row groups it reads, unpacked, and 128 a row; bounds its memory",
     )
     large_work: int = Field(default=256 << 20, ge=1, description="a tick of more work than this runs beside the others")
     rows_small: int = Field(

@@ -120,10 +120,15 @@ def test_a_row_that_comes_again_while_it_waits_as_a_segment_is_there_once() -> N
 
 
 def test_the_last_rows_of_a_row_group_are_copied_so_that_their_source_may_go() -> None:
-    """Eight values of four bytes point; when a quarter of them is left, they are fetched."""
+    """Eight values of 1,000 bytes point; when a quarter of them is left, they are fetched.
+
+    They are all the same, so that the row group's pages hold one of them: it is known for what was seen of it."""
     names = [b"a%d" % at for at in range(8)]
-    locks = [prewrite(name, 160, 6 + at, old_value=b"" if at % 2 else None) for at, name in enumerate(names)]
-    world = SorterWorld(TINY, [], cut=replace(EXTREME, store=StoreRules(32, 1, 1)))
+    value = b"v160" * 250
+    locks = [
+        prewrite(name, 160, 6 + at, value=value, old_value=b"" if at % 2 else None) for at, name in enumerate(names)
+    ]
+    world = SorterWorld(TINY, [], cut=replace(EXTREME, store=StoreRules(8_000, 1, 1)))
     world.push(FIRST)
     world.push(TINY.file(1, 210, 200, locks, watermark(6, 13, 159)))
     world.tick()
@@ -134,14 +139,14 @@ def test_the_last_rows_of_a_row_group_are_copied_so_that_their_source_may_go() -
         world.push(TINY.file(1, 220 + at, 219 + at if at else 210, ends, watermark(14 + index, 14 + index, 159)))
         world.tick()
         (part,) = [part for part in parts(world) if part.kind == UNMATCHED]
-        assert (part.rows, len(part.sources), part.pointed_bytes) == (left, left > 2, 4 * left * (left > 2))
+        assert (part.rows, len(part.sources), part.pointed_bytes) == (left, left > 2, 1_000 * left * (left > 2))
     world.objects.delete(layout.change_file(TINY.tenant, 1, 210))
     ends = [commit(names[index], 160, 170, 14 + index) for index in (6, 7)]
     world.push(TINY.file(1, 230, 225, ends, watermark(20, 21, 229)))
     world.tick()
     assert world.stopped() == []
     assert world.pool()["old_value"].to_list() == [None, b""] * 4
-    assert pool(world) == [(key(name), b"v160") for name in names]
+    assert pool(world) == [(key(name), value) for name in names]
 
 
 def test_small_rows_of_many_transactions_wait_in_one_part() -> None:

@@ -62,11 +62,12 @@ def few_left(pointer: Int64s, book: SourceBook, bytes_max: int) -> Bools:
     """Rows whose values are elsewhere, in row groups of which so little is still pointed to that it is better fetched:
     at most about `bytes_max` bytes each. Else a source would have to stay for its last row."""
     away = sources_of(pointer) >= book.at_hand
-    _, place = np.unique(pointer[away] >> GROUP_SHIFT, return_inverse=True)
-    weight = np.asarray(book.row_bytes)[sources_of(pointer[away])]
+    if not away.any():
+        return away
+    _, place, count = np.unique(pointer[away] >> GROUP_SHIFT, return_inverse=True, return_counts=True)
+    row_bytes = np.array([book.group_row_bytes(number, index) for number, index in _pairs(pointer[away])])
     out = np.zeros(len(pointer), bool)
-    if away.any():
-        out[np.flatnonzero(away)] = np.bincount(place, weights=weight)[place] <= bytes_max
+    out[np.flatnonzero(away)] = (count * row_bytes)[place] <= bytes_max
     return out
 
 
@@ -109,18 +110,29 @@ class SourceBook:
         self.row_bytes += [row_bytes] * len(found)
         return np.arange(first, first + len(found), dtype=np.int64)
 
-    def named_by(self, pointer: Int64s) -> tuple[tuple[SourceFile, ...], Int64s]:
+    def group_row_bytes(self, number: int, index: int) -> float:
+        """About what a row of one row group weighs: as its footer states, or at least as the part's rows do."""
+        group = group_at(self.sources[number], index)
+        own = group.weight / max(group.rows, 1)
+        return own if group.unpacked else max(own, self.row_bytes[number])
+
+    def named_by(self, pointer: Int64s, weight: Int64s) -> tuple[tuple[SourceFile, ...], Int64s]:
         """The sources that are pointed into, each with only the row groups that are; and the pointers with
-        the sources' places in that tuple. One file under two numbers becomes one source."""
+        the sources' places in that tuple. One file under two numbers becomes one source.
+
+        `weight` is of each row's values, 0 where they are not here: a row group unpacks to no less than was seen of it.
+        """
         places: dict[str, int] = {}
         groups: list[dict[int, SourceGroup]] = []
         numbers = np.full(len(self.sources) + 1, -1, np.int64)
-        for number, index in _pairs(pointer):
+        for (number, index), seen in zip(_pairs(pointer), _totals(pointer, weight), strict=True):
             source = self.sources[number]
             at = places.setdefault(source.key, len(places))
             if at == len(groups):
                 groups.append({})
-            groups[at][index] = group_at(source, index)
+            group = group_at(source, index)
+            known = groups[at].get(index, group).unpacked
+            groups[at][index] = replace(group, unpacked=max(group.unpacked, known, seen))
             numbers[number] = at
         files = {source.key: source for source in self.sources}
         named = tuple(
@@ -142,6 +154,13 @@ def _pairs(pointer: Int64s) -> list[tuple[int, int]]:
     return [(place >> width, place & (GROUPS_MAX - 1)) for place in places]
 
 
+def _totals(pointer: Int64s, weight: Int64s) -> list[int]:
+    """Of each of those, what its rows weigh together."""
+    there = pointer >= 0
+    _, place = np.unique(pointer[there] >> GROUP_SHIFT, return_inverse=True)
+    return np.bincount(place, weights=weight[there]).astype(np.int64).tolist() if there.any() else []
+
+
 @dataclass(frozen=True, slots=True)
 class Fetch:
     """Neighbouring row groups of one source to be read together, and `rows`: for each row asked for, its place in what
@@ -155,7 +174,7 @@ class Fetch:
 
 def fetches(pointer: Int64s, book: SourceBook, bytes_max: int) -> Iterator[Fetch]:
     """Reads that together bring every row once, row group by row group; each of at most `bytes_max` bytes, or one
-    row group. All of `pointer` must point."""
+    row group: bytes unpacked, since that is what is held. All of `pointer` must point."""
     order = np.argsort(pointer, kind="stable")
     ordered = pointer[order]
     for number, indexes in _by_source(ordered, book, bytes_max):
@@ -172,12 +191,12 @@ def fetches(pointer: Int64s, book: SourceBook, bytes_max: int) -> Iterator[Fetch
 def _by_source(pointer: Int64s, book: SourceBook, bytes_max: int) -> Iterator[tuple[int, list[int]]]:
     open_source, indexes, filled = -1, list[int](), 0
     for number, index in _pairs(pointer):
-        length = group_at(book.sources[number], index).length
-        if indexes and (number != open_source or filled + length > bytes_max):
+        weight = group_at(book.sources[number], index).weight
+        if indexes and (number != open_source or filled + weight > bytes_max):
             yield open_source, indexes
             indexes, filled = [], 0
         open_source = number
         indexes.append(index)
-        filled += length
+        filled += weight
     if indexes:
         yield open_source, indexes

@@ -38,7 +38,8 @@ class StoreRules:
 
     point_bytes_min: waiting values of one row group together, from which on they are left in the source file.
     seal_bytes_min: settled rows of one commit_ts, from which on they are written as a segment at once. chunk_bytes: of
-    source row groups that are read through pointers at a time, and of rows that are gathered before they are written.
+    source row groups, unpacked, that are read through pointers at a time, and of rows that are gathered before they are
+    written.
     """
 
     point_bytes_min: int = 256 << 10

@@ -73,7 +73,7 @@ class ShardOutput:
         pointed_bytes = int(weight[points].sum() + per_row[away].sum())
         for name in ("value", "old_value"):
             rows = _without(rows, name, points)
-        sources, own = book.named_by(pointer)
+        sources, own = book.named_by(pointer, weight)
         part = self._put_part(UNMATCHED, with_pointers(rows, own).select(UNMATCHED_SCHEMA.names))
         self.pending.append(replace(part, sources=sources, pointed_bytes=pointed_bytes))
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tistream.format import segment
 from tistream.model.tidb_key import KeyParts, key_parts
-from tistream_sorter.jobs.contracts import COMMIT, COMMITTED, POINTED_SCHEMA, PREWRITE, READY_SCHEMA, UNMATCHED_SCHEMA
+from tistream_sorter.jobs.contracts import COMMIT, COMMITTED, POINTED_WIDE, PREWRITE, READY_WIDE, UNMATCHED_SCHEMA, UNMATCHED_WIDE
 from tistream_sorter.jobs.exact import NEW
 from tistream_sorter.jobs.packed import Int64s
 from tistream_sorter.jobs.pairs import PLAIN_COMMIT, PLAIN_PREWRITE, UNUSUAL, WHOLE, Entries
@@ -132,7 +132,7 @@ class Bank:
         return _series(column).gather(rows).to_arrow(compat_level=_NEWEST)
 
     def rows(self, rows: Int64s, commit_ts: Int64s, schema: pa.Schema) -> pa.Table:
-        """READY_SCHEMA's or segment.SCHEMA's columns (binary ones as views), in the order of `rows`."""
+        """READY_WIDE's or segment.SCHEMA's columns (binary ones as views), in the order of `rows`."""
         made: dict[str, Callable[[], pa.Array]] = {
             "table_id": lambda: pa.array(self.parts.table_id[rows]),
             "commit_ts": lambda: pa.array(commit_ts),
@@ -149,15 +149,15 @@ class Bank:
         return self.rows(rows, commit_ts, segment.SCHEMA) if len(rows) else segment.SCHEMA.empty_table()
 
     def ready_rows(self, rows: Int64s, commit_ts: Int64s) -> pa.Table:
-        """READY_SCHEMA."""
+        """READY_WIDE."""
         if not len(rows):
-            return READY_SCHEMA.empty_table()
-        return self.rows(rows, commit_ts, READY_SCHEMA).cast(READY_SCHEMA)
+            return READY_WIDE.empty_table()
+        return self.rows(rows, commit_ts, READY_WIDE).cast(READY_WIDE)
 
     def pointed_rows(self, rows: Int64s, commit_ts: Int64s) -> pa.Table:
-        """POINTED_SCHEMA, of rows whose values are elsewhere."""
+        """POINTED_WIDE, of rows whose values are elsewhere."""
         if not len(rows):
-            return POINTED_SCHEMA.empty_table()
+            return POINTED_WIDE.empty_table()
         columns = {
             "key": self.keys.gather(rows).to_arrow(),
             "start_ts": pa.array(self.start_ts[rows]),
@@ -166,19 +166,19 @@ class Bank:
             "txn_source": _series(self._entries("txn_source")).gather(rows).to_arrow(),
             "pointer": _series(self._entries("pointer")).gather(rows).to_arrow(),
         }
-        return pa.table(columns).select(POINTED_SCHEMA.names).cast(POINTED_SCHEMA)
+        return pa.table(columns).select(POINTED_WIDE.names).cast(POINTED_WIDE)
 
     def unmatched_rows(self, entries: pl.DataFrame) -> pa.Table:
-        """UNMATCHED_SCHEMA, with the place and floor that `entries` say."""
+        """UNMATCHED_WIDE, with the place and floor that `entries` say."""
         if not len(entries):
-            return UNMATCHED_SCHEMA.empty_table()
+            return UNMATCHED_WIDE.empty_table()
         rows = entries["row"].to_numpy()
         said = ("region_version", "log_index", "floor")
         columns = [
             entries[name].to_arrow() if name in said else _series(self._entries(name)).gather(rows).to_arrow()
-            for name in UNMATCHED_SCHEMA.names
+            for name in UNMATCHED_WIDE.names
         ]
-        return pa.table(columns, names=UNMATCHED_SCHEMA.names).cast(UNMATCHED_SCHEMA)
+        return pa.table(columns, names=UNMATCHED_WIDE.names).cast(UNMATCHED_WIDE)
 
 
 def _numbers(column: pa.ChunkedArray) -> Int64s:

@@ -42,6 +42,16 @@ UNMATCHED_SCHEMA = pa.schema(
     ]
 )
 
+
+
+def wide(schema: pa.Schema) -> pa.Schema:
+    """The schema with 64-bit offsets in its binary columns: as rows are held until they are written. With 32 bits a
+    column of more than 2 GiB in one piece is an error of Arrow's, whatever the bounds on a shard were worth."""
+    return pa.schema([field.with_type(pa.large_binary()) if field.type == pa.binary() else field for field in schema])
+
+
+UNMATCHED_WIDE = wide(UNMATCHED_SCHEMA)
+
 POINTED_SCHEMA = pa.schema(
     [
         pa.field("key", pa.binary()),
@@ -64,6 +74,8 @@ READY_SCHEMA = pa.schema(
         pa.field("txn_source", pa.int64()),
     ]
 )
+
+READY_WIDE, POINTED_WIDE = wide(READY_SCHEMA), wide(POINTED_SCHEMA)
 
 SCANS_SCHEMA = pa.schema(
     [

@@ -27,7 +27,7 @@ class Matched:
     """What became of the entries.
 
     committed: segment.SCHEMA's columns (binary ones may be views) in segment.ORDER, commit_ts inside the window.
-    pointed: contracts.POINTED_SCHEMA: what was settled likewise, in the window or above it, but of which the values are
+    pointed: contracts.POINTED_WIDE: what was settled likewise, in the window or above it, but of which the values are
     where a pending part's pointer says.
     ready, unmatched: new pending entries plus those of consumed parts; `ready_parts`, `unmatched_parts` say which
     parts are consumed (numbers as given). repeats: (key, start_ts, commit_ts) at or below the window, to be looked

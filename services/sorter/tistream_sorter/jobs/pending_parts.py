@@ -19,7 +19,7 @@ from tistream.model.span import shown_key
 from tistream.pool.rows import read_row_groups
 from tistream.storage.change_reader import read_source
 from tistream.storage.object_store import ObjectStore
-from tistream_sorter.jobs.contracts import READY_SCHEMA, UNMATCHED_SCHEMA
+from tistream_sorter.jobs.contracts import READY_SCHEMA, READY_WIDE, UNMATCHED_SCHEMA, wide
 from tistream_sorter.jobs.key_range import inside
 from tistream_sorter.jobs.pointers import NOWHERE, Bools, Fetch, Int64s, SourceBook, fetches, renumbered
 
@@ -78,7 +78,7 @@ def with_pointers(table: pa.Table, pointer: Int64s) -> pa.Table:
 
 
 def follow(objects: ObjectStore, rows: pa.Table, book: SourceBook, bytes_max: int) -> Iterator[pa.Table]:
-    """`rows` (kernel.POINTED_SCHEMA) with their values, READY_SCHEMA, a chunk at a time, in the order of the sources.
+    """`rows` (contracts.POINTED_WIDE) with their values, READY_WIDE, a chunk at a time, in the order of the sources.
 
     Raises:
         CorruptObject: a source is gone or damaged, or the row that a pointer names is another one.
@@ -88,7 +88,7 @@ def follow(objects: ObjectStore, rows: pa.Table, book: SourceBook, bytes_max: in
 
 
 def recalled(objects: ObjectStore, rows: pa.Table, which: Bools, book: SourceBook, bytes_max: int) -> pa.Table:
-    """UNMATCHED_SCHEMA rows, of which those chosen have their values themselves then. Raises as follow."""
+    """UNMATCHED_WIDE rows, of which those chosen have their values themselves then. Raises as follow."""
     if not which.any():
         return rows
     chosen = rows.filter(pa.array(which))
@@ -108,15 +108,16 @@ def recalled(objects: ObjectStore, rows: pa.Table, which: Bools, book: SourceBoo
 
 def _source_rows(objects: ObjectStore, fetch: Fetch) -> pa.Table:
     try:
-        return read_source(objects, fetch.source, fetch.groups).take(pa.array(fetch.found))
+        table = read_source(objects, fetch.source, fetch.groups)
     except NotFoundYet as error:
         raise CorruptObject(fetch.source.key, f"is gone, though a manifest points into it: {error}") from error
+    return table.cast(wide(table.schema)).take(pa.array(fetch.found))
 
 
 def _filled(asked: pa.Table, found: pa.Table, key: str) -> pa.Table:
     _check_same(asked, found, key)
     filled = asked.append_column("value", found["value"]).append_column("old_value", found["old_value"])
-    return filled.select(READY_SCHEMA.names).cast(READY_SCHEMA)
+    return filled.select(READY_WIDE.names).cast(READY_WIDE)
 
 
 def _check_same(asked: pa.Table, found: pa.Table, key: str) -> None:

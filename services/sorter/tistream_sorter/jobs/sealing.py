@@ -8,6 +8,9 @@ import pyarrow.compute as pc
 
 from tistream.format import segment
 from tistream.model.tidb_key import key_parts
+from tistream_sorter.jobs.contracts import wide
+
+ORDERED = wide(segment.SCHEMA)
 
 
 def value_bytes(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -35,11 +38,10 @@ def split(ready: pa.Table, bytes_min: int) -> tuple[list[pa.Table], pa.Table]:
 
 
 def in_order(rows: pa.Table) -> pa.Table:
-    """segment.SCHEMA rows in segment.ORDER of rows that have all of its columns but table_id."""
+    """segment.SCHEMA rows (binary columns wide) in segment.ORDER of rows that have all of its columns but table_id."""
     named = rows if "table_id" in rows.column_names else rows.append_column("table_id", _table_ids(rows))
-    return (
-        named.sort_by([(name, "ascending") for name in segment.ORDER]).select(segment.SCHEMA.names).cast(segment.SCHEMA)
-    )
+    columns = named.select(segment.SCHEMA.names).cast(ORDERED)
+    return columns.sort_by([(name, "ascending") for name in segment.ORDER])
 
 
 def _table_ids(rows: pa.Table) -> pa.Array:

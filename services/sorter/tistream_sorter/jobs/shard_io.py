@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -11,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tistream.concurrency import new_executor
 from tistream.errors import CorruptObject, NotFoundYet, TiStreamError
 from tistream.format.manifest import PendingPart
 from tistream.format.source_file import SourceFile, SourceGroup
@@ -21,6 +24,7 @@ from tistream.storage.change_reader import read_changes
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
+from tistream.storage.write_behind import WriteBehind
 from tistream_sorter.jobs.contracts import CHANGE_COLUMNS, UNMATCHED_SCHEMA
 from tistream_sorter.jobs.kernel import IDENTITY, Matched, match
 from tistream_sorter.jobs.key_range import inside
@@ -29,9 +33,10 @@ from tistream_sorter.jobs.pointers import SourceBook, pointers
 from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_too
 from tistream_sorter.jobs.sealing import in_order
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
-from tistream_sorter.jobs.shard_output import ShardOutput
+from tistream_sorter.jobs.shard_output import ShardOutput, Target
 
 EXAMPLES = 3
+WRITERS, WRITING_BYTES = 2, 64 << 20
 
 
 @lru_cache(maxsize=4)
@@ -41,25 +46,59 @@ def _objects(url: str) -> ObjectStore:
 
 
 def process(url: str, shards: list[Shard]) -> list[ShardResult]:
-    """What a Spark task does with its bundle of shards."""
+    """What a Spark task does with its bundle of shards: while one is written, the next one is read and matched."""
     objects = _objects(url)
-    return [process_guarded(objects, shard) for shard in shards]
+    with new_executor("put", WRITERS) as writers:
+        begun = [_begun(objects, shard, writers) for shard in shards]
+        return [one.ended() for one in begun]
 
 
 def process_guarded(objects: ObjectStore, shard: Shard) -> ShardResult:
-    """process_shard, its requests counted; but trouble of this shard's own stays its own: the others of the job go
-    on."""
+    """One shard, one thing after the other."""
+    return _begun(objects, shard, None).ended()
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A shard that has been worked through, but for what is still being written."""
+
+    shard: Shard
+    result: ShardResult
+    counted: MeasuredObjectStore
+    writes: WriteBehind | None
+
+    def ended(self) -> ShardResult:
+        """What came of it, and the requests that it took."""
+        result = self.result
+        if self.writes is not None:
+            writes = self.writes
+
+            def settled() -> ShardResult:
+                writes.settle()
+                return self.result
+
+            result = _guarded(self.shard, settled)
+        return replace(result, traffic={kind: done for kind, done in self.counted.traffic().items() if done.requests})
+
+
+def _begun(objects: ObjectStore, shard: Shard, writers: Executor | None) -> _Begun:
     counted = MeasuredObjectStore(objects)
+    writes = None if writers is None else WriteBehind(counted, writers, WRITING_BYTES)
+    result = _guarded(shard, lambda: process_shard(counted, shard, counted if writes is None else writes))
+    return _Begun(shard, result, counted, writes)
+
+
+def _guarded(shard: Shard, work: Callable[[], ShardResult]) -> ShardResult:
+    """Trouble of this shard's own stays its own: the others of the job go on."""
     try:
-        result = process_shard(counted, shard)
+        return work()
     except CorruptObject as error:
-        result = _broken(shard, 10, str(error))
+        return _broken(shard, 10, str(error))
     except TiStreamError as error:
-        result = ShardResult(shard.task_id, shard.number, failed=str(error))
-    return replace(result, traffic={kind: done for kind, done in counted.traffic().items() if done.requests})
+        return ShardResult(shard.task_id, shard.number, failed=str(error))
 
 
-def process_shard(objects: ObjectStore, shard: Shard) -> ShardResult:
+def process_shard(objects: ObjectStore, shard: Shard, target: Target) -> ShardResult:
     """Read, match, sort and write one shard. Objects it wrote mean nothing before a manifest names them."""
     began = time.perf_counter_ns()
     book = SourceBook.of([_source(file) for file in shard.files])
@@ -80,7 +119,7 @@ def process_shard(objects: ObjectStore, shard: Shard) -> ShardResult:
         missing = _missing(objects, shard, matched.repeats)
         if len(missing):
             return _broken(shard, 5, f"change at or below flushed_ts that the pool does not hold: {_shown(missing)}")
-    written = _write(objects, shard, matched, book)
+    written = _write(objects, target, shard, matched, book)
     pieces = [held.ready_parts[part] for part in matched.ready_parts]
     pieces += [held.unmatched_parts[part] for part in matched.unmatched_parts]
     return ShardResult(
@@ -194,9 +233,9 @@ def _missing(objects: ObjectStore, shard: Shard, repeats: pl.DataFrame) -> pl.Da
     return missing
 
 
-def _write(objects: ObjectStore, shard: Shard, matched: Matched, book: SourceBook) -> ShardOutput:
+def _write(objects: ObjectStore, target: Target, shard: Shard, matched: Matched, book: SourceBook) -> ShardOutput:
     """All of it; values that are elsewhere come chunk by chunk, so that never all of them are held."""
-    output = ShardOutput(objects, shard)
+    output = ShardOutput(objects, target, shard)
     output.unmatched(matched.unmatched, book)
     output.committed(matched.committed)
     output.ready(matched.ready)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zlib
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -12,16 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tistream.format.manifest import READY, SEALED, UNMATCHED, PendingPart
-from tistream.format.segment import SCHEMA, SegmentRef
+from tistream.format.segment import SegmentRef
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
 from tistream.pool.writer import write_segment
 from tistream.storage import layout
-from tistream.storage.object_store import ObjectStore
+from tistream.storage.object_store import Body, ObjectStore
 from tistream_sorter.jobs.contracts import UNMATCHED_SCHEMA
 from tistream_sorter.jobs.pending_parts import pointer_column, recalled, with_pointers
 from tistream_sorter.jobs.pointers import NOWHERE, SourceBook, few_left, sources_of, who_points
-from tistream_sorter.jobs.sealing import in_order, split, value_bytes
+from tistream_sorter.jobs.sealing import ORDERED, in_order, split, value_bytes
 from tistream_sorter.jobs.shard import Shard
 
 NAMES_PER_SHARD = 10_000
@@ -29,11 +30,19 @@ FEW = 4  # what is left of a row group is copied once it weighs so many times le
 ENCODINGS = {"key": "DELTA_BYTE_ARRAY", "pointer": "DELTA_BINARY_PACKED", "log_index": "DELTA_BINARY_PACKED"}
 
 
+class Target(Protocol):
+    """Where objects are put."""
+
+    def put(self, key: str, body: Body) -> None: ...
+
+
 @dataclass(slots=True)
 class ShardOutput:
-    """Objects as they are written; nothing of them is true before a manifest names it."""
+    """Objects as they are written into `target`, which may do it later; nothing of them is true before a manifest names
+    it. `objects` is read."""
 
     objects: ObjectStore
+    target: Target
     shard: Shard
     segments: list[SegmentRef] = field(default_factory=list)
     pending: list[PendingPart] = field(default_factory=list)
@@ -42,14 +51,14 @@ class ShardOutput:
     _names: int = 0
 
     def committed(self, rows: pa.Table) -> None:
-        """segment.SCHEMA rows in segment.ORDER, all in the window."""
+        """segment.SCHEMA rows (any binary types) in segment.ORDER, all in the window."""
         if rows.num_rows:
             self._committed.append(rows)
             if _bytes(self._committed) >= self.shard.store.chunk_bytes:
                 self._put_committed()
 
     def ready(self, rows: pa.Table) -> None:
-        """READY_SCHEMA rows above the window."""
+        """READY_WIDE rows above the window."""
         sealed, rest = split(rows, self.shard.store.seal_bytes_min)
         for table in sealed:
             self._put_sealed(in_order(table))
@@ -59,7 +68,7 @@ class ShardOutput:
                 self._put_ready()
 
     def unmatched(self, rows: pa.Table, book: SourceBook) -> None:
-        """UNMATCHED_SCHEMA rows with the shard's pointers: what is heavy enough is left where it is."""
+        """UNMATCHED_WIDE rows with the shard's pointers: what is heavy enough is left where it is."""
         if not rows.num_rows:
             return
         rules = self.shard.store
@@ -85,7 +94,7 @@ class ShardOutput:
     def _put_committed(self) -> None:
         if self._committed:
             tables = self._committed
-            ordered = tables[0] if len(tables) == 1 else in_order(pa.concat_tables([t.cast(SCHEMA) for t in tables]))
+            ordered = tables[0] if len(tables) == 1 else in_order(pa.concat_tables([t.cast(ORDERED) for t in tables]))
             self._committed = []
             self.segments.append(self._put_segment(ordered))
 
@@ -93,7 +102,7 @@ class ShardOutput:
         shard = self.shard
         key = layout.segment(shard.tenant, shard.task_id, shard.task_epoch, shard.nonce, self._name())
         body, segment = write_segment(ordered, key)
-        self.objects.put(key, body)
+        self.target.put(key, body)
         return segment
 
     def _put_sealed(self, ordered: pa.Table) -> None:
@@ -113,9 +122,10 @@ class ShardOutput:
         sink = io.BytesIO()
         encodings = {name: how for name, how in ENCODINGS.items() if name in rows.column_names}
         options = {"compression": "zstd", "compression_level": 1, "column_encoding": encodings}
-        pq.write_table(rows, sink, use_dictionary=False, write_statistics=False, **options)
+        # Without its schema: a reader makes 32-bit offsets of it, chunk by chunk.
+        pq.write_table(rows, sink, use_dictionary=False, write_statistics=False, store_schema=False, **options)
         body = sink.getvalue()
-        self.objects.put(key, body)
+        self.target.put(key, body)
         return _part(kind, rows, key, len(body), f"{zlib.crc32(body):08x}")
 
     def _name(self) -> int:

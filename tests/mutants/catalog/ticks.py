@@ -100,8 +100,8 @@ MUTANTS = (
         invariants=(3, 6, 9),
         breaks="a task tells the progress of a tick whose manifest is not committed",
         file=TASK,
-        old="        if needs_job(taken[0], files, sweep=sweep):\n            history = ",
-        new="        if needs_job(taken[0], files, sweep=sweep):\n"
+        old="        if needs_job(taken[0], files, sweep=idle):\n            history = ",
+        new="        if needs_job(taken[0], files, sweep=idle):\n"
         "            self.state = replace(self.state, slices=taken[0].slices)\n            history = ",
         catchers=(
             "tests/unit/sorter/test_loud_stops.py::test_a_commit_below_the_watermark_whose_prewrite_never_came_stops_its_task",

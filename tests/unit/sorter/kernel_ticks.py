@@ -75,8 +75,8 @@ class Ticks:
             SCANS_SCHEMA.empty_table() if scans is None else scans,
             MatchRules(Window(self.low, high), self.snapshot_ts),
         )
-        self.unmatched = _left(self.unmatched, out.unmatched_parts, out.unmatched)
-        self.ready = _left(self.ready, out.ready_parts, out.ready)
+        self.unmatched = _left(self.unmatched, out.unmatched_parts, out.unmatched.cast(UNMATCHED_SCHEMA))
+        self.ready = _left(self.ready, out.ready_parts, out.ready.cast(READY_SCHEMA))
         self.low = high
         return out
 

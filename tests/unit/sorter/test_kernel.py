@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import polars as pl
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_ticks import Entry, Ticks, entry, record_key, rows_of, scan, states
 
-from tistream_sorter.jobs.contracts import COMMIT, COMMITTED, PREWRITE, ROLLBACK
+from tistream_sorter.jobs.contracts import (
+    COMMIT,
+    COMMITTED,
+    POINTED_WIDE,
+    PREWRITE,
+    READY_WIDE,
+    ROLLBACK,
+    UNMATCHED_WIDE,
+)
+from tistream_sorter.jobs.sealing import in_order
 
 transactions = st.dictionaries(
     keys=st.tuples(st.binary(min_size=1, max_size=2), st.integers(1, 50)),
@@ -181,3 +191,14 @@ def test_untouched_parts_are_carried_by_reference() -> None:
     assert pl.Series(out.unmatched["start_ts"]).to_list() == [6]
     out = world.tick([entry(COMMIT, b"a", 5, 9)], high=9)
     assert out.unmatched_parts == {0}
+
+
+def test_what_is_written_holds_columns_of_any_size() -> None:
+    """With 32-bit offsets more than 2 GiB of values in one piece would be an error, in every tick anew."""
+    world = Ticks()
+    out = world.tick([entry(COMMITTED, b"r", 1, 60), entry(PREWRITE, b"u", 2)], high=50)
+    for table in (out.ready, out.unmatched, in_order(out.ready)):
+        assert table.num_rows == 1
+        assert {table.schema.field(name).type for name in ("key", "value", "old_value")} == {pa.large_binary()}
+    out = world.tick([], high=50)
+    assert (out.ready.schema, out.unmatched.schema, out.pointed.schema) == (READY_WIDE, UNMATCHED_WIDE, POINTED_WIDE)

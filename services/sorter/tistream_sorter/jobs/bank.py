@@ -15,7 +15,16 @@ import pyarrow.compute as pc
 
 from tistream.format import segment
 from tistream.model.tidb_key import KeyParts, key_parts
-from tistream_sorter.jobs.contracts import COMMIT, COMMITTED, POINTED_WIDE, PREWRITE, READY_WIDE, UNMATCHED_SCHEMA, UNMATCHED_WIDE
+from tistream_sorter.jobs.contracts import (
+    COMMIT,
+    COMMITTED,
+    POINTED_WIDE,
+    PREWRITE,
+    READY_WIDE,
+    UNMATCHED_SCHEMA,
+    UNMATCHED_WIDE,
+    widened,
+)
 from tistream_sorter.jobs.exact import NEW
 from tistream_sorter.jobs.packed import Int64s
 from tistream_sorter.jobs.pairs import PLAIN_COMMIT, PLAIN_PREWRITE, UNUSUAL, WHOLE, Entries
@@ -152,7 +161,7 @@ class Bank:
         """READY_WIDE."""
         if not len(rows):
             return READY_WIDE.empty_table()
-        return self.rows(rows, commit_ts, READY_WIDE).cast(READY_WIDE)
+        return widened(self.rows(rows, commit_ts, READY_WIDE), READY_WIDE)
 
     def pointed_rows(self, rows: Int64s, commit_ts: Int64s) -> pa.Table:
         """POINTED_WIDE, of rows whose values are elsewhere."""

@@ -6,6 +6,7 @@ and READY, its sorter buffer.
 
 from __future__ import annotations
 
+import polars as pl
 import pyarrow as pa
 
 PREWRITE, COMMIT, ROLLBACK, COMMITTED = 1, 2, 3, 4
@@ -43,11 +44,19 @@ UNMATCHED_SCHEMA = pa.schema(
 )
 
 
-
 def wide(schema: pa.Schema) -> pa.Schema:
     """The schema with 64-bit offsets in its binary columns: as rows are held until they are written. With 32 bits a
     column of more than 2 GiB in one piece is an error of Arrow's, whatever the bounds on a shard were worth."""
     return pa.schema([field.with_type(pa.large_binary()) if field.type == pa.binary() else field for field in schema])
+
+
+def widened(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table's rows in a wide schema. Views go through Polars: Arrow's own cast of more than 2 GiB of them ends the
+    process (pyarrow 26)."""
+    columns = [
+        pl.Series(column).to_arrow() if pa.types.is_binary_view(column.type) else column for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, names=table.column_names).cast(schema)
 
 
 UNMATCHED_WIDE = wide(UNMATCHED_SCHEMA)

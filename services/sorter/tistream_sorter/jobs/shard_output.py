@@ -19,7 +19,7 @@ from tistream.model.ts import MAX_TS
 from tistream.pool.writer import write_segment
 from tistream.storage import layout
 from tistream.storage.object_store import Body, ObjectStore
-from tistream_sorter.jobs.contracts import UNMATCHED_SCHEMA
+from tistream_sorter.jobs.contracts import UNMATCHED_SCHEMA, widened
 from tistream_sorter.jobs.pending_parts import pointer_column, recalled, with_pointers
 from tistream_sorter.jobs.pointers import NOWHERE, SourceBook, few_left, sources_of, who_points
 from tistream_sorter.jobs.sealing import ORDERED, in_order, split, value_bytes
@@ -94,7 +94,9 @@ class ShardOutput:
     def _put_committed(self) -> None:
         if self._committed:
             tables = self._committed
-            ordered = tables[0] if len(tables) == 1 else in_order(pa.concat_tables([t.cast(ORDERED) for t in tables]))
+            ordered = (
+                tables[0] if len(tables) == 1 else in_order(pa.concat_tables([widened(t, ORDERED) for t in tables]))
+            )
             self._committed = []
             self.segments.append(self._put_segment(ordered))
 

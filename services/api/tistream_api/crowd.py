@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.errors import NotFoundYet, Unavailable
+from tistream.format.segment import SCHEMA
 from tistream.model.ts import Window
 from tistream_api import plan
 from tistream_api.cursor import Place, Position, Scope
@@ -57,14 +59,13 @@ class Crowd:
         self._inside = start.commit_ts == commit_ts and start.place is not Place.DONE
         self._start = start
         self._budget = budget
+        self._cuts: dict[tuple[int, int, bytes], list[bytes]] = {}  # of pieces, by transaction and lowest key
 
     def batches(self) -> Iterator[Batch]:
         """A batch that announces it, one for each piece, and one with the ddl events at its end."""
         runs = [run for number, rows in enumerate(self._taken) for run in self._runs(number, rows)]
         pieces = plan.pieces(runs, self._budget)
-        if self._inside:
-            pieces = [piece for piece in pieces if not piece.over_before(self._start)]
-        else:  # nothing of it is sent before all of it was found decodable
+        if not self._inside:  # nothing of it is sent before all of it was found decodable
             barrier = self._check(pieces)
             if barrier is not None:
                 yield Batch(NOTHING, self._commit_ts - 1, barrier=barrier)
@@ -72,7 +73,7 @@ class Crowd:
         ddl = Events.ordered([self._source.ddl_events(self._scope, self._window)])
         yield Batch(NOTHING, self._commit_ts - 1, crowd=2 * sum(run.rows for run in runs) + len(ddl))
         try:
-            for piece in pieces:
+            for piece in self._held(pieces):
                 found = Events.ordered(render(self._read(piece), self._shapes(piece), piece.op).sets)
                 yield Batch(found.after(self._start) if self._inside else found, None)
         except NotFoundYet as error:  # too late to plan again: a part of it has been sent
@@ -84,32 +85,56 @@ class Crowd:
         ids, starts = (table.column(name).to_numpy() for name in ("table_id", "start_ts"))
         begins = np.flatnonzero((np.diff(ids, prepend=-1) != 0) | (np.diff(starts, prepend=-1) != 0))
         keys = table.column("key")
-        cuts = [at for begin, end in pairwise([*begins.tolist(), len(ids)]) for at in range(begin, end, self._budget)]
-        for begin, end in pairwise([*cuts, len(ids)]):
-            physical_id = int(ids[begin])
+        for begin, end in pairwise([*begins.tolist(), len(ids)]):
+            start_ts, physical_id = int(starts[begin]), int(ids[begin])
             logical_id = self._source.logical_id(physical_id, self._commit_ts)
-            first, last = keys[begin].as_py(), keys[end - 1].as_py()
-            yield Run(number, begin, int(starts[begin]), logical_id, physical_id, end - begin, first, last)
+            for low, high in pairwise([*plan.strips(begin, end, self._budget), end]):
+                first, last = keys[low].as_py(), keys[high - 1].as_py()
+                yield Run(number, low, start_ts, logical_id, physical_id, high - low, first, last)
+
+    def _held(self, pieces: list[Piece]) -> Iterator[Piece]:
+        """Pieces that can be held, without those that lie before the start. Keys are looked at when their turn comes,
+        so that never all of them are held."""
+        for piece in pieces:
+            if self._inside and piece.over_before(self._start):
+                continue
+            for part in piece.cut_at(self._cuts_of(piece)) if piece.rows_max > self._budget else [piece]:
+                if not (self._inside and part.over_before(self._start)):
+                    yield part
+
+    def _cuts_of(self, piece: Piece) -> list[bytes]:
+        """Where a piece is cut; remembered, since deletes and puts are cut alike."""
+        name = (*piece.runs[0].transaction, piece.key_low)
+        if name not in self._cuts:
+            keys = [pl.Series(table["key"].cast(pa.binary())) for table in self._tables(piece, ["key"])]
+            self._cuts[name] = plan.key_cuts(pl.concat(keys).sort(), self._budget)
+        return self._cuts[name]
 
     def _check(self, pieces: list[Piece]) -> Barrier | None:
-        for piece in pieces:
-            if piece.op != plan.OP_DELETE:  # both sides of every row are decoded once, with its whole range of keys
-                found = render(self._read(piece), self._shapes(piece)).barrier
-                if found:
-                    return found
+        whole = [piece for piece in pieces if piece.op != plan.OP_DELETE]
+        for piece in self._held(whole):  # both sides of every row are decoded once, with its whole range of keys
+            found = render(self._read(piece), self._shapes(piece)).barrier
+            if found:
+                return found
         return None
 
     def _read(self, piece: Piece) -> pa.Table:
-        parts = []
-        for run in piece.runs:
-            table = self._taken[run.place].read(self._source).slice(run.begin, run.rows)
-            if piece.op is not None:
-                mask = pc.greater_equal(table["key"], piece.key_low)
-                if piece.key_high is not None:
-                    mask = pc.and_(mask, pc.less(table["key"], piece.key_high))
-                table = table.filter(mask)
-            parts.append(table)
-        return pa.concat_tables(parts)
+        return pa.concat_tables(self._tables(piece, SCHEMA.names))
+
+    def _tables(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
+        """These columns of its rows, one row group after the other: of a part of a row group copied, so that never all
+        that the piece reaches into is held."""
+        runs = sorted(piece.runs, key=lambda run: (run.place, run.begin))
+        for place, own in groupby(runs, key=lambda run: run.place):
+            rows = self._taken[place].read(self._source).select(columns)
+            for run in own:
+                table = rows.slice(run.begin, run.rows)
+                if piece.op is not None:
+                    mask = pc.greater_equal(table["key"], piece.key_low)
+                    if piece.key_high is not None:
+                        mask = pc.and_(mask, pc.less(table["key"], piece.key_high))
+                    table = table.filter(mask)
+                yield table
 
     def _shapes(self, piece: Piece) -> Shapes:
         ids = sorted({run.physical_id for run in piece.runs})

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from tistream.format.segment import RowGroupInfo, SegmentRef
 from tistream.model.ts import Window
@@ -20,6 +21,8 @@ from tistream_api.cursor import Place, Position
 
 OP_DELETE = 0
 OP_PUT = 1
+STRIPS = 16  # a run has at most the budget's 16th part: that is how exactly its bounds tell where a piece may end
+WIDE = 8  # budgets of rows in a piece, about, if it must be cut by its keys anyway: one look at them for so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class Run:
     start_ts: int
     table_id: int  # logical
     physical_id: int
-    rows: int  # at most the budget: a longer run is cut
+    rows: int  # few against the budget: a longer run is cut
     first_key: bytes
     last_key: bytes
 
@@ -149,6 +152,20 @@ class Piece:
     key_low: bytes = b""
     key_high: bytes | None = None
 
+    @property
+    def rows_max(self) -> int:
+        """Its rows if all of its runs lie in it: what no look at its keys can make more."""
+        return sum(run.rows for run in self.runs)
+
+    def cut_at(self, keys: Sequence[bytes]) -> list[Piece]:
+        """The piece in parts that begin at `keys`, which ascend, and lie inside of it."""
+        bounds = [self.key_low, *keys, self.key_high]
+        return [
+            replace(self, runs=tuple(run for run in self.runs if _meets(run, low, high)), key_low=low, key_high=high)
+            for low, high in itertools.pairwise(bounds)
+            if low is not None
+        ]
+
     def over_before(self, at: Position) -> bool:
         """Whether all its events lie at or before a position inside the same commit_ts."""
         if at.place is not Place.ROW:
@@ -159,8 +176,20 @@ class Piece:
         return self.op < at.op or (self.op == at.op and self.key_high is not None and self.key_high <= at.key)
 
 
+def _meets(run: Run, low: bytes, high: bytes | None) -> bool:
+    return run.last_key >= low and (high is None or run.first_key < high)
+
+
+def strips(begin: int, end: int, budget: int) -> range:
+    """Where to cut the rows `begin` to `end`, all of one run, into runs that are short enough."""
+    return range(begin, end, max(1, budget // STRIPS))
+
+
 def pieces(runs: Iterable[Run], budget: int) -> list[Piece]:
-    """Cut a crowded commit_ts. Transactions and tables that fit the budget together make one piece."""
+    """Cut a crowded commit_ts. Transactions and tables that fit the budget together make one piece.
+
+    A piece whose `rows_max` is above the budget must be cut by the keys of its rows before it is held: see `key_cuts`.
+    """
     ordered = sorted(runs, key=lambda run: (run.start_ts, run.table_id, run.first_key))
     out: list[Piece] = []
     together: list[Run] = []
@@ -181,18 +210,31 @@ def pieces(runs: Iterable[Run], budget: int) -> list[Piece]:
 
 
 def _by_key(runs: Sequence[Run], op: int, budget: int) -> Iterable[Piece]:
-    """Pieces of one transaction and table in key order, cut where a row group begins.
+    """Pieces of one transaction and table in key order, cut where a run begins.
 
-    Row groups of one task's flush and of neighbouring tasks follow each other; where they overlap nevertheless, a
-    run belongs to several pieces and each takes its part.
+    Row groups of one segment follow each other. Segments of one shard, or of several ticks, overlap: a run belongs to
+    every piece that it reaches into, and counts as a whole in each. While what reaches in from the piece before leaves
+    room, pieces are smaller for it; beyond, they are wide, and the keys themselves must tell.
     """
     key_low = b""
     held: list[Run] = []
+    fresh = reached = 0  # rows of the runs that begin in the piece, and of those that reach into it
     for run in runs:
-        full = sum(one.rows for one in held) + run.rows > budget
+        least = budget // 4 if reached <= budget // 2 else WIDE * budget
+        full = fresh >= least and fresh + reached + run.rows > budget
         if held and full and run.first_key > max(key_low, held[0].first_key):
             yield Piece(tuple(held), op, key_low, run.first_key)
             key_low = run.first_key
             held = [one for one in held if one.last_key >= key_low]
+            fresh, reached = 0, sum(one.rows for one in held)
         held.append(run)
+        fresh += run.rows
     yield Piece(tuple(held), op, key_low, None)
+
+
+def key_cuts(ascending: pl.Series, budget: int) -> list[bytes]:
+    """Where to cut rows with these keys so that each part has at most `budget` of them. Rows of one key stay together;
+    a transaction has one of each."""
+    parts = -(-len(ascending) // budget)
+    found = [ascending[len(ascending) * part // parts] for part in range(1, parts)]
+    return [key for key, _ in itertools.groupby(found) if key > ascending[0]]

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tistream.format.segment import RowGroupInfo, SegmentRef
 from tistream.model.ts import Window
 from tistream_api.cursor import Place, Position
-from tistream_api.plan import OP_DELETE, OP_PUT, GroupRef, Run, coarse_cut, exact_cut, groups_in, pieces, rows_within
+from tistream_api.plan import (
+    OP_DELETE,
+    OP_PUT,
+    GroupRef,
+    Piece,
+    Run,
+    coarse_cut,
+    exact_cut,
+    groups_in,
+    key_cuts,
+    pieces,
+    rows_within,
+)
 
 
 def segment(*groups: tuple[int, int, int, int, int], size: int = 1000) -> SegmentRef:
@@ -75,14 +88,26 @@ def crowds(draw: st.DrawFn) -> list[tuple[Run, list[bytes]]]:
     return out
 
 
+def keys_in(piece: Piece, keys_of: dict[int, list[bytes]]) -> pl.Series:
+    """The keys of its rows, ascending."""
+    every = [key for run in piece.runs for key in keys_of[id(run)]]
+    inside = [key for key in every if key >= piece.key_low and (piece.key_high is None or key < piece.key_high)]
+    return pl.Series(sorted(inside), dtype=pl.Binary)
+
+
 @given(crowds(), st.integers(1, 15), st.data())
 def test_pieces_hold_every_row_once_and_in_order(
     crowd: list[tuple[Run, list[bytes]]], budget: int, data: st.DataObject
 ) -> None:
     keys_of = {id(run): keys for run, keys in crowd}
     found = []
-    cut = pieces([run for run, _ in crowd], budget)
+    cut = [
+        part
+        for piece in pieces([run for run, _ in crowd], budget)
+        for part in (piece.cut_at(key_cuts(keys_in(piece, keys_of), budget)) if piece.rows_max > budget else [piece])
+    ]
     for piece in cut:
+        assert len(set(keys_in(piece, keys_of))) <= budget or piece.op is None
         events = [
             (run.start_ts, run.table_id, op, key, id(run))
             for run in piece.runs

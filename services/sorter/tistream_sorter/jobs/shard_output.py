@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zlib
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -27,6 +27,7 @@ from tistream_sorter.jobs.shard import Shard
 
 NAMES_PER_SHARD = 10_000
 FEW = 4  # what is left of a row group is copied once it weighs so many times less than what points at first
+PAGE_BYTES_SAFE = 1 << 30
 ENCODINGS = {"key": "DELTA_BYTE_ARRAY", "pointer": "DELTA_BINARY_PACKED", "log_index": "DELTA_BINARY_PACKED"}
 
 
@@ -123,7 +124,9 @@ class ShardOutput:
         key = layout.pending_part(shard.tenant, shard.task_id, shard.task_epoch, shard.nonce, self._name())
         sink = io.BytesIO()
         encodings = {name: how for name, how in ENCODINGS.items() if name in rows.column_names}
-        options = {"compression": "zstd", "compression_level": 1, "column_encoding": encodings}
+        options: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "column_encoding": encodings}
+        # So many values make a page at the least, and one of 2 GiB is an error.
+        options["write_batch_size"] = 1_024 if rows.nbytes < PAGE_BYTES_SAFE else 8
         # Without its schema: a reader makes 32-bit offsets of it, chunk by chunk.
         pq.write_table(rows, sink, use_dictionary=False, write_statistics=False, store_schema=False, **options)
         body = sink.getvalue()

@@ -241,6 +241,41 @@ MUTANTS = (
         catchers=("tests/unit/dispatcher/test_tenant_feed.py::test_trouble_with_one_store_leaves_the_others_alone",),
     ),
     Mutant(
+        name="announced-file-forgotten-after-an-error",
+        invariants=(21,),
+        breaks="an announced file that the object store did not give at once is looked for minutes later",
+        file=FEED,
+        old="                self._announced[store_id] |= set(sorted(stamps)[-KEPT_STAMPS:])\n",
+        new="                pass\n",
+        catchers=(
+            "tests/unit/dispatcher/test_tenant_feed.py::test_an_announced_file_that_cannot_be_read_at_once_is_asked_for_again_soon",
+        ),
+    ),
+    Mutant(
+        name="silence-in-trouble-lengthens-the-pause",
+        invariants=(21,),
+        breaks="a LIST that failed in a time of silence is tried again minutes later",
+        file=FEED,
+        old="        expecting |= bool(self._store_problems) or self._discovery_problem is not None\n",
+        new="",
+        catchers=(
+            "tests/unit/dispatcher/test_tenant_feed.py::test_a_list_that_failed_is_tried_again_soon_and_not_told_any_longer[files]",
+            "tests/unit/dispatcher/test_tenant_feed.py::test_a_list_that_failed_is_tried_again_soon_and_not_told_any_longer[stores]",
+            "tests/unit/dispatcher/test_tenant_feed.py::test_an_announced_store_that_cannot_be_looked_at_at_once_is_found_soon[False]",
+        ),
+    ),
+    Mutant(
+        name="told-while-listing-lost",
+        invariants=(21,),
+        breaks="that announcements were lost is not heard while files are LISTed",
+        file=FEED,
+        old="            self._hurried = True\n",
+        new="            self._hurried = False\n",
+        catchers=(
+            "tests/unit/dispatcher/test_tenant_feed.py::test_what_is_told_while_files_are_listed_is_not_lost[look_everywhere]",
+        ),
+    ),
+    Mutant(
         name="crc-not-checked",
         invariants=(10, 17),
         breaks="a row group's bytes are decoded without a look at their CRC-32",

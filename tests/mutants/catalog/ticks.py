@@ -148,12 +148,23 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        name="late-puts-not-heard",
+        invariants=(10,),
+        breaks="a manifest names a segment whose put, beside the next shard, failed",
+        file="shared/tistream/storage/write_behind.py",
+        old="            raise failed\n",
+        new="            del failed\n",
+        catchers=(
+            "tests/unit/storage/test_write_behind.py::test_a_failed_put_is_told_when_settled_and_the_others_have_ended",
+        ),
+    ),
+    Mutant(
         name="segment-named-before-it-is-written",
         invariants=(10,),
         breaks="a manifest names a segment whose put failed",
         file=SHARD_OUTPUT,
-        old="        self.objects.put(key, body)\n        return segment\n",
-        new="        try:\n            self.objects.put(key, body)\n        except Exception:\n            pass\n"
+        old="        self.target.put(key, body)\n        return segment\n",
+        new="        try:\n            self.target.put(key, body)\n        except Exception:\n            pass\n"
         "        return segment\n",
         catchers=(
             "tests/unit/sorter/test_named_objects.py::test_a_segment_or_part_that_could_not_be_put_is_not_named",

@@ -241,17 +241,6 @@ MUTANTS = (
         catchers=("tests/unit/dispatcher/test_tenant_feed.py::test_trouble_with_one_store_leaves_the_others_alone",),
     ),
     Mutant(
-        name="announced-file-forgotten-after-an-error",
-        invariants=(21,),
-        breaks="an announced file that the object store did not give at once is looked for minutes later",
-        file=FEED,
-        old="                self._announced[store_id] |= set(sorted(stamps)[-KEPT_STAMPS:])\n",
-        new="                pass\n",
-        catchers=(
-            "tests/unit/dispatcher/test_tenant_feed.py::test_an_announced_file_that_cannot_be_read_at_once_is_asked_for_again_soon",
-        ),
-    ),
-    Mutant(
         name="silence-in-trouble-lengthens-the-pause",
         invariants=(21,),
         breaks="a LIST that failed in a time of silence is tried again minutes later",

@@ -329,6 +329,7 @@ def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[M
         counters.update(result.counters)
     pending = _carried(after.pending, done.shards, results) + tuple(p for r in results for p in r.pending)
     reached, pending = promoted(pending, done.window.high)
+    counters.update(committed_rows=sum(segment.rows for segment in reached))
     segments = tuple(segment for result in results for segment in result.segments) + reached
     written = replace(
         after,

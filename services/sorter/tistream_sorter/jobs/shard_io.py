@@ -107,8 +107,9 @@ def process_shard(objects: ObjectStore, shard: Shard, target: Target) -> ShardRe
         return ShardResult(shard.task_id, shard.number, bad_files=bad)
     history, scans = (pa.ipc.open_stream(data).read_all() for data in (shard.history, shard.scans))
     held = _read_pending(objects, shard, changes, book)
-    changes = _without_sealed(changes, held.sealed)
-    matched = match(changes, held.unmatched, held.ready, history, scans, shard.rules)
+    fresh = _without_sealed(changes, held.sealed)
+    again = _rows_in(changes) - _rows_in(fresh) if len(fresh) < len(changes) else 0
+    matched = match(fresh, held.unmatched, held.ready, history, scans, shard.rules)
     if len(matched.stranded):
         return _broken(shard, 6, f"commit without prewrite at or below the watermark: {_shown(matched.stranded)}")
     if len(matched.repeats):
@@ -122,20 +123,22 @@ def process_shard(objects: ObjectStore, shard: Shard, target: Target) -> ShardRe
     written = _write(objects, target, shard, matched, book)
     pieces = [held.ready_parts[part] for part in matched.ready_parts]
     pieces += [held.unmatched_parts[part] for part in matched.unmatched_parts]
+    counters = Counter(matched.counters)
+    counters.update(duplicate_rows=again, repeated_rows=len(matched.repeats))
     return ShardResult(
         task_id=shard.task_id,
         number=shard.number,
         segments=tuple(written.segments),
         pending=tuple(written.pending),
         consumed=frozenset((piece.key, piece.span.start) for piece in pieces),
-        counters=matched.counters | {"repeated_rows": len(matched.repeats)},
+        counters=dict(counters),
         read_bytes=shard.weight,
         wall_ms=(time.perf_counter_ns() - began) // 1_000_000,
     )
 
 
 def _source(file: ShardFile) -> SourceFile:
-    groups = tuple(SourceGroup(g.index, g.offset, g.length, g.rows, g.crc32) for g in file.wanted_groups)
+    groups = tuple(SourceGroup(g.index, g.offset, g.length, g.rows, g.crc32, g.unpacked) for g in file.wanted_groups)
     return SourceFile(file.key, file.size, file.footer_start, groups)
 
 
@@ -217,6 +220,13 @@ def _without_sealed(changes: pa.Table, sealed: list[pl.DataFrame]) -> pa.Table:
     known = pl.concat(sealed).with_columns(pl.lit(True).alias("known"))
     found = fresh.join(known, on=IDENTITY, how="left", maintain_order="left")["known"].is_not_null()
     return changes.filter((~found).to_arrow()) if found.any() else changes
+
+
+def _rows_in(changes: pa.Table) -> int:
+    """How many rows these are changes of: halves of one, and its repeats, count once."""
+    identities = pl.from_arrow(changes.select(list(IDENTITY)))
+    assert isinstance(identities, pl.DataFrame)
+    return identities.n_unique()
 
 
 def _missing(objects: ObjectStore, shard: Shard, repeats: pl.DataFrame) -> pl.DataFrame:

@@ -139,7 +139,7 @@ class SorterNode:
         return any(done)
 
     def _run_beside(self, one: Held, due: Plan) -> list[tuple[Held, Manifest, TaskState, int]]:
-        """A large tick, from its own thread. Its commit is a matter of the tick that finds it ended: short beside it."""
+        """A large tick, from its own thread. What finds it ended commits it: that is short beside it."""
         began = self._clock.monotonic_ms()
         try:
             return self._run([(one, due)], beside=True)

@@ -4,6 +4,7 @@ are written once, parts are left alone, and large ticks hold nobody up (docs/adr
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -60,6 +61,10 @@ def parts(world: SorterWorld) -> list[PendingPart]:
     return [part for task in world.node.tasks() for part in task.state.pending]
 
 
+def counted(world: SorterWorld) -> Counter[str]:
+    return sum((Counter(task.state.counters) for task in world.node.tasks()), Counter())
+
+
 def pool(world: SorterWorld) -> list[tuple[bytes, bytes]]:
     frame = world.pool()
     return list(zip(frame["key"], frame["value"], strict=True))
@@ -97,6 +102,7 @@ def test_rows_above_the_watermark_are_written_once_and_become_a_segment() -> Non
     log = TaskLog(world.objects, TINY.tenant, 1)
     log.refresh()
     assert [segment.key for segment in log.segments] == [sealed.key]
+    assert counted(world)["committed_rows"] == 2
     assert sealed.key not in store.read
     assert [name for name in store.put_keys if name.startswith("committed")] == []
     assert pool(world) == [(key(b"a"), b"v160"), (key(b"b"), b"v160")]
@@ -111,6 +117,7 @@ def test_a_row_that_comes_again_while_it_waits_as_a_segment_is_there_once() -> N
     world.push(TINY.file(1, 230, 220, again, watermark(10, 10, 169)))
     world.tick()
     assert [part.kind for part in parts(world)] == [SEALED]
+    assert counted(world)["duplicate_rows"] == 2
     world.push(TINY.file(1, 240, 230, [whole(b"a", 160, 170, 9)], watermark(11, 11, 170)))
     world.tick()
     world.push(TINY.file(1, 250, 240, [whole(b"a", 160, 170, 9)], watermark(12, 12, 180)))
@@ -281,6 +288,13 @@ def until_committed(world: SorterWorld) -> None:
     raise AssertionError("a large tick does not end")
 
 
+def ticks_timed(world: SorterWorld) -> tuple[float, float]:
+    """How many, and their seconds."""
+    (found,) = world.node._metrics.tick_seconds.collect()
+    told = {sample.name: sample.value for sample in found.samples if "le" not in sample.labels}
+    return told["tistream_sorter_tick_seconds_count"], told["tistream_sorter_tick_seconds_sum"]
+
+
 def test_a_large_tick_holds_nobody_up_and_is_committed_when_it_has_ended() -> None:
     world, gate = large_and_small()
     large = [prewrite(b"a%d" % at, 160, 6 + at) for at in range(20)]
@@ -292,8 +306,11 @@ def test_a_large_tick_holds_nobody_up_and_is_committed_when_it_has_ended() -> No
     assert world.node.tick()
     assert first.state.positions == {}
     assert [chain.at_ts for chain in second.state.positions[1]] == [210]
+    before = ticks_timed(world)
+    world.clock.advance(7_000)
     gate.open.set()
     until_committed(world)
+    assert ticks_timed(world) == (before[0] + 1, before[1] + 7)
     assert [chain.at_ts for chain in first.state.positions[1]] == [200]
     ends = [commit(b"a%d" % at, 160, 210, 27 + at) for at in range(20)]
     world.push(TINY.file(1, 220, 210, ends, watermark(27, 46, 215)))

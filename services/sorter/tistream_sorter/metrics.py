@@ -15,7 +15,7 @@ class SorterMetrics:
         self.stopped = Gauge("tistream_sorter_tasks_stopped", "Tasks that stopped loudly.", registry=registry)
         self.tick_seconds = Histogram(
             "tistream_sorter_tick_seconds",
-            "One tick with a Spark job, commit included.",
+            "One tick with a Spark job, its commit included unless it is large and runs beside the others.",
             buckets=_SECONDS,
             registry=registry,
         )

@@ -71,7 +71,7 @@ MUTANTS = (
         file=PRUNING,
         old="self._below(part.span.end) if",
         new="self._below(part.span.end[:-1]) if",
-        catchers=(f"{PARTS}::test_a_part_that_is_left_alone_holds_nothing_that_is_at_hand",),
+        catchers=(f"{PARTS}::test_a_part_of_other_transactions_or_other_keys_is_left_alone",),
     ),
     Mutant(
         name="part-in-the-window-pruned",

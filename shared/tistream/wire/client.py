@@ -46,7 +46,7 @@ class HttpClient:
         )
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; a call that is under way, or comes later, ends as Unavailable."""
         self._http.close()
 
     def get(
@@ -112,6 +112,10 @@ class HttpClient:
             raise Unavailable(f"{where}: {type(error).__name__}: {error}") from error
         except httpx.InvalidURL as error:
             raise Unavailable(f"{where}: {error}") from error
+        except Exception as error:  # what httpx raises for a client that was closed has no class of its own
+            if not self._http.is_closed:
+                raise
+            raise Unavailable(f"{where}: this process is stopping") from error
         if response.status_code < 400:
             return response
         raise problem.to_error(where, response.status_code, _json_object(response), response.headers.get("retry-after"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
@@ -118,6 +120,38 @@ def test_an_answer_of_another_form_is_a_failure(peer, client):
 def test_nobody_there_is_unavailable(client, url):
     with pytest.raises(errors.Unavailable):
         client.get(url, Answer)
+
+
+def test_a_client_that_was_closed_is_unavailable_and_names_the_call(peer, client):
+    client.close()
+    with pytest.raises(errors.Unavailable, match="GET http://127.0.0.1:[0-9]+/thing: this process is stopping"):
+        client.get(peer.url, Answer)
+
+
+def test_a_call_that_was_under_way_when_its_client_was_closed_is_unavailable():
+    asked, closed = threading.Event(), threading.Event()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.set()
+        closed.wait(10)
+        raise OSError(9, "Bad file descriptor")  # what a socket that another thread has closed says
+
+    client = HttpClient(transport=httpx.MockTransport(answer))
+    ended: list[Exception] = []
+
+    def call() -> None:
+        try:
+            client.get("http://peer/thing", Answer)
+        except Exception as error:
+            ended.append(error)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    assert asked.wait(10)
+    client.close()
+    closed.set()
+    caller.join(10)
+    assert [type(error) for error in ended] == [errors.Unavailable]
 
 
 def test_a_problem_that_is_none_of_ours():

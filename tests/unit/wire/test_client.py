@@ -124,7 +124,7 @@ def test_nobody_there_is_unavailable(client, url):
 
 def test_a_client_that_was_closed_is_unavailable_and_names_the_call(peer, client):
     client.close()
-    with pytest.raises(errors.Unavailable, match="GET http://127.0.0.1:[0-9]+/thing: this process is stopping"):
+    with pytest.raises(errors.Unavailable, match=r"GET http://127\.0\.0\.1:[0-9]+/thing: this process is stopping"):
         client.get(peer.url, Answer)
 
 

@@ -51,14 +51,19 @@ class Figure:
 class Bench:
     """Collects what a case measures.
 
-    tmp: a folder that is removed afterwards. scales: (1,), or (1, 4, 16) if growth is measured. rounds: how many,
-    where the case does not say.
+    tmp: a folder that is removed afterwards. scales: (1,), or (1, 4, 16) if growth is measured; `usual` is the one at
+    which the work is what the case names. rounds: how many, where the case does not say.
     """
 
-    def __init__(self, tmp: Path, scales: tuple[int, ...] = (1,), rounds: int = 5) -> None:
-        self.tmp, self.scales, self.rounds = tmp, scales, rounds
+    def __init__(self, tmp: Path, scales: tuple[int, ...] = (1,), rounds: int = 5, usual: int = 1) -> None:
+        assert usual in scales
+        self.tmp, self.scales, self.rounds, self.usual = tmp, scales, rounds, usual
         self.samples: list[Sample] = []
         self.figures: list[Figure] = []
+
+    def sized(self, work: int, scale: int) -> int:
+        """How much of the case's usual `work` there is at a scale."""
+        return work * scale // self.usual
 
     def compare(
         self,
@@ -77,7 +82,7 @@ class Bench:
         `amount` of `unit` is what one call works through. `reset` runs before each call and is not timed. Memory is
         that of a Remote's own process tree, or of this process without its Remotes.
         """
-        print(f"\n{group}" + (f", {scale}x" if scale > 1 else ""))
+        print(f"\n{group}" + (f", {scale}x" if len(self.scales) > 1 else ""))
         for called in contenders.values() if warm else ():
             reset()
             called()
@@ -99,7 +104,8 @@ class Bench:
     def figure(
         self, name: str, value: float, unit: str, aim: float | None = None, better: Better = "less", scale: int = 1
     ) -> None:
-        """Note one number, beside what is aimed at."""
+        """Note one number, beside what is aimed at where the work is the usual one."""
+        aim = aim if len(self.scales) == 1 or scale == self.usual else None
         self.figures.append(Figure(name, value, unit, aim, better, scale))
         print(f"  {name}: {value:,.4g} {unit}" + (f" (aim: {aim:,.4g})" if aim is not None else ""))
 

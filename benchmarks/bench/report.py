@@ -16,6 +16,7 @@ from bench.results import ROOT, Result, load
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 PLOTS = ROOT / "docs" / "benchmarks"
+SPENT = ("s", "ms", "MiB", "GiB", "cores")  # units of what must not grow faster than the work
 
 
 def write() -> None:
@@ -44,7 +45,9 @@ def section(found: Result, plots: Path) -> str:
     for group in dict.fromkeys(sample.group for sample in found.samples):
         own = [sample for sample in found.samples if sample.group == group]
         parts.append(_comparison(found.case, group, own, plots))
-    if found.figures:
+    if len({figure.scale for figure in found.figures} | {sample.scale for sample in found.samples}) > 1:
+        parts.append(_growth(found, plots))
+    elif found.figures:
         parts.append(_figures(found.figures))
     at = found.machine
     libraries = ", ".join(f"{name} {at[name]}" for name in at if name in ("pyspark", "polars", "pyarrow", "duckdb"))
@@ -90,17 +93,52 @@ def _line(row: Row) -> str:
     )
 
 
+def _growth(found: Result, plots: Path) -> str:
+    """Our own times and memory, and every figure, by scale; a plot of what is spent, in multiples of 1x."""
+    rows = {**_own_by_scale(found.samples), **_figures_by_scale(found.figures)}
+    scales = sorted({scale for row in rows.values() for scale in row})
+    lines = [f"| | | {' | '.join(f'{scale}x' for scale in scales)} |", "|---" * (len(scales) + 2) + "|"]
+    for (name, unit), row in rows.items():
+        values = " | ".join(f"{row[scale]:,.4g}" if scale in row else "" for scale in scales)
+        lines.append(f"| {name} | {unit} | {values} |")
+    first = scales[0]
+    series = {"the work": {scale: scale / first for scale in scales}}
+    for (name, unit), row in rows.items():
+        if unit in SPENT and row.get(first):
+            series[name] = {scale: value / row[first] for scale, value in row.items()}
+    name = f"{found.case}-by-work.svg"
+    (plots / name).write_text(svg.lines(found.case, f"times what it is at {first}x", series))
+    return "\n".join([*lines, "", f"![{found.case}](benchmarks/{name})", ""])
+
+
+def _own_by_scale(samples: Sequence[Sample]) -> dict[tuple[str, str], dict[int, float]]:
+    """{(name, unit): {scale: value}} of the time and memory of each group's first contender, which is ours."""
+    first = {sample.group: sample.contender for sample in reversed(samples)}
+    own = [sample for sample in samples if sample.contender == first[sample.group]]
+    rows: dict[tuple[str, str], dict[int, float]] = {}
+    for group, scale in dict.fromkeys((sample.group, sample.scale) for sample in own):
+        (row,) = summary([sample for sample in own if (sample.group, sample.scale) == (group, scale)])
+        rows.setdefault((f"{group}: time", "s"), {})[scale] = row.median_s
+        rows.setdefault((f"{group}: memory", "MiB"), {})[scale] = row.memory_bytes / (1 << 20)
+    return rows
+
+
+def _figures_by_scale(figures: Sequence[Figure]) -> dict[tuple[str, str], dict[int, float]]:
+    rows: dict[tuple[str, str], dict[int, float]] = {}
+    for figure in figures:
+        rows.setdefault((figure.name, figure.unit), {})[figure.scale] = figure.value
+    return rows
+
+
 def _figures(figures: Sequence[Figure]) -> str:
-    scaled = len({figure.scale for figure in figures}) > 1
     lines = ["| | value | aim | |", "|---|---|---|---|"]
     for figure in figures:
-        name = f"{figure.name}, {figure.scale}x" if scaled else figure.name
         aim, verdict = "", ""
         if figure.aim is not None:
             reached = figure.value <= figure.aim if figure.better == "less" else figure.value >= figure.aim
             aim = f"{'<=' if figure.better == 'less' else '>='} {figure.aim:,.4g}"
             verdict = "reached" if reached else "not reached"
-        lines.append(f"| {name} | {figure.value:,.4g} {figure.unit} | {aim} | {verdict} |")
+        lines.append(f"| {figure.name} | {figure.value:,.4g} {figure.unit} | {aim} | {verdict} |")
     return "\n".join([*lines, ""])
 
 

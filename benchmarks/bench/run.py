@@ -16,7 +16,8 @@ from bench import cases, report
 from bench.measure import Bench, Disagreement
 from bench.results import result, save
 
-GROWTH = (1, 4, 16)
+SCALES = (1, 4, 16)
+GROWTH = "-growth"  # what a result is called that was measured at all of them
 
 
 def names() -> list[str]:
@@ -26,7 +27,7 @@ def names() -> list[str]:
 
 def main(
     case: Annotated[list[str] | None, typer.Option(help="run only this one; may be repeated")] = None,
-    growth: Annotated[bool, typer.Option(help="at 1x, 4x and 16x the work")] = False,
+    growth: Annotated[bool, typer.Option(help="cases that can, at 1x, 4x and 16x the work")] = False,
     rounds: Annotated[int, typer.Option(help="rounds of each comparison")] = 5,
     keep: Annotated[bool, typer.Option(help="save the results")] = True,
     tmp: Annotated[Path | None, typer.Option(help="where inputs and outputs go")] = None,
@@ -37,12 +38,16 @@ def main(
     unknown = set(case or ()) - set(names())
     if unknown:
         raise typer.BadParameter(f"no case {', '.join(sorted(unknown))}; there are {', '.join(names())}")
+    modules = {name: importlib.import_module(f"bench.cases.{name.replace('-', '_')}") for name in names()}
+    grow = {name: module.USUAL for name, module in modules.items() if hasattr(module, "USUAL")}
+    if growth and set(case or ()) - set(grow):
+        raise typer.BadParameter(f"measured at {SCALES} times the work are {', '.join(grow)}")
     failed = False
-    for name in case or names():
-        module = importlib.import_module(f"bench.cases.{name.replace('-', '_')}")
+    for name in case or (grow if growth else modules):
+        module = modules[name]
         print(f"\n== {name}: {module.WHAT}")
         with tempfile.TemporaryDirectory(prefix=f"bench-{name}-", dir=tmp) as folder:
-            bench = Bench(Path(folder), GROWTH if growth else (1,), rounds)
+            bench = Bench(Path(folder), SCALES, rounds, grow[name]) if growth else Bench(Path(folder), rounds=rounds)
             try:
                 module.run(bench)
             except Disagreement as error:
@@ -50,7 +55,8 @@ def main(
                 print(f"{name}: not recorded: {error}")
                 continue
         if keep:
-            print(f"saved: {save(result(name, module.WHAT, bench.samples, bench.figures))}")
+            called = f"{name}{GROWTH}" if growth else name
+            print(f"saved: {save(result(called, module.WHAT, bench.samples, bench.figures))}")
     if keep:
         report.write()
     sys.exit(failed)

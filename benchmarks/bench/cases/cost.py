@@ -12,7 +12,7 @@ from tistream.storage import layout
 
 WHAT = (
     "`tistream up` with one tenant, three stores that push a file each second and announce it, values of 1,000 random "
-    "bytes, a client that asks for the tenant's status every half second: requests and bytes as the object-store "
+    "bytes, a client that asks for the tenant's status three times a second: requests and bytes as the object-store "
     "wrapper of every process counts them, dollars at S3's list prices; the upstream's own PUTs beside them"
 )
 STORES = 3

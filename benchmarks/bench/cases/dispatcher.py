@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.contenders.dispatcher import PlainFooters, Routing
@@ -14,6 +16,7 @@ WHAT = (
     "for a second of files, and bytes read per byte of changes routed; beside pyarrow reading the footers alone"
 )
 STORES, SECONDS = 100, 3
+USUAL = 4
 AIM_BYTES, AIM_CORES = 0.02, 1.0
 
 
@@ -35,26 +38,36 @@ SIZES = (
 
 def run(bench: Bench) -> None:
     """See WHAT."""
-    for size in SIZES:
-        load = Load(
-            size.transactions * SECONDS,
-            seconds=SECONDS,
-            stores=STORES,
-            regions=STORES,
-            tables=100,
-            value_bytes=size.value_bytes,
-        )
-        ours = Routing(load, bench.tmp / str(size.transactions) / str(size.value_bytes))
-        plain = PlainFooters(ours)
-        ours()
-        plain()
-        for _ in range(min(bench.rounds, SECONDS - 1)):
-            ours.next()
-            bench.compare(
-                size.name, {"tistream": ours, "pyarrow, footers alone": plain}, 1, STORES, "files", warm=False
-            )
-        bench.agree({"tistream": ours.rows, "pyarrow": plain.rows})
-        cores = statistics.median(s.cpu_s for s in bench.samples if (s.group, s.contender) == (size.name, "tistream"))
-        bench.figure(f"{size.name}: processor", cores, "cores", AIM_CORES)
-        bench.figure(f"{size.name}: bytes read per byte routed", ours.read_bytes / ours.routed_bytes, "", AIM_BYTES)
-        bench.figure(f"{size.name}: requests a file", ours.requests / ours.files, "requests")
+    for scale in bench.scales:
+        for size in SIZES:
+            _measure(bench, size, scale)
+
+
+def _measure(bench: Bench, size: Size, scale: int) -> None:
+    stores = bench.sized(STORES, scale)
+    load = Load(
+        bench.sized(size.transactions, scale) * SECONDS,
+        seconds=SECONDS,
+        stores=stores,
+        regions=stores,
+        tables=100,
+        value_bytes=size.value_bytes,
+    )
+    root = bench.tmp / str(size.transactions) / str(size.value_bytes)
+    ours = Routing(load, root)
+    plain = PlainFooters(ours)
+    ours()
+    plain()
+    ours.forget()
+    contenders: dict[str, Callable[[], object]] = {"tistream": ours, "pyarrow, footers alone": plain}
+    for _ in range(min(bench.rounds, SECONDS - 1)):
+        ours.next()
+        bench.compare(size.name, contenders, 1, stores, "files", scale, warm=False)
+    bench.agree({"tistream": ours.rows, "pyarrow": plain.rows})
+    own = [s for s in bench.samples if (s.group, s.contender, s.scale) == (size.name, "tistream", scale)]
+    cores = statistics.median(sample.cpu_s for sample in own)
+    read = ours.read_bytes / ours.routed_bytes
+    bench.figure(f"{size.name}: processor", cores, "cores", AIM_CORES, scale=scale)
+    bench.figure(f"{size.name}: bytes read per byte routed", read, "", AIM_BYTES, scale=scale)
+    bench.figure(f"{size.name}: requests a file", ours.requests / ours.files, "requests", scale=scale)
+    shutil.rmtree(root)

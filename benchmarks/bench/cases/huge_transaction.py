@@ -27,6 +27,7 @@ VALUE_BYTES = 512
 ROWS, ROWS_MIN = 20_000_000, 4_000_000  # 10 GB of values where the disk has the room, else 2 GB
 DISK_TIMES = 3  # staged files, the pool, and room to breathe
 ROWS_PER_SECOND = 60_000
+USUAL = 16
 
 
 def run(bench: Bench) -> None:
@@ -34,7 +35,7 @@ def run(bench: Bench) -> None:
     for scale in bench.scales:
         room = shutil.disk_usage(bench.tmp).free
         rows = ROWS if room > ROWS * VALUE_BYTES * DISK_TIMES else ROWS_MIN
-        measure(bench, rows * scale, scale)
+        measure(bench, bench.sized(rows, scale), scale)
 
 
 def measure(bench: Bench, rows: int, scale: int = 1) -> None:

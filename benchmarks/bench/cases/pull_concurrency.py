@@ -24,39 +24,43 @@ ROWS = 200_000
 POLLS, PULLS = 200, 20
 PATH = f"/v1/clusters/{TENANT.cluster_id}/tenants/{TENANT.tenant_id}/changes"
 PATIENCE_S = 900
+USUAL = 16
 
 
 def run(bench: Bench) -> None:
     """See WHAT."""
     with bench.remote(PullServer, ROWS) as server:
         url = server("url")
-        asyncio.run(_measure(bench, server, url))
+        for scale in bench.scales:
+            polls, pulls = bench.sized(POLLS, scale), max(1, bench.sized(PULLS, scale))
+            asyncio.run(_measure(bench, server, url, polls, pulls, scale))
 
 
-async def _measure(bench: Bench, server: Remote, url: str) -> None:
+async def _measure(bench: Bench, server: Remote, url: str, poll_count: int, pull_count: int, scale: int) -> None:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=POLLS + PULLS)
     async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, limits=limits, trust_env=False) as client:
         cursor = await _caught_up(client)
         await _pull(client)
-        bench.figure("time to the first byte, one pull alone", await _first_byte(client), "ms", 100)
+        bench.figure("time to the first byte, one pull alone", await _first_byte(client), "ms", 100, scale=scale)
         before = proc_tree.memory_bytes(server.pid)
-        bench.figure("memory before", before / 2**20, "MiB")
+        bench.figure("memory before", before / 2**20, "MiB", scale=scale)
         with proc_tree.PeakMemory(server.pid) as peak:
-            polls = [asyncio.create_task(_poll(client, cursor)) for _ in range(POLLS)]
+            polls = [asyncio.create_task(_poll(client, cursor)) for _ in range(poll_count)]
             await asyncio.sleep(2)
             waiting = proc_tree.memory_bytes(server.pid)
             began = time.perf_counter()
-            pulls = await asyncio.gather(*(_pull(client) for _ in range(PULLS)))
+            pulls = await asyncio.gather(*(_pull(client) for _ in range(pull_count)))
             took = time.perf_counter() - began
             assert not any(poll.done() for poll in polls)
             pushed = asyncio.create_task(asyncio.to_thread(server, "push"))
             heard = await asyncio.gather(*polls)
             await pushed
-        bench.figure("memory that 200 waiting polls add", (waiting - before) / 2**20, "MiB")
-        bench.figure("memory that everything adds at its peak", (peak.bytes - before) / 2**20, "MiB")
-        bench.figure("20 pulls together", sum(rows for rows, _ in pulls) / took, "events/s", better="more")
-        bench.figure("the slowest of them to its first byte", 1000 * max(first for _, first in pulls), "ms")
-        bench.figure("from the first poll that heard to the last", 1000 * (max(heard) - min(heard)), "ms")
+        bench.figure("memory that waiting polls add", (waiting - before) / 2**20, "MiB", scale=scale)
+        bench.figure("memory that everything adds at its peak", (peak.bytes - before) / 2**20, "MiB", scale=scale)
+        rate, slowest = sum(rows for rows, _ in pulls) / took, max(first for _, first in pulls)
+        bench.figure("pulls together", rate, "events/s", better="more", scale=scale)
+        bench.figure("the slowest of them to its first byte", 1000 * slowest, "ms", scale=scale)
+        bench.figure("from the first poll that heard to the last", 1000 * (max(heard) - min(heard)), "ms", scale=scale)
 
 
 async def _caught_up(client: httpx.AsyncClient) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 from bench.cases.sorter_job import CORES, TRANSACTIONS, digest
 from bench.contenders.plain_engines import DuckDb
@@ -15,6 +16,7 @@ WHAT = (
     "of 8 regions; one key updated 100,000 times among others"
 )
 SECONDS = 10
+USUAL = 4
 LOADS = {
     "64 tables": Load(TRANSACTIONS, SECONDS, tables=64, regions=64),
     "one table": Load(TRANSACTIONS, SECONDS),
@@ -25,11 +27,12 @@ LOADS = {
 
 def run(bench: Bench) -> None:
     """See WHAT."""
-    for name, load in LOADS.items():
-        _compare(bench, name, load)
+    for scale in bench.scales:
+        for name, load in LOADS.items():
+            _compare(bench, name, replace(load, transactions=bench.sized(load.transactions, scale)), scale)
 
 
-def _compare(bench: Bench, name: str, load: Load) -> None:
+def _compare(bench: Bench, name: str, load: Load, scale: int) -> None:
     root, target = bench.tmp / "objects", bench.tmp / "out"
     written = write(load, root)
     keys = [key for second in written.keys for key in second]
@@ -45,5 +48,5 @@ def _compare(bench: Bench, name: str, load: Load) -> None:
         segments, _, _ = ours()
         bench.agree({"tistream": digest([str(root / key) for key in segments]), "DuckDB": digest(duck())})
         contenders = {"tistream": ours, "DuckDB": duck}
-        bench.compare(name, contenders, rounds=3, amount=load.entries, unit="entries", reset=reset, warm=False)
+        bench.compare(name, contenders, 3, load.entries, "entries", scale, reset, warm=False)
     shutil.rmtree(root)

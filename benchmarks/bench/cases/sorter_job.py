@@ -19,6 +19,7 @@ WHAT = (
 )
 TRANSACTIONS = 2_000_000
 CORES = 2
+USUAL = 4
 
 
 def digest(paths: list[str]) -> tuple[int, int]:
@@ -39,7 +40,7 @@ def run(bench: Bench) -> None:
 
 def _compare(bench: Bench, scale: int) -> None:
     root = bench.tmp / f"objects-{scale}"
-    load = Load(transactions=TRANSACTIONS * scale, seconds=10 * scale)
+    load = Load(transactions=bench.sized(TRANSACTIONS, scale), seconds=10)
     written = write(load, root)
     keys = [key for second in written.keys for key in second]
     paths = [str(root / key) for key in keys]

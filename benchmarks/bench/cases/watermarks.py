@@ -13,12 +13,13 @@ WHAT = (
 )
 REGIONS, STORES = 1_000_000, 100
 AIM_CORES = 0.5
+USUAL = 16
 
 
 def run(bench: Bench) -> None:
     """See WHAT. A round is one second of the cluster: the seconds of processor time are cores."""
     for scale in bench.scales:
-        _measure(bench, REGIONS * scale // max(bench.scales), scale)
+        _measure(bench, bench.sized(REGIONS, scale), scale)
 
 
 def _measure(bench: Bench, regions: int, scale: int) -> None:
@@ -29,8 +30,8 @@ def _measure(bench: Bench, regions: int, scale: int) -> None:
         seconds.next()
         for step in (dispatcher, plain, sorter, polars):
             step()
-    read = f"dispatcher: files to batches, {regions:,} regions"
-    taken = f"sorter: batches to watermark, {regions:,} regions"
+    read = "dispatcher: files to batches"
+    taken = "sorter: batches to watermark"
     for _ in range(bench.rounds):
         seconds.next()
         bench.compare(read, {"tistream": dispatcher, "pyarrow alone": plain}, 1, regions, "rows", scale, warm=False)
@@ -38,11 +39,9 @@ def _measure(bench: Bench, regions: int, scale: int) -> None:
         bench.agree({"rows": plain.rows, "regions": regions})
         bench.agree({"tistream": sorter.watermark, "Polars": polars.watermark})
     cores = {group: _cores(bench, group, scale) for group in (read, taken)}
-    bench.figure(f"watermark code, sorter, {regions:,} regions", cores[taken], "cores", AIM_CORES, scale=scale)
+    bench.figure("watermark code, sorter", cores[taken], "cores", AIM_CORES, scale=scale)
     whole = sum(cores.values())
-    bench.figure(
-        f"the same with reading and routing files, {regions:,} regions", whole, "cores", AIM_CORES, scale=scale
-    )
+    bench.figure("the same with reading and routing files", whole, "cores", AIM_CORES, scale=scale)
 
 
 def _cores(bench: Bench, group: str, scale: int) -> float:

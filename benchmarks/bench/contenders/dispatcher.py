@@ -46,17 +46,24 @@ class Routing:
         self._chains: dict[int, int] = {}
         self.keys: list[str] = []
         self.rows = self.routed_bytes = self.files = 0
+        self._forgotten = (0, 0)
         self.next()
+
+    def forget(self) -> None:
+        """Count from here: of each store's first file more is read, as it is not known how long its footer is."""
+        self.routed_bytes = self.files = 0
+        self._forgotten = (0, 0)
+        self._forgotten = (self.read_bytes, self.requests)
 
     @property
     def read_bytes(self) -> int:
-        """Of all calls."""
-        return sum(traffic.read_bytes for traffic in self._objects.traffic().values())
+        """Of all calls since `forget`."""
+        return sum(traffic.read_bytes for traffic in self._objects.traffic().values()) - self._forgotten[0]
 
     @property
     def requests(self) -> int:
-        """Of all calls."""
-        return sum(traffic.requests for traffic in self._objects.traffic().values())
+        """Of all calls since `forget`."""
+        return sum(traffic.requests for traffic in self._objects.traffic().values()) - self._forgotten[1]
 
     def next(self) -> None:
         """The stores push their files of the next second."""

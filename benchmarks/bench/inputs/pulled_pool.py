@@ -19,6 +19,7 @@ from tistream_api.cursor import Position, Scope
 from tistream_api.encoding import FORMATS
 from tistream_api.group_cache import GroupCache
 from tistream_api.params import PullParams
+from tistream_api.piece import Piece
 from tistream_api.pull import Pull
 from tistream_api.row_events import Barrier
 from tistream_api.scan import Budget, Scan
@@ -66,7 +67,7 @@ class PulledPool:
         self._source = TenantSource(threading.RLock(), lambda: history, lambda: [index], cache, lambda: None)
         self._end_ts = end_ts
 
-    def pull(self, *names: str, form: str = "ndjson", **more: Any) -> Iterator[bytes]:
+    def pull(self, *names: str, form: str = "ndjson", **more: Any) -> Iterator[Piece]:
         """One answer, as the API server makes it, from the beginning of the pool on."""
         scope = Scope(TENANT, *names)
         params = PullParams(None, None, None, more.get("limit", 1_000_000), 0, False, form)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from tistream_api.arrow_batches import batches, end_batch
 from tistream_api.end import End
 from tistream_api.events import Events
+from tistream_api.piece import Piece
 
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
@@ -20,25 +21,25 @@ class ArrowEncoder:
         self._seq = 0
         self._schema: pa.Schema | None = None
 
-    def events(self, events: Events) -> Iterator[bytes]:
+    def events(self, events: Events) -> Iterator[Piece]:
         """Batches, each behind its schema where that is another one."""
         for batch in batches(events, self._seq):
             yield from self._put(batch)
         self._seq += len(events)
 
-    def end(self, end: End) -> Iterator[bytes]:
+    def end(self, end: End) -> Iterator[Piece]:
         """A stream of one row, closed."""
         yield b"".join([*self._put(end_batch(end)), *self.close()])
 
-    def close(self) -> Iterator[bytes]:
+    def close(self) -> Iterator[Piece]:
         """The end of the stream that is open."""
         if self._schema is not None:
             self._schema = None
             yield _END_OF_STREAM
 
-    def _put(self, batch: pa.RecordBatch) -> Iterator[bytes]:
+    def _put(self, batch: pa.RecordBatch) -> Iterator[Piece]:
         if self._schema is None or not self._schema.equals(batch.schema, check_metadata=True):
             yield from self.close()
             self._schema = batch.schema
             yield batch.schema.serialize().to_pybytes()
-        yield batch.serialize().to_pybytes()
+        yield memoryview(batch.serialize())

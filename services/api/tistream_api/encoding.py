@@ -11,18 +11,19 @@ from tistream_api.end import End
 from tistream_api.events import Events
 from tistream_api.ndjson import NdjsonEncoder
 from tistream_api.parquet_tar import ParquetEncoder
+from tistream_api.piece import Piece
 
 
 class Encoder(Protocol):
     """Makes the bytes of one answer; keeps what it must know of what it has sent."""
 
-    def events(self, events: Events) -> Iterator[bytes]:
+    def events(self, events: Events) -> Iterator[Piece]:
         """The next events, not empty. What is not given out now is given out with `end`, at the latest."""
 
-    def end(self, end: End) -> Iterator[bytes]:
+    def end(self, end: End) -> Iterator[Piece]:
         """Where the answer stands. A stream may go on behind it."""
 
-    def close(self) -> Iterator[bytes]:
+    def close(self) -> Iterator[Piece]:
         """The answer is over."""
 
 

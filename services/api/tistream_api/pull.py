@@ -19,6 +19,7 @@ from tistream_api.encoding import Encoder
 from tistream_api.end import End
 from tistream_api.events import Events
 from tistream_api.params import PullParams
+from tistream_api.piece import Piece
 from tistream_api.row_events import Barrier
 from tistream_api.source_contract import Batch
 
@@ -59,13 +60,13 @@ class Pull:
     count: Callable[[int, int], None]  # events and bytes about to be sent
     encoder: Encoder
 
-    def answer(self) -> Iterator[bytes]:
+    def answer(self) -> Iterator[Piece]:
         """The answer's bytes. Raises Undecodable before the first of them."""
         return self._stream() if self.params.follow else self._page()
 
     # ---- a page
 
-    def _page(self) -> Iterator[bytes]:
+    def _page(self) -> Iterator[Piece]:
         deadline_ms = self.clock.monotonic_ms() + self.params.wait_ms
         page = _Page(self.start, self.params.limit)
         while True:
@@ -108,12 +109,12 @@ class Pull:
         }
         raise Undecodable(str(barrier), extra)
 
-    def _told(self, at: Position) -> Iterator[bytes]:
+    def _told(self, at: Position) -> Iterator[Piece]:
         """`resolved` where a commit_ts ends, `continue` inside one."""
         resolved_ts = at.commit_ts if at.place is Place.DONE else None
         yield from self.encoder.end(End(cursors.encode(self.scope, at), resolved_ts))
 
-    def _bytes(self, events: Events) -> Iterator[bytes]:
+    def _bytes(self, events: Events) -> Iterator[Piece]:
         self.count(len(events), 0)
         for piece in self.encoder.events(events):
             self.count(0, len(piece))
@@ -121,7 +122,7 @@ class Pull:
 
     # ---- an endless stream
 
-    def _stream(self) -> Iterator[bytes]:
+    def _stream(self) -> Iterator[Piece]:
         page = _Page(self.start, None)
         told_ms = None
         while not self.progress.stopping():

@@ -14,6 +14,7 @@ from tistream_api.cursor import Position, Scope
 from tistream_api.encoding import FORMATS
 from tistream_api.metrics import ApiMetrics
 from tistream_api.params import PullParams
+from tistream_api.piece import Piece
 from tistream_api.pull import Pull, ScanFrom
 from tistream_api.scan import Budget, Scan
 from tistream_api.source_contract import Batch
@@ -30,16 +31,16 @@ class TooManyPulls(Unavailable):
 class Answer:
     """An answer's bytes, and the slot that it holds until it ends or is dropped."""
 
-    def __init__(self, chunks: Iterator[bytes], release: Callable[[], None]) -> None:
+    def __init__(self, chunks: Iterator[Piece], release: Callable[[], None]) -> None:
         self._chunks = chunks
         self._release: Callable[[], None] | None = release
-        self._first: bytes | None = None
+        self._first: Piece | None = None
 
     def begin(self) -> None:
         """Make the first bytes: what is wrong with the request is raised here, where it still has a status."""
         self._first = next(self._chunks, None)
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[Piece]:
         try:
             if self._first is not None:
                 yield self._first

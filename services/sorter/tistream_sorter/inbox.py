@@ -16,7 +16,7 @@ PEEK_FILES = 512  # bounds the history of slices that one tick's kernel walks th
 
 @dataclass(slots=True)
 class Inbox:
-    """Files in the order in which they came, which keeps every chain's order."""
+    """Files in an order that keeps every store's own."""
 
     positions: Positions  # once every queued file is taken
     files: list[TaskFile] = field(default_factory=list)
@@ -31,7 +31,12 @@ class Inbox:
 
     def peek(self, bytes_max: int, task_id: int) -> list[TaskFile]:
         """The oldest files whose row groups for the task fit in `bytes_max`, at most PEEK_FILES; at least one, if
-        there is one."""
+        there is one.
+
+        The oldest by their time, whichever store's came first: the watermark is that of the store that is furthest
+        behind, and what is taken of the others above it has to wait in pending parts.
+        """
+        self.files = _by_time(self.files)
         out: list[TaskFile] = []
         total = 0
         for file in self.files[:PEEK_FILES]:
@@ -42,7 +47,7 @@ class Inbox:
         return out
 
     def taken(self, count: int) -> None:
-        """The first `count` files are in a committed manifest, or in the view's progress."""
+        """The first `count` files of the last `peek` are in a committed manifest, or in the view's progress."""
         del self.files[:count]
 
     def forget(self, durable: Positions, keys: Iterable[str]) -> None:
@@ -65,6 +70,17 @@ class Inbox:
             if file.ref.store_id in stores:
                 self.positions = moved(self.positions, file.ref)
             self.files.append(file)
+
+
+def _by_time(files: list[TaskFile]) -> list[TaskFile]:
+    """In the order of their times, but that a store's files keep theirs."""
+    reached: dict[int, int] = {}
+    times = []
+    for file in files:
+        store_id = file.ref.store_id
+        reached[store_id] = max(reached.get(store_id, 0), file.ref.ts)
+        times.append(reached[store_id])
+    return [files[at] for at in sorted(range(len(files)), key=times.__getitem__)]
 
 
 def bytes_of(file: TaskFile, task_id: int) -> int:

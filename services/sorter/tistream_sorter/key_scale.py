@@ -34,18 +34,18 @@ def between(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
 
     Of the keys near an even cut the one that the least work crosses: what is cut through is read twice.
     """
-    candidates = _candidates(span, loads)
+    scale = _KeyScale(loads)
+    candidates = _candidates(span, loads, scale)
     total = sum(load.weight for load in loads)
     bounds: list[bytes] = []
     for number in range(1, count):
         target = total * number / count
         left = [one for one in candidates if not bounds or one.key > bounds[-1]]
-        near = [one for one in left if abs(one.begun - target) <= NEAR * total / count]
+        near = [one for one in left if abs(one.below - target) <= NEAR * total / count]
         if near:
-            bounds.append(min(near, key=lambda one: (one.begun - one.ended, abs(one.begun - target), one.key)).key)
-        elif beyond := next((one for one in left if one.begun >= target), None):
+            bounds.append(min(near, key=lambda one: (one.crossed, abs(one.below - target), one.key)).key)
+        elif beyond := next((one for one in left if one.below >= target), None):
             bounds.append(beyond.key)
-    scale = _KeyScale(loads)
     below = [0, *(scale.below(bound) for bound in bounds), total]
     return bounds if max(b - a for a, b in pairwise(below)) <= UNEVEN * total / count else []
 
@@ -63,20 +63,23 @@ def evenly(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A key to cut at: the work of loads that begin below it, and of those that end below it."""
+    """A key to cut at: the work below it, and that of the loads that it cuts through."""
 
     key: bytes
-    begun: int
-    ended: int
+    below: int
+    crossed: int
 
 
-def _candidates(span: KeySpan, loads: Sequence[Load]) -> list[_Candidate]:
+def _candidates(span: KeySpan, loads: Sequence[Load], scale: _KeyScale) -> list[_Candidate]:
     """The lowest keys of loads, in order."""
     by_low, by_high = sorted(loads, key=lambda load: load.low), sorted(loads, key=lambda load: load.high)
     lows, highs = [load.low for load in by_low], [load.high for load in by_high]
     begun, ended = ([0, *accumulate(load.weight for load in some)] for some in (by_low, by_high))
     keys = [key for key, _ in groupby(lows) if key in span and key > span.start]
-    return [_Candidate(key, begun[bisect_left(lows, key)], ended[bisect_left(highs, key)]) for key in keys]
+    return [
+        _Candidate(key, scale.below(key), begun[bisect_left(lows, key)] - ended[bisect_left(highs, key)])
+        for key in keys
+    ]
 
 
 class _KeyScale:

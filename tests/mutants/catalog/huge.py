@@ -110,6 +110,17 @@ MUTANTS = (
         catchers=(f"{PLANS}::test_whatever_a_tick_reads_is_work",),
     ),
     Mutant(
+        name="cuts-where-pending-parts-begin",
+        invariants=(23,),
+        breaks="all of a pending part's work lies at its lowest key: row groups are cut through, and read twice",
+        file=f"{SORTER}/key_scale.py",
+        old="        _Candidate(key, scale.below(key), ",
+        new="        _Candidate(key, begun[bisect_left(lows, key)], ",
+        catchers=(
+            "tests/unit/sorter/test_shard_cuts.py::test_what_is_pending_all_over_a_shard_leaves_cuts_between_regions",
+        ),
+    ),
+    Mutant(
         name="cuts-by-the-keys-of-other-tables",
         invariants=(23,),
         breaks="keys are numbers of eight bytes: beside a key of another table one shard has all of a table's rows",

@@ -329,6 +329,18 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        name="files-taken-as-they-came",
+        invariants=(23,),
+        breaks="while stores are behind a tick takes one's files before the others': all of them wait in pending parts",
+        file=INBOX,
+        old="        self.files = _by_time(self.files)\n",
+        new="",
+        catchers=(
+            "tests/unit/sorter/test_bounds_and_idleness.py::test_the_oldest_files_are_taken_first_whichever_store_"
+            "came_first_but_each_stores_own_in_their_order",
+        ),
+    ),
+    Mutant(
         name="inbox-unbounded",
         invariants=(23,),
         breaks="a task queues whatever it is sent",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from support.sorter_world import SorterWorld
 from support.tiny_tenant import TinyTenant, commit, prewrite, watermark, whole
 from tistream.model.span import WHOLE
-from tistream_sorter.inbox import bytes_of
+from tistream_sorter.inbox import Inbox, bytes_of
 
 TINY = TinyTenant()
 FIRST = TINY.file(1, 200, 0, [whole(b"a", 120, 130, 5)], watermark(6, 5, 150, base_ts=100))
@@ -94,6 +94,24 @@ def test_one_tick_takes_no_more_bytes_than_the_limit() -> None:
     assert [chain.at_ts for chain in task.state.positions[1]] == [210]
     world.node.tick()
     assert [chain.at_ts for chain in task.state.positions[1]] == [220]
+
+
+def test_the_oldest_files_are_taken_first_whichever_store_came_first_but_each_stores_own_in_their_order() -> None:
+    """What is taken of one store while another is behind would wait for it in pending parts. Of a store's chains the
+    order is kept in which they came: which of them are still open depends on it."""
+    world = SorterWorld(TINY, [])
+    chains = {1: [(210, 0), (230, 210), (205, 0)], 2: [(211, 0), (221, 211), (231, 221)]}
+    inbox = Inbox({})
+    for store, files in chains.items():
+        for ts, prev_ts in files:
+            delivery = TINY.file(store, ts, prev_ts, [whole(b"a", 100, 101, 5)], watermark(1, 5, 102, base_ts=100))
+            world.objects.put(delivery.key, delivery.data)
+            assert inbox.offer(world.route(delivery.key)[0])
+    order = [(1, 210), (2, 211), (2, 221), (1, 230), (1, 205), (2, 231)]
+    assert [(file.ref.store_id, file.ref.ts) for file in inbox.peek(1 << 30, 1)] == order
+    first = inbox.peek(0, 1)
+    inbox.taken(len(first))
+    assert [(file.ref.store_id, file.ref.ts) for file in inbox.peek(1 << 30, 1)] == order[1:]
 
 
 def test_what_has_found_its_other_half_is_pending_no_more() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tistream.format.manifest import PendingPart
 from tistream.model.span import WHOLE, KeySpan
 from tistream.wire.file_batch import RowGroupRef
 from tistream_sorter.jobs.pruning import ReadRules
@@ -55,6 +56,15 @@ def test_no_row_group_is_read_twice_where_cuts_between_regions_are_even_enough(
     assert len(spans) == count
     for low, high, _ in groups:
         assert sum(span.touches(low, high) for span in spans) == 1
+
+
+def test_what_is_pending_all_over_a_shard_leaves_cuts_between_regions() -> None:
+    """Two shards of the tick before have left parts that span half of the keys each: row groups are not cut for it."""
+    groups = [(record(1000 * n), record(1000 * n + 999), 10_000) for n in range(8)]
+    halves = [KeySpan(record(0), record(4000)), KeySpan(record(4000), record(8000))]
+    parts = [PendingPart(f"p{at}", 20_000, "", 10, "ready", 1, 1, 5, half) for at, half in enumerate(halves)]
+    spans = cut(WHOLE, [file(*groups)], parts, ReadRules(9, 1), CutRules(4, 1)).spans
+    assert [span.start for span in spans] == [b"", record(2000), record(4000), record(6000)]
 
 
 @pytest.mark.parametrize("others", [[b"mDB:1"], [record(1, table_id=20)], [b"mDB:1", record(7, table_id=200)], [b""]])

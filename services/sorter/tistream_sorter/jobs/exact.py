@@ -80,7 +80,8 @@ def _first(entries: pl.DataFrame) -> pl.DataFrame:
 
 
 def _best_prewrites(prewrites: pl.DataFrame) -> pl.DataFrame:
-    """One prewrite per identity: the highest generation, then one with a value; its place is the highest of all.
+    """One prewrite per identity: the highest generation, then one with a value; its place is the highest of all. Of
+    equals the first.
 
     The first copy at the highest place also says when that place came (`seq`) and since when it is covered (`floor`):
     a later one would look like a repeat of something settled, and a repeat at a higher place must be covered anew
@@ -91,14 +92,16 @@ def _best_prewrites(prewrites: pl.DataFrame) -> pl.DataFrame:
         return prewrites
     identity, place = list(IDENTITY), ["region_version", "log_index"]
     highest = (
-        prewrites.sort([*place, "floor", "seq"], descending=[True, True, True, False], nulls_last=True)
+        prewrites.sort(
+            [*place, "floor", "seq"], descending=[True, True, True, False], nulls_last=True, maintain_order=True
+        )
         .unique(subset=identity, keep="first", maintain_order=True)
         .select(*identity, *place, "floor", "seq")
     )
     copies = prewrites.group_by(identity).agg(pl.col("pending").any(), pl.len().alias("copies"))
     best = (
         prewrites.with_columns(pl.col("generation").fill_null(0).alias("rank"))
-        .sort(["rank", "valued", *place], descending=True)
+        .sort(["rank", "valued", *place], descending=True, maintain_order=True)
         .unique(subset=identity, keep="first", maintain_order=True)
         .drop("rank", *place, "floor", "seq", "pending")
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PROC = Path("/proc")
-EVERY_S = 0.05
+EVERY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from bench.results import ROOT, Result, load
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 PLOTS = ROOT / "docs" / "benchmarks"
+LINES = 6  # of a plot
 SPENT = ("s", "ms", "MiB", "GiB", "cores")  # units of what must not grow faster than the work
 
 
@@ -67,7 +68,7 @@ def _comparison(case: str, group: str, samples: Sequence[Sample], plots: Path) -
     head = "| | min s | median s | a second, by the median | CPU s | memory MiB | times the first |"
     for scale in scales:
         if len(scales) > 1:
-            amount, unit = samples[0].amount / samples[0].scale * scale, samples[0].unit
+            amount, unit = next((s.amount, s.unit) for s in samples if s.scale == scale)
             out.append(f"{scale}x ({amount:,.0f} {unit}):\n")
         out += [head, "|---" * 7 + "|", *map(_line, by_scale[scale]), ""]
     name = f"{case}-{re.sub('[^a-z0-9]+', '-', group.lower()).strip('-')}.svg"
@@ -102,13 +103,15 @@ def _growth(found: Result, plots: Path) -> str:
         values = " | ".join(f"{row[scale]:,.4g}" if scale in row else "" for scale in scales)
         lines.append(f"| {name} | {unit} | {values} |")
     first = scales[0]
-    series = {"the work": {scale: scale / first for scale in scales}}
-    for (name, unit), row in rows.items():
-        if unit in SPENT and row.get(first):
-            series[name] = {scale: value / row[first] for scale, value in row.items()}
-    name = f"{found.case}-by-work.svg"
-    (plots / name).write_text(svg.lines(found.case, f"times what it is at {first}x", series))
-    return "\n".join([*lines, "", f"![{found.case}](benchmarks/{name})", ""])
+    work = {"the work": {scale: scale / first for scale in scales}}
+    grown = [(name, row) for (name, unit), row in rows.items() if unit in SPENT and row.get(first)]
+    lines.append("")
+    for number, at in enumerate(range(0, len(grown), LINES - 1), 1):
+        shown = {name: {s: value / row[first] for s, value in row.items()} for name, row in grown[at : at + LINES - 1]}
+        name = f"{found.case}-by-work-{number}.svg"
+        (plots / name).write_text(svg.lines(found.case, f"times what it is at {first}x", {**work, **shown}))
+        lines += [f"![{found.case}, {number}](benchmarks/{name})", ""]
+    return "\n".join(lines)
 
 
 def _own_by_scale(samples: Sequence[Sample]) -> dict[tuple[str, str], dict[int, float]]:

@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import sys
 import tempfile
+import traceback
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -50,13 +51,16 @@ def main(
             bench = Bench(Path(folder), SCALES, rounds, grow[name]) if growth else Bench(Path(folder), rounds=rounds)
             try:
                 module.run(bench)
-            except Disagreement as error:
+            except Exception as error:  # the other cases are measured all the same
                 failed = True
+                if not isinstance(error, Disagreement):
+                    traceback.print_exc()
                 print(f"{name}: not recorded: {error}")
                 continue
         if keep:
             called = f"{name}{GROWTH}" if growth else name
-            print(f"saved: {save(result(called, module.WHAT, bench.samples, bench.figures))}")
+            what = f"{module.WHAT}. Here {grow[name]}x is that much work" if growth else module.WHAT
+            print(f"saved: {save(result(called, what, bench.samples, bench.figures))}")
     if keep:
         report.write()
     sys.exit(failed)

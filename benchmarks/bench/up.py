@@ -48,6 +48,7 @@ class Up:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith("ready"):
+            self._end()
             raise RuntimeError(f"tistream up did not start: {line!r}; see {self.folder}/logs")
         logged = (json.loads(text) for text in (self.folder / "logs" / "up.log").read_text().splitlines())
         self._ports = next(entry["ports"] for entry in logged if "ports" in entry)
@@ -56,9 +57,16 @@ class Up:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        self._process.wait(30)
         self._http.close()
+        self._end()
+
+    def _end(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # its children end with it
+            self._process.wait(30)
 
     def cpu_seconds(self) -> float:
         """Processor time so far, of the whole tree."""
@@ -113,6 +121,12 @@ class Up:
         """The tenant's status, {} while there is none."""
         answer = self._http.get(f"{self.url}/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/status")
         return dict(answer.json()) if answer.status_code == httpx.codes.OK else {}
+
+    def tasks(self, tenant: TenantKey) -> list[int]:
+        """Ids of the tenant's tasks."""
+        names = {"cluster_id": tenant.cluster_id, "tenant_id": tenant.tenant_id}
+        answer = self._http.get(f"http://127.0.0.1:{self._ports['sorter']}/v1/tasks", params=names).raise_for_status()
+        return [task["task_id"] for task in answer.json()["tasks"]]
 
     def wait_resolved(self, tenant: TenantKey, ts: int, seconds: float = 60) -> float:
         """Seconds until the tenant's resolved_ts has reached `ts`. Raises TimeoutError."""

@@ -13,9 +13,10 @@ from bench.measure import Bench
 
 WHAT = (
     "100 stores x 1 file/s, read, routed to 4 tasks and encoded for their sorter, from a directory: processor seconds "
-    "for a second of files, and bytes read per byte of changes routed; beside pyarrow reading the footers alone"
+    "for a second of files, and bytes read per byte of changes routed, once each store's first file has told how long "
+    "its end is; beside pyarrow reading the footers alone"
 )
-STORES, SECONDS = 100, 3
+STORES, SECONDS = 100, 6
 USUAL = 4
 AIM_BYTES, AIM_CORES = 0.02, 1.0
 
@@ -27,12 +28,14 @@ class Size:
     name: str
     transactions: int  # of all stores, a second
     value_bytes: int
+    regions: int  # of each store: as many watermark rows has each file
 
 
 SIZES = (
-    Size("20,000 entries/s of 127 bytes in all", 10_000, 127),
-    Size("100 KiB a file", 10_000, 1_000),
-    Size("1 MiB a file", 100_000, 1_000),
+    Size("20,000 entries/s of 127 bytes in all, 100 regions a store", 10_000, 127, 100),
+    Size("100 KiB a file, 100 regions a store", 10_000, 1_000, 100),
+    Size("1 MiB a file, 100 regions a store", 100_000, 1_000, 100),
+    Size("1 MiB a file, 1,000 regions a store", 100_000, 1_000, 1_000),
 )
 
 
@@ -49,11 +52,11 @@ def _measure(bench: Bench, size: Size, scale: int) -> None:
         bench.sized(size.transactions, scale) * SECONDS,
         seconds=SECONDS,
         stores=stores,
-        regions=stores,
+        regions=stores * size.regions,
         tables=100,
         value_bytes=size.value_bytes,
     )
-    root = bench.tmp / str(size.transactions) / str(size.value_bytes)
+    root = bench.tmp / str(size.transactions) / str(size.value_bytes) / str(size.regions)
     ours = Routing(load, root)
     plain = PlainFooters(ours)
     ours()

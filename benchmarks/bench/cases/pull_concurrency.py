@@ -29,15 +29,14 @@ USUAL = 16
 
 def run(bench: Bench) -> None:
     """See WHAT."""
-    with bench.remote(PullServer, ROWS) as server:
-        url = server("url")
-        for scale in bench.scales:
+    for scale in bench.scales:
+        with bench.remote(PullServer, ROWS) as server:
             polls, pulls = bench.sized(POLLS, scale), max(1, bench.sized(PULLS, scale))
-            asyncio.run(_measure(bench, server, url, polls, pulls, scale))
+            asyncio.run(_measure(bench, server, server("url"), polls, pulls, scale))
 
 
 async def _measure(bench: Bench, server: Remote, url: str, poll_count: int, pull_count: int, scale: int) -> None:
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=POLLS + PULLS)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=poll_count + pull_count)
     async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, limits=limits, trust_env=False) as client:
         cursor = await _caught_up(client)
         await _pull(client)

@@ -29,7 +29,8 @@ def run(bench: Bench) -> None:
     """See WHAT."""
     for scale in bench.scales:
         for name, load in LOADS.items():
-            _compare(bench, name, replace(load, transactions=bench.sized(load.transactions, scale)), scale)
+            transactions, hot = bench.sized(load.transactions, scale), bench.sized(load.hot_updates, scale)
+            _compare(bench, name, replace(load, transactions=transactions, hot_updates=hot), scale)
 
 
 def _compare(bench: Bench, name: str, load: Load, scale: int) -> None:

@@ -16,7 +16,7 @@ WHAT = (
 MASTER = "local[2]"
 ROUNDS = 25
 USUAL = 4
-TICKS = {"almost empty: 12 entries in 3 files": (6, 0.05), "20,000 entries in 3 files": (10_000, 0.15)}
+TICKS = {"almost empty: 16 entries in 3 files": (8, 0.05), "20,000 entries in 3 files": (10_000, 0.15)}
 
 
 def run(bench: Bench) -> None:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from bench.inputs.tasks import identity, task_files
 from tistream.errors import TiStreamError
+from tistream.storage import layout
 from tistream.storage.open import open_objects
 from tistream_sorter.jobs.run import SparkRunner
 from tistream_sorter.jobs.session import build_session
 from tistream_sorter.shards import CutRules
 from tistream_sorter.tick import conclude, first_state, plan, take
 
+COPIES = 8  # names under which each file is there: what a worker knows of a file it has seen must not help it
+
 
 class SorterJob:
-    """Calls take one tick over all of `keys`, from planning to the manifest that would be committed."""
+    """Calls take one tick over all of `keys`, from planning to the manifest that would be committed. Each call has the
+    files under new names."""
 
     def __init__(
         self,
@@ -30,13 +36,16 @@ class SorterJob:
         self._runner = SparkRunner(session, root)
         self._runner.warm()
         self._cut = CutRules(self._runner.slots, shard_bytes_min)
-        self._files = task_files(open_objects(root), keys, {})
+        objects = open_objects(root)
+        self._files = itertools.cycle(
+            [task_files(objects, _linked(Path(root), keys, number), {}) for number in range(COPIES)]
+        )
         self._state = first_state(identity(snapshot_ts), 1)
         self._nonces = itertools.count(1)
 
     def __call__(self) -> tuple[list[str], int, dict[str, int]]:
         """(segments, their rows, what was counted)."""
-        taken = take(self._state, self._files)
+        taken = take(self._state, next(self._files))
         tick = plan(self._state, taken, f"{next(self._nonces):016x}", self._cut)
         results = self._runner.run(tick.shards)
         for result in results:
@@ -49,3 +58,16 @@ class SorterJob:
     def close(self) -> None:
         """Stop Spark."""
         self._runner.close()
+
+
+def _linked(root: Path, keys: Sequence[str], number: int) -> list[str]:
+    """The same files under names a little later."""
+    out = []
+    for key in keys:
+        named = layout.parse_change_file(key)
+        assert named is not None
+        tenant, store_id, ts = named
+        out.append(layout.change_file(tenant, store_id, ts + (number << 10)))
+        if number and not (root / out[-1]).exists():
+            os.link(root / key, root / out[-1])
+    return out

@@ -32,11 +32,12 @@ HANDLE_BITS = 43
 GROUP_ROWS, GROUP_BYTES = 65_536, 8 << 20
 DELAY_MS = 20  # the longest time between a prewrite and its commit
 HOT_KEY_UPDATES = 100_000
+SMALL_ROWS = 8_192  # regions with fewer rows in a file share row groups
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to write. spread: keys at random everywhere; all of them in one region; one key written HOT_KEY_UPDATES
+    """What to write. spread: keys at random everywhere; all of them in one region; one key written `hot_updates`
     times, among others at random."""
 
     transactions: int
@@ -47,6 +48,7 @@ class Load:
     value_bytes: int = 127
     old_value_bytes: int = 0
     spread: Literal["even", "region", "key"] = "even"
+    hot_updates: int = HOT_KEY_UPDATES
     seed: int = 1
     tenant: TenantKey = TENANT
     first_ms: int = FIRST_MS  # when it begins
@@ -124,21 +126,23 @@ def seconds(load: Load) -> Iterator[Second]:
         carried, events = _where(events, later), _where(events, ~later)
         order = np.argsort(events.time, kind="stable")
         events = _where(events, order)
-        region = events.position * load.regions // (load.tables << HANDLE_BITS)
+        region = events.position // _region_width(load)
+        by_region = np.argsort(region, kind="stable")
+        events, region = _where(events, by_region), region[by_region]
+        bounds = np.searchsorted(region, np.arange(load.regions + 1))
+        first_index = last_index + 1
+        last_index += np.diff(bounds)
+        log_index = first_index[region] + np.arange(len(region)) - bounds[region]
         resolved = int(min([end_ms << 18, *carried.start_ts.tolist()])) - 1
         files = []
         for store in range(load.stores):
-            led = range(store, load.regions, load.stores)
-            groups, marks = [], []
-            for one in led:
-                own = _where(events, region == one)
-                first = int(last_index[one]) + 1
-                last_index[one] += len(own.time)
-                groups += _groups(load, rng, own, one, first)
-                marks.append((one, first, int(last_index[one])))
+            led = np.arange(store, load.regions, load.stores)
+            groups = []
+            for rows in _shared(led, bounds):
+                groups += _groups(load, rng, _where(events, rows), region[rows], log_index[rows])
             ts = (end_ms << 18) + store
             key = layout.change_file(load.tenant, store + 1, ts)
-            groups.append(_watermarks(load, marks, resolved))
+            groups.append(_watermarks(load, led, first_index[led], last_index[led], resolved))
             files.append((key, file_of(load.tenant, groups, store + 1, previous[store])))
             previous[store] = ts
         yield Second(tuple(files), resolved)
@@ -153,7 +157,7 @@ def _transactions(load: Load, rng: np.random.Generator, number: int, count: int)
     if load.spread == "region":
         position //= load.regions
     elif load.spread == "key":
-        position[rng.random(count) < HOT_KEY_UPDATES / load.transactions] = load.tables << (HANDLE_BITS - 1)
+        position[rng.random(count) < load.hot_updates / load.transactions] = load.tables << (HANDLE_BITS - 1)
     none = np.zeros(count, np.int64)
     return _Events(
         np.concatenate([position, position]),
@@ -161,6 +165,29 @@ def _transactions(load: Load, rng: np.random.Generator, number: int, count: int)
         np.concatenate([none, commit_ts]),
         np.concatenate([start_ts, commit_ts]),
     )
+
+
+def _region_width(load: Load) -> int:
+    """Positions of a region; the last one has what is left."""
+    return -(-(load.tables << HANDLE_BITS) // load.regions)
+
+
+def _shared(regions: Ints, bounds: Ints) -> Iterator[Ints]:
+    """Rows of the regions, region by region, for row groups: of a large region its own, of small ones together."""
+    small: list[Ints] = []
+    held = 0
+    for one in regions[bounds[regions + 1] > bounds[regions]]:
+        rows = np.arange(bounds[one], bounds[one + 1])
+        if small and (len(rows) >= SMALL_ROWS or held + len(rows) > GROUP_ROWS):
+            yield np.concatenate(small)
+            small, held = [], 0
+        if len(rows) >= SMALL_ROWS:
+            yield rows
+        else:
+            small.append(rows)
+            held += len(rows)
+    if small:
+        yield np.concatenate(small)
 
 
 def _joined(left: _Events, right: _Events) -> _Events:
@@ -187,7 +214,7 @@ def _binary(rows: npt.NDArray[np.uint8]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
 
 
-def _groups(load: Load, rng: np.random.Generator, events: _Events, region: int, first_index: int) -> list[pa.Table]:
+def _groups(load: Load, rng: np.random.Generator, events: _Events, region: Ints, log_index: Ints) -> list[pa.Table]:
     prewrite = events.commit_ts == 0
     per_row = 60 + (load.value_bytes + load.old_value_bytes) // 2
     step = max(1, min(GROUP_ROWS, GROUP_BYTES // per_row))
@@ -195,9 +222,9 @@ def _groups(load: Load, rng: np.random.Generator, events: _Events, region: int, 
     columns = {
         "type": pa.array(np.where(prewrite, PREWRITE, COMMIT).astype(np.int32)),
         "op_type": pa.array(np.where(prewrite, OP_PUT, 0).astype(np.int32)),
-        "region_id": pa.array(np.full(count, region + 1)),
+        "region_id": pa.array(region + 1),
         "region_version": pa.array(np.full(count, 1)),
-        "log_index": pa.array(np.arange(first_index, first_index + count)),
+        "log_index": pa.array(log_index),
         "key": keys_of(events.position, load.first_table),
         "value": rows_of(rng, prewrite) if load.rows else values_of(rng, prewrite, load.value_bytes),
         "old_value": values_of(rng, prewrite, load.old_value_bytes),
@@ -224,23 +251,23 @@ def rows_of(rng: np.random.Generator, valid: npt.NDArray[np.bool_]) -> pa.Array:
     return values.take(pa.array(rng.integers(0, len(values), len(valid)), mask=~valid))
 
 
-def _watermarks(load: Load, marks: list[tuple[int, int, int]], resolved_ts: int) -> pa.Table:
-    bounds = [-(-(one * (load.tables << HANDLE_BITS)) // load.regions) for one in range(load.regions + 1)]
-    edges = [b"", *keys_of(np.array(bounds[1:-1], np.int64), load.first_table).to_pylist(), b""]
-    regions, first, last = zip(*marks, strict=True)
+def _watermarks(load: Load, regions: Ints, first: Ints, last: Ints, resolved_ts: int) -> pa.Table:
+    count = len(regions)
+    inner = keys_of(np.arange(1, load.regions) * _region_width(load), load.first_table)
+    edges = pa.concat_arrays([pa.array([b""], pa.binary()), inner, pa.array([b""], pa.binary())])
     columns = {
-        "type": pa.array([WATERMARK] * len(marks), pa.int32()),
-        "op_type": pa.array([0] * len(marks), pa.int32()),
-        "region_id": pa.array([one + 1 for one in regions]),
-        "region_version": pa.array([1] * len(marks)),
+        "type": pa.array(np.full(count, WATERMARK, np.int32)),
+        "op_type": pa.array(np.zeros(count, np.int32)),
+        "region_id": pa.array(regions + 1),
+        "region_version": pa.array(np.full(count, 1)),
         "log_index": pa.array(last),
         "first_index": pa.array(first),
-        "key": pa.array([edges[one] for one in regions], pa.binary()),
-        "end_key": pa.array([edges[one + 1] for one in regions], pa.binary()),
-        "resolved_ts": pa.array([resolved_ts] * len(marks)),
-        "base_ts": pa.array([snapshot_ts(load.first_ms) if low == 11 else None for low in first], pa.int64()),
+        "key": edges.take(pa.array(regions)),
+        "end_key": edges.take(pa.array(regions + 1)),
+        "resolved_ts": pa.array(np.full(count, resolved_ts)),
+        "base_ts": pa.array(np.full(count, snapshot_ts(load.first_ms)), mask=first != 11),
     }
-    return table_of(columns, len(marks))
+    return table_of(columns, count)
 
 
 def table_of(columns: dict[str, pa.Array], count: int) -> pa.Table:

@@ -19,7 +19,7 @@ from tistream.cli.errors import CliError
 from tistream.cli.ports import free_ports, listen
 from tistream.cli.supervisor import ChildSpec, Ended, Supervisor
 from tistream.clock import SystemClock
-from tistream.service import java
+from tistream.service import allocators, java
 from tistream.service.lifetime import die_with_parent
 from tistream.service.logging import configure_logging
 
@@ -145,6 +145,8 @@ def _specs(
             **own.get(name, {}),
         }
         env = {f"TISTREAM_{name.upper()}__{key}": value for key, value in settings.items()}
+        if name == "api":
+            env |= {key: value for key, value in allocators.ENVIRON.items() if key not in os.environ}
         if name == "sorter":
             env["SPARK_LOCAL_DIRS"] = str(directory.scratch)
             env["JAVA_TOOL_OPTIONS"] = f"{_JAVA_OPTIONS} {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip()

@@ -18,7 +18,15 @@ from tistream.storage.memory import MemoryObjectStore
 from tistream_sorter.tick import first_state, take
 
 
-@pytest.mark.parametrize("load", [Load(3000, 3, tables=4), Load(3000, 2, spread="region"), Load(2000, 2, spread="key")])
+@pytest.mark.parametrize(
+    "load",
+    [
+        Load(3000, 3, tables=4),
+        Load(3000, 2, spread="region"),
+        Load(2000, 2, spread="key"),
+        Load(9000, 2, tables=3, stores=3, regions=700),
+    ],
+)
 def test_a_load_is_a_lawful_upstream_whose_watermarks_reach_its_end(load: Load) -> None:
     written = list(seconds(load))
     truth = oracle.solve([body for second in written for _, body in second.files], snapshot_ts())

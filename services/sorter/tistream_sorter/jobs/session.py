@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from tistream.service import allocators
 from tistream_sorter.jobs import class_archive
 
 LOOPBACK = "127.0.0.1"
@@ -21,7 +22,9 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> Spark
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # One thread per Python worker: the parallelism is Spark's. Read before polars starts its pool.
-    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    workers = {"POLARS_MAX_THREADS": "1", **allocators.ENVIRON}
+    for name, value in workers.items():
+        os.environ.setdefault(name, value)
     local: dict[str, str] = {}
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
@@ -33,7 +36,7 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> Spark
         "spark.python.daemon.module": "tistream_sorter.jobs.daemon",
         "spark.python.worker.reuse": "true",
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.executorEnv.POLARS_MAX_THREADS": "1",
+        **{f"spark.executorEnv.{name}": value for name, value in workers.items()},
         "spark.locality.wait": "0",
         "spark.scheduler.mode": "FAIR",  # between the pools of SparkRunner
         "spark.sql.adaptive.enabled": "false",

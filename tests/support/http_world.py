@@ -37,6 +37,7 @@ from tistream_sorter import routes as sorter_routes
 from tistream_sorter.assignment import wanted_tasks
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import SorterNode
+from tistream_sorter.progress import ProgressFeed
 from tistream_sorter.shards import CutRules
 from tistream_sorter.task import TickLimits
 
@@ -96,6 +97,7 @@ class SorterProcess:
         self._meta = MetaClient(world.http, world.meta.url)
         app = new_app("sorter", ready=lambda: None, registry=CollectorRegistry())
         app.state.node, app.state.clock, app.state.node_id = self.node, CLOCK, name
+        app.state.progress = ProgressFeed(random_id())
         app.include_router(sorter_routes.router)
         self.server = Server(app)
         self._membership = Membership(

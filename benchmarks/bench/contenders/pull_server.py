@@ -14,6 +14,7 @@ from bench.inputs.mixed_rows import committed, schema_snap
 from bench.inputs.pulled_pool import SNAPSHOT_TS
 from support.change_files import SCHEMA, encode, table
 from support.http_world import CLOCK, Server, World, eventually
+from support.platform import free_port
 from tistream.decode import warm
 from tistream.storage import layout
 from tistream.wire.client import HttpClient
@@ -33,10 +34,10 @@ class PullServer:
         warm()
         self._folder = tempfile.TemporaryDirectory()
         self._world = World(Path(self._folder.name), 1)
-        self._schema = Server(
-            build_schema(SchemaSettings(meta_url=self._world.meta.url), self._world.objects, HttpClient(), CLOCK)
-        )
-        self._api = Server(build_api(ApiSettings(meta_url=self._world.meta.url), self._world.objects, CLOCK))
+        meta, objects, ports = self._world.meta.url, self._world.objects, (free_port(), free_port())
+        schema = SchemaSettings(meta_url=meta, port=ports[0])  # it tells the others where it is
+        self._schema = Server(build_schema(schema, objects, HttpClient(), CLOCK), ports[0])
+        self._api = Server(build_api(ApiSettings(meta_url=meta, port=ports[1]), objects, CLOCK), ports[1])
         self._world.objects.put(layout.schema_snap(TENANT), schema_snap(SNAPSHOT_TS))
         self._world.client.create_tenant(TENANT.cluster_id, TENANT.tenant_id)
         self._at, self._index = 0, 0

@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench.inputs.tasks import identity, task_files
 from tistream.errors import TiStreamError
-from tistream.storage import layout
 from tistream.storage.open import open_objects
 from tistream_sorter.jobs.run import SparkRunner
 from tistream_sorter.jobs.session import build_session
 from tistream_sorter.shards import CutRules
-from tistream_sorter.tick import conclude, first_state, plan, take
+from tistream_sorter.tick import TaskFile, conclude, first_state, plan, take
 
 COPIES = 8  # names under which each file is there: what a worker knows of a file it has seen must not help it
 
@@ -37,9 +37,8 @@ class SorterJob:
         self._runner.warm()
         self._cut = CutRules(self._runner.slots, shard_bytes_min)
         objects = open_objects(root)
-        self._files = itertools.cycle(
-            [task_files(objects, _linked(Path(root), keys, number), {}) for number in range(COPIES)]
-        )
+        files = task_files(objects, keys, {})
+        self._files = itertools.cycle([_linked(Path(root), files, number) for number in range(COPIES)])
         self._state = first_state(identity(snapshot_ts), 1)
         self._nonces = itertools.count(1)
 
@@ -60,14 +59,12 @@ class SorterJob:
         self._runner.close()
 
 
-def _linked(root: Path, keys: Sequence[str], number: int) -> list[str]:
-    """The same files under names a little later."""
+def _linked(root: Path, files: Sequence[TaskFile], number: int) -> list[TaskFile]:
+    """The same files under other names."""
     out = []
-    for key in keys:
-        named = layout.parse_change_file(key)
-        assert named is not None
-        tenant, store_id, ts = named
-        out.append(layout.change_file(tenant, store_id, ts + (number << 10)))
-        if number and not (root / out[-1]).exists():
-            os.link(root / key, root / out[-1])
+    for file in files:
+        key = f"{file.ref.key}.{number}"
+        if not (root / key).exists():
+            os.link(root / file.ref.key, root / key)
+        out.append(replace(file, ref=replace(file.ref, key=key)))
     return out

@@ -31,7 +31,7 @@ def digest(paths: list[str]) -> tuple[int, int]:
     """Rows and a hash of what they say that does not depend on their order, which each file must have."""
     for path in paths:
         named = list(pl.read_parquet_schema(path))
-        order = [name for name in ("table_id", "commit_ts", "start_ts", "key") if name in named]
+        order: list[str] = [name for name in ("table_id", "commit_ts", "start_ts", "key") if name in named]
         rows = pl.read_parquet(path, columns=order).select(order)
         assert rows.equals(rows.sort(order)), f"{path} is not sorted"
     with duckdb.connect(config={"threads": CORES}) as connection:

@@ -9,6 +9,7 @@ from bench.inputs.changes import TENANT
 from bench.inputs.huge import HugeLoad, check_of, stage
 from bench.measure import Bench
 from bench.proc_tree import PeakMemory
+from tistream.cli.up import JAVA_OPTIONS
 from tistream.format.segment import SegmentRef
 from tistream.model.tidb_key import key_parts
 from tistream.model.ts import Window
@@ -19,8 +20,9 @@ from tistream.storage.open import open_objects
 
 WHAT = (
     "one transaction of 20 M rows of 512 bytes (4 M, 2 GB, where the disk has no room), prewritten and then committed "
-    "in files of a second each, through a sorter node with its default settings on Spark local[2]; a second task "
-    "beside it is written as usual. Memory is what was seen, ten times a second; nothing limits it from outside"
+    "in files of a second each, through a sorter node with its default settings on Spark local[2], its JVM as in "
+    "`tistream up`; a second task beside it is written as usual. Memory is what was seen, ten times a second; nothing "
+    "limits it from outside"
 )
 MASTER = "local[2]"
 VALUE_BYTES = 512
@@ -46,7 +48,10 @@ def measure(bench: Bench, rows: int, scale: int = 1) -> None:
     root.mkdir()
     staging.mkdir()
     staged = stage(load, staging)
-    with bench.remote(HugeNode, str(root), MASTER) as node, PeakMemory(node.pid) as peak:
+    with (
+        bench.remote(HugeNode, str(root), MASTER, JAVA_TOOL_OPTIONS=JAVA_OPTIONS) as node,
+        PeakMemory(node.pid) as peak,
+    ):
         seen = node(staged, load.seconds * 20.0)
     written = sum(path.stat().st_size for path in (root / "committed").rglob("*") if path.is_file())
     bench.agree({"pushed": (rows, staged.check), "pool": _pool(open_objects(str(root)), load)})

@@ -36,7 +36,7 @@ SERVICES = {
 }
 # On one machine the JVM only hands out work; the rows pass through Python. Without its second compiler the first
 # hundred jobs take half as long, all 600 measured half of the CPU, and later ones are no slower.
-_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 GRACE_MS = 6_500  # above the services' own limit of 5 s, below the 10 s that SIGTERM may take
 _PORT_PATIENCE_MS = 3_000
 _LOOP_SECONDS = 0.1
@@ -149,7 +149,7 @@ def _specs(
             env |= {key: value for key, value in allocators.ENVIRON.items() if key not in os.environ}
         if name == "sorter":
             env["SPARK_LOCAL_DIRS"] = str(directory.scratch)
-            env["JAVA_TOOL_OPTIONS"] = f"{_JAVA_OPTIONS} {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip()
+            env["JAVA_TOOL_OPTIONS"] = f"{JAVA_OPTIONS} {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip()
         fds = (listening.fileno(),) if name == "api" else ()
         specs.append(ChildSpec(name, (sys.executable, "-m", module), env, fds))
     return specs

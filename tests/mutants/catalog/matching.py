@@ -126,8 +126,8 @@ MUTANTS = (
         invariants=(7,),
         breaks="of a pipelined transaction's flushes the first generation's value is kept",
         file=EXACT,
-        old='        .sort(["rank", "valued", *place], descending=True)\n',
-        new='        .sort(["rank", "valued", *place], descending=[False, True, True, True])\n',
+        old='        .sort(["rank", "valued", *place], descending=True, maintain_order=True)\n',
+        new='        .sort(["rank", "valued", *place], descending=[False, True, True, True], maintain_order=True)\n',
         catchers=(
             "tests/unit/sorter/test_review_pipelined.py::test_a_higher_generation_that_comes_after_the_commit_wins",
         ),

@@ -98,9 +98,10 @@ class Outcome:
                 break
         if struck.fault.kind not in (Kind.FULL, Kind.READ_ONLY):
             return
-        if struck.worst_lag_ms(self.samples) <= LATE_MS:  # nothing was held up: a full disk need not stop a sorter
-            return
         during = [seen for seen in struck.statuses if struck.begin_ms + 7_000 < seen.at_ms <= struck.end_ms]
+        told_late = any(seen.lag_seconds > LATE_MS / 1000 for seen in during)
+        if not told_late and struck.worst_lag_ms(self.samples) <= LATE_MS:
+            return  # nothing was held up: a sorter may need nothing of a disk that is full
         named = ("No space left", "Read-only file system", "cannot write", "disk is full")
         if not any(any(name in str(seen.held_by) for name in named) for seen in during):
             said = sorted({str(seen.held_by) for seen in during})

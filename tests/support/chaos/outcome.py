@@ -98,6 +98,8 @@ class Outcome:
                 break
         if struck.fault.kind not in (Kind.FULL, Kind.READ_ONLY):
             return
+        if "data" in struck.fault.targets:  # what is late then is what the stores could not push, and status says so
+            return
         during = [seen for seen in struck.statuses if struck.begin_ms + 7_000 < seen.at_ms <= struck.end_ms]
         told_late = any(seen.lag_seconds > LATE_MS / 1000 for seen in during)
         if not told_late and struck.worst_lag_ms(self.samples) <= LATE_MS:

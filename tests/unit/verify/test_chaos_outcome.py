@@ -60,6 +60,9 @@ def test_a_spoilt_disk_must_be_named(kind: Kind) -> None:
     assert "no status named the disk" in outcome(struck(fault, 10, 30, 60, silent)).problems[0]
     assert outcome(struck(fault, 10, 30, 60, silent, told)).problems == []
     assert outcome(struck(fault, 10, 30, 60, StatusSeen(25_000, 1.0, None))).problems == [], "it held nothing up"
+    assert outcome(struck(Fault(kind, ("data",), 20.0), 10, 30, 60, silent)).problems == [], "nothing could be pushed"
+    nameless = StatusSeen(25_000, 9.0, None)
+    assert "nothing holds it" in outcome(struck(Fault(kind, ("data",), 20.0), 10, 30, 60, nameless)).problems[0]
 
 
 @pytest.mark.parametrize(

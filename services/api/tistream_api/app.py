@@ -88,12 +88,12 @@ def build_app(
     app = new_app("tistream-api", ready=not_ready, registry=registry, running=running, clock=clock)
     cache = GroupCache(objects, settings.cache_bytes)
     tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry)
-    readiness = Readiness(http, settings.meta_url, tenants, warm)
+    readiness = Readiness(http, meta, tenants, warm)
     budget = Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
     pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), tenants.metrics)
     lists = Lists(clock, settings.list_wait_ms)
     status = TenantStatus(asking, tenants, clock)
-    app.include_router(build_router(tenants, pulls, lists, status, http, settings.meta_url))
+    app.include_router(build_router(tenants, pulls, lists, status, meta))
     app.add_middleware(RawPath)
     return app
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from tistream.concurrency import Event
 from tistream.errors import TiStreamError
 from tistream.wire.client import HttpClient
+from tistream.wire.meta_client import MetaClient
 from tistream_api.tenants import Tenants
 
 ROLES = ("schema", "dispatcher", "sorter")
+DEADLINE_S = 2.0
 
 
 class Readiness:
@@ -17,9 +22,9 @@ class Readiness:
     balancer that dropped every API server for it would turn lag into an outage. `status` tells what is missing.
     """
 
-    def __init__(self, http: HttpClient, meta_url: str, tenants: Tenants, warm: Event) -> None:
+    def __init__(self, http: HttpClient, meta: MetaClient, tenants: Tenants, warm: Event) -> None:
         self._http = http
-        self._meta_url = meta_url
+        self._meta = meta
         self._tenants = tenants
         self._warm = warm
         self._were_ready = False
@@ -32,19 +37,23 @@ class Readiness:
             return "the meta server has not answered yet"
         if self._were_ready:
             return None
-        urls = [("meta", self._meta_url)]
+        urls: list[tuple[str, str]] = []
         for role in ROLES:
             found = self._tenants.services(role)
             if not found:
                 return f"no {role} has registered"
             urls.extend((role, url) for url in found)
-        missing = next((told for role, url in urls if (told := self._ask(role, url)) is not None), None)
+        missing = self._ask("meta", lambda: self._meta.request("GET", "/readyz", deadline_s=DEADLINE_S))
+        for role, url in urls if missing is None else ():
+            ask = partial(self._http.request, "GET", f"{url}/readyz", deadline_s=DEADLINE_S)
+            missing = missing or self._ask(role, ask)
         self._were_ready = missing is None
         return missing
 
-    def _ask(self, role: str, url: str) -> str | None:
+    @staticmethod
+    def _ask(role: str, ask: Callable[[], object]) -> str | None:
         try:
-            self._http.request("GET", f"{url}/readyz", deadline_s=2.0)
+            ask()
         except TiStreamError as error:
             return f"{role}: {error}"
         return None

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response, StreamingResponse
 
-from tistream.wire.client import HttpClient
+from tistream.wire.meta_client import MetaClient
 from tistream_api import openapi, params
 from tistream_api.cursor import Scope
 from tistream_api.encoding import FORMATS
@@ -25,15 +25,13 @@ PULL: list[str | Enum] = ["pull"]
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 
 
-def build_router(
-    tenants: Tenants, pulls: Pulls, lists: Lists, status: TenantStatus, http: HttpClient, meta_url: str
-) -> APIRouter:
+def build_router(tenants: Tenants, pulls: Pulls, lists: Lists, status: TenantStatus, meta: MetaClient) -> APIRouter:
     """Every route of the API server."""
     router = APIRouter()
     _add_pulls(router, tenants, pulls)
     _add_lists(router, tenants, lists)
     _add_status(router, tenants, status)
-    _add_forwarded(router, http, meta_url)
+    _add_forwarded(router, meta)
     return router
 
 
@@ -131,13 +129,11 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
         return status.coverage(_view(tenants, cluster_id, tenant_id), start, end)
 
 
-def _add_forwarded(router: APIRouter, http: HttpClient, meta_url: str) -> None:
+def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
     """What the meta server answers; the API's is the one public port."""
 
     def forward(method: str, path: str, body: bytes | None = None) -> Response:
-        answer = http.request(
-            method, meta_url + path, content=body, content_type=None if body is None else "application/json"
-        )
+        answer = meta.request(method, path, body)
         return Response(answer.content, answer.status_code, media_type="application/json")
 
     @router.post(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import Executor
+from contextlib import suppress
 
 from prometheus_client import CollectorRegistry
 
@@ -15,7 +16,7 @@ from tistream.model.ts import physical_ms
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta import RouteTable, TenantRoute
-from tistream.wire.meta_client import MetaClient
+from tistream.wire.meta_client import MetaClient, StaleRoutes
 from tistream.wire.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.sorter_client import SorterClient
 from tistream_api.group_cache import GroupCache
@@ -77,7 +78,7 @@ class Tenants:
             raise UnknownName(str(error)) from error
         found = self._views.get(key)
         if found is None:  # it may have been registered a moment ago
-            self._take(self._meta.routes(), unless_newer_than=None)
+            self._take_now()
             found = self._views.get(key)
         if found is None:
             raise UnknownName(f"no tenant {key}")
@@ -91,7 +92,7 @@ class Tenants:
         known = before.version if before else -1
         routes = self._meta.routes(known, ROUTES_WAIT_MS if before else 0)
         if not self._stopping.is_set():
-            self._take(routes, unless_newer_than=before)
+            self._take(routes)
         return 0 if routes.version != known else 50
 
     def refresh_due(self) -> None:
@@ -126,15 +127,16 @@ class Tenants:
             with self._lock:
                 self._busy.discard(key)
 
-    def _take(self, routes: RouteTable, unless_newer_than: RouteTable | None) -> None:
-        """Take a table that was asked for while the newest was `unless_newer_than`.
+    def _take_now(self) -> None:
+        with suppress(StaleRoutes):  # another thread has taken newer ones meanwhile
+            self._take(self._meta.routes())
 
-        Two threads ask: the answer of the slower one may be older than what the other has taken, and would drop the
-        view of a tenant that is read already. Only who knew the newest table may go back (a restored meta database).
-        """
+    def _take(self, routes: RouteTable) -> None:
+        """Take a table. Two threads ask: the answer of the slower one may be older than what the other has taken, and
+        would drop the view of a tenant that is read already."""
         with self._lock:
             newest = self._routes
-            if newest is not None and newest is not unless_newer_than and routes.version < newest.version:
+            if newest is not None and (routes.owner_rev, routes.version) < (newest.owner_rev, newest.version):
                 return
             self._routes = routes
             seen = set()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
 
 from fastapi import FastAPI
 
@@ -13,12 +15,20 @@ from tistream.service.metrics import LoopMetrics, new_registry
 from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.wire.client import HttpClient
+from tistream.wire.meta_client import MetaClient
 from tistream_meta.liveness import Timings
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.repository import Repository
-from tistream_meta.routes import router
+from tistream_meta.routes import FORWARDED, router
 from tistream_meta.server import MetaServer, Options
 from tistream_meta.settings import MetaSettings
+
+
+class NewHttp(Protocol):
+    """How the HttpClient is made; `headers` go with every call."""
+
+    def __call__(self, *, headers: Mapping[str, str]) -> HttpClient: ...
 
 
 def build_app(
@@ -26,6 +36,7 @@ def build_app(
     objects: ObjectStore,
     clock: Clock,
     open_repository: Callable[[str, str], Repository] = Repository.open,
+    new_http: NewHttp = HttpClient,
 ) -> FastAPI:
     """The app, its loops running for as long as it serves."""
     registry = new_registry()
@@ -37,6 +48,7 @@ def build_app(
             Loop("lease", server.hold_lease, interval_ms=max(50, settings.lease_ms // 6), metrics=loop_metrics),
             Loop("nodes", server.look_after_nodes, interval_ms=settings.check_ms, metrics=loop_metrics),
             Loop("activation", server.activate_tenants, interval_ms=100, metrics=loop_metrics),
+            Loop("follow", server.follow_owner, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
         ]
         for loop in loops:
             loop.start()
@@ -44,7 +56,8 @@ def build_app(
             yield
         finally:
             for loop in loops:
-                loop.stop()
+                loop.stop(timeout_s=0.5)
+            http.close()
             repository.close()
 
     def not_ready() -> str | None:
@@ -52,6 +65,7 @@ def build_app(
 
     app = new_app("tistream-meta", ready=not_ready, registry=registry, running=running, clock=clock)
     repository = open_repository(settings.database_url, settings.node)
+    http = new_http(headers={FORWARDED: settings.node})
     server = MetaServer(
         repository,
         measured(objects, registry),
@@ -66,6 +80,7 @@ def build_app(
             announcements_max=settings.announcements_max,
         ),
         stopping=app.state.stopping.is_set,
+        new_client=partial(MetaClient, http),
     )
     app.state.server = server
     app.include_router(router)

@@ -50,8 +50,11 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Ownership:
-    """The lease as this process holds it."""
+class Owner:
+    """The meta server that holds the lease, or held it last. `lease_left_ms` (the database's clock) is negative once it
+    has run out."""
 
+    node_id: str
     owner_rev: int
-    lease_until_ms: int
+    url: str
+    lease_left_ms: int

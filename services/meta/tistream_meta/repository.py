@@ -15,17 +15,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, case, func, insert, select, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from tistream.errors import Fenced, Superseded, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream_meta import tables
 from tistream_meta.assignment import Move
 from tistream_meta.database import now_ms, open_engine
 from tistream_meta.migrations import migrate
-from tistream_meta.model import Node, Ownership, Plan, Task, Tenant
+from tistream_meta.model import Node, Owner, Plan, Task, Tenant
 from tistream_meta.starts import Standing, Start, standing
 
 _OWNER_ROW = 1
@@ -49,6 +50,11 @@ class Repository:
         """The database at `url`, as database.open_engine takes it."""
         return cls(open_engine(url), node_id)
 
+    @property
+    def owner_rev(self) -> int:
+        """The one under which this process was the owner last; 0 if it never was."""
+        return self._owner_rev
+
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
@@ -63,22 +69,40 @@ class Repository:
 
     # -- owner ---------------------------------------------------------------------------------------------------
 
-    def take_ownership(self, lease_ms: int) -> Ownership | None:
-        """Become the owner, under a new owner_rev, if the lease has run out or was this node's; None if another
-        node holds it."""
-        owner = tables.owner
+    def take_ownership(self, lease_ms: int, url: str, above: Mark = NOTHING_SEEN) -> Owner:
+        """Become the owner, under a new owner_rev, if the lease has run out or was this node's; who is the owner now.
+
+        Its routes come after the ones `above`: a database that was restored has forgotten how far it had come.
+        """
+        owner, counters = tables.owner, tables.counters
         take = (
             update(owner)
             .where(owner.c.id == _OWNER_ROW)
             .where((owner.c.lease_until_ms < self._now_ms) | (owner.c.node_id == self._node_id))
-            .values(node_id=self._node_id, owner_rev=owner.c.owner_rev + 1, lease_until_ms=self._now_ms + lease_ms)
+            .values(
+                node_id=self._node_id,
+                owner_rev=case((owner.c.owner_rev < above.owner_rev, above.owner_rev), else_=owner.c.owner_rev) + 1,
+                lease_until_ms=self._now_ms + lease_ms,
+                url=url,
+            )
         )
         with _translated(), self._engine.begin() as connection:
-            if connection.execute(take).rowcount != 1:
-                return None
-            row = connection.execute(select(owner.c.owner_rev, owner.c.lease_until_ms)).one()
-        self._owner_rev = row.owner_rev
-        return Ownership(row.owner_rev, row.lease_until_ms)
+            if taken := connection.execute(take).rowcount == 1:
+                connection.execute(
+                    update(counters)
+                    .where(counters.c.name == tables.ROUTE_VERSION, counters.c.value <= above.version)
+                    .values(value=above.version + 1)
+                )
+            found = self._owner(connection)
+        if taken:
+            self._owner_rev = found.owner_rev
+        return found
+
+    def _owner(self, connection: Connection) -> Owner:
+        owner = tables.owner
+        left_ms = (owner.c.lease_until_ms - self._now_ms).label("left_ms")
+        row = connection.execute(select(owner, left_ms).where(owner.c.id == _OWNER_ROW)).one()
+        return Owner(row.node_id, row.owner_rev, row.url, int(row.left_ms))
 
     def renew(self, lease_ms: int, heard: Iterable[str] = ()) -> None:
         """Extend the lease, and note the nodes that were heard since the last renewal."""
@@ -272,7 +296,9 @@ def _seed(connection: Connection) -> None:
         if connection.execute(select(tables.counters).where(tables.counters.c.name == name)).one_or_none() is None:
             connection.execute(insert(tables.counters).values(name=name, value=value))
     if connection.execute(select(tables.owner)).one_or_none() is None:
-        connection.execute(insert(tables.owner).values(id=_OWNER_ROW, node_id="", owner_rev=0, lease_until_ms=0))
+        connection.execute(
+            insert(tables.owner).values(id=_OWNER_ROW, node_id="", owner_rev=0, lease_until_ms=0, url="")
+        )
 
 
 def _counter(connection: Connection, name: str) -> int:

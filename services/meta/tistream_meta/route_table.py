@@ -8,18 +8,20 @@ from itertools import groupby
 from tistream.concurrency import new_condition
 from tistream.model.ids import TenantKey
 from tistream.wire.meta import RouteTable, TaskRoute, TenantInfo, TenantRoute
+from tistream.wire.route_mark import Mark
 from tistream_meta.liveness import Liveness
 from tistream_meta.model import Node, Plan, Task, Tenant
 
 _POLL_S = 0.2  # how soon a waiting reader notices that the process stops
 
 
-def build(plan: Plan, states: Mapping[str, Liveness], own_url: str) -> RouteTable:
-    """The route table of a plan, given what is known of its nodes."""
+def build(plan: Plan, owner_rev: int, states: Mapping[str, Liveness], own_url: str) -> RouteTable:
+    """The route table of a plan by the owner of that rev, given what it knows of the nodes."""
     nodes = {node.node_id: node for node in plan.nodes}
     by_tenant = {key: list(group) for key, group in groupby(plan.tasks, lambda task: task.tenant)}
     return RouteTable(
         version=plan.version,
+        owner_rev=owner_rev,
         tenants=[_tenant_route(tenant, by_tenant.get(tenant.key, []), nodes) for tenant in plan.tenants],
         services={"meta": [own_url], **_services(plan.nodes, states)},
     )
@@ -75,6 +77,10 @@ def waiting(plan: Plan) -> tuple[TenantKey, ...]:
     return tuple(tenant.key for tenant in plan.tenants if tenant.snapshot_ts is None)
 
 
+def _mark(table: RouteTable) -> Mark:
+    return Mark(table.owner_rev, table.version)
+
+
 class RouteBoard:
     """The newest route table, for readers that wait for the next one."""
 
@@ -86,7 +92,7 @@ class RouteBoard:
     def publish(self, table: RouteTable) -> None:
         """Replace the table and wake those who wait. An older one than the present changes nothing."""
         with self._changed:
-            if self._table is None or table.version >= self._table.version:
+            if self._table is None or _mark(table) >= _mark(self._table):
                 self._table = table
                 self._changed.notify_all()
 

@@ -1,6 +1,7 @@
 """HTTP surface of the meta server. Parses, calls, translates; decides nothing.
 
-`/v1/*` is public and reaches us through the API server; `/upcall/v1/*` is for the platform's own processes.
+`/v1/*` is public and reaches us through the API server; `/upcall/v1/*` is for the platform's own processes. Who is not
+the owner serves reads from the database and the routes, and asks the owner for the rest.
 """
 
 from __future__ import annotations
@@ -28,9 +29,13 @@ from tistream.wire.meta import (
     TenantInfo,
     TenantList,
 )
+from tistream.wire.meta_client import MetaClient
+from tistream.wire.route_mark import Mark
 from tistream_meta.route_table import tenant_info
 from tistream_meta.server import MetaServer
 from tistream_meta.starts import Start
+
+FORWARDED = "tistream-forwarded-by"  # header: the meta server that sent the request on
 
 _TS = re.compile(r"[0-9]{1,20}")
 
@@ -45,9 +50,24 @@ def _server(request: Request) -> MetaServer:
     return server
 
 
+def _elsewhere(request: Request) -> MetaClient | None:
+    """The owner, where that is another: it is asked in place of this one. None: it is this one.
+
+    Raises Unavailable: nobody is the owner, or the one who sent this on took this one for it.
+    """
+    server = _server(request)
+    if server.is_owner():
+        return None
+    if FORWARDED in request.headers:
+        raise Unavailable("this meta server is not the owner")
+    return server.owner()
+
+
 @router.post("/v1/clusters/{cluster_id}/tenants", status_code=201, operation_id="CreateTenant")
 def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> TenantInfo:
     """Register a tenant. The same again is no error."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.create_tenant(cluster_id, body.tenant_id)
     return tenant_info(_server(request).create_tenant(TenantKey.parse(cluster_id, body.tenant_id)))
 
 
@@ -61,6 +81,8 @@ def list_tenants(request: Request, cluster_id: str) -> TenantList:
 @router.post("/v1/notifications", status_code=202, operation_id="Notify")
 def notify(request: Request, body: Notification) -> Accepted:
     """Announce a file. A tenant that nobody registered yet is no error: its files may come first."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.notify(body)
     key = TenantKey.parse(body.cluster_id, body.tenant_id)
     if not _TS.fullmatch(body.ts) or not 0 < int(body.ts) <= MAX_TS:
         raise InvalidRequest(f"ts {body.ts[:80]!r} is not a decimal timestamp")
@@ -77,12 +99,16 @@ def notify(request: Request, body: Notification) -> Accepted:
 @router.post("/upcall/v1/nodes/{node_id}/starts", operation_id="NewStart")
 def new_start(request: Request, node_id: NodeId) -> NewStart:
     """A number for a process that is about to register."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.new_start(node_id)
     return NewStart(start_epoch=_server(request).new_start(node_id))
 
 
 @router.put("/upcall/v1/nodes/{node_id}", operation_id="RegisterNode")
 def register_node(request: Request, node_id: NodeId, body: RegisterNode) -> Registered:
     """A process has started. The tasks of a sorter take new epochs. 409 `superseded`: a newer start has registered."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.register(node_id, body.role, body.url, body)
     start = Start(body.instance, body.start_epoch)
     node, version = _server(request).register(node_id, body.role, body.url, start)
     return Registered(start_epoch=node.start_epoch, route_version=version)
@@ -91,13 +117,17 @@ def register_node(request: Request, node_id: NodeId, body: RegisterNode) -> Regi
 @router.post("/upcall/v1/nodes/{node_id}/heartbeat", operation_id="Heartbeat")
 def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAnswer:
     """A process is still there. 404: it has to register; 409 `superseded`: it has to end."""
-    owner_rev, version = _server(request).heartbeat(node_id, Start(body.instance, body.start_epoch))
+    seen = Mark(body.owner_rev, body.route_version)
+    if (owner := _elsewhere(request)) is not None:
+        return owner.heartbeat(node_id, body, seen)
+    owner_rev, version = _server(request).heartbeat(node_id, Start(body.instance, body.start_epoch), seen)
     return HeartbeatAnswer(owner_rev=owner_rev, route_version=version)
 
 
 @router.get("/upcall/v1/routes", operation_id="Routes")
 def routes(request: Request, known_version: int = -1, wait_ms: WaitMs = 0) -> RouteTable:
-    """The route table; waits while its version is `known_version`."""
+    """The route table; waits while its version is `known_version`. A meta server that is not the owner tells what the
+    owner told it last."""
     table = _server(request).routes().wait(known_version, wait_ms)
     if table is None:
         raise Unavailable("no routes yet")
@@ -107,4 +137,6 @@ def routes(request: Request, known_version: int = -1, wait_ms: WaitMs = 0) -> Ro
 @router.get("/upcall/v1/announcements", operation_id="Announcements")
 def announcements(request: Request, after: int = 0, wait_ms: WaitMs = 0) -> Announcements:
     """Announced files with a sequence above `after`; waits while there are none."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.announcements(after, wait_ms)
     return _server(request).announcements().after(after, wait_ms)

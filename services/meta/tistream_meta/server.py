@@ -17,16 +17,21 @@ from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.meta import Announcement
+from tistream.wire.meta_client import MetaClient
+from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream_meta import ranges, route_table, snapshot
 from tistream_meta.announcements import AnnouncementBoard
 from tistream_meta.assignment import Held, assign
 from tistream_meta.liveness import Liveness, Timings, liveness
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.model import Node, Plan, Tenant
+from tistream_meta.model import Node, Owner, Plan, Tenant
 from tistream_meta.repository import Repository
 from tistream_meta.starts import Standing, Start, standing
 
 log = logging.getLogger(__name__)
+
+FOLLOW_WAIT_MS = 10_000  # long polls of the owner's routes
+FOLLOW_PAUSE_MS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class MetaServer:
         metrics: MetaMetrics,
         options: Options,
         stopping: Callable[[], bool],
+        new_client: Callable[[str], MetaClient],
     ) -> None:
         self._repository = repository
         self._objects = objects
@@ -70,9 +76,14 @@ class MetaServer:
         self._lock = new_rlock()
         self._routes = route_table.RouteBoard(stopping)
         self._announcements: AnnouncementBoard | None = None
+        self._new_client = new_client
         self._prepared = False
         self._owner_since_ms: int | None = None  # None: this process is not the owner
         self._owner_rev = 0
+        self._renewed_ms = 0  # when the last renewal of the lease that succeeded was begun
+        self._lapsed = False  # no renewal came through for as long as the lease lasts
+        self._owner: tuple[Owner, MetaClient] | None = None  # another, as the database told
+        self._seen = NOTHING_SEEN  # the newest routes that any node has followed
         self._heard: dict[str, int] = {}  # node -> monotonic ms
         self._heard_since_renewal: set[str] = set()
         self._states: dict[str, Liveness] = {}
@@ -83,9 +94,26 @@ class MetaServer:
         """Why requests cannot be served, or None."""
         if not self._prepared:
             return "the meta database was not opened yet"
-        if self._owner_since_ms is None:
-            return "another meta server is the owner"
+        if not self.is_owner():
+            if self._owner is None:
+                return "no meta server is the owner"
+            return None if self._routes.current() is not None else "the owner has not told the routes yet"
         return None if self._plan is not None else "the plan was not read yet"
+
+    def is_owner(self) -> bool:
+        """Whether this process is the owner, as far as it can know: it holds the lease, by its own clock since it asked
+        for the last renewal that came through."""
+        return self._owner_since_ms is not None and not self._lapsed and not self._overdue()
+
+    def _overdue(self) -> bool:
+        return self._clock.monotonic_ms() - self._renewed_ms >= self._options.lease_ms
+
+    def owner(self) -> MetaClient:
+        """The other meta server that is the owner. Raises Unavailable if none is known."""
+        found = self._owner
+        if found is None:
+            raise Unavailable("no meta server is the owner")
+        return found[1]
 
     # -- loops ---------------------------------------------------------------------------------------------------
 
@@ -98,10 +126,38 @@ class MetaServer:
         if self._owner_since_ms is None:
             self._take()
             return
+        if self._seen > Mark(self._owner_rev, self._plan.version if self._plan else -1):
+            # The database was restored: it has forgotten routes that nodes have followed, and they obey no older ones.
+            log.warning(
+                "nodes have seen newer routes than the database has: elected anew", extra={"seen": str(self._seen)}
+            )
+            self._take()
+            return
+        began_ms = self._clock.monotonic_ms()
+        if self._overdue() and not self._lapsed:
+            log.error("the lease was not renewed in time", extra={"owner_rev": self._owner_rev})
+            self._lapsed = True
         with self._lock:
             heard, self._heard_since_renewal = self._heard_since_renewal, set()
         with self._owning():
             self._repository.renew(self._options.lease_ms, heard)
+        with self._lock:
+            self._renewed_ms = began_ms
+            if self._lapsed:  # nobody took over; but meanwhile no node was heard: each has its time again
+                self._lapsed = False
+                self._heard.clear()
+                self._owner_since_ms = self._clock.monotonic_ms()
+                log.info("owner again", extra={"owner_rev": self._owner_rev})
+
+    def follow_owner(self) -> int:
+        """Loop body: while another is the owner, have its routes here too."""
+        found = self._owner
+        if found is None or self.is_owner():
+            return FOLLOW_PAUSE_MS
+        current = self._routes.current()
+        known = -1 if current is None else current.version
+        self._routes.publish(found[1].routes(known, 0 if current is None else FOLLOW_WAIT_MS))
+        return 0
 
     @contextmanager
     def _owning(self) -> Iterator[None]:
@@ -119,23 +175,37 @@ class MetaServer:
             raise Unavailable("another meta server is the owner") from error
 
     def _take(self) -> None:
-        taken = self._repository.take_ownership(self._options.lease_ms)
-        if taken is None:
+        began_ms = self._clock.monotonic_ms()
+        taken = self._repository.take_ownership(self._options.lease_ms, self._options.own_url, self._seen)
+        if taken.owner_rev != self._repository.owner_rev:
+            self._note_owner(taken)
             return
         with self._lock:
             self._owner_rev = taken.owner_rev
             self._announcements = AnnouncementBoard(taken.owner_rev, self._options.announcements_max, self._stopping)
             self._heard.clear()
+            self._owner = None
+            self._lapsed = False
+            self._renewed_ms = began_ms
             self._owner_since_ms = self._clock.monotonic_ms()
         self._metrics.owner_rev.set(taken.owner_rev)
         log.info("owner now", extra={"owner_rev": taken.owner_rev})
         self.look_after_nodes(always=True)
 
+    def _note_owner(self, found: Owner) -> None:
+        """Another has the lease: whatever is asked here is asked there."""
+        known = self._owner
+        if known is None or known[0].owner_rev != found.owner_rev or known[0].url != found.url:
+            log.info("another is the owner", extra={"node": found.node_id, "owner_rev": found.owner_rev})
+            self._owner = (found, self._new_client(found.url)) if found.url else None
+        elif known is not None:
+            self._owner = (found, known[1])
+
     def look_after_nodes(self, *, always: bool = False) -> None:
         """Loop body: who is there, and does every task have a sorter?"""
         with self._owning(), self._lock:
             since_ms = self._owner_since_ms  # once: another loop may lose the ownership meanwhile
-            if since_ms is None:
+            if since_ms is None or self._lapsed:
                 return
             plan = self._repository.plan() if always or self._plan is None else self._plan
             states = self._judge(plan, since_ms)
@@ -173,7 +243,7 @@ class MetaServer:
     def _publish(self) -> None:
         plan = self._repository.plan()
         self._plan = plan
-        self._routes.publish(route_table.build(plan, self._states, self._options.own_url))
+        self._routes.publish(route_table.build(plan, self._owner_rev, self._states, self._options.own_url))
         self._metrics.tenants.set(len(plan.tenants))
         self._metrics.tasks.set(len(plan.tasks))
         self._metrics.route_version.set(plan.version)
@@ -240,7 +310,6 @@ class MetaServer:
 
     def tenants(self, cluster_id: str) -> tuple[Tenant, ...]:
         """A cluster's tenants by name. Raises UnknownName."""
-        self._require_owner()
         return self._repository.tenants_of(cluster_id)
 
     def new_start(self, node_id: str) -> int:
@@ -262,11 +331,12 @@ class MetaServer:
             assert self._plan is not None
             return node, self._plan.version
 
-    def heartbeat(self, node_id: str, start: Start) -> tuple[int, int]:
-        """(owner_rev, route version). Raises UnknownName if nothing is known of this start; Superseded if a newer one
-        has registered."""
+    def heartbeat(self, node_id: str, start: Start, seen: Mark = NOTHING_SEEN) -> tuple[int, int]:
+        """(owner_rev, route version); `seen` are the newest routes that the node has followed. Raises UnknownName if
+        nothing is known of this start; Superseded if a newer one has registered."""
         self._require_owner()
         with self._lock:
+            self._seen = max(self._seen, seen)
             plan = self._plan
             assert plan is not None
             match standing(next((node for node in plan.nodes if node.node_id == node_id), None), start):
@@ -282,8 +352,7 @@ class MetaServer:
         self._heard_since_renewal.add(node_id)
 
     def routes(self) -> route_table.RouteBoard:
-        """The board that readers wait on."""
-        self._require_owner()
+        """The board that readers wait on: the owner's routes, also where another is the owner, or nobody just now."""
         return self._routes
 
     def announce(self, announcement: Announcement) -> None:
@@ -299,5 +368,7 @@ class MetaServer:
 
     def _require_owner(self) -> None:
         reason = self.not_ready()
+        if reason is None and not self.is_owner():
+            reason = "another meta server is the owner"
         if reason is not None:
             raise Unavailable(reason)

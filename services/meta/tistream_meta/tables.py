@@ -56,6 +56,7 @@ owner = Table(
     Column("node_id", String(63), nullable=False),
     Column("owner_rev", BigInteger, nullable=False),
     Column("lease_until_ms", BigInteger, nullable=False),
+    Column("url", String(255), nullable=False, server_default=""),  # where the others reach it
 )
 
 counters = Table(

@@ -49,7 +49,9 @@ class ServiceSettings(BaseSettings):
     )
     advertise_url: str | None = Field(default=None, description="where peers reach this service; else http://host:port")
     node_id: str = Field(default="", description="name of this process, the same after a restart; else the service's")
-    meta_url: str = Field(default="http://127.0.0.1:8001", description="base URL of the meta server")
+    meta_url: str = Field(
+        default="http://127.0.0.1:8001", description="base URL of the meta server; of several, separated by commas"
+    )
     objects_url: str = Field(default="file:///var/lib/tistream/objects", description="object store (storage.open)")
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
     allow_insecure_bind: bool = Field(default=False, description="bind a non-loopback address without auth")
@@ -63,12 +65,17 @@ class ServiceSettings(BaseSettings):
             raise ValueError("must lie from 0 to 65535")
         return port
 
-    @field_validator("meta_url", "advertise_url")
+    @field_validator("advertise_url")
     @classmethod
     def _base_url(cls, url: str | None) -> str | None:
         if url is not None and not url.startswith(("http://", "https://")):
             raise ValueError("must begin with http:// or https://")
         return url.rstrip("/") if url is not None else None
+
+    @field_validator("meta_url")
+    @classmethod
+    def _base_urls(cls, urls: str) -> str:
+        return ",".join(cls._base_url(url.strip()) or "" for url in urls.split(","))
 
     @model_validator(mode="after")
     def _loopback_unless_told(self) -> Self:

@@ -35,6 +35,7 @@ class HttpClient:
         deadline_s: float = DEADLINE_S,
         sleep: Callable[[float], None] = concurrency.sleep,
         transport: httpx.BaseTransport | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self._deadline_s = deadline_s
         self._sleep = sleep
@@ -43,6 +44,7 @@ class HttpClient:
             trust_env=False,
             limits=httpx.Limits(max_connections=256, max_keepalive_connections=64),
             transport=transport,
+            headers=dict(headers or {}),  # sent with every call
         )
 
     def close(self) -> None:

@@ -93,9 +93,13 @@ class TenantRoute(Wire):
 
 
 class RouteTable(Wire):
-    """`GET /upcall/v1/routes?known_version=N&wait_ms=M`: answers at once if the version is not N, else waits."""
+    """`GET /upcall/v1/routes?known_version=N&wait_ms=M`: answers at once if the version is not N, else waits.
+
+    `owner_rev` is the election number of the meta server that made it: a table of an earlier owner is not followed.
+    """
 
     version: int
+    owner_rev: int = 0
     tenants: list[TenantRoute]
     services: dict[str, list[str]] = Field(
         default_factory=dict, description="role (dispatcher, sorter, schema, api, meta) -> base URLs alive"
@@ -133,7 +137,10 @@ class Registered(Wire):
 
 class Heartbeat(StartOf):
     """`POST /upcall/v1/nodes/{node_id}/heartbeat`. 404 if nothing is known of this start: register. 409 `superseded` if
-    a newer one has registered: end."""
+    a newer one has registered: end. `owner_rev` and `route_version` are those of the newest route table seen."""
+
+    owner_rev: int = Field(default=0, ge=0, lt=1 << 62)
+    route_version: int = Field(default=-1, ge=-1, lt=1 << 62)
 
 
 class HeartbeatAnswer(Wire):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
-from tistream.errors import Superseded, UnknownName
+from httpx import Response
+
+from tistream.concurrency import new_lock
+from tistream.errors import Superseded, Unavailable, UnknownName
 from tistream.wire.client import HttpClient, parse
 from tistream.wire.meta import (
     Accepted,
@@ -22,56 +26,108 @@ from tistream.wire.meta import (
     TenantInfo,
     TenantList,
 )
+from tistream.wire.route_mark import NOTHING_SEEN, Mark
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+
+class StaleRoutes(Unavailable):
+    """Who answered has not heard of routes that this process has followed already: come again."""
+
 
 class MetaClient:
-    """The meta server at `base_url`."""
+    """The meta servers at `base_urls` (separated by commas): any of them answers, the others when it does not.
 
-    def __init__(self, http: HttpClient, base_url: str) -> None:
+    Thread-safe. `seen` is how new the newest route table was.
+    """
+
+    def __init__(self, http: HttpClient, base_urls: str) -> None:
         self._http = http
-        self._base_url = base_url.rstrip("/")
+        self._base_urls = [url.rstrip("/") for url in base_urls.split(",")]
+        self._at = 0  # of the one that answered last
+        self._lock = new_lock()
+        self.seen = NOTHING_SEEN
 
     def routes(self, known_version: int = -1, wait_ms: int = 0) -> RouteTable:
-        """The route table; waits up to wait_ms while its version is `known_version`."""
-        url = f"{self._base_url}/upcall/v1/routes"
-        return self._http.get(url, RouteTable, {"known_version": known_version}, wait_ms=wait_ms)
+        """The route table; waits up to wait_ms while its version is `known_version`. Raises StaleRoutes if what answers
+        is behind what was seen before."""
+        params = {"known_version": known_version}
+        table = self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/routes", RouteTable, params, wait_ms=wait_ms))
+        mark = Mark(table.owner_rev, table.version)
+        with self._lock:
+            if mark < self.seen:
+                raise StaleRoutes(f"routes {mark} are older than {self.seen}")
+            self.seen = mark
+        return table
 
     def announcements(self, after: int, wait_ms: int = 0) -> Announcements:
         """Announced files with a sequence above `after`, at once if there are any."""
-        url = f"{self._base_url}/upcall/v1/announcements"
-        return self._http.get(url, Announcements, {"after": after}, wait_ms=wait_ms)
+        params = {"after": after}
+        return self._of_any(
+            lambda url: self._http.get(f"{url}/upcall/v1/announcements", Announcements, params, wait_ms=wait_ms)
+        )
 
     def new_start(self, node_id: str) -> NewStart:
         """A number for a process that will register; asked again, it is another."""
-        url = f"{self._base_url}/upcall/v1/nodes/{node_id}/starts"
-        return parse(url, self._http.request("POST", url), NewStart)
+        path = f"/upcall/v1/nodes/{node_id}/starts"
+        return self._of_any(lambda url: parse(url + path, self._http.request("POST", url + path), NewStart))
 
     def register(self, node_id: str, role: str, url: str, start: StartOf) -> Registered:
         """This process has started; again the same is harmless. Raises Superseded."""
         body = RegisterNode(role=role, url=url, instance=start.instance, start_epoch=start.start_epoch)
-        return self._http.send("PUT", f"{self._base_url}/upcall/v1/nodes/{node_id}", body, Registered)
+        return self._of_any(lambda at: self._http.send("PUT", f"{at}/upcall/v1/nodes/{node_id}", body, Registered))
 
-    def heartbeat(self, node_id: str, start: StartOf) -> HeartbeatAnswer:
+    def heartbeat(self, node_id: str, start: StartOf, seen: Mark | None = None) -> HeartbeatAnswer:
         """Still there. Raises UnknownName if meta does not know of this start (any more); Superseded."""
-        url = f"{self._base_url}/upcall/v1/nodes/{node_id}/heartbeat"
-        return self._http.send(
-            "POST", url, Heartbeat(instance=start.instance, start_epoch=start.start_epoch), HeartbeatAnswer
+        mark = seen or self.seen
+        body = Heartbeat(
+            instance=start.instance,
+            start_epoch=start.start_epoch,
+            owner_rev=mark.owner_rev,
+            route_version=mark.version,
         )
+        path = f"/upcall/v1/nodes/{node_id}/heartbeat"
+        return self._of_any(lambda url: self._http.send("POST", url + path, body, HeartbeatAnswer))
 
     def create_tenant(self, cluster_id: str, tenant_id: str) -> TenantInfo:
         """Register a tenant; again the same is no error. Raises InvalidRequest, AlreadyDiffers."""
-        url = f"{self._base_url}/v1/clusters/{cluster_id}/tenants"
-        return self._http.send("POST", url, CreateTenant(tenant_id=tenant_id), TenantInfo)
+        path, body = f"/v1/clusters/{cluster_id}/tenants", CreateTenant(tenant_id=tenant_id)
+        return self._of_any(lambda url: self._http.send("POST", url + path, body, TenantInfo))
 
     def tenants(self, cluster_id: str) -> TenantList:
         """A cluster's tenants. Raises UnknownName."""
-        return self._http.get(f"{self._base_url}/v1/clusters/{cluster_id}/tenants", TenantList)
+        return self._of_any(lambda url: self._http.get(f"{url}/v1/clusters/{cluster_id}/tenants", TenantList))
 
     def notify(self, notification: Notification) -> Accepted:
         """Announce a file."""
-        return self._http.send("POST", f"{self._base_url}/v1/notifications", notification, Accepted)
+        return self._of_any(lambda url: self._http.send("POST", f"{url}/v1/notifications", notification, Accepted))
+
+    def request(
+        self, method: str, path: str, content: bytes | None = None, deadline_s: float | None = None
+    ) -> Response:
+        """Any other call, harmless when it is made twice; a body is JSON."""
+        kind = None if content is None else "application/json"
+        return self._of_any(
+            lambda url: self._http.request(
+                method, url + path, content=content, content_type=kind, deadline_s=deadline_s
+            )
+        )
+
+    def _of_any(self, call: Callable[[str], T]) -> T:
+        """The first answer, beginning with who answered last. Raises Unavailable if nobody does."""
+        first, problem = self._at, Unavailable("no meta server is known")
+        for number in range(first, first + len(self._base_urls)):
+            at = number % len(self._base_urls)
+            try:
+                answer = call(self._base_urls[at])
+            except Unavailable as error:
+                problem = error
+                continue
+            self._at = at
+            return answer
+        raise problem
 
 
 class Membership:

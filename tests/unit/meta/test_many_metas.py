@@ -1,0 +1,247 @@
+"""Three meta servers on one database: any of them answers, one decides, and who decided before is obeyed by nobody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import orjson
+import pytest
+from sqlalchemy import create_engine, text
+
+from support.http_world import Server, eventually
+from support.platform import free_port
+from tistream.clock import SystemClock
+from tistream.errors import Unavailable, UnknownName
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream.storage.memory import MemoryObjectStore
+from tistream.wire.client import HttpClient
+from tistream.wire.meta import Notification, StartOf
+from tistream.wire.meta_client import MetaClient, StaleRoutes
+from tistream_meta.app import build_app
+from tistream_meta.server import MetaServer
+from tistream_meta.settings import MetaSettings
+
+ACME = TenantKey("7", "acme")
+LEASE_MS = 900
+
+
+class Metas:
+    """So many meta servers over real HTTP."""
+
+    def __init__(self, directory: Path, count: int) -> None:
+        self.objects = MemoryObjectStore()
+        self.objects.put(layout.schema_snap(ACME), orjson.dumps({"version": 1, "snapshot_ts": 42, "databases": []}))
+        self.url = f"sqlite:///{directory}/meta.db"
+        self.ports = [free_port() for _ in range(count)]
+        self.servers: dict[int, Server] = {}
+        for number in range(count):
+            self.start(number)
+        self.http = HttpClient(deadline_s=5)
+
+    def start(self, number: int) -> None:
+        settings = MetaSettings(
+            port=self.ports[number],
+            node_id=f"meta-{number}",
+            database_url=self.url,
+            lease_ms=LEASE_MS,
+            suspect_ms=300,
+            lost_ms=700,
+            check_ms=20,
+            snapshot_retry_max_ms=50,
+        )
+        self.servers[number] = Server(build_app(settings, self.objects, SystemClock()), self.ports[number])
+
+    def stop(self, number: int) -> None:
+        self.servers.pop(number).stop()
+
+    def server(self, number: int) -> MetaServer:
+        server: MetaServer = self.servers[number].app.state.server
+        return server
+
+    def owners(self) -> list[int]:
+        return [number for number in self.servers if self.server(number).is_owner()]
+
+    def owner(self) -> int:
+        """The one owner, once there is one and everybody is ready."""
+        eventually(lambda: len(self.owners()) == 1)
+        eventually(lambda: all(self.ready(number) for number in self.servers))
+        return self.owners()[0]
+
+    def ready(self, number: int) -> bool:
+        return httpx.get(f"{self.servers[number].url}/readyz", timeout=5).status_code == 200
+
+    def client(self, *numbers: int) -> MetaClient:
+        """Of those, or of all."""
+        return MetaClient(
+            self.http, ",".join(f"http://127.0.0.1:{self.ports[n]}" for n in numbers or range(len(self.ports)))
+        )
+
+    def end(self) -> None:
+        for number in list(self.servers):
+            self.stop(number)
+        self.http.close()
+
+
+@pytest.fixture
+def metas(tmp_path: Path) -> Iterator[Metas]:
+    running = Metas(tmp_path, 3)
+    yield running
+    running.end()
+
+
+def registered(client: MetaClient, node: str = "sorter-1") -> StartOf:
+    start = StartOf(instance="i", start_epoch=client.new_start(node).start_epoch)
+    client.register(node, "sorter", f"http://{node}", start)
+    return start
+
+
+def test_any_of_them_answers_whatever_is_asked(metas: Metas) -> None:
+    owner = metas.owner()
+    for number in range(3):
+        client = metas.client(number)
+        assert client.create_tenant("7", "acme").tenant_id == "acme"
+        assert [tenant.tenant_id for tenant in client.tenants("7").tenants] == ["acme"]
+        start = registered(client, f"sorter-{number}")
+        assert client.heartbeat(f"sorter-{number}", start).owner_rev == 1
+        with pytest.raises(UnknownName):
+            client.heartbeat("stranger", start)
+        client.notify(Notification(cluster_id="7", tenant_id="acme", store_id="1", ts=str(number + 1)))
+        told = client.announcements(0)
+        assert [one.ts for one in told.announcements] == list(range(1, number + 2))
+    version = metas.client(owner).routes().version
+    for number in range(3):
+        client = metas.client(number)
+        eventually(lambda client=client: client.routes().version == version)
+        table = client.routes()
+        assert table.owner_rev == 1
+        assert [tenant.tenant_id for tenant in table.tenants] == ["acme"]
+        assert table.services["sorter"] == [f"http://sorter-{number}" for number in range(3)]
+
+
+def test_when_the_owner_is_gone_another_takes_over_and_nobody_notices_but_by_the_owner_rev(metas: Metas) -> None:
+    old = metas.owner()
+    client = metas.client()
+    client.create_tenant("7", "acme")
+    start = registered(client)
+    eventually(lambda: client.routes().tenants[0].tasks)
+    before = client.routes()
+    others = [number for number in range(3) if number != old]
+    for number in others:
+        eventually(lambda number=number: metas.client(number).routes().version == before.version)
+    metas.stop(old)
+    assert client.routes().version == before.version, "routes are told by any of them, at once"
+    began = time.monotonic()
+    eventually(lambda: len(metas.owners()) == 1)
+    assert time.monotonic() - began < 3 * LEASE_MS / 1000
+    eventually(lambda: beats(client, start))
+    assert client.heartbeat("sorter-1", start).owner_rev == 2
+    eventually(lambda: client.routes().owner_rev == 2)
+    task = client.routes().tenants[0].tasks[0]
+    assert (task.sorter_node, task.task_epoch) == ("sorter-1", before.tenants[0].tasks[0].task_epoch)
+    metas.start(old)
+    eventually(lambda: metas.ready(old))
+    assert metas.owner() != old
+    assert metas.client(old).heartbeat("sorter-1", start).owner_rev == 2
+
+
+def beats(client: MetaClient, start: StartOf) -> bool:
+    try:
+        client.heartbeat("sorter-1", start)
+    except Unavailable:
+        return False
+    return True
+
+
+def test_an_owner_that_hung_past_its_lease_is_not_obeyed_when_it_wakes(metas: Metas) -> None:
+    old = metas.owner()
+    others = [number for number in range(3) if number != old]
+    client = metas.client(*others)
+    registered(client)
+    server = metas.server(old)
+    table = server.routes().current()
+    assert table is not None
+    renew, server.hold_lease = server.hold_lease, lambda: None  # type: ignore[method-assign]
+    hang = server.is_owner
+    server.is_owner = lambda: True  # type: ignore[method-assign]  # what it still believes, being asked as it wakes
+    with engine_paused(metas, server):
+        eventually(lambda: any(metas.server(number).is_owner() for number in others))
+    eventually(lambda: client.routes().owner_rev == 2)
+    behind = metas.client(old)
+    behind.seen = client.seen
+    with pytest.raises(StaleRoutes):
+        behind.routes()
+    with pytest.raises(Unavailable):
+        behind.create_tenant("7", "other")
+    server.is_owner, server.hold_lease = hang, renew  # type: ignore[method-assign]
+
+
+class engine_paused:
+    """While it hangs its renewals do not reach the database."""
+
+    def __init__(self, metas: Metas, server: MetaServer) -> None:
+        self._server = server
+
+    def __enter__(self) -> None:
+        self._renew = self._server._repository.renew
+        self._server._repository.renew = self._fail  # type: ignore[method-assign]
+
+    def __exit__(self, *_: object) -> None:
+        self._server._repository.renew = self._renew  # type: ignore[method-assign]
+
+    @staticmethod
+    def _fail(*_: object) -> None:
+        raise Unavailable("hangs")
+
+
+def test_an_owner_that_cannot_renew_says_so_and_goes_on_when_nobody_took_over(tmp_path: Path) -> None:
+    metas = Metas(tmp_path, 1)
+    metas.owner()
+    client = metas.client()
+    start = registered(client)
+    server = metas.server(0)
+    with engine_paused(metas, server):
+        eventually(lambda: not server.is_owner())
+        with pytest.raises(Unavailable):
+            client.heartbeat("sorter-1", start)
+        assert client.routes().services["sorter"] == ["http://sorter-1"], "what is known stays true"
+        time.sleep(LEASE_MS / 1000)
+    eventually(server.is_owner)
+    client.heartbeat("sorter-1", start)
+    assert client.routes().owner_rev == 1
+    assert client.routes().services["sorter"] == ["http://sorter-1"], "it was not heard for so long; nobody was"
+    metas.end()
+
+
+def test_a_database_that_was_restored_is_believed_once_the_owner_has_heard_how_far_it_had_come(tmp_path: Path) -> None:
+    metas = Metas(tmp_path, 1)
+    metas.owner()
+    client = metas.client()
+    client.create_tenant("7", "acme")
+    start = registered(client)
+    eventually(lambda: client.routes().tenants[0].tasks)
+    before = client.seen
+    metas.stop(0)
+    with create_engine(metas.url).begin() as connection:
+        connection.execute(text("UPDATE owner SET owner_rev = 0, lease_until_ms = 0"))
+        connection.execute(text("UPDATE counters SET value = 1 WHERE name = 'route_version'"))
+    metas.start(0)
+    metas.owner()
+    with pytest.raises(StaleRoutes):
+        client.routes()
+    eventually(lambda: beats(client, start))
+    eventually(lambda: followed(client))
+    assert client.seen.owner_rev > before.owner_rev
+    assert client.seen.version > before.version
+    metas.end()
+
+
+def followed(client: MetaClient) -> bool:
+    try:
+        client.routes()
+    except Unavailable:
+        return False
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import re
 import selectors
@@ -82,6 +83,7 @@ class Platform:
     data_dir: Path
     ranges: int = 1
     environ: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()  # of `tistream up`
     port: int = field(default_factory=free_port)
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     _up: subprocess.Popen[str] | None = None
@@ -113,7 +115,7 @@ class Platform:
         assert self._up is None or self._up.poll() is not None, "runs already"
         self._runs += 1
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        command = [str(COMMAND), "up", "--data-dir", str(self.data_dir), "--port", str(self.port)]
+        command = [str(COMMAND), "up", "--data-dir", str(self.data_dir), "--port", str(self.port), *self.options]
         environ = {
             **os.environ,
             "TISTREAM_META__RANGES_PER_TENANT": str(self.ranges),
@@ -180,6 +182,16 @@ class Platform:
         pid = self.pid(role)
         _kill(pid)
         return pid
+
+    def pids(self, role: str) -> list[int]:
+        """The processes of a service."""
+        return sorted(process.pid for process in self.alive() if process.role == role)
+
+    def ports(self) -> dict[str, int]:
+        """{name: port} of every service, as the log told when all were ready."""
+        logged = [json.loads(line) for line in (self.logs / "up.log").read_text().splitlines()]
+        found: dict[str, int] = next(entry["ports"] for entry in reversed(logged) if "ports" in entry)
+        return found
 
     def pid(self, role: str) -> int:
         """The main process of a service: the eldest that bears its name. Raises AssertionError if there is none."""
@@ -268,10 +280,12 @@ def _kill(pid: int) -> None:
 
 
 @contextlib.contextmanager
-def running(data_dir: Path, ranges: int = 1, *, killed: bool = False) -> Iterator[Platform]:
+def running(
+    data_dir: Path, ranges: int = 1, *, killed: bool = False, options: tuple[str, ...] = ()
+) -> Iterator[Platform]:
     """A started platform, stopped at the end; on failure its logs are shown. Nothing is left behind, and unless
     processes were `killed` no exception was met that nobody foresaw."""
-    platform = Platform(data_dir, ranges)
+    platform = Platform(data_dir, ranges, options=options)
     try:
         yield platform.start()
         if platform.alive():

@@ -50,12 +50,15 @@ def up(
     ranges: Annotated[
         int | None, typer.Option(min=1, max=4096, help="Key ranges (tasks) that a new tenant is cut into.")
     ] = None,
+    metas: Annotated[int, typer.Option(min=1, max=9, help="Meta servers; one of them is the owner.")] = 1,
+    sorters: Annotated[int, typer.Option(min=1, max=16, help="Sorters, each with a Spark of its own.")] = 1,
+    apis: Annotated[int, typer.Option(min=1, max=16, help="API servers; the first has the public port.")] = 1,
 ) -> None:
     """Run the whole platform on this machine until SIGTERM or Ctrl-C; prints one line when it is ready."""
     with importing():
-        from tistream.cli.up import run_up
+        from tistream.cli.up import Counts, run_up
 
-    run_up(data_dir, port, ranges)
+    run_up(data_dir, port, ranges, Counts(metas, sorters, apis))
 
 
 @tenant_app.command("create")

@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tistream.cli.data_dir import DataDir, open_data_dir
@@ -34,6 +35,25 @@ SERVICES = {
     "dispatcher": "tistream_dispatcher",
     "api": "tistream_api",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many processes of each service that there may be several of."""
+
+    meta: int = 1
+    sorter: int = 1
+    api: int = 1
+
+    def children(self) -> dict[str, str]:
+        """{name: service}: the first of a service bears its name, the others its name and a number."""
+        found = {}
+        for service in SERVICES:
+            for number in range(1, getattr(self, service, 1) + 1):
+                found[service if number == 1 else f"{service}-{number}"] = service
+        return found
+
+
 # On one machine the JVM only hands out work; the rows pass through Python. Without its second compiler the first
 # hundred jobs take half as long, all 600 measured half of the CPU, and later ones are no slower.
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -44,7 +64,7 @@ _READY_TIMEOUT_SECONDS = 2.0
 _EXIT_SETTINGS = 2
 
 
-def run_up(data_dir: Path, port: int, ranges: int | None) -> None:
+def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts) -> None:
     """Run until SIGTERM or SIGINT. Prints `ready http://127.0.0.1:PORT` once every service is ready.
 
     Raises CliError when it cannot start: no Java, port taken, directory in use or not writable, wrong settings.
@@ -61,9 +81,11 @@ def run_up(data_dir: Path, port: int, ranges: int | None) -> None:
     directory.scratch.mkdir(exist_ok=True)
     with (directory.logs / "up.log").open("a", encoding="utf-8") as log_stream, listening:
         configure_logging("up", stream=log_stream)
-        ports = dict(zip(SERVICES, free_ports(len(SERVICES), random.Random()), strict=True))
+        children = counts.children()
+        ports = dict(zip(children, free_ports(len(children), random.Random()), strict=True))
         ports["api"] = listening.getsockname()[1]
-        supervisor = Supervisor(_specs(directory, ports, listening, ranges), directory.logs, SystemClock())
+        specs = _specs(directory, children, ports, listening, ranges)
+        supervisor = Supervisor(specs, directory.logs, SystemClock())
         try:
             supervisor.start()
             _watch(supervisor, ports, directory, stop)
@@ -87,14 +109,14 @@ class _StopSignals:
 
 
 def _watch(supervisor: Supervisor, ports: Mapping[str, int], directory: DataDir, stop: _StopSignals) -> None:
-    waiting_for = list(SERVICES)
+    waiting_for = list(ports)
     while not stop.requested.wait(_LOOP_SECONDS):
         for ended in supervisor.poll():
             _report(ended, directory, started=not waiting_for)
         if not waiting_for:
             continue
         # The API asks all others whether they are ready before it says that it is: not before there is hope.
-        asked = [name for name in waiting_for if name != "api"] or waiting_for
+        asked = [name for name in waiting_for if not name.startswith("api")] or waiting_for
         for name in [name for name in asked if _is_ready(ports[name])]:
             log.info("service ready", extra={"child": name})
             waiting_for.remove(name)
@@ -127,29 +149,36 @@ def _report(ended: Ended, directory: DataDir, *, started: bool) -> None:
 
 
 def _specs(
-    directory: DataDir, ports: Mapping[str, int], listening: socket.socket, ranges: int | None
+    directory: DataDir,
+    children: Mapping[str, str],
+    ports: Mapping[str, int],
+    listening: socket.socket,
+    ranges: int | None,
 ) -> list[ChildSpec]:
-    own: dict[str, dict[str, str]] = {
-        "meta": {"DATABASE_URL": directory.database_url},
-        "api": {"LISTEN_FD": str(listening.fileno())},
-    }
-    if ranges is not None:
-        own["meta"]["RANGES_PER_TENANT"] = str(ranges)
+    metas = [f"http://127.0.0.1:{ports[name]}" for name, service in children.items() if service == "meta"]
     specs = []
-    for name, module in SERVICES.items():
+    for name, service in children.items():
         settings = {
             "HOST": "127.0.0.1",
             "PORT": str(ports[name]),
-            "META_URL": f"http://127.0.0.1:{ports['meta']}",
+            "META_URL": ",".join(metas),
             "OBJECTS_URL": directory.objects_url,
-            **own.get(name, {}),
         }
-        env = {f"TISTREAM_{name.upper()}__{key}": value for key, value in settings.items()}
+        if name != service:
+            settings["NODE_ID"] = name
+        if service == "meta":
+            settings["DATABASE_URL"] = directory.database_url
+            if ranges is not None:
+                settings["RANGES_PER_TENANT"] = str(ranges)
+        fds: tuple[int, ...] = ()
         if name == "api":
+            fds = (listening.fileno(),)
+            settings["LISTEN_FD"] = str(listening.fileno())
+        env = {f"TISTREAM_{service.upper()}__{key}": value for key, value in settings.items()}
+        if service == "api":
             env |= {key: value for key, value in allocators.ENVIRON.items() if key not in os.environ}
-        if name == "sorter":
-            env["SPARK_LOCAL_DIRS"] = str(directory.scratch)
+        if service == "sorter":
+            env["SPARK_LOCAL_DIRS"] = str(directory.scratch / name)
             env["JAVA_TOOL_OPTIONS"] = f"{JAVA_OPTIONS} {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip()
-        fds = (listening.fileno(),) if name == "api" else ()
-        specs.append(ChildSpec(name, (sys.executable, "-m", module), env, fds))
+        specs.append(ChildSpec(name, (sys.executable, "-m", SERVICES[service]), env, fds))
     return specs

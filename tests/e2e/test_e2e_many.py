@@ -1,0 +1,126 @@
+"""Several meta servers, sorters and API servers under one `tistream up`: any API server gives the same answers, and a
+service that hangs is replaced by another of its kind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support import golden, platform
+from support.compare import shown, tenant_differences
+from support.platform import Platform
+from support.pull import Consumer
+from tistream.model.ids import TenantKey
+
+pytestmark = pytest.mark.e2e
+
+OPTIONS = ("--metas", "3", "--sorters", "2", "--apis", "2")
+OWNER_S, SORTER_S = 12, 20
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    with platform.running(tmp_path_factory.mktemp("up"), ranges=4, killed=True, options=OPTIONS) as started:
+        yield started
+
+
+def owner_rev(up: Platform, name: str) -> int:
+    """The election in which a meta server became the owner; 0 if it never did."""
+    text = httpx.get(f"http://127.0.0.1:{up.ports()[name]}/metrics", timeout=5, trust_env=False).text
+    return int(float(re.search(r"^tistream_meta_owner_rev (\S+)$", text, re.MULTILINE)[1]))  # type: ignore[index]
+
+
+def owner(up: Platform) -> str:
+    return max((name for name in up.ports() if name.startswith("meta")), key=lambda name: owner_rev(up, name))
+
+
+def pid_of(up: Platform, name: str) -> int:
+    """Of the process that listens on the name's port."""
+    port = up.ports()[name]
+    for process in up.alive():
+        environ = Path(f"/proc/{process.pid}/environ").read_bytes()
+        if f"__PORT={port}\0".encode() in environ and process.role == name.split("-")[0]:
+            return process.pid
+    raise AssertionError(name)
+
+
+def waited(check: Callable[[], object], seconds: float) -> float:
+    began = time.monotonic()
+    while not check():
+        assert time.monotonic() - began < seconds, f"not within {seconds} s"
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+def test_any_api_server_gives_every_event_and_takes_any_cursor(up: Platform) -> None:
+    loaded = golden.load("everything")
+    golden.push(loaded.deliveries, up.objects)
+    first = up.create_for(loaded)
+    second = Consumer(f"http://127.0.0.1:{up.ports()['api-2']}", loaded.tenant)
+    whole = first.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    problems = tenant_differences(loaded, whole)
+    assert not problems, shown(problems)
+    got, query = [], {"start_ts": loaded.snapshot_ts}
+    for turn in range(1_000_000):
+        page = (first, second)[turn % 2].page(**query, limit=997)
+        got += page.events
+        if page.end["type"] == "resolved" and int(page.end["resolved_ts"]) >= loaded.end_ts:
+            break
+        query = {"cursor": page.end["cursor"]}
+    assert got == whole
+    tasks = [
+        httpx.get(f"http://127.0.0.1:{up.ports()[name]}/v1/tasks", timeout=5, trust_env=False).json()["tasks"]
+        for name in ("sorter", "sorter-2")
+    ]
+    assert [len(held) for held in tasks] == [2, 2], "each sorter has its share"
+
+
+def test_an_owner_that_hangs_is_replaced_and_follows_when_it_wakes(up: Platform) -> None:
+    old = owner(up)
+    rev = owner_rev(up, old)
+    others = [name for name in up.ports() if name.startswith("meta") and name != old]
+    pid = pid_of(up, old)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        took = waited(lambda: any(owner_rev(up, name) > rev for name in others), OWNER_S)
+        print(f"another owner after {took:.1f} s")
+        waited(lambda: created(up, "after-the-owner"), 30)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(2)
+    assert owner_rev(up, old) == rev, "it was not elected again"
+    answer = httpx.get(f"http://127.0.0.1:{up.ports()[old]}/v1/clusters/9/tenants", timeout=10, trust_env=False)
+    assert [tenant["tenant_id"] for tenant in answer.json()["tenants"]] == ["after-the-owner"]
+
+
+def created(up: Platform, name: str) -> bool:
+    url = f"{up.url}/v1/clusters/9/tenants"
+    return httpx.post(url, json={"tenant_id": name}, timeout=60, trust_env=False).status_code == 201
+
+
+def test_the_tasks_of_a_sorter_that_hangs_go_on_elsewhere(up: Platform) -> None:
+    loaded = golden.load_as("everything", "9", "sorter-hangs")
+    golden.put(up.objects, loaded.schema_snap)
+    consumer = up.create_tenant(TenantKey("9", "sorter-hangs"))
+    waited(lambda: int(consumer.status()["resolved_ts"]) >= loaded.snapshot_ts, 60)
+    pid = pid_of(up, "sorter-2")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        golden.push(loaded.files, up.objects)
+        took = waited(lambda: int(consumer.status()["resolved_ts"]) >= loaded.end_ts, 60)
+        print(f"level after {took:.1f} s")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    problems = tenant_differences(loaded, events)
+    assert not problems, shown(problems)
+    time.sleep(5)
+    again = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    assert again == events, "what it did once it woke is nobody's"

@@ -46,7 +46,7 @@ def pid_of(up: Platform, name: str) -> int:
     port = up.ports()[name]
     for process in up.alive():
         environ = Path(f"/proc/{process.pid}/environ").read_bytes()
-        if f"__PORT={port}\0".encode() in environ and process.role == name.split("-")[0]:
+        if f"__PORT={port}\0".encode() in environ and process.role == name.split("-", maxsplit=1)[0]:
             return process.pid
     raise AssertionError(name)
 

@@ -5,6 +5,8 @@
       ^                                    |                    |
       +--------------- heartbeat ----------+--------------------+
 
+One that an operator drains is DRAINING in place of ALIVE and SUSPECT, until it is lost or taken back.
+
 A meta server that has just become the owner heard nobody yet: silence counts from its own beginning at the earliest.
 """
 
@@ -20,6 +22,15 @@ class Liveness(Enum):
     ALIVE = "alive"
     SUSPECT = "suspect"
     LOST = "lost"
+
+
+class NodeState(Enum):
+    """What is known of a node, and wanted of it."""
+
+    ALIVE = "alive"
+    SUSPECT = "suspect"
+    LOST = "lost"
+    DRAINING = "draining"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +50,8 @@ def liveness(heard_ms: int | None, owner_since_ms: int, now_ms: int, timings: Ti
     if silence_ms < timings.suspect_ms:
         return Liveness.ALIVE
     return Liveness.SUSPECT if silence_ms < timings.lost_ms else Liveness.LOST
+
+
+def node_state(state: Liveness, draining: bool) -> NodeState:
+    """A node's state, given whether it is to go."""
+    return NodeState.DRAINING if draining and state is not Liveness.LOST else NodeState(state.value)

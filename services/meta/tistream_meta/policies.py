@@ -1,0 +1,159 @@
+"""What should become of the tasks: separate policies, each with intents, and the steps that follow from them. Pure.
+
+basic    every task has exactly one sorter
+drain    a node that is to go has none
+balance  no sorter has much more load than another, with a budget of moves
+
+The first policy that wants something of a task has it. A task that has a sorter moves in two phases: the next one
+prepares while the first goes on. One that has none, or whose sorter is lost, is handed over at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tistream_meta.liveness import NodeState
+from tistream_meta.placement import Phase, Placement, Step
+
+MOVES_MAX = 8  # tasks under way to another sorter at a time
+UNEVEN = 1.2  # times the mean load: above it a sorter gives tasks away
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One step to take."""
+
+    task_id: int
+    step: Step
+    node: str | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is moved at a time."""
+
+    moves_max: int = MOVES_MAX
+    uneven: float = UNEVEN
+
+
+class _Loads:
+    """What each sorter that takes tasks has to do, with what was given to it in this round."""
+
+    def __init__(self, nodes: Iterable[str], placements: Iterable[Placement], load: Mapping[int, float]) -> None:
+        self.of = dict.fromkeys(sorted(nodes), 0.0)
+        for task in placements:
+            for node in (task.sorter_node, task.next_node):
+                if node in self.of:
+                    self.of[node] += _load(task, load)
+        self._heap = [(amount, node) for node, amount in self.of.items()]
+        heapq.heapify(self._heap)
+
+    def least(self) -> str:
+        """The one with the least to do; of equals the first by name."""
+        while True:
+            amount, node = self._heap[0]
+            if amount == self.of[node]:
+                return node
+            heapq.heapreplace(self._heap, (self.of[node], node))
+
+    def add(self, node: str, amount: float) -> None:
+        """More, or less, for a node."""
+        self.of[node] += amount
+        heapq.heappush(self._heap, (self.of[node], node))
+
+
+def schedule(
+    placements: Sequence[Placement],
+    nodes: Mapping[str, NodeState],
+    load: Mapping[int, float],
+    limits: Limits = Limits(),
+) -> list[Command]:
+    """The steps to take now; none once everything is as it should be. `load` of a task is 1 where it is not known.
+
+    Costs n log n of tasks and nodes.
+    """
+    alive = [node for node, state in nodes.items() if state is NodeState.ALIVE]
+    loads = _Loads(alive, placements, load)
+    commands: list[Command] = []
+    settled: list[Placement] = []
+    moving = 0
+    for task in placements:
+        if task.phase is Phase.REMOVING:
+            continue
+        command = _under_way(task, nodes) or (_basic(task, nodes, load, loads) if alive else None)
+        if command is not None:
+            commands.append(command)
+        elif task.phase is Phase.PREPARING:
+            moving += 1
+        else:
+            settled.append(task)
+    budget = limits.moves_max - moving
+    for command in _moves(settled, nodes, load, loads, limits) if alive else ():
+        if budget <= 0:
+            break
+        commands.append(command)
+        budget -= 1
+    return commands
+
+
+def _load(task: Placement, load: Mapping[int, float]) -> float:
+    return load.get(task.task_id, 1.0)
+
+
+def _lost(node: str | None, nodes: Mapping[str, NodeState]) -> bool:
+    return node is None or nodes.get(node, NodeState.LOST) is NodeState.LOST
+
+
+def _under_way(task: Placement, nodes: Mapping[str, NodeState]) -> Command | None:
+    """Of a task that moves: hand it over, or give the move up."""
+    if task.next_node is None:
+        return None
+    if nodes.get(task.next_node) is not NodeState.ALIVE:
+        return Command(task.task_id, Step.ABANDON, None, f"{task.next_node} is not alive")
+    if task.prepared:
+        return Command(task.task_id, Step.HAND_OVER, task.next_node, "prepared")
+    if _lost(task.sorter_node, nodes):
+        return Command(task.task_id, Step.HAND_OVER, task.next_node, f"{task.sorter_node} is lost")
+    return None
+
+
+def _basic(task: Placement, nodes: Mapping[str, NodeState], load: Mapping[int, float], loads: _Loads) -> Command | None:
+    """A task without a sorter gets the one with the least to do. Those of a lost one stay while no other is alive."""
+    if task.next_node is not None or not _lost(task.sorter_node, nodes):
+        return None
+    node = loads.least()
+    loads.add(node, _load(task, load))
+    why = "it has no sorter" if task.sorter_node is None else f"{task.sorter_node} is lost"
+    return Command(task.task_id, Step.HAND_OVER, node, why)
+
+
+def _moves(
+    tasks: Sequence[Placement],
+    nodes: Mapping[str, NodeState],
+    load: Mapping[int, float],
+    loads: _Loads,
+    limits: Limits,
+) -> Iterator[Command]:
+    """First away from nodes that are to go, then from those with too much to those with the least."""
+    for task in tasks:
+        if task.sorter_node is not None and nodes.get(task.sorter_node) is NodeState.DRAINING:
+            node = loads.least()
+            loads.add(node, _load(task, load))
+            yield Command(task.task_id, Step.PREPARE, node, f"{task.sorter_node} is drained")
+    mean = sum(loads.of.values()) / len(loads.of)
+    by_load = sorted(
+        (task for task in tasks if task.phase is Phase.RUNNING and task.sorter_node in loads.of),
+        key=lambda task: (-_load(task, load), task.task_id),
+    )
+    for task in by_load:
+        source, amount = task.sorter_node, _load(task, load)
+        assert source is not None
+        target = loads.least()
+        # Only what leaves both nearer to the mean: else two would hand one task to and fro.
+        if loads.of[source] > limits.uneven * mean and loads.of[target] + amount < loads.of[source]:
+            loads.add(source, -amount)
+            loads.add(target, amount)
+            yield Command(task.task_id, Step.PREPARE, target, f"{source} has more to do than others")

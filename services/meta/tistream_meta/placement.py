@@ -6,8 +6,8 @@ The phases are TiCDC's; what a step writes is one row of the meta database, unde
     sorter_node the sorter that may claim the task under task_epoch
 
 Safety does not rest on any of this: a sorter works only after it has won a claim manifest of its epoch, so two that
-believe to hold a task cannot both commit (design.md 4). What the phases give is speed (it is prepared before it is taken
-over) and liveness (every task ends up with one sorter that works).
+believe to hold a task cannot both commit (design.md 4). What the phases give is speed (it is prepared before it is
+taken over) and liveness (every task ends up with one sorter that works).
 """
 
 from __future__ import annotations

@@ -40,14 +40,14 @@ class Limits:
 
 
 class _Loads:
-    """What each sorter that takes tasks has to do, with what was given to it in this round."""
+    """What each sorter that takes tasks will have to do: a task that moves counts where it goes."""
 
     def __init__(self, nodes: Iterable[str], placements: Iterable[Placement], load: Mapping[int, float]) -> None:
         self.of = dict.fromkeys(sorted(nodes), 0.0)
         for task in placements:
-            for node in (task.sorter_node, task.next_node):
-                if node in self.of:
-                    self.of[node] += _load(task, load)
+            node = task.next_node or task.sorter_node
+            if node in self.of:
+                self.of[node] += _load(task, load)
         self._heap = [(amount, node) for node, amount in self.of.items()]
         heapq.heapify(self._heap)
 

@@ -34,7 +34,7 @@ from tistream_dispatcher.settings import DispatcherSettings
 from tistream_meta.app import build_app as build_meta
 from tistream_meta.settings import MetaSettings
 from tistream_sorter import routes as sorter_routes
-from tistream_sorter.assignment import wanted_tasks
+from tistream_sorter.assignment import TaskRules, coming_tasks, wanted_tasks
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import SorterNode
 from tistream_sorter.progress import ProgressFeed
@@ -101,7 +101,13 @@ class SorterProcess:
         app.include_router(sorter_routes.router)
         self.server = Server(app)
         self._membership = Membership(
-            self._meta, name, "sorter", self.server.url, instance=random_id(), end=never_superseded
+            self._meta,
+            name,
+            "sorter",
+            self.server.url,
+            instance=random_id(),
+            end=never_superseded,
+            tasks=self.node.reports,
         )
         bodies = [self._membership.beat, self._assign, *([self._tick] if tick else [])]
         self._loops = [Loop(body.__name__, body, interval_ms=20, backoff_max_ms=100).start() for body in bodies]
@@ -111,8 +117,10 @@ class SorterProcess:
         if registered is None:
             return
         table = self._meta.routes(self._version, wait_ms=200)
-        wanted = wanted_tasks(table, self._name, registered.start_epoch, keep_index_keys=False, checkpoint_every=64)
-        if self.node.assign(wanted):
+        rules = TaskRules(keep_index_keys=False, checkpoint_every=64)
+        complete = self.node.assign(wanted_tasks(table, self._name, registered.start_epoch, rules))
+        self.node.prepare(coming_tasks(table, self._name, registered.start_epoch, rules))
+        if complete:
             self._version = table.version
 
     def _tick(self) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from tistream_meta.liveness import Liveness
+from tistream_meta.liveness import NodeState
 
 
 class MetaMetrics:
@@ -21,8 +21,8 @@ class MetaMetrics:
         self.nodes = Gauge("tistream_meta_nodes", "Nodes by what is known of them.", ("state",), registry=registry)
         self.announced = Counter("tistream_meta_announcements_total", "Files announced by writers.", registry=registry)
 
-    def count_nodes(self, states: Iterable[Liveness]) -> None:
+    def count_nodes(self, states: Iterable[NodeState]) -> None:
         """Set the gauge of nodes."""
         tally = Tally(states)
-        for state in Liveness:
+        for state in NodeState:
             self.nodes.labels(state.value).set(tally[state])

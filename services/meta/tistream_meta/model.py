@@ -19,13 +19,14 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A tenant's span and who serves it. `task_epoch` 0: nobody ever did."""
+    """A tenant's span, who serves it, and who prepares to. `task_epoch` 0: nobody ever did."""
 
     task_id: int
     tenant: TenantKey
     span: KeySpan
     sorter_node: str | None
     task_epoch: int
+    next_node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Node:
     url: str
     start_epoch: int
     instance: str
+    draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)

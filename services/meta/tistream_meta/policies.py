@@ -39,6 +39,9 @@ class Limits:
     uneven: float = UNEVEN
 
 
+DEFAULT_LIMITS = Limits()
+
+
 class _Loads:
     """What each sorter that takes tasks will have to do: a task that moves counts where it goes."""
 
@@ -69,7 +72,7 @@ def schedule(
     placements: Sequence[Placement],
     nodes: Mapping[str, NodeState],
     load: Mapping[int, float],
-    limits: Limits = Limits(),
+    limits: Limits = DEFAULT_LIMITS,
 ) -> list[Command]:
     """The steps to take now; none once everything is as it should be. `load` of a task is 1 where it is not known.
 

@@ -23,10 +23,11 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream_meta import tables
-from tistream_meta.assignment import Move
 from tistream_meta.database import now_ms, open_engine
 from tistream_meta.migrations import migrate
 from tistream_meta.model import Node, Owner, Plan, Task, Tenant
+from tistream_meta.placement import Step
+from tistream_meta.policies import Command
 from tistream_meta.starts import Standing, Start, standing
 
 _OWNER_ROW = 1
@@ -97,6 +98,11 @@ class Repository:
         if taken:
             self._owner_rev = found.owner_rev
         return found
+
+    def owner(self) -> Owner:
+        """Who holds the lease, or held it last."""
+        with _translated(), self._engine.begin() as connection:
+            return self._owner(connection)
 
     def _owner(self, connection: Connection) -> Owner:
         owner = tables.owner
@@ -181,16 +187,24 @@ class Repository:
             _raise_version(connection)
         return True
 
-    def move(self, moves: Sequence[Move]) -> None:
-        """Give tasks to sorters, each under a new epoch."""
+    def take(self, commands: Sequence[Command]) -> None:
+        """Take steps, in one transaction: name next sorters, give that up, hand tasks over under new epochs."""
         tasks = tables.tasks
         with self._writing() as connection:
-            for move in moves:
-                connection.execute(
-                    update(tasks)
-                    .where(tasks.c.task_id == move.task_id)
-                    .values(sorter_node=move.sorter_node, task_epoch=tasks.c.task_epoch + 1)
-                )
+            for command in commands:
+                values: dict[str, Any] = {"next_node": command.node if command.step is Step.PREPARE else None}
+                if command.step is Step.HAND_OVER:
+                    values |= {"sorter_node": command.node, "task_epoch": tasks.c.task_epoch + 1}
+                connection.execute(update(tasks).where(tasks.c.task_id == command.task_id).values(**values))
+            _raise_version(connection)
+
+    def drain(self, node_id: str, draining: bool) -> None:
+        """Note that a node is to be empty, or is not any more. Raises UnknownName."""
+        nodes = tables.nodes
+        with self._writing() as connection:
+            if connection.execute(select(nodes).where(nodes.c.node_id == node_id)).one_or_none() is None:
+                raise UnknownName(f"no node {node_id}")
+            connection.execute(update(nodes).where(nodes.c.node_id == node_id).values(draining=int(draining)))
             _raise_version(connection)
 
     # -- nodes ---------------------------------------------------------------------------------------------------
@@ -221,6 +235,7 @@ class Repository:
                 "start_epoch": start.start_epoch,
                 "instance": start.instance,
                 "last_heartbeat_ms": self._now_ms,
+                "draining": 0,
             }
             if row is None:
                 connection.execute(insert(nodes).values(node_id=node_id, **values))
@@ -330,9 +345,11 @@ def _tenant(row: Row[Any]) -> Tenant:
 
 
 def _node(row: Row[Any]) -> Node:
-    return Node(row.node_id, row.role, row.url, row.start_epoch, row.instance)
+    return Node(row.node_id, row.role, row.url, row.start_epoch, row.instance, bool(row.draining))
 
 
 def _task(row: Row[Any]) -> Task:
     span = KeySpan(bytes(row.range_start), bytes(row.range_end))
-    return Task(row.task_id, TenantKey(row.cluster_id, row.tenant_id), span, row.sorter_node, row.task_epoch)
+    return Task(
+        row.task_id, TenantKey(row.cluster_id, row.tenant_id), span, row.sorter_node, row.task_epoch, row.next_node
+    )

@@ -9,13 +9,13 @@ from tistream.concurrency import new_condition
 from tistream.model.ids import TenantKey
 from tistream.wire.meta import RouteTable, TaskRoute, TenantInfo, TenantRoute
 from tistream.wire.route_mark import Mark
-from tistream_meta.liveness import Liveness
+from tistream_meta.liveness import NodeState
 from tistream_meta.model import Node, Plan, Task, Tenant
 
 _POLL_S = 0.2  # how soon a waiting reader notices that the process stops
 
 
-def build(plan: Plan, owner_rev: int, states: Mapping[str, Liveness], own_url: str) -> RouteTable:
+def build(plan: Plan, owner_rev: int, states: Mapping[str, NodeState], own_url: str) -> RouteTable:
     """The route table of a plan by the owner of that rev, given what it knows of the nodes."""
     nodes = {node.node_id: node for node in plan.nodes}
     by_tenant = {key: list(group) for key, group in groupby(plan.tasks, lambda task: task.tenant)}
@@ -27,12 +27,12 @@ def build(plan: Plan, owner_rev: int, states: Mapping[str, Liveness], own_url: s
     )
 
 
-def _services(nodes: tuple[Node, ...], states: Mapping[str, Liveness]) -> dict[str, list[str]]:
+def _services(nodes: tuple[Node, ...], states: Mapping[str, NodeState]) -> dict[str, list[str]]:
     """URLs by role: of the nodes that are not lost, or of all where a role has none other to try."""
     found: dict[str, list[str]] = {}
     for role in sorted({node.role for node in nodes} - {"meta"}):
         of_role = [node for node in nodes if node.role == role]
-        there = [node for node in of_role if states.get(node.node_id) is not Liveness.LOST]
+        there = [node for node in of_role if states.get(node.node_id) is not NodeState.LOST]
         found[role] = [node.url for node in there or of_role]
     return found
 
@@ -47,8 +47,12 @@ def _tenant_route(tenant: Tenant, tasks: list[Task], nodes: Mapping[str, Node]) 
             sorter_node=task.sorter_node,
             sorter_url=None if node is None else node.url,
             sorter_start_epoch=None if node is None else node.start_epoch,
+            next_node=task.next_node,
+            next_start_epoch=None if following is None else following.start_epoch,
         )
-        for task, node in ((task, nodes.get(task.sorter_node or "")) for task in tasks)
+        for task, node, following in (
+            (task, nodes.get(task.sorter_node or ""), nodes.get(task.next_node or "")) for task in tasks
+        )
     ]
     homeless = sum(route.sorter_url is None for route in routes)
     problem = f"{homeless} of {len(routes)} tasks have no sorter: none has registered" if homeless else tenant.problem

@@ -19,18 +19,26 @@ from tistream.wire.meta import (
     Announcement,
     Announcements,
     CreateTenant,
+    DrainNode,
     Heartbeat,
     HeartbeatAnswer,
+    MoveTask,
     NewStart,
+    NodeInfo,
+    NodeList,
     Notification,
+    OwnerInfo,
     Registered,
     RegisterNode,
     RouteTable,
+    TaskInfo,
+    TaskInfoList,
     TenantInfo,
     TenantList,
 )
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import Mark
+from tistream_meta.reports import Holding
 from tistream_meta.route_table import tenant_info
 from tistream_meta.server import MetaServer
 from tistream_meta.starts import Start
@@ -96,6 +104,75 @@ def notify(request: Request, body: Notification) -> Accepted:
     return Accepted()
 
 
+@router.get("/v1/nodes", operation_id="ListNodes")
+def list_nodes(request: Request) -> NodeList:
+    """Every process of the platform that registered."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.nodes()
+    return NodeList(
+        nodes=[
+            NodeInfo(
+                node_id=node.node_id,
+                role=node.role,
+                url=node.url,
+                state=state.value,
+                start_epoch=node.start_epoch,
+                tasks=tasks,
+            )
+            for node, state, tasks in _server(request).nodes()
+        ]
+    )
+
+
+@router.post("/v1/nodes/{node_id}/drain", status_code=202, operation_id="DrainNode")
+def drain_node(request: Request, node_id: NodeId, body: DrainNode) -> Accepted:
+    """Move every task off a node and give it none; `draining: false` takes that back. So does its next start."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.drain(node_id, body.draining)
+    _server(request).drain(node_id, body.draining)
+    return Accepted()
+
+
+@router.get("/v1/tasks", operation_id="ListAllTasks")
+def list_tasks(request: Request) -> TaskInfoList:
+    """Every task: who has it, and in which phase it is."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.tasks()
+    return TaskInfoList(
+        tasks=[
+            TaskInfo(
+                task_id=task.task_id,
+                cluster_id=task.tenant.cluster_id,
+                tenant_id=task.tenant.tenant_id,
+                start_key=task.span.start.hex(),
+                end_key=task.span.end.hex(),
+                task_epoch=task.task_epoch,
+                sorter_node=task.sorter_node,
+                next_node=task.next_node,
+                phase=placement.phase.value,
+                load=load,
+            )
+            for task, placement, load in _server(request).tasks()
+        ]
+    )
+
+
+@router.post("/v1/tasks/{task_id}/move", status_code=202, operation_id="MoveTask")
+def move_task(request: Request, task_id: int, body: MoveTask) -> Accepted:
+    """Let another sorter take a task over, once it has prepared."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.move(task_id, body.node_id)
+    _server(request).move(task_id, body.node_id)
+    return Accepted()
+
+
+@router.get("/v1/owner", operation_id="Owner")
+def show_owner(request: Request) -> OwnerInfo:
+    """The meta server that decides, as the database has it."""
+    found = _server(request).who_owns()
+    return OwnerInfo(node_id=found.node_id, url=found.url, owner_rev=found.owner_rev, lease_left_ms=found.lease_left_ms)
+
+
 @router.post("/upcall/v1/nodes/{node_id}/starts", operation_id="NewStart")
 def new_start(request: Request, node_id: NodeId) -> NewStart:
     """A number for a process that is about to register."""
@@ -119,8 +196,10 @@ def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAn
     """A process is still there. 404: it has to register; 409 `superseded`: it has to end."""
     seen = Mark(body.owner_rev, body.route_version)
     if (owner := _elsewhere(request)) is not None:
-        return owner.heartbeat(node_id, body, seen)
-    owner_rev, version = _server(request).heartbeat(node_id, Start(body.instance, body.start_epoch), seen)
+        return owner.heartbeat(node_id, body, seen, body.sequence, body.tasks)
+    holdings = [Holding(task.task_id, task.task_epoch, task.prepared, task.load) for task in body.tasks]
+    start = Start(body.instance, body.start_epoch)
+    owner_rev, version = _server(request).heartbeat(node_id, start, seen, body.sequence, holdings)
     return HeartbeatAnswer(owner_rev=owner_rev, route_version=version)
 
 

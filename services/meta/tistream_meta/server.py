@@ -6,7 +6,8 @@ One lock guards what is in memory (who was heard, and the plan that routes are m
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -21,10 +22,12 @@ from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream_meta import ranges, route_table, snapshot
 from tistream_meta.announcements import AnnouncementBoard
-from tistream_meta.assignment import Held, assign
-from tistream_meta.liveness import Liveness, Timings, liveness
+from tistream_meta.liveness import NodeState, Timings, liveness, node_state
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.model import Node, Owner, Plan, Tenant
+from tistream_meta.model import Node, Owner, Plan, Task, Tenant
+from tistream_meta.placement import Placement, Step, WrongStep
+from tistream_meta.policies import DEFAULT_LIMITS, Command, Limits, schedule
+from tistream_meta.reports import Holding, Reports
 from tistream_meta.repository import Repository
 from tistream_meta.starts import Standing, Start, standing
 
@@ -44,6 +47,7 @@ class Options:
     timings: Timings
     snapshot_retry_max_ms: int
     announcements_max: int
+    moves: Limits = DEFAULT_LIMITS
 
 
 @dataclass(slots=True)
@@ -86,7 +90,8 @@ class MetaServer:
         self._seen = NOTHING_SEEN  # the newest routes that any node has followed
         self._heard: dict[str, int] = {}  # node -> monotonic ms
         self._heard_since_renewal: set[str] = set()
-        self._states: dict[str, Liveness] = {}
+        self._states: dict[str, NodeState] = {}
+        self._reports = Reports()
         self._plan: Plan | None = None
         self._retries: dict[TenantKey, _Retry] = {}
 
@@ -184,6 +189,7 @@ class MetaServer:
             self._owner_rev = taken.owner_rev
             self._announcements = AnnouncementBoard(taken.owner_rev, self._options.announcements_max, self._stopping)
             self._heard.clear()
+            self._reports.forget()
             self._owner = None
             self._lapsed = False
             self._renewed_ms = began_ms
@@ -209,33 +215,50 @@ class MetaServer:
                 return
             plan = self._repository.plan() if always or self._plan is None else self._plan
             states = self._judge(plan, since_ms)
-            moves = assign(
-                [Held(task.task_id, task.sorter_node) for task in plan.tasks],
-                {node.node_id: states[node.node_id] for node in plan.nodes if node.role == "sorter"},
-            )
-            changed = {node for node in states if (states[node] is Liveness.LOST) != self._was_lost(node)}
+            commands = self._due(plan, states)
+            changed = {node for node in states if (states[node] is NodeState.LOST) != self._was_lost(node)}
             self._note_states(states)
-            if moves:
-                self._repository.move(moves)
-                log.info(
-                    "tasks assigned", extra={"tasks": len(moves), "sorters": sorted({m.sorter_node for m in moves})}
-                )
+            if commands:
+                self._repository.take(commands)
+                self._tell(commands)
             elif changed:
                 self._repository.raise_version()
-            if moves or changed or always or self._plan is None:
+            if commands or changed or always or self._plan is None:
                 self._publish()
 
+    def _due(self, plan: Plan, states: Mapping[str, NodeState]) -> list[Command]:
+        sorters = {node.node_id: states[node.node_id] for node in plan.nodes if node.role == "sorter"}
+        loads = ((task.task_id, self._reports.load(task)) for task in plan.tasks)
+        return schedule(
+            [self._reports.placement(task) for task in plan.tasks],
+            sorters,
+            {task_id: load for task_id, load in loads if load is not None},
+            self._options.moves,
+        )
+
+    @staticmethod
+    def _tell(commands: Sequence[Command]) -> None:
+        for step in Step:
+            of_step = [command for command in commands if command.step is step]
+            if of_step:
+                nodes = sorted({command.node for command in of_step if command.node})
+                why = sorted({command.why for command in of_step})[:3]
+                log.info("tasks", extra={"step": step.value, "tasks": len(of_step), "nodes": nodes, "why": why})
+
     def _was_lost(self, node_id: str) -> bool:
-        return self._states.get(node_id) is Liveness.LOST
+        return self._states.get(node_id) is NodeState.LOST
 
-    def _judge(self, plan: Plan, since_ms: int) -> dict[str, Liveness]:
+    def _judge(self, plan: Plan, since_ms: int) -> dict[str, NodeState]:
         now_ms, timings = self._clock.monotonic_ms(), self._options.timings
-        return {node.node_id: liveness(self._heard.get(node.node_id), since_ms, now_ms, timings) for node in plan.nodes}
+        return {
+            node.node_id: node_state(liveness(self._heard.get(node.node_id), since_ms, now_ms, timings), node.draining)
+            for node in plan.nodes
+        }
 
-    def _note_states(self, states: dict[str, Liveness]) -> None:
+    def _note_states(self, states: dict[str, NodeState]) -> None:
         for node_id, state in states.items():
             before = self._states.get(node_id)
-            if before is not state and (before is not None or state is not Liveness.ALIVE):
+            if before is not state and (before is not None or state is not NodeState.ALIVE):
                 log.warning("node", extra={"node": node_id, "from": before and before.value, "to": state.value})
         self._states = states
         self._metrics.count_nodes(states.values())
@@ -331,9 +354,17 @@ class MetaServer:
             assert self._plan is not None
             return node, self._plan.version
 
-    def heartbeat(self, node_id: str, start: Start, seen: Mark = NOTHING_SEEN) -> tuple[int, int]:
-        """(owner_rev, route version); `seen` are the newest routes that the node has followed. Raises UnknownName if
-        nothing is known of this start; Superseded if a newer one has registered."""
+    def heartbeat(
+        self,
+        node_id: str,
+        start: Start,
+        seen: Mark = NOTHING_SEEN,
+        sequence: int = 0,
+        holdings: Sequence[Holding] = (),
+    ) -> tuple[int, int]:
+        """(owner_rev, route version); `seen` are the newest routes that the node has followed, `holdings` the tasks
+        that it holds or is prepared for. Raises UnknownName if nothing is known of this start; Superseded if a newer
+        one has registered."""
         self._require_owner()
         with self._lock:
             self._seen = max(self._seen, seen)
@@ -344,8 +375,62 @@ class MetaServer:
                     raise UnknownName(f"no node {node_id} with start_epoch {start.start_epoch}")
                 case Standing.SUPERSEDED:
                     raise Superseded(f"a newer start of {node_id} has registered")
-            self._hear(node_id)
+            # A process of a version that tells no sequence is heard all the same; what it holds is not known.
+            if not sequence or self._reports.take(node_id, start, sequence, holdings):
+                self._hear(node_id)
             return self._owner_rev, plan.version
+
+    def drain(self, node_id: str, draining: bool) -> None:
+        """Move everything off a node, and give it nothing more; or take that back. Raises UnknownName."""
+        self._require_owner()
+        with self._owning():
+            self._repository.drain(node_id, draining)
+        log.info("node drains" if draining else "node takes tasks again", extra={"node": node_id})
+        self.look_after_nodes(always=True)
+
+    def move(self, task_id: int, node_id: str) -> None:
+        """Let a sorter prepare to take a task over. Raises UnknownName; InvalidRequest where it cannot."""
+        self._require_owner()
+        with self._lock:
+            plan = self._plan
+            assert plan is not None
+            task = next((task for task in plan.tasks if task.task_id == task_id), None)
+            if task is None:
+                raise UnknownName(f"no task {task_id}")
+            if self._states.get(node_id) is not NodeState.ALIVE or node_id not in self._sorters(plan):
+                raise InvalidRequest(f"{node_id} is no sorter that is alive", {"parameter": "node_id"})
+            try:
+                self._reports.placement(task).after(Step.PREPARE, node_id)
+            except WrongStep as error:
+                raise InvalidRequest(str(error)) from error
+        with self._owning():
+            self._repository.take([Command(task_id, Step.PREPARE, node_id, "asked for")])
+        self.look_after_nodes(always=True)
+
+    def nodes(self) -> list[tuple[Node, NodeState, int]]:
+        """Every node, what is known of it, and how many tasks it has."""
+        self._require_owner()
+        with self._lock:
+            plan = self._plan
+            assert plan is not None
+            tasks = Tally(task.sorter_node for task in plan.tasks)
+            return [(node, self._states[node.node_id], tasks[node.node_id]) for node in plan.nodes]
+
+    def tasks(self) -> list[tuple[Task, Placement, float | None]]:
+        """Every task, where it is, and its load if that is known."""
+        self._require_owner()
+        with self._lock:
+            plan = self._plan
+            assert plan is not None
+            return [(task, self._reports.placement(task), self._reports.load(task)) for task in plan.tasks]
+
+    def who_owns(self) -> Owner:
+        """The owner as the database has it."""
+        return self._repository.owner()
+
+    @staticmethod
+    def _sorters(plan: Plan) -> set[str]:
+        return {node.node_id for node in plan.nodes if node.role == "sorter"}
 
     def _hear(self, node_id: str) -> None:
         self._heard[node_id] = self._clock.monotonic_ms()

@@ -36,6 +36,7 @@ tasks = Table(
     Column("sorter_node", String(63)),
     Column("dispatcher_node", String(63)),
     Column("task_epoch", BigInteger, nullable=False),
+    Column("next_node", String(63)),  # the sorter that prepares to take it over
 )
 
 nodes = Table(
@@ -47,6 +48,7 @@ nodes = Table(
     Column("start_epoch", BigInteger, nullable=False),
     Column("instance", String(63), nullable=False, server_default=""),
     Column("last_heartbeat_ms", BigInteger, nullable=False),  # coarse: written with each renewal of the lease
+    Column("draining", BigInteger, nullable=False, server_default="0"),  # 1: an operator wants it empty
 )
 
 owner = Table(

@@ -23,7 +23,7 @@ from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
-from tistream_sorter.assignment import wanted_tasks
+from tistream_sorter.assignment import TaskRules, coming_tasks, wanted_tasks
 from tistream_sorter.jobs.shard import StoreRules
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import Runner, SorterNode
@@ -32,12 +32,14 @@ from tistream_sorter.routes import router
 from tistream_sorter.settings import SorterSettings, TickSettings
 from tistream_sorter.shards import CutRules
 from tistream_sorter.task import TickLimits
+from tistream_sorter.tick import TaskIdentity
 
 log = logging.getLogger(__name__)
 
 EXIT_NO_JVM = 70
 ROUTES_WAIT_MS = 5_000
 BEAT_MS = 1_000
+PREPARE_MS = 500  # how often a task that is to come is read as far as it is
 WARM_EVERY_MS = 30_000
 
 
@@ -93,12 +95,19 @@ class _Running:
         self._end = outside.end
         meta = MetaClient(self._http, settings.meta_url)
         self._meta = meta
-        self._membership = Membership(
-            meta, settings.node, "sorter", settings.url, instance=outside.new_nonce(), end=outside.end_in_order
-        )
+        self._coming: list[TaskIdentity] = []
         self._runner = outside.new_runner(settings)
         limits = tick_limits(settings.tick, self._runner.slots)
         self.node = SorterNode(counted, self._runner, limits, clock, outside.new_nonce, metrics)
+        self._membership = Membership(
+            meta,
+            settings.node,
+            "sorter",
+            settings.url,
+            instance=outside.new_nonce(),
+            end=outside.end_in_order,
+            tasks=self.node.reports,
+        )
         self._warm_at_ms = 0
         self._version = -1
         self._warm = new_event()
@@ -116,9 +125,11 @@ class _Running:
         interval = self._settings.tick.interval_ms
         tick = Loop("tick", self._tick, interval_ms=interval, backoff_max_ms=1_000, metrics=metrics)
         self.node.wake = tick.wake
+        self._preparing = Loop("prepare", self._prepare, interval_ms=PREPARE_MS, metrics=metrics)
         return [
             Loop("beat", self._membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=metrics),
             Loop("assignment", self._assign, interval_ms=0, backoff_max_ms=1_000, metrics=metrics),
+            self._preparing,
             tick,
         ]
 
@@ -128,19 +139,18 @@ class _Running:
             return 100
         routes = self._meta.routes(self._version, wait_ms=ROUTES_WAIT_MS if self._version >= 0 else 0)
         tick = self._settings.tick
-        wanted = wanted_tasks(
-            routes,
-            self._settings.node,
-            registered.start_epoch,
-            keep_index_keys=tick.keep_index_keys,
-            checkpoint_every=tick.checkpoint_every,
-        )
-        complete = self.node.assign(wanted)
+        rules = TaskRules(tick.keep_index_keys, tick.checkpoint_every)
+        complete = self.node.assign(wanted_tasks(routes, self._settings.node, registered.start_epoch, rules))
+        self._coming = coming_tasks(routes, self._settings.node, registered.start_epoch, rules)
+        self._preparing.wake()
         self._version = routes.version
         if not complete:
             self._version = -1  # ask again at once: a claim could not be made yet
             return 500
         return 0
+
+    def _prepare(self) -> None:
+        self.node.prepare(self._coming)
 
     def _tick(self) -> int | None:
         if not self._runner.alive:

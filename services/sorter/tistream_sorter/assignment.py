@@ -1,29 +1,48 @@
-"""Which tasks meta wants this sorter to hold. Pure."""
+"""Which tasks meta wants this sorter to hold, or to prepare for. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
-from tistream.wire.meta import RouteTable
+from tistream.wire.meta import RouteTable, TaskRoute
 from tistream_sorter.tick import TaskIdentity
 
 
-def wanted_tasks(
-    routes: RouteTable, node_id: str, start_epoch: int, *, keep_index_keys: bool, checkpoint_every: int
-) -> list[TaskIdentity]:
+@dataclass(frozen=True, slots=True)
+class TaskRules:
+    """What holds for every task of this sorter (tick.TaskIdentity)."""
+
+    keep_index_keys: bool
+    checkpoint_every: int
+
+
+def wanted_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> list[TaskIdentity]:
     """The tasks routed to this start of `node_id`, of tenants whose snapshot_ts is known."""
-    return [
-        TaskIdentity(
-            tenant=TenantKey(tenant.cluster_id, tenant.tenant_id),
-            task_id=task.task_id,
-            span=KeySpan(bytes.fromhex(task.start_key), bytes.fromhex(task.end_key)),
-            snapshot_ts=tenant.snapshot_ts,
-            task_epoch=task.task_epoch,
-            keep_index_keys=keep_index_keys,
-            checkpoint_every=checkpoint_every,
-        )
-        for tenant in routes.tenants
-        if tenant.snapshot_ts is not None
-        for task in tenant.tasks
-        if task.sorter_node == node_id and task.sorter_start_epoch == start_epoch
-    ]
+    me = (node_id, start_epoch)
+    return [one for one, task in _tasks(routes, rules) if (task.sorter_node, task.sorter_start_epoch) == me]
+
+
+def coming_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> list[TaskIdentity]:
+    """The tasks that this start of `node_id` is to prepare for."""
+    me = (node_id, start_epoch)
+    return [one for one, task in _tasks(routes, rules) if (task.next_node, task.next_start_epoch) == me]
+
+
+def _tasks(routes: RouteTable, rules: TaskRules) -> Iterator[tuple[TaskIdentity, TaskRoute]]:
+    for tenant in routes.tenants:
+        if tenant.snapshot_ts is None:
+            continue
+        for task in tenant.tasks:
+            identity = TaskIdentity(
+                tenant=TenantKey(tenant.cluster_id, tenant.tenant_id),
+                task_id=task.task_id,
+                span=KeySpan(bytes.fromhex(task.start_key), bytes.fromhex(task.end_key)),
+                snapshot_ts=tenant.snapshot_ts,
+                task_epoch=task.task_epoch,
+                keep_index_keys=rules.keep_index_keys,
+                checkpoint_every=rules.checkpoint_every,
+            )
+            yield identity, task

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 from tistream.clock import Clock
 from tistream.concurrency import new_lock
-from tistream.errors import CommitStateUnknown, Fenced, RetryableError
+from tistream.errors import CommitStateUnknown, Fenced, RetryableError, TiStreamError
 from tistream.format.manifest import Manifest
 from tistream.storage.manifest_log import ManifestLog
 from tistream.storage.object_store import ObjectStore
@@ -47,11 +47,35 @@ class Claims:
         self._new_nonce, self._metrics = new_nonce, metrics
         self._lock = new_lock()
         self._nonces: dict[tuple[int, int], str] = {}  # (task, epoch) -> of claims without an answer
+        self._prepared: dict[int, ManifestLog] = {}  # of tasks that are to be taken over, read as far as they were
 
     def keep_only(self, epochs: Mapping[int, int]) -> None:
         """Forget claims of tasks, or under epochs, that are not wanted any more."""
         with self._lock:
             self._nonces = {key: nonce for key, nonce in self._nonces.items() if epochs.get(key[0]) == key[1]}
+
+    def prepare(self, coming: Sequence[TaskIdentity]) -> None:
+        """Be level with the tasks that are to be taken over, and with no others."""
+        ids = {identity.task_id for identity in coming}
+        with self._lock:
+            logs = {task_id: log for task_id, log in self._prepared.items() if task_id in ids}
+            self._prepared = {}
+        for identity in coming:
+            manifests = logs.get(identity.task_id)
+            if manifests is None:
+                manifests = ManifestLog(self._objects, identity.tenant, identity.task_id, identity.span)
+            try:
+                manifests.follow()
+            except TiStreamError as error:  # told again and again by whoever holds it; here it costs time
+                log.warning("cannot prepare", extra={"task_id": identity.task_id, "error": str(error)})
+                continue
+            with self._lock:
+                self._prepared[identity.task_id] = manifests
+
+    def prepared(self) -> list[int]:
+        """Tasks that can be taken over at once."""
+        with self._lock:
+            return sorted(self._prepared)
 
     def open(self, identity: TaskIdentity) -> tuple[Held | None, bool]:
         """The task, if it could be claimed; and whether that answer is final for this epoch."""
@@ -75,7 +99,10 @@ class Claims:
         return held, True
 
     def _claimed(self, identity: TaskIdentity, nonce: str) -> Held:
-        manifests = ManifestLog(self._objects, identity.tenant, identity.task_id, identity.span)
+        with self._lock:
+            manifests = self._prepared.pop(identity.task_id, None)
+        if manifests is None:
+            manifests = ManifestLog(self._objects, identity.tenant, identity.task_id, identity.span)
         view = manifests.claim(identity.task_epoch, nonce, self._clock.now_ms())
         if view.state is None:
             state = first_state(identity, view.number)

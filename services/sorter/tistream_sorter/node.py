@@ -17,6 +17,7 @@ from tistream.errors import (
 )
 from tistream.format.manifest import Manifest
 from tistream.storage.measured import MeasuredObjectStore
+from tistream.wire.meta import TaskReport
 from tistream_sorter.claims import Claims, Held
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.metrics import SorterMetrics
@@ -102,6 +103,21 @@ class SorterNode:
         self._metrics.tasks.set(len(held))
         self._metrics.stopped.set(sum(task.stopped is not None for task in held))
         return complete
+
+    def prepare(self, coming: Sequence[TaskIdentity]) -> None:
+        """Be level with tasks that others hold and that are to come here."""
+        self._claims.prepare(coming)
+
+    def reports(self) -> list[TaskReport]:
+        """What the meta server is told with each heartbeat."""
+        with self._lock:
+            held = [one.task for one in self._held.values()]
+        running = [
+            TaskReport(task_id=task.task_id, task_epoch=task.state.identity.task_epoch)
+            for task in held
+            if task.stopped is None
+        ]
+        return running + [TaskReport(task_id=one, task_epoch=0, prepared=True) for one in self._claims.prepared()]
 
     # -- ticks ----------------------------------------------------------------------------------------------------
 

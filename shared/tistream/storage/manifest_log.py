@@ -84,6 +84,12 @@ class ManifestLog:
             raise InvariantBroken(1, f"{self._what} covers {self._view.state.span}, not {self._span}")
         return self._view
 
+    def follow(self) -> TaskView:
+        """Read what was committed since, without a claim: who is to take the task over is level with it."""
+        assert self._epoch is None, "follows what it writes itself"
+        self._view = self._task.follow(self._view) if self._view.number else self.recover()
+        return self._view
+
     def claim(self, epoch: int, nonce: str, now_ms: int) -> TaskView:
         """Win an empty manifest with `epoch` at the next free number, reading every one lost to on the way.
 

@@ -79,6 +79,8 @@ class TaskRoute(Wire):
     sorter_node: str | None
     sorter_url: str | None
     sorter_start_epoch: int | None = None
+    next_node: str | None = Field(default=None, description="the sorter that prepares to take it over")
+    next_start_epoch: int | None = None
 
 
 class TenantRoute(Wire):
@@ -104,6 +106,65 @@ class RouteTable(Wire):
     services: dict[str, list[str]] = Field(
         default_factory=dict, description="role (dispatcher, sorter, schema, api, meta) -> base URLs alive"
     )
+
+
+class NodeInfo(Wire):
+    """One process as the owner sees it. `state`: alive, suspect, lost or draining; `tasks` of a sorter."""
+
+    node_id: str
+    role: str
+    url: str
+    state: str
+    start_epoch: int
+    tasks: int = 0
+
+
+class NodeList(Wire):
+    """Answer of `GET /v1/nodes`, by name."""
+
+    nodes: list[NodeInfo]
+
+
+class TaskInfo(Wire):
+    """One task as the owner sees it. `phase`: absent, preparing, committing, running or removing."""
+
+    task_id: int
+    cluster_id: str
+    tenant_id: str
+    start_key: str
+    end_key: str
+    task_epoch: int
+    sorter_node: str | None
+    next_node: str | None
+    phase: str
+    load: float | None = None
+
+
+class TaskInfoList(Wire):
+    """Answer of `GET /v1/tasks`, by tenant and key."""
+
+    tasks: list[TaskInfo]
+
+
+class MoveTask(Door):
+    """`POST /v1/tasks/{task_id}/move`: to this sorter, which prepares first."""
+
+    node_id: str
+
+
+class DrainNode(Door):
+    """`POST /v1/nodes/{node_id}/drain`: everything moves off it; false takes that back."""
+
+    draining: bool = True
+
+
+class OwnerInfo(Wire):
+    """Answer of `GET /v1/owner`: the meta server that decides."""
+
+    node_id: str
+    url: str
+    owner_rev: int
+    lease_left_ms: int
 
 
 class NewStart(Wire):
@@ -135,12 +196,24 @@ class Registered(Wire):
     route_version: int
 
 
+class TaskReport(Wire):
+    """A sorter says of one task that it works under task_epoch, or that it is `prepared` to take it over. `load`: bytes
+    of row groups a second, lately."""
+
+    task_id: int
+    task_epoch: int
+    prepared: bool = False
+    load: float = Field(default=0.0, ge=0)
+
+
 class Heartbeat(StartOf):
     """`POST /upcall/v1/nodes/{node_id}/heartbeat`. 404 if nothing is known of this start: register. 409 `superseded` if
     a newer one has registered: end. `owner_rev` and `route_version` are those of the newest route table seen."""
 
     owner_rev: int = Field(default=0, ge=0, lt=1 << 62)
     route_version: int = Field(default=-1, ge=-1, lt=1 << 62)
+    sequence: int = Field(default=0, ge=0, description="grows with each heartbeat of a start")
+    tasks: list[TaskReport] = Field(default_factory=list, description="of a sorter: all that it holds or is ready for")
 
 
 class HeartbeatAnswer(Wire):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from httpx import Response
@@ -15,14 +15,19 @@ from tistream.wire.meta import (
     Accepted,
     Announcements,
     CreateTenant,
+    DrainNode,
     Heartbeat,
     HeartbeatAnswer,
+    MoveTask,
     NewStart,
+    NodeList,
     Notification,
     Registered,
     RegisterNode,
     RouteTable,
     StartOf,
+    TaskInfoList,
+    TaskReport,
     TenantInfo,
     TenantList,
 )
@@ -79,7 +84,14 @@ class MetaClient:
         body = RegisterNode(role=role, url=url, instance=start.instance, start_epoch=start.start_epoch)
         return self._of_any(lambda at: self._http.send("PUT", f"{at}/upcall/v1/nodes/{node_id}", body, Registered))
 
-    def heartbeat(self, node_id: str, start: StartOf, seen: Mark | None = None) -> HeartbeatAnswer:
+    def heartbeat(
+        self,
+        node_id: str,
+        start: StartOf,
+        seen: Mark | None = None,
+        sequence: int = 0,
+        tasks: Sequence[TaskReport] = (),
+    ) -> HeartbeatAnswer:
         """Still there. Raises UnknownName if meta does not know of this start (any more); Superseded."""
         mark = seen or self.seen
         body = Heartbeat(
@@ -87,6 +99,8 @@ class MetaClient:
             start_epoch=start.start_epoch,
             owner_rev=mark.owner_rev,
             route_version=mark.version,
+            sequence=sequence,
+            tasks=list(tasks),
         )
         path = f"/upcall/v1/nodes/{node_id}/heartbeat"
         return self._of_any(lambda url: self._http.send("POST", url + path, body, HeartbeatAnswer))
@@ -99,6 +113,24 @@ class MetaClient:
     def tenants(self, cluster_id: str) -> TenantList:
         """A cluster's tenants. Raises UnknownName."""
         return self._of_any(lambda url: self._http.get(f"{url}/v1/clusters/{cluster_id}/tenants", TenantList))
+
+    def nodes(self) -> NodeList:
+        """Every process of the platform."""
+        return self._of_any(lambda url: self._http.get(f"{url}/v1/nodes", NodeList))
+
+    def tasks(self) -> TaskInfoList:
+        """Every task of every tenant."""
+        return self._of_any(lambda url: self._http.get(f"{url}/v1/tasks", TaskInfoList))
+
+    def drain(self, node_id: str, draining: bool = True) -> Accepted:
+        """Move everything off a node. Raises UnknownName."""
+        path, body = f"/v1/nodes/{node_id}/drain", DrainNode(draining=draining)
+        return self._of_any(lambda url: self._http.send("POST", url + path, body, Accepted))
+
+    def move(self, task_id: int, node_id: str) -> Accepted:
+        """Move a task to a sorter. Raises UnknownName, InvalidRequest."""
+        path, body = f"/v1/tasks/{task_id}/move", MoveTask(node_id=node_id)
+        return self._of_any(lambda url: self._http.send("POST", url + path, body, Accepted))
 
     def notify(self, notification: Notification) -> Accepted:
         """Announce a file."""
@@ -135,11 +167,19 @@ class Membership:
 
     `registered` is None until the first beat reached the meta server. A process that meta has forgotten registers
     again; one that a newer start under its name has replaced ends itself (`end`, called once). `instance` is drawn at
-    random at each start of a process.
+    random at each start of a process. `tasks` is what a sorter tells with each beat.
     """
 
     def __init__(
-        self, meta: MetaClient, node_id: str, role: str, url: str, *, instance: str, end: Callable[[], None]
+        self,
+        meta: MetaClient,
+        node_id: str,
+        role: str,
+        url: str,
+        *,
+        instance: str,
+        end: Callable[[], None],
+        tasks: Callable[[], Sequence[TaskReport]] = tuple,
     ) -> None:
         self._meta = meta
         self._node_id = node_id
@@ -147,6 +187,8 @@ class Membership:
         self._url = url
         self._instance = instance
         self._end = end
+        self._tasks = tasks
+        self._sequence = 0
         self._start_epoch: int | None = None  # once asked for, the same for life: it is how old this process is
         self._superseded = False
         self.registered: Registered | None = None
@@ -168,7 +210,8 @@ class Membership:
         start = StartOf(instance=self._instance, start_epoch=self._start_epoch)
         if self.registered is not None:
             try:
-                self._meta.heartbeat(self._node_id, start)
+                self._sequence += 1
+                self._meta.heartbeat(self._node_id, start, sequence=self._sequence, tasks=self._tasks())
                 return
             except UnknownName as error:
                 log.warning("registering again", extra={"node": self._node_id, "error": str(error)})

@@ -11,9 +11,10 @@ from tistream.errors import Fenced, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream_meta import tables
-from tistream_meta.assignment import Move
 from tistream_meta.database import open_engine
 from tistream_meta.migrations import NewerDatabase, migrate
+from tistream_meta.placement import Step
+from tistream_meta.policies import Command
 from tistream_meta.repository import Repository
 from tistream_meta.starts import Start
 
@@ -29,12 +30,12 @@ def engine(tmp_path: Path) -> Engine:
 def owner(engine: Engine, node: str = "meta-1") -> Repository:
     repository = Repository(engine, node)
     repository.prepare()
-    assert repository.take_ownership(LEASE_MS) is not None
+    assert repository.take_ownership(LEASE_MS, "http://here").url == "http://here"
     return repository
 
 
 def test_migrations_make_the_tables_that_the_code_names(engine):
-    assert migrate(engine) == migrate(engine) == 2
+    assert migrate(engine) == migrate(engine) == 4
     found = inspect(engine)
     for table in tables.metadata.sorted_tables:
         columns = {column["name"]: column for column in found.get_columns(table.name)}
@@ -60,16 +61,21 @@ def test_a_migration_that_was_cut_short_is_run_again(engine):
     migrate(engine)
     assert "nodes" in inspect(engine).get_table_names()
     with engine.begin() as connection:
-        connection.execute(text("DELETE FROM schema_migrations WHERE version = 2"))
-    assert migrate(engine) == 2
+        connection.execute(text("DELETE FROM schema_migrations WHERE version >= 2"))
+    assert migrate(engine) == 4
 
 
 def test_starts_are_counted_on_in_a_database_of_before_they_bore_an_instance(engine):
     migrate(engine)
     with engine.begin() as connection:
         connection.execute(text("ALTER TABLE nodes DROP COLUMN instance"))
-        connection.execute(text("DELETE FROM schema_migrations WHERE version = 2"))
-        connection.execute(text("INSERT INTO nodes VALUES ('api-1', 'api', 'http://a', 7, 0)"))
+        connection.execute(text("DELETE FROM schema_migrations WHERE version >= 2"))
+        connection.execute(
+            text(
+                "INSERT INTO nodes (node_id, role, url, start_epoch, last_heartbeat_ms) "
+                "VALUES ('api-1', 'api', 'http://a', 7, 0)"
+            )
+        )
     repository = owner(engine)
     assert repository.plan().nodes[0].start_epoch == 7
     start = Start("a", repository.new_start())
@@ -83,18 +89,19 @@ def test_owner_rev_grows_with_every_start(engine):
     for _ in range(3):
         repository = Repository(engine, "meta-1")
         repository.prepare()
-        revs.append(repository.take_ownership(LEASE_MS).owner_rev)
+        revs.append(repository.take_ownership(LEASE_MS, "http://here").owner_rev)
     assert revs == [1, 2, 3]
 
 
 def test_another_node_waits_for_the_lease_and_then_fences_the_first(engine):
     first = owner(engine)
     second = Repository(engine, "meta-2")
-    assert second.take_ownership(LEASE_MS) is None
+    assert second.take_ownership(LEASE_MS, "http://there").node_id == "meta-1"
+    assert second.owner_rev == 0
     with pytest.raises(Fenced):
         second.create_tenant(ACME)
     first.renew(-1_000)
-    assert second.take_ownership(LEASE_MS).owner_rev == 2
+    assert second.take_ownership(LEASE_MS, "http://here").owner_rev == 2
     with pytest.raises(Fenced) as caught:
         first.create_tenant(ACME)
     assert (caught.value.held_epoch, caught.value.current_epoch) == (1, 2)
@@ -147,10 +154,10 @@ def test_every_move_and_every_start_of_its_sorter_takes_a_new_epoch(engine):
     start("sorter-1", "sorter", "http://a")
     epochs, versions = [], []
     for action in (
-        lambda: repository.move([Move(1, "sorter-1")]),
+        lambda: repository.take([Command(1, Step.HAND_OVER, "sorter-1")]),
         lambda: start("sorter-1", "sorter", "http://b"),
         lambda: start("api-1", "api", "http://c"),
-        lambda: repository.move([Move(1, "sorter-2")]),
+        lambda: repository.take([Command(1, Step.HAND_OVER, "sorter-2")]),
         lambda: start("sorter-1", "sorter", "http://b"),
     ):
         action()
@@ -160,6 +167,24 @@ def test_every_move_and_every_start_of_its_sorter_takes_a_new_epoch(engine):
     assert epochs == [1, 2, 2, 3, 3]
     assert versions == sorted(set(versions))
     assert {node.node_id: node.start_epoch for node in plan.nodes} == {"api-1": 3, "sorter-1": 4}
+
+
+def test_who_prepares_is_noted_until_it_takes_over_or_is_given_up(engine):
+    repository = owner(engine)
+    repository.create_tenant(ACME)
+    repository.activate(ACME, 42, (WHOLE,))
+    seen = []
+    for step, node in (
+        (Step.HAND_OVER, "a"),
+        (Step.PREPARE, "b"),
+        (Step.ABANDON, None),
+        (Step.PREPARE, "c"),
+        (Step.HAND_OVER, "c"),
+    ):
+        repository.take([Command(1, step, node)])
+        (task,) = repository.plan().tasks
+        seen.append((task.sorter_node, task.next_node, task.task_epoch))
+    assert seen == [("a", None, 1), ("a", "b", 1), ("a", None, 1), ("a", "c", 1), ("c", None, 2)]
 
 
 def test_renewing_changes_no_version(engine):

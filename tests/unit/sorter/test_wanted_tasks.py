@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tistream.wire.meta import RouteTable, TaskRoute, TenantRoute
-from tistream_sorter.assignment import wanted_tasks
+from tistream_sorter.assignment import TaskRules, wanted_tasks
 
 
 def table(node: str, start_epoch: int) -> RouteTable:
@@ -24,7 +24,7 @@ def test_only_the_newest_start_of_a_sorter_takes_its_tasks() -> None:
     routes = table("sorter-1", start_epoch=3)
 
     def epochs(node: str, start_epoch: int) -> list[int]:
-        tasks = wanted_tasks(routes, node, start_epoch, keep_index_keys=False, checkpoint_every=64)
+        tasks = wanted_tasks(routes, node, start_epoch, TaskRules(keep_index_keys=False, checkpoint_every=64))
         return [task.task_epoch for task in tasks]
 
     assert epochs("sorter-1", 3) == [7]

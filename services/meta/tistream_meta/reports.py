@@ -1,0 +1,79 @@
+"""What sorters tell of their tasks with each heartbeat, as this owner has heard it. Pure.
+
+A report replaces the one before, whole. One that comes late, or twice, is told by its sequence, which grows with each
+heartbeat of a start of a process; a newer start begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tistream_meta.model import Task
+from tistream_meta.placement import Placement
+from tistream_meta.starts import Start
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One task of a report: held under task_epoch, or (`prepared`) ready to be taken over. `load`: bytes a second."""
+
+    task_id: int
+    task_epoch: int
+    prepared: bool
+    load: float
+
+
+@dataclass(slots=True)
+class _Heard:
+    start: Start
+    sequence: int
+    held: dict[int, Holding]
+    prepared: dict[int, Holding]
+
+
+@dataclass(slots=True)
+class Reports:
+    """The newest of every node. `stale` counts those that were not taken."""
+
+    stale: int = 0
+    _of: dict[str, _Heard] = field(default_factory=dict)
+
+    def take(self, node_id: str, start: Start, sequence: int, holdings: Iterable[Holding]) -> bool:
+        """Take a report; False if it is older than what was heard."""
+        known = self._of.get(node_id)
+        if known is not None and known.start == start and sequence <= known.sequence:
+            self.stale += 1
+            return False
+        held: dict[int, Holding] = {}
+        prepared: dict[int, Holding] = {}
+        for one in holdings:
+            (prepared if one.prepared else held)[one.task_id] = one
+        self._of[node_id] = _Heard(start, sequence, held, prepared)
+        return True
+
+    def forget(self) -> None:
+        """A new owner has heard nobody."""
+        self._of.clear()
+
+    def placement(self, task: Task) -> Placement:
+        """The task, with what its sorter and the next one have told."""
+        held = self._holding(task.sorter_node, task.task_id)
+        following = self._of.get(task.next_node or "")
+        return Placement(
+            task_id=task.task_id,
+            sorter_node=task.sorter_node,
+            task_epoch=task.task_epoch,
+            next_node=task.next_node,
+            held=held is not None and held.task_epoch == task.task_epoch,
+            prepared=following is not None and task.task_id in following.prepared,
+        )
+
+    def load(self, task: Task) -> float | None:
+        """Of a task, if its sorter has told."""
+        held = self._holding(task.sorter_node, task.task_id)
+        return None if held is None else held.load
+
+    def _holding(self, node_id: str | None, task_id: int) -> Holding | None:
+        heard = self._of.get(node_id or "")
+        return None if heard is None else heard.held.get(task_id)

@@ -1,0 +1,96 @@
+"""Tasks move from sorter to sorter while files come: nothing is lost, nothing is written twice, readers cross it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from support.http_world import SorterProcess, World, eventually, running
+from support.tiny_tenant import TinyTenant, watermark, whole
+from tistream.errors import InvalidRequest, UnknownName
+from tistream.pool.task_log import TaskLog
+from tistream.storage import layout
+
+TINY = TinyTenant()
+COUNT = 40
+
+
+def begin(world: World) -> None:
+    world.objects.put(layout.schema_snap(TINY.tenant), b'{"version":1,"snapshot_ts":100,"databases":[]}')
+    world.client.create_tenant(TINY.tenant.cluster_id, TINY.tenant.tenant_id)
+    eventually(lambda: world.client.tasks().tasks)
+    eventually(lambda: {task.phase for task in world.client.tasks().tasks} == {"running"})
+
+
+def push(world: World, number: int) -> None:
+    """The number-th file of the store: one committed row, and everything up to it."""
+    ts, prev_ts = 1_000 + 10 * number, 1_000 + 10 * (number - 1) if number else 0
+    rows = [whole(b"k%03d" % number, ts + 1, ts + 2, 5 + number)]
+    marks = {"base_ts": 100} if not number else {}
+    first = 6 if not number else 5 + number
+    file = TINY.file(1, ts, prev_ts, rows, watermark(first, 5 + number, ts + 5, **marks))
+    world.objects.put(file.key, file.data)
+    world.notify(TINY.tenant, 1, ts)
+
+
+def pool(world: World) -> Counter[int]:
+    """commit_ts of every row that the manifests name."""
+    (task,) = world.client.tasks().tasks
+    log = TaskLog(world.objects, TINY.tenant, task.task_id)
+    log.refresh()
+    assert [segment.rows for segment in log.segments]
+    return Counter(segment.commit_ts_max for segment in log.segments)
+
+
+def holder(world: World) -> str | None:
+    (task,) = world.client.tasks().tasks
+    return task.sorter_node if task.phase == "running" else None
+
+
+def test_a_task_that_is_moved_back_and_forth_loses_nothing_and_writes_nothing_twice(tmp_path: Path) -> None:
+    with running(tmp_path) as world:
+        other = SorterProcess(world, "sorter-2")
+        begin(world)
+        for number in range(COUNT):
+            if number % 8 == 4:
+                (task,) = world.client.tasks().tasks
+                target = "sorter-2" if task.sorter_node == "sorter-1" else "sorter-1"
+                world.client.move(task.task_id, target)
+            push(world, number)
+            if number % 8 == 7:
+                eventually(lambda target=target: holder(world) == target)
+        last = 1_000 + 10 * (COUNT - 1) + 2
+        eventually(lambda: pool(world).get(last))
+        assert world.client.tasks().tasks[0].task_epoch == 6
+        found = pool(world)
+        assert sum(found.values()) == len(found), "each row once"
+        other.stop()
+
+
+def test_a_sorter_that_is_drained_ends_with_nothing_and_gets_nothing(tmp_path: Path) -> None:
+    with running(tmp_path, ranges=4) as world:
+        other = SorterProcess(world, "sorter-2")
+        begin(world)
+        world.client.drain("sorter-1")
+        eventually(lambda: {task.sorter_node for task in world.client.tasks().tasks} == {"sorter-2"})
+        (drained,) = [node for node in world.client.nodes().nodes if node.node_id == "sorter-1"]
+        assert (drained.state, drained.tasks) == ("draining", 0)
+        world.client.drain("sorter-1", draining=False)
+        eventually(lambda: len({task.sorter_node for task in world.client.tasks().tasks}) == 2)
+        other.stop()
+
+
+def test_what_cannot_be_moved_is_told(tmp_path: Path) -> None:
+    with running(tmp_path) as world:
+        begin(world)
+        (task,) = world.client.tasks().tasks
+        with pytest.raises(UnknownName, match="no task 99"):
+            world.client.move(99, "sorter-1")
+        with pytest.raises(InvalidRequest, match="nobody is no sorter that is alive"):
+            world.client.move(task.task_id, "nobody")
+        with pytest.raises(InvalidRequest, match="is with sorter-1 already"):
+            world.client.move(task.task_id, "sorter-1")
+        with pytest.raises(UnknownName, match="no node nobody"):
+            world.client.drain("nobody")

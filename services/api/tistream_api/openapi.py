@@ -81,6 +81,7 @@ LIST_PROBLEMS = problems(400, 404, 410, 503)
 TENANT_PROBLEMS = problems(400, 404, 503)
 CREATE_PROBLEMS = problems(400, 409, 503)
 NOTIFY_PROBLEMS = problems(400, 503)
+OPERATE_PROBLEMS = problems(400, 404, 503)
 
 
 def pull_doc() -> dict[str, Any]:
@@ -101,12 +102,12 @@ def coverage_doc() -> dict[str, Any]:
     return {"parameters": _COVERAGE}
 
 
+def json_doc(**members: dict[str, Any]) -> dict[str, Any]:
+    """openapi_extra of a call with a JSON body of these members, all of them required."""
+    schema = {"type": "object", "required": list(members), "properties": members, "additionalProperties": False}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
 def body_doc(*members: str) -> dict[str, Any]:
     """openapi_extra of a call with a JSON body of these members, all strings and all required."""
-    schema = {
-        "type": "object",
-        "required": list(members),
-        "properties": {name: _STAMP if name in ("ts", "store_id") else {"type": "string"} for name in members},
-        "additionalProperties": False,
-    }
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    return json_doc(**{name: _STAMP if name in ("ts", "store_id") else {"type": "string"} for name in members})

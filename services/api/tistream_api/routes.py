@@ -14,6 +14,7 @@ from tistream_api import openapi, params
 from tistream_api.cursor import Scope
 from tistream_api.encoding import FORMATS
 from tistream_api.lists import Lists
+from tistream_api.operator_routes import build_operator_router
 from tistream_api.pulls import Pulls
 from tistream_api.raw_path import name_of
 from tistream_api.tenant_status import TenantStatus
@@ -32,6 +33,7 @@ def build_router(tenants: Tenants, pulls: Pulls, lists: Lists, status: TenantSta
     _add_lists(router, tenants, lists)
     _add_status(router, tenants, status)
     _add_forwarded(router, meta)
+    router.include_router(build_operator_router(meta))
     return router
 
 

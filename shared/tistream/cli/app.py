@@ -22,6 +22,10 @@ from tistream.model.ts import MAX_TS
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 tenant_app = typer.Typer(no_args_is_help=True, help="Tenants: the upstream TiDBs whose changes are captured.")
 app.add_typer(tenant_app, name="tenant")
+node_app = typer.Typer(no_args_is_help=True, help="Nodes: the processes of the platform.")
+app.add_typer(node_app, name="node")
+task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges, each with one sorter.")
+app.add_typer(task_app, name="task")
 
 Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
 Cluster = Annotated[str, typer.Option(help="Upstream cluster id.")]
@@ -89,6 +93,64 @@ def tenant_status(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> N
         from tistream.cli.tenant import tenant_status as show_status
 
     show_status(ApiClient(url), cluster, tenant)
+
+
+@node_app.command("list")
+def node_list(url: Url = DEFAULT_URL) -> None:
+    """Every process of the platform: its role, its state, its tasks."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.operate import list_nodes
+
+    list_nodes(ApiClient(url))
+
+
+@node_app.command("drain")
+def node_drain(
+    node: Annotated[str, typer.Argument(help="Name of the node, as `node list` has it.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Let it take tasks again.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Move every task off a node, and give it none."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.operate import drain_node
+
+    drain_node(ApiClient(url), node, not undo)
+
+
+@task_app.command("list")
+def task_list(url: Url = DEFAULT_URL) -> None:
+    """Every task: which sorter has it, under which epoch, and in which phase it is."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.operate import list_tasks
+
+    list_tasks(ApiClient(url))
+
+
+@task_app.command("move")
+def task_move(
+    task: Annotated[int, typer.Argument(help="Id of the task, as `task list` has it.")],
+    node: Annotated[str, typer.Argument(help="The sorter that is to take it over.")],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Let another sorter take a task over, once it has prepared."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.operate import move_task
+
+    move_task(ApiClient(url), task, node)
+
+
+@app.command()
+def owner(url: Url = DEFAULT_URL) -> None:
+    """The meta server that decides, and its election number."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.operate import show_owner
+
+    show_owner(ApiClient(url))
 
 
 @app.command()

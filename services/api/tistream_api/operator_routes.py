@@ -1,0 +1,69 @@
+"""What operators ask and tell: nodes, tasks, the owner. The meta server answers; the API's is the one public port."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+
+from tistream.wire.meta_client import MetaClient
+from tistream_api import openapi, params
+from tistream_api.raw_path import name_of
+
+
+async def _body(request: Request) -> bytes:
+    return await request.body()
+
+
+Body = Annotated[bytes, Depends(_body)]
+
+
+def build_operator_router(meta: MetaClient) -> APIRouter:
+    """The routes of `tistream node`, `tistream task` and `tistream owner`."""
+    router = APIRouter(tags=["operate"])
+
+    def forward(request: Request, method: str, path: str, body: bytes | None = None) -> Response:
+        params.parse_none(request.scope["query_string"])
+        answer = meta.request(method, path, body)
+        return Response(answer.content, answer.status_code, media_type="application/json")
+
+    @router.get("/v1/nodes", operation_id="ListNodes", responses=openapi.OPERATE_PROBLEMS)
+    def list_nodes(request: Request) -> Response:
+        """Every process of the platform, and whether it is alive, suspect, lost or draining."""
+        return forward(request, "GET", "/v1/nodes")
+
+    @router.post(
+        "/v1/nodes/{node_id}/drain",
+        operation_id="DrainNode",
+        status_code=202,
+        responses=openapi.OPERATE_PROBLEMS,
+        openapi_extra=openapi.json_doc(draining={"type": "boolean"}),
+    )
+    def drain_node(request: Request, node_id: str, body: Body) -> Response:
+        """Move every task off a node, and give it none: `{"draining": true}`; false takes that back."""
+        return forward(request, "POST", f"/v1/nodes/{quote(name_of(node_id), safe='')}/drain", body)
+
+    @router.get("/v1/tasks", operation_id="ListTasks", responses=openapi.OPERATE_PROBLEMS)
+    def list_tasks(request: Request) -> Response:
+        """Every task: which sorter has it, under which epoch, and in which phase it is."""
+        return forward(request, "GET", "/v1/tasks")
+
+    @router.post(
+        "/v1/tasks/{task_id}/move",
+        operation_id="MoveTask",
+        status_code=202,
+        responses=openapi.OPERATE_PROBLEMS,
+        openapi_extra=openapi.json_doc(node_id={"type": "string"}),
+    )
+    def move_task(request: Request, task_id: str, body: Body) -> Response:
+        """Let another sorter take a task over, once it has prepared: `{"node_id": "sorter-2"}`."""
+        return forward(request, "POST", f"/v1/tasks/{quote(name_of(task_id), safe='')}/move", body)
+
+    @router.get("/v1/owner", operation_id="Owner", responses=openapi.OPERATE_PROBLEMS)
+    def owner(request: Request) -> Response:
+        """The meta server that decides, and its election number."""
+        return forward(request, "GET", "/v1/owner")
+
+    return router

@@ -1,0 +1,62 @@
+"""`tistream node …`, `tistream task …` and `tistream owner`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from tistream.cli.client import ApiClient
+
+
+def list_nodes(client: ApiClient) -> None:
+    """Print every process, one a line. Raises CliError."""
+    rows = [
+        (node["node_id"], node["role"], node["state"], str(node["tasks"]), node["url"])
+        for node in client.call("GET", "/v1/nodes")["nodes"]
+    ]
+    _print(("node", "role", "state", "tasks", "url"), rows)
+
+
+def drain_node(client: ApiClient, node: str, draining: bool) -> None:
+    """Move everything off a node, or take that back. Raises CliError."""
+    client.call("POST", f"/v1/nodes/{quote(node, safe='')}/drain", {"draining": draining})
+    sys.stdout.write(f"node {node} is being drained\n" if draining else f"node {node} takes tasks again\n")
+
+
+def list_tasks(client: ApiClient) -> None:
+    """Print every task, one a line. Raises CliError."""
+    rows = [
+        (
+            str(task["task_id"]),
+            f"{task['cluster_id']}/{task['tenant_id']}",
+            task["start_key"] or "-",
+            task["end_key"] or "-",
+            task["phase"],
+            str(task["task_epoch"]),
+            task["sorter_node"] or "-",
+            task["next_node"] or "-",
+        )
+        for task in client.call("GET", "/v1/tasks")["tasks"]
+    ]
+    _print(("task", "tenant", "from", "to", "phase", "epoch", "sorter", "next"), rows)
+
+
+def move_task(client: ApiClient, task: int, node: str) -> None:
+    """Move a task to a sorter. Raises CliError."""
+    client.call("POST", f"/v1/tasks/{task}/move", {"node_id": node})
+    sys.stdout.write(f"task {task} moves to {node} once that has prepared\n")
+
+
+def show_owner(client: ApiClient) -> None:
+    """Print who decides, as JSON. Raises CliError."""
+    found: Any = client.call("GET", "/v1/owner")
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+
+
+def _print(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")

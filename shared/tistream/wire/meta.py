@@ -65,6 +65,26 @@ class TenantList(Wire):
     tenants: list[TenantInfo]
 
 
+class ChildTask(Wire):
+    """A task that carries on one that is sealed, for this span (hex)."""
+
+    task_id: int
+    start_key: str
+    end_key: str
+
+
+class SealOrder(Wire):
+    """What the owner wants of a task's holder: end it by a seal that names these children (design.md 4).
+
+    A split has no `stop_at`. Of tasks that are merged each first commits `stop_at`, the flushed_ts that it will end at;
+    once all have, `final` says to seal there.
+    """
+
+    children: list[ChildTask]
+    stop_at: int | None = None
+    final: bool = True
+
+
 class TaskRoute(Wire):
     """One task: its span (hex), its fencing epoch and who serves it (None while nobody does).
 
@@ -81,6 +101,8 @@ class TaskRoute(Wire):
     sorter_start_epoch: int | None = None
     next_node: str | None = Field(default=None, description="the sorter that prepares to take it over")
     next_start_epoch: int | None = None
+    parents: list[int] = Field(default_factory=list, description="sealed tasks whose state it begins with")
+    seal: SealOrder | None = None
 
 
 class TenantRoute(Wire):
@@ -197,13 +219,18 @@ class Registered(Wire):
 
 
 class TaskReport(Wire):
-    """A sorter says of one task that it works under task_epoch, or that it is `prepared` to take it over. `load`: bytes
-    of row groups a second, lately."""
+    """A sorter says of one task that it works under task_epoch, that it is `prepared` to take it over, or that its seal
+    names the tasks in `sealed`. `load`: bytes of row groups a second, lately; `split_key` (hex, empty: not known) cuts
+    it in halves of about the same load."""
 
     task_id: int
     task_epoch: int
     prepared: bool = False
     load: float = Field(default=0.0, ge=0)
+    split_key: str = ""
+    progress_ts: int = 0
+    stop_at: int | None = None  # committed: no later holder flushes further
+    sealed: list[ChildTask] = Field(default_factory=list)
 
 
 class Heartbeat(StartOf):

@@ -102,12 +102,16 @@ def coverage_doc() -> dict[str, Any]:
     return {"parameters": _COVERAGE}
 
 
-def json_doc(**members: dict[str, Any]) -> dict[str, Any]:
-    """openapi_extra of a call with a JSON body of these members, all of them required."""
-    schema = {"type": "object", "required": list(members), "properties": members, "additionalProperties": False}
+def json_doc(members: dict[str, dict[str, Any]], *, optional: bool = False) -> dict[str, Any]:
+    """openapi_extra of a call with a JSON body of these members, all of them required or none."""
+    required = [] if optional else list(members)
+    schema = {"type": "object", "required": required, "properties": members, "additionalProperties": False}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def body_doc(*members: str) -> dict[str, Any]:
     """openapi_extra of a call with a JSON body of these members, all strings and all required."""
-    return json_doc(**{name: _STAMP if name in ("ts", "store_id") else {"type": "string"} for name in members})
+    properties: dict[str, dict[str, Any]] = {
+        name: _STAMP if name in ("ts", "store_id") else {"type": "string"} for name in members
+    }
+    return json_doc(properties)

@@ -39,7 +39,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         operation_id="DrainNode",
         status_code=202,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=openapi.json_doc(draining={"type": "boolean"}),
+        openapi_extra=openapi.json_doc({"draining": {"type": "boolean"}}),
     )
     def drain_node(request: Request, node_id: str, body: Body) -> Response:
         """Move every task off a node, and give it none: `{"draining": true}`; false takes that back."""
@@ -55,11 +55,33 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         operation_id="MoveTask",
         status_code=202,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=openapi.json_doc(node_id={"type": "string"}),
+        openapi_extra=openapi.json_doc({"node_id": {"type": "string"}}),
     )
     def move_task(request: Request, task_id: str, body: Body) -> Response:
         """Let another sorter take a task over, once it has prepared: `{"node_id": "sorter-2"}`."""
         return forward(request, "POST", f"/v1/tasks/{quote(name_of(task_id), safe='')}/move", body)
+
+    @router.post(
+        "/v1/tasks/{task_id}/split",
+        operation_id="SplitTask",
+        status_code=202,
+        responses=openapi.OPERATE_PROBLEMS,
+        openapi_extra=openapi.json_doc({"key": {"type": ["string", "null"]}}, optional=True),
+    )
+    def split_task(request: Request, task_id: str, body: Body) -> Response:
+        """Cut a task in two: `{"key": "7480…"}` (hexadecimal), or `{}`: where it halves the load."""
+        return forward(request, "POST", f"/v1/tasks/{quote(name_of(task_id), safe='')}/split", body)
+
+    @router.post(
+        "/v1/tasks/{task_id}/merge",
+        operation_id="MergeTasks",
+        status_code=202,
+        responses=openapi.OPERATE_PROBLEMS,
+        openapi_extra=openapi.json_doc({"neighbour": {"type": "integer"}}),
+    )
+    def merge_tasks(request: Request, task_id: str, body: Body) -> Response:
+        """Make one of a task and the one next to it: `{"neighbour": 4}`."""
+        return forward(request, "POST", f"/v1/tasks/{quote(name_of(task_id), safe='')}/merge", body)
 
     @router.get("/v1/owner", operation_id="Owner", responses=openapi.OPERATE_PROBLEMS)
     def owner(request: Request) -> Response:

@@ -18,8 +18,36 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
+class Child:
+    """A task to be: it carries on what is sealed for this span."""
+
+    task_id: int
+    span: KeySpan
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """The order to end a task by a seal that names `children`: two of a split, one of a merge.
+
+    Tasks that are merged first come to rest at one flushed_ts, `stop_at`; `final` lets them seal there, and is never
+    taken back: one of them may have done it.
+    """
+
+    children: tuple[Child, ...]
+    stop_at: int | None = None
+    final: bool = True
+
+    @property
+    def merges(self) -> bool:
+        return self.stop_at is not None
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
-    """A tenant's span, who serves it, and who prepares to. `task_epoch` 0: nobody ever did."""
+    """A tenant's span, who serves it, and who prepares to. `task_epoch` 0: nobody ever did.
+
+    parents: the sealed tasks that it began with. seal: the order to end it.
+    """
 
     task_id: int
     tenant: TenantKey
@@ -27,6 +55,8 @@ class Task:
     sorter_node: str | None
     task_epoch: int
     next_node: str | None = None
+    parents: tuple[int, ...] = ()
+    seal: Seal | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def schedule(
             commands.append(command)
         elif task.phase is Phase.PREPARING:
             moving += 1
-        else:
+        elif not task.ordered:
             settled.append(task)
     budget = limits.moves_max - moving
     for command in _moves(settled, nodes, load, loads, limits) if alive else ():

@@ -9,19 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tistream_meta.model import Task
+from tistream_meta.model import Child, Task
 from tistream_meta.placement import Placement
+from tistream_meta.seals import NOTHING_TOLD, Told
 from tistream_meta.starts import Start
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One task of a report: held under task_epoch, or (`prepared`) ready to be taken over. `load`: bytes a second."""
+    """One task of a report: held under task_epoch, or (`prepared`) ready to be taken over, or `sealed` with these
+    children. `load`: bytes a second; the rest as in wire.meta.TaskReport."""
 
     task_id: int
     task_epoch: int
-    prepared: bool
-    load: float
+    prepared: bool = False
+    load: float = 0.0
+    split_key: bytes = b""
+    progress_ts: int = 0
+    stop_at: int | None = None
+    sealed: tuple[Child, ...] = ()
 
 
 @dataclass(slots=True)
@@ -30,6 +36,7 @@ class _Heard:
     sequence: int
     held: dict[int, Holding]
     prepared: dict[int, Holding]
+    since_ms: dict[tuple[int, int], int]  # (task, epoch) held -> first heard
 
 
 @dataclass(slots=True)
@@ -39,8 +46,8 @@ class Reports:
     stale: int = 0
     _of: dict[str, _Heard] = field(default_factory=dict)
 
-    def take(self, node_id: str, start: Start, sequence: int, holdings: Iterable[Holding]) -> bool:
-        """Take a report; False if it is older than what was heard."""
+    def take(self, node_id: str, start: Start, sequence: int, holdings: Iterable[Holding], now_ms: int) -> bool:
+        """Take a report; False if it is older than what was heard. Monotonic time."""
         known = self._of.get(node_id)
         if known is not None and known.start == start and sequence <= known.sequence:
             self.stale += 1
@@ -49,7 +56,10 @@ class Reports:
         prepared: dict[int, Holding] = {}
         for one in holdings:
             (prepared if one.prepared else held)[one.task_id] = one
-        self._of[node_id] = _Heard(start, sequence, held, prepared)
+        before = known.since_ms if known is not None and known.start == start else {}
+        keys = [(one.task_id, one.task_epoch) for one in held.values()]
+        since_ms = {key: before.get(key, now_ms) for key in keys}
+        self._of[node_id] = _Heard(start, sequence, held, prepared, since_ms)
         return True
 
     def forget(self) -> None:
@@ -67,6 +77,26 @@ class Reports:
             next_node=task.next_node,
             held=held is not None and held.task_epoch == task.task_epoch,
             prepared=following is not None and task.task_id in following.prepared,
+            ordered=task.seal is not None,
+            sealed=held is not None and bool(held.sealed),
+        )
+
+    def told(self, task: Task, now_ms: int) -> Told:
+        """What the task's sorter told of it last. Monotonic time."""
+        one = self._holding(task.sorter_node, task.task_id)
+        if one is None:
+            return NOTHING_TOLD
+        if one.task_epoch != task.task_epoch:  # a seal stays one, whoever tells of it
+            return Told(sealed=one.sealed)
+        since_ms = self._of[task.sorter_node or ""].since_ms[one.task_id, one.task_epoch]
+        return Told(
+            held=not one.sealed,
+            load=one.load,
+            split_key=one.split_key,
+            progress_ts=one.progress_ts,
+            stop_at=one.stop_at,
+            sealed=one.sealed,
+            settled_ms=now_ms - since_ms,
         )
 
     def load(self, task: Task) -> float | None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, case, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, case, delete, func, insert, select, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from tistream.errors import Fenced, Superseded, Unavailable, UnknownName
@@ -28,7 +28,9 @@ from tistream_meta.migrations import migrate
 from tistream_meta.model import Node, Owner, Plan, Task, Tenant
 from tistream_meta.placement import Step
 from tistream_meta.policies import Command
+from tistream_meta.seals import CarryOn, Order
 from tistream_meta.starts import Standing, Start, standing
+from tistream_meta.stored import parents_of, parents_text, seal_of, seal_text
 
 _OWNER_ROW = 1
 
@@ -186,6 +188,54 @@ class Repository:
             connection.execute(insert(tables.tasks), rows)
             _raise_version(connection)
         return True
+
+    def new_task_ids(self, count: int) -> int:
+        """The first of `count` ids in a row that no task ever had."""
+        with self._writing() as connection:
+            return _next_task_ids(connection, count)
+
+    def order(self, orders: Sequence[Order]) -> None:
+        """Note what tasks are to be sealed into, or that they are not any more, in one transaction."""
+        tasks = tables.tasks
+        with self._writing() as connection:
+            for one in orders:
+                connection.execute(
+                    update(tasks).where(tasks.c.task_id.in_(one.task_ids)).values(seal=seal_text(one.seal))
+                )
+            _raise_version(connection)
+
+    def carry_on(self, ended: Sequence[CarryOn]) -> None:
+        """Put children in the place of sealed tasks, in one transaction: each with the sorter of its first parent."""
+        tasks, counters = tables.tasks, tables.counters
+        with self._writing() as connection:
+            for one in ended:
+                parents = tasks.c.task_id.in_(one.parents)
+                (sorter, *_) = connection.execute(
+                    select(tasks.c.sorter_node).where(parents).order_by(tasks.c.task_id)
+                ).scalars()
+                connection.execute(delete(tasks).where(parents))
+                rows = [
+                    {
+                        "task_id": child.task_id,
+                        "cluster_id": one.tenant.cluster_id,
+                        "tenant_id": one.tenant.tenant_id,
+                        "range_start": child.span.start,
+                        "range_end": child.span.end,
+                        "sorter_node": sorter,
+                        "task_epoch": 1,
+                        "parents": parents_text(one.parents),
+                    }
+                    for child in one.children
+                ]
+                connection.execute(insert(tasks), rows)
+                # A database that was restored may know of the seal, but not that its children's ids were given out.
+                highest = max(child.task_id for child in one.children)
+                connection.execute(
+                    update(counters)
+                    .where(counters.c.name == tables.LAST_TASK_ID, counters.c.value < highest)
+                    .values(value=highest)
+                )
+            _raise_version(connection)
 
     def take(self, commands: Sequence[Command]) -> None:
         """Take steps, in one transaction: name next sorters, give that up, hand tasks over under new epochs."""
@@ -351,5 +401,12 @@ def _node(row: Row[Any]) -> Node:
 def _task(row: Row[Any]) -> Task:
     span = KeySpan(bytes(row.range_start), bytes(row.range_end))
     return Task(
-        row.task_id, TenantKey(row.cluster_id, row.tenant_id), span, row.sorter_node, row.task_epoch, row.next_node
+        row.task_id,
+        TenantKey(row.cluster_id, row.tenant_id),
+        span,
+        row.sorter_node,
+        row.task_epoch,
+        row.next_node,
+        parents_of(row.parents),
+        seal_of(row.seal),
     )

@@ -7,10 +7,10 @@ from itertools import groupby
 
 from tistream.concurrency import new_condition
 from tistream.model.ids import TenantKey
-from tistream.wire.meta import RouteTable, TaskRoute, TenantInfo, TenantRoute
+from tistream.wire.meta import ChildTask, RouteTable, SealOrder, TaskRoute, TenantInfo, TenantRoute
 from tistream.wire.route_mark import Mark
 from tistream_meta.liveness import NodeState
-from tistream_meta.model import Node, Plan, Task, Tenant
+from tistream_meta.model import Node, Plan, Seal, Task, Tenant
 
 _POLL_S = 0.2  # how soon a waiting reader notices that the process stops
 
@@ -49,6 +49,8 @@ def _tenant_route(tenant: Tenant, tasks: list[Task], nodes: Mapping[str, Node]) 
             sorter_start_epoch=None if node is None else node.start_epoch,
             next_node=task.next_node,
             next_start_epoch=None if following is None else following.start_epoch,
+            parents=list(task.parents),
+            seal=_seal_order(task.seal),
         )
         for task, node, following in (
             (task, nodes.get(task.sorter_node or ""), nodes.get(task.next_node or "")) for task in tasks
@@ -63,6 +65,16 @@ def _tenant_route(tenant: Tenant, tasks: list[Task], nodes: Mapping[str, Node]) 
         tasks=routes,
         problem=problem,
     )
+
+
+def _seal_order(seal: Seal | None) -> SealOrder | None:
+    if seal is None:
+        return None
+    children = [
+        ChildTask(task_id=child.task_id, start_key=child.span.start.hex(), end_key=child.span.end.hex())
+        for child in seal.children
+    ]
+    return SealOrder(children=children, stop_at=seal.stop_at, final=seal.final)
 
 
 def tenant_info(tenant: Tenant) -> TenantInfo:

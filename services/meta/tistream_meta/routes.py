@@ -13,15 +13,19 @@ from fastapi import APIRouter, Path, Query, Request
 
 from tistream.errors import InvalidRequest, Unavailable
 from tistream.model.ids import TenantKey, parse_store_id
+from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
 from tistream.wire.meta import (
     Accepted,
     Announcement,
     Announcements,
+    Children,
+    ChildTask,
     CreateTenant,
     DrainNode,
     Heartbeat,
     HeartbeatAnswer,
+    MergeTasks,
     MoveTask,
     NewStart,
     NodeInfo,
@@ -31,13 +35,16 @@ from tistream.wire.meta import (
     Registered,
     RegisterNode,
     RouteTable,
+    SplitTask,
     TaskInfo,
     TaskInfoList,
+    TaskReport,
     TenantInfo,
     TenantList,
 )
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import Mark
+from tistream_meta.model import Child
 from tistream_meta.reports import Holding
 from tistream_meta.route_table import tenant_info
 from tistream_meta.server import MetaServer
@@ -166,6 +173,30 @@ def move_task(request: Request, task_id: int, body: MoveTask) -> Accepted:
     return Accepted()
 
 
+@router.post("/v1/tasks/{task_id}/split", status_code=202, operation_id="SplitTask")
+def split_task(request: Request, task_id: int, body: SplitTask) -> Children:
+    """Let a task end and two carry on: cut at `key`, or where it halves the load."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.split(task_id, body.key)
+    key = None if body.key is None else _key(body.key, "key")
+    return Children(children=list(_server(request).split(task_id, key)))
+
+
+@router.post("/v1/tasks/{task_id}/merge", status_code=202, operation_id="MergeTasks")
+def merge_tasks(request: Request, task_id: int, body: MergeTasks) -> Children:
+    """Let two neighbours end and one carry on."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.merge(task_id, body.neighbour)
+    return Children(children=list(_server(request).merge(task_id, body.neighbour)))
+
+
+def _key(text: str, parameter: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{parameter} {text[:80]!r} is not hexadecimal", {"parameter": parameter}) from error
+
+
 @router.get("/v1/owner", operation_id="Owner")
 def show_owner(request: Request) -> OwnerInfo:
     """The meta server that decides, as the database has it."""
@@ -197,10 +228,30 @@ def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAn
     seen = Mark(body.owner_rev, body.route_version)
     if (owner := _elsewhere(request)) is not None:
         return owner.heartbeat(node_id, body, seen, body.sequence, body.tasks)
-    holdings = [Holding(task.task_id, task.task_epoch, task.prepared, task.load) for task in body.tasks]
+    holdings = [_holding(task) for task in body.tasks]
     start = Start(body.instance, body.start_epoch)
     owner_rev, version = _server(request).heartbeat(node_id, start, seen, body.sequence, holdings)
     return HeartbeatAnswer(owner_rev=owner_rev, route_version=version)
+
+
+def _holding(report: TaskReport) -> Holding:
+    return Holding(
+        task_id=report.task_id,
+        task_epoch=report.task_epoch,
+        prepared=report.prepared,
+        load=report.load,
+        split_key=_key(report.split_key, "split_key"),
+        progress_ts=report.progress_ts,
+        stop_at=report.stop_at,
+        sealed=tuple(Child(child.task_id, _span(child)) for child in report.sealed),
+    )
+
+
+def _span(child: ChildTask) -> KeySpan:
+    start, end = _key(child.start_key, "start_key"), _key(child.end_key, "end_key")
+    if end and start >= end:
+        raise InvalidRequest(f"task {child.task_id}: its span is empty", {"parameter": "sealed"})
+    return KeySpan(start, end)
 
 
 @router.get("/upcall/v1/routes", operation_id="Routes")

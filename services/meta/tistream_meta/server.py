@@ -20,12 +20,12 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.meta import Announcement
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
-from tistream_meta import ranges, route_table, snapshot
+from tistream_meta import ranges, route_table, seals, snapshot
 from tistream_meta.announcements import AnnouncementBoard
 from tistream_meta.liveness import NodeState, Timings, liveness, node_state
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.model import Node, Owner, Plan, Task, Tenant
-from tistream_meta.placement import Placement, Step, WrongStep
+from tistream_meta.model import Child, Node, Owner, Plan, Seal, Task, Tenant
+from tistream_meta.placement import Phase, Placement, Step, WrongStep
 from tistream_meta.policies import DEFAULT_LIMITS, Command, Limits, schedule
 from tistream_meta.reports import Holding, Reports
 from tistream_meta.repository import Repository
@@ -48,6 +48,7 @@ class Options:
     snapshot_retry_max_ms: int
     announcements_max: int
     moves: Limits = DEFAULT_LIMITS
+    seals: seals.Rules = seals.DEFAULT_RULES
 
 
 @dataclass(slots=True)
@@ -92,6 +93,7 @@ class MetaServer:
         self._heard_since_renewal: set[str] = set()
         self._states: dict[str, NodeState] = {}
         self._reports = Reports()
+        self._ordered_ms: dict[int, int] = {}  # task -> since when this owner knows of the order to seal it
         self._plan: Plan | None = None
         self._retries: dict[TenantKey, _Retry] = {}
 
@@ -215,6 +217,8 @@ class MetaServer:
                 return
             plan = self._repository.plan() if always or self._plan is None else self._plan
             states = self._judge(plan, since_ms)
+            if self._look_after_seals(plan, states):
+                plan, always = self._repository.plan(), True
             commands = self._due(plan, states)
             changed = {node for node in states if (states[node] is NodeState.LOST) != self._was_lost(node)}
             self._note_states(states)
@@ -225,6 +229,37 @@ class MetaServer:
                 self._repository.raise_version()
             if commands or changed or always or self._plan is None:
                 self._publish()
+
+    def _look_after_seals(self, plan: Plan, states: Mapping[str, NodeState]) -> bool:
+        """Children for what is sealed, and orders for what is to be; whether anything was written."""
+        now_ms, rules = self._clock.monotonic_ms(), self._options.seals
+        told = {task.task_id: self._reports.told(task, now_ms) for task in plan.tasks}
+        ended = seals.carried_on(plan.tasks, told)
+        if ended:
+            self._repository.carry_on(ended)
+            for one in ended:
+                children = [child.task_id for child in one.children]
+                log.info("tasks carry on", extra={"parents": one.parents, "children": children})
+        ordered = {task.task_id for task in plan.tasks if task.seal is not None}
+        self._ordered_ms = {task_id: self._ordered_ms.get(task_id, now_ms) for task_id in ordered}
+        age_ms = {task_id: now_ms - since_ms for task_id, since_ms in self._ordered_ms.items()}
+        orders = seals.under_way(plan.tasks, told, age_ms, rules)
+        sorters = sum(states[node] is NodeState.ALIVE for node in self._sorters(plan))
+        orders += [self._order(wish) for wish in seals.wishes(plan.tasks, told, sorters, rules)]
+        self._take_orders(orders)
+        return bool(ended or orders)
+
+    def _order(self, wish: seals.Wish) -> seals.Order:
+        first = self._repository.new_task_ids(len(wish.spans))
+        children = tuple(Child(first + at, span) for at, span in enumerate(wish.spans))
+        return seals.Order(wish.task_ids, Seal(children, wish.stop_at, final=wish.stop_at is None), wish.why)
+
+    def _take_orders(self, orders: Sequence[seals.Order]) -> None:
+        if orders:
+            self._repository.order(orders)
+        for one in orders:
+            children = [child.task_id for child in one.seal.children] if one.seal else []
+            log.info("seal", extra={"tasks": one.task_ids, "children": children, "why": one.why})
 
     def _due(self, plan: Plan, states: Mapping[str, NodeState]) -> list[Command]:
         sorters = {node.node_id: states[node.node_id] for node in plan.nodes if node.role == "sorter"}
@@ -376,7 +411,7 @@ class MetaServer:
                 case Standing.SUPERSEDED:
                     raise Superseded(f"a newer start of {node_id} has registered")
             # A process of a version that tells no sequence is heard all the same; what it holds is not known.
-            if not sequence or self._reports.take(node_id, start, sequence, holdings):
+            if not sequence or self._reports.take(node_id, start, sequence, holdings, self._clock.monotonic_ms()):
                 self._hear(node_id)
             return self._owner_rev, plan.version
 
@@ -406,6 +441,53 @@ class MetaServer:
         with self._owning():
             self._repository.take([Command(task_id, Step.PREPARE, node_id, "asked for")])
         self.look_after_nodes(always=True)
+
+    def split(self, task_id: int, key: bytes | None) -> tuple[int, ...]:
+        """Order a task to be split at a key, or where it halves its load; the ids of its children. Raises UnknownName;
+        InvalidRequest where it cannot."""
+        self._require_owner()
+        with self._lock, self._owning():
+            task, told = self._movable(task_id)
+            at = told.split_key if key is None else key
+            if not at:
+                raise InvalidRequest(
+                    f"task {task_id}: its sorter knows no key that halves its load; give one", {"parameter": "key"}
+                )
+            spans = seals.halves(task.span, at)
+            if spans is None:
+                raise InvalidRequest(f"key {at.hex()} does not cut task {task_id}", {"parameter": "key"})
+            return self._asked(seals.Wish((task_id,), spans, None, "asked for"))
+
+    def merge(self, task_id: int, other_id: int) -> tuple[int, ...]:
+        """Order two neighbours to be merged; the id of their child. Raises UnknownName; InvalidRequest where they
+        cannot."""
+        self._require_owner()
+        with self._lock, self._owning():
+            (one, ours), (other, theirs) = self._movable(task_id), self._movable(other_id)
+            if one.span.start > other.span.start:
+                one, ours, other, theirs = other, theirs, one, ours
+            if one.tenant != other.tenant or not one.span.end or one.span.end != other.span.start:
+                raise InvalidRequest(f"tasks {task_id} and {other_id} are no neighbours", {"parameter": "with"})
+            return self._asked(seals.merge(one, other, ours, theirs, "asked for"))
+
+    def _asked(self, wish: seals.Wish) -> tuple[int, ...]:
+        order = self._order(wish)
+        self._take_orders([order])
+        self.look_after_nodes(always=True)
+        assert order.seal is not None
+        return tuple(child.task_id for child in order.seal.children)
+
+    def _movable(self, task_id: int) -> tuple[Task, seals.Told]:
+        """A task that works and is not about to change. Raises UnknownName, InvalidRequest."""
+        assert self._plan is not None
+        task = next((task for task in self._plan.tasks if task.task_id == task_id), None)
+        if task is None:
+            raise UnknownName(f"no task {task_id}")
+        if task.seal is not None:
+            raise InvalidRequest(f"task {task_id} is about to be split or merged already")
+        if (phase := self._reports.placement(task).phase) is not Phase.RUNNING:
+            raise InvalidRequest(f"task {task_id} is {phase.value}: only a running one can be split or merged")
+        return task, self._reports.told(task, self._clock.monotonic_ms())
 
     def nodes(self) -> list[tuple[Node, NodeState, int]]:
         """Every node, what is known of it, and how many tasks it has."""

@@ -37,6 +37,8 @@ tasks = Table(
     Column("dispatcher_node", String(63)),
     Column("task_epoch", BigInteger, nullable=False),
     Column("next_node", String(63)),  # the sorter that prepares to take it over
+    Column("parents", Text),  # JSON: the sealed tasks that it carries on
+    Column("seal", Text),  # JSON: the order to end it, and its children; null = none
 )
 
 nodes = Table(

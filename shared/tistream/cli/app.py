@@ -143,6 +143,36 @@ def task_move(
     move_task(ApiClient(url), task, node)
 
 
+@task_app.command("split")
+def task_split(
+    task: Annotated[int, typer.Argument(help="Id of the task, as `task list` has it.")],
+    key: Annotated[
+        str | None, typer.Option(help="Where to cut it, in hexadecimal. Without: in halves by load.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Cut a task in two that carry on where it ends."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.operate import split_task
+
+    split_task(ApiClient(url), task, key)
+
+
+@task_app.command("merge")
+def task_merge(
+    task: Annotated[int, typer.Argument(help="Id of a task, as `task list` has it.")],
+    neighbour: Annotated[int, typer.Argument(help="The task whose keys follow, or come before.")],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Make one task of two neighbours."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.operate import merge_tasks
+
+    merge_tasks(ApiClient(url), task, neighbour)
+
+
 @app.command()
 def owner(url: Url = DEFAULT_URL) -> None:
     """The meta server that decides, and its election number."""

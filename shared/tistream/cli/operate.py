@@ -50,6 +50,22 @@ def move_task(client: ApiClient, task: int, node: str) -> None:
     sys.stdout.write(f"task {task} moves to {node} once that has prepared\n")
 
 
+def split_task(client: ApiClient, task: int, key: str | None) -> None:
+    """Cut a task in two. Raises CliError."""
+    found = client.call("POST", f"/v1/tasks/{task}/split", {"key": key})
+    sys.stdout.write(f"task {task} is split into {_names(found['children'])}\n")
+
+
+def merge_tasks(client: ApiClient, task: int, neighbour: int) -> None:
+    """Make one of two tasks. Raises CliError."""
+    found = client.call("POST", f"/v1/tasks/{task}/merge", {"neighbour": neighbour})
+    sys.stdout.write(f"tasks {task} and {neighbour} are merged into {_names(found['children'])}\n")
+
+
+def _names(tasks: Sequence[int]) -> str:
+    return " and ".join(map(str, tasks))
+
+
 def show_owner(client: ApiClient) -> None:
     """Print who decides, as JSON. Raises CliError."""
     found: Any = client.call("GET", "/v1/owner")

@@ -174,6 +174,24 @@ class MoveTask(Door):
     node_id: str
 
 
+class SplitTask(Door):
+    """`POST /v1/tasks/{task_id}/split`: at this key (hex), or, null, where it halves the load."""
+
+    key: str | None = None
+
+
+class MergeTasks(Door):
+    """`POST /v1/tasks/{task_id}/merge`: with the task next to it."""
+
+    neighbour: int = Field(ge=1, lt=1 << 62)
+
+
+class Children(Wire):
+    """Answer (202) of a split or a merge: the tasks that will carry on."""
+
+    children: list[int]
+
+
 class DrainNode(Door):
     """`POST /v1/nodes/{node_id}/drain`: everything moves off it; false takes that back."""
 

@@ -14,10 +14,12 @@ from tistream.wire.client import HttpClient, parse
 from tistream.wire.meta import (
     Accepted,
     Announcements,
+    Children,
     CreateTenant,
     DrainNode,
     Heartbeat,
     HeartbeatAnswer,
+    MergeTasks,
     MoveTask,
     NewStart,
     NodeList,
@@ -25,6 +27,7 @@ from tistream.wire.meta import (
     Registered,
     RegisterNode,
     RouteTable,
+    SplitTask,
     StartOf,
     TaskInfoList,
     TaskReport,
@@ -131,6 +134,16 @@ class MetaClient:
         """Move a task to a sorter. Raises UnknownName, InvalidRequest."""
         path, body = f"/v1/tasks/{task_id}/move", MoveTask(node_id=node_id)
         return self._of_any(lambda url: self._http.send("POST", url + path, body, Accepted))
+
+    def split(self, task_id: int, key: str | None = None) -> Children:
+        """Split a task at a key (hex), or where it halves the load. Raises UnknownName, InvalidRequest."""
+        path, body = f"/v1/tasks/{task_id}/split", SplitTask(key=key)
+        return self._of_any(lambda url: self._http.send("POST", url + path, body, Children))
+
+    def merge(self, task_id: int, neighbour: int) -> Children:
+        """Merge two neighbours. Raises UnknownName, InvalidRequest."""
+        path, body = f"/v1/tasks/{task_id}/merge", MergeTasks(neighbour=neighbour)
+        return self._of_any(lambda url: self._http.send("POST", url + path, body, Children))
 
     def notify(self, notification: Notification) -> Accepted:
         """Announce a file."""

@@ -1,0 +1,2 @@
+ALTER TABLE tasks ADD COLUMN parents TEXT;
+ALTER TABLE tasks ADD COLUMN seal TEXT;

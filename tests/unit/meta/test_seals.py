@@ -1,0 +1,126 @@
+"""Splits and merges as the owner sees them: what is wished, what is ordered, what follows from what sorters tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream_meta.model import Child, Seal, Task
+from tistream_meta.seals import MARGIN_TS, CarryOn, Order, Rules, Told, carried_on, halves, under_way, wishes
+
+ACME, OTHER = TenantKey("c1", "acme"), TenantKey("c1", "other")
+RULES = Rules(hot=1_000, cold=100, settle_ms=1_000, patience_ms=5_000)
+WORKS = Told(held=True, load=10, progress_ts=500, settled_ms=60_000)
+
+
+def task(task_id: int, start: bytes, end: bytes, tenant: TenantKey = ACME, **more: object) -> Task:
+    return replace(Task(task_id, tenant, KeySpan(start, end), "s1", 3), **more)  # type: ignore[arg-type]
+
+
+LEFT, RIGHT = task(1, b"", b"m"), task(2, b"m", b"")
+MERGED = Seal((Child(9, KeySpan(b"", b"")),), stop_at=700, final=False)
+
+
+def test_a_hot_task_is_split_where_its_load_halves() -> None:
+    told = {1: replace(WORKS, load=9_000, split_key=b"f"), 2: WORKS}
+    (wish,) = wishes([LEFT, RIGHT], told, 3, RULES)
+    assert (wish.task_ids, wish.spans, wish.stop_at) == ((1,), (KeySpan(b"", b"f"), KeySpan(b"f", b"m")), None)
+
+
+@pytest.mark.parametrize(
+    "why_not",
+    [
+        replace(WORKS, load=999, split_key=b"f"),
+        replace(WORKS, load=9_000, split_key=b""),
+        replace(WORKS, load=9_000, split_key=b"m"),
+        replace(WORKS, load=9_000, split_key=b"f", settled_ms=999),
+        replace(WORKS, load=9_000, split_key=b"f", held=False),
+    ],
+    ids=["not hot", "no key", "key outside", "new", "not held"],
+)
+def test_what_is_not_split(why_not: Told) -> None:
+    assert wishes([LEFT, RIGHT], {1: why_not, 2: WORKS}, 3, RULES) == []
+
+
+def test_one_sorter_gains_nothing_by_a_split_and_a_task_that_moves_waits() -> None:
+    told = {1: replace(WORKS, load=9_000, split_key=b"f"), 2: replace(WORKS, load=200)}
+    assert wishes([LEFT, RIGHT], told, 1, RULES) == []
+    assert wishes([replace(LEFT, next_node="s2"), RIGHT], told, 3, RULES) == []
+    assert len(wishes([LEFT, RIGHT], told, 3, RULES)) == 1
+
+
+def test_a_load_that_moves_can_even_out_splits_nothing() -> None:
+    tasks = [task(number, b"%d" % number, b"%d" % (number + 1)) for number in range(1, 7)]
+    told = {one.task_id: replace(WORKS, load=9_000, split_key=one.span.start + b"5") for one in tasks}
+    assert wishes(tasks, told, 3, RULES) == []
+
+
+def test_two_cold_neighbours_of_one_tenant_are_merged_and_each_only_once() -> None:
+    three = [task(1, b"", b"g"), task(2, b"g", b"m"), task(3, b"m", b"")]
+    (wish,) = wishes(three, dict.fromkeys((1, 2, 3), WORKS), 2, RULES)
+    assert (wish.task_ids, wish.spans) == ((1, 2), (KeySpan(b"", b"m"),))
+    assert wish.stop_at == 500 + MARGIN_TS
+    assert wishes(three, dict.fromkeys((1, 2, 3), WORKS), 2, replace(RULES, tasks_min=3)) == []
+    apart = [task(1, b"", b""), task(2, b"", b"", OTHER)]
+    assert wishes(apart, dict.fromkeys((1, 2), WORKS), 2, RULES) == []
+
+
+def test_orders_have_a_budget() -> None:
+    tasks = [task(number, b"%02d" % number, b"%02d" % (number + 1)) for number in range(1, 31)]
+    told = {one.task_id: WORKS for one in tasks}
+    assert len(wishes(tasks, told, 2, RULES)) == 4
+    ordered = [replace(one, seal=MERGED) if one.task_id < 3 else one for one in tasks]
+    assert len(wishes(ordered, told, 2, RULES)) == 3
+
+
+def test_a_merge_may_seal_once_both_have_committed_the_stop() -> None:
+    both = [replace(LEFT, seal=MERGED), replace(RIGHT, seal=MERGED)]
+    stopped = replace(WORKS, stop_at=700)
+    assert under_way(both, {1: stopped, 2: WORKS}, {}, RULES) == []
+    (order,) = under_way(both, {1: stopped, 2: stopped}, {}, RULES)
+    assert order.seal == replace(MERGED, final=True)
+    assert order.task_ids == (1, 2)
+
+
+def test_a_merge_that_came_too_late_for_one_gets_a_new_stop() -> None:
+    both = [replace(LEFT, seal=MERGED), replace(RIGHT, seal=MERGED)]
+    told = {1: replace(WORKS, stop_at=700, progress_ts=700), 2: replace(WORKS, progress_ts=701)}
+    (order,) = under_way(both, told, {}, RULES)
+    assert order.seal == replace(MERGED, stop_at=701 + MARGIN_TS)
+
+
+def test_a_merge_that_does_not_come_to_rest_is_given_up_but_never_one_that_may_have_sealed() -> None:
+    both = [replace(LEFT, seal=MERGED), replace(RIGHT, seal=MERGED)]
+    age = {1: 5_001, 2: 5_001}
+    assert under_way(both, {1: WORKS, 2: WORKS}, age, RULES) == [Order((1, 2), None, "they did not come to rest")]
+    final = [replace(one, seal=replace(MERGED, final=True)) for one in both]
+    assert under_way(final, {1: WORKS, 2: WORKS}, age, RULES) == []
+    assert under_way(both[:1], {1: WORKS}, {}, RULES) == [Order((1,), None, "its neighbour has gone")]
+
+
+def test_children_take_their_places_once_all_that_they_cover_is_sealed() -> None:
+    halved = (Child(7, KeySpan(b"", b"f")), Child(8, KeySpan(b"f", b"m")))
+    assert carried_on([LEFT, RIGHT], {1: Told(sealed=halved)}) == [CarryOn(ACME, (1,), halved)]
+    merged = (Child(9, KeySpan(b"", b"")),)
+    assert carried_on([LEFT, RIGHT], {1: Told(sealed=merged)}) == [], "the other half is not sealed yet"
+    both = carried_on([LEFT, RIGHT], {1: Told(sealed=merged), 2: Told(sealed=merged)})
+    assert both == [CarryOn(ACME, (1, 2), merged)]
+    assert carried_on([RIGHT], {2: Told(sealed=halved)}) == [], "children that are not its own"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=3), st.binary(max_size=3), st.binary(max_size=4))
+def test_halves_are_the_whole_or_nothing(start: bytes, end: bytes, key: bytes) -> None:
+    if end and start >= end:
+        return
+    found = halves(KeySpan(start, end), key)
+    if found is None:
+        assert key <= start or (end and key >= end)
+    else:
+        low, high = found
+        assert (low.start, low.end, high.start, high.end) == (start, key, key, end)

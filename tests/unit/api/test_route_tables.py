@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 
 import httpx
+import pytest
 from prometheus_client import CollectorRegistry
 
 from tistream import concurrency
@@ -12,16 +13,16 @@ from tistream.clock import ManualClock
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta import RouteTable, TenantRoute
-from tistream.wire.meta_client import MetaClient
+from tistream.wire.meta_client import MetaClient, StaleRoutes
 from tistream_api.group_cache import GroupCache
 from tistream_api.tenants import Tenants
 
 
-def table(version: int, *tenants: str) -> RouteTable:
+def table(version: int, *tenants: str, owner_rev: int = 1) -> RouteTable:
     routes = [
         TenantRoute(cluster_id="7", tenant_id=tenant, snapshot_ts=None, tasks=[], problem=None) for tenant in tenants
     ]
-    return RouteTable(version=version, tenants=routes, services={})
+    return RouteTable(version=version, owner_rev=owner_rev, tenants=routes, services={})
 
 
 class Meta:
@@ -62,18 +63,23 @@ def test_an_answer_overtaken_by_a_newer_one_drops_no_view() -> None:
         seen.append(meta.tenants.view("7", "young"))
 
     meta.meanwhile = registered
-    meta.tenants.follow()
+    with pytest.raises(StaleRoutes):  # the loop asks again
+        meta.tenants.follow()
     routes = meta.tenants.routes()
     assert routes is not None
     assert routes.version == 6
     assert meta.tenants.view("7", "young") is seen[0]
 
 
-def test_a_meta_database_that_was_restored_is_believed() -> None:
+def test_routes_that_are_behind_are_not_followed_and_those_of_a_newer_owner_are() -> None:
+    """A database that was restored has lower versions; its owner was elected anew, above what nodes had seen."""
     meta = Meta(table(5, "old"))
     meta.tenants.follow()
     meta.now = table(3, "restored")
+    with pytest.raises(StaleRoutes, match="older than"):
+        meta.tenants.follow()
+    meta.now = table(3, "restored", owner_rev=2)
     meta.tenants.follow()
     routes = meta.tenants.routes()
     assert routes is not None
-    assert routes.version == 3
+    assert (routes.version, [tenant.tenant_id for tenant in routes.tenants]) == (3, ["restored"])

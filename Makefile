@@ -35,8 +35,8 @@ mutants: $(INSTALLED) ## Break the code on purpose, tests must notice: docs/muta
 MINUTES ?= 10
 RATE ?= 5000
 SEED ?= 1
-chaos: $(INSTALLED) ## Kill, pause, fill disks under load and verify: MINUTES=10 RATE=5000 SEED=1
-	@scripts/chaos --minutes $(MINUTES) --rate $(RATE) --seed $(SEED)
+chaos: $(INSTALLED) ## Kill, pause, fill disks under load and verify: MINUTES=10 RATE=5000 SEED=1 (MANY=1: several of everything, moved, split and merged; CUTS=1: cut off from each other)
+	@scripts/chaos --minutes $(MINUTES) --rate $(RATE) --seed $(SEED) $(if $(MANY),--many) $(if $(CUTS),--cuts)
 
 SEEDS ?= 200
 FIRST ?= 1

@@ -8,7 +8,6 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -42,13 +41,9 @@ def owner(up: Platform) -> str:
 
 
 def pid_of(up: Platform, name: str) -> int:
-    """Of the process that listens on the name's port."""
-    port = up.ports()[name]
-    for process in up.alive():
-        environ = Path(f"/proc/{process.pid}/environ").read_bytes()
-        if f"__PORT={port}\0".encode() in environ and process.role == name.split("-", maxsplit=1)[0]:
-            return process.pid
-    raise AssertionError(name)
+    """Of a service's main process."""
+    (process,) = up.named(name, up.alive())
+    return process.pid
 
 
 def waited(check: Callable[[], object], seconds: float) -> float:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,6 +48,16 @@ class Process:
     command: str
 
     @property
+    def port(self) -> int:
+        """Where a service listens; 0 once it is gone."""
+        try:
+            environ = Path(f"/proc/{self.pid}/environ").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            return 0
+        found = re.search(rb"__PORT=(\d+)\0", environ)
+        return int(found[1]) if found else 0
+
+    @property
     def role(self) -> str:
         """A service's name, `jvm`, `up`, or `other` (Spark's Python workers among them)."""
         if "/java " in self.command or self.command.startswith("java "):
@@ -56,6 +66,15 @@ class Process:
             if f"-m tistream_{service} " in f"{self.command} ":
                 return service
         return "up" if " up " in self.command else "other"
+
+
+def mains(of_role: Sequence[Process]) -> list[Process]:
+    """Of each process of a service the eldest: what it has forked bears its name too. By port."""
+    eldest: dict[int, Process] = {}
+    for process in sorted(of_role, key=lambda process: process.pid):
+        if process.port:
+            eldest.setdefault(process.port, process)
+    return [process for _, process in sorted(eldest.items())]
 
 
 def processes(mark: str) -> list[Process]:
@@ -203,6 +222,12 @@ class Platform:
         """Every living process of this platform."""
         return processes(self.mark)
 
+    def named(self, name: str, living: Sequence[Process]) -> list[Process]:
+        """The main process of a node (`meta-1`, `meta-2`), if it lives."""
+        port = self.ports()[name.removesuffix("-1")]
+        of_role = [process for process in living if process.role == name.split("-", maxsplit=1)[0]]
+        return [process for process in mains(of_role) if process.port == port]
+
     def wait_gone(self, timeout: float) -> list[Process]:
         """Wait until nothing lives; what still does."""
         deadline = time.monotonic() + timeout
@@ -215,6 +240,16 @@ class Platform:
             rest = self._up.stdout.read()
             self._up.stdout.close()
             assert rest == "", f"more than the ready line on stdout: {rest!r}"
+
+    def close(self) -> None:
+        """Whatever happened: no process is left."""
+        for process in self.alive():
+            _kill(process.pid)
+        self.wait_gone(5)
+
+    def within(self) -> contextlib.AbstractContextManager[None]:
+        """Where its clients are."""
+        return contextlib.nullcontext()
 
     # --- using it --------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ class AnnouncementBoard:
     """A ring that readers can wait on."""
 
     def __init__(self, owner_rev: int, capacity: int, stopping: Callable[[], bool]) -> None:
+        self.owner_rev = owner_rev
         self._ring = AnnouncementRing(owner_rev, capacity)
         self._stopping = stopping
         self._changed = new_condition()

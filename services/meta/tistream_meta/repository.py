@@ -15,22 +15,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, case, func, insert, select, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from tistream.errors import Fenced, Superseded, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
-from tistream_meta import tables
+from tistream_meta import counter_rows, tables, task_rows
 from tistream_meta.database import now_ms, open_engine
 from tistream_meta.migrations import migrate
-from tistream_meta.model import Node, Owner, Plan, Task, Tenant
-from tistream_meta.placement import Step
+from tistream_meta.model import Child, Node, Owner, Plan, Tenant
 from tistream_meta.policies import Command
 from tistream_meta.seals import CarryOn, Order
 from tistream_meta.starts import Standing, Start, standing
-from tistream_meta.stored import parents_of, parents_text, seal_of, seal_text
 
 _OWNER_ROW = 1
 
@@ -77,7 +75,7 @@ class Repository:
 
         Its routes come after the ones `above`: a database that was restored has forgotten how far it had come.
         """
-        owner, counters = tables.owner, tables.counters
+        owner = tables.owner
         take = (
             update(owner)
             .where(owner.c.id == _OWNER_ROW)
@@ -91,11 +89,7 @@ class Repository:
         )
         with _translated(), self._engine.begin() as connection:
             if taken := connection.execute(take).rowcount == 1:
-                connection.execute(
-                    update(counters)
-                    .where(counters.c.name == tables.ROUTE_VERSION, counters.c.value <= above.version)
-                    .values(value=above.version + 1)
-                )
+                counter_rows.raise_to(connection, tables.ROUTE_VERSION, above.version + 1)
             found = self._owner(connection)
         if taken:
             self._owner_rev = found.owner_rev
@@ -137,7 +131,7 @@ class Repository:
                 connection.execute(insert(clusters).values(cluster_id=key.cluster_id, created_ms=self._now_ms))
             names = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
             connection.execute(insert(tenants).values(**names, created_ms=self._now_ms))
-            _raise_version(connection)
+            counter_rows.raise_version(connection)
         return Tenant(key, None, None)
 
     def tenants_of(self, cluster_id: str) -> tuple[Tenant, ...]:
@@ -160,7 +154,7 @@ class Repository:
                 .values(problem=problem)
             )
             if changed.rowcount:
-                _raise_version(connection)
+                counter_rows.raise_version(connection)
 
     def activate(self, key: TenantKey, snapshot_ts: int, spans: Sequence[KeySpan]) -> bool:
         """Give a tenant its start and its tasks, in one transaction; False if it had them already."""
@@ -173,102 +167,54 @@ class Repository:
             )
             if changed.rowcount != 1:
                 return False
-            first = _next_task_ids(connection, len(spans))
-            rows = [
-                {
-                    "task_id": first + index,
-                    "cluster_id": key.cluster_id,
-                    "tenant_id": key.tenant_id,
-                    "range_start": span.start,
-                    "range_end": span.end,
-                    "task_epoch": 0,
-                }
-                for index, span in enumerate(spans)
-            ]
-            connection.execute(insert(tables.tasks), rows)
-            _raise_version(connection)
+            first = counter_rows.next_task_ids(connection, len(spans))
+            task_rows.add(connection, key, [Child(first + at, span) for at, span in enumerate(spans)])
+            counter_rows.raise_version(connection)
         return True
 
     def new_task_ids(self, count: int) -> int:
         """The first of `count` ids in a row that no task ever had."""
         with self._writing() as connection:
-            return _next_task_ids(connection, count)
+            return counter_rows.next_task_ids(connection, count)
 
     def order(self, orders: Sequence[Order]) -> None:
         """Note what tasks are to be sealed into, or that they are not any more, in one transaction."""
-        tasks = tables.tasks
-        with self._writing() as connection:
+        with self._changing() as connection:
             for one in orders:
-                connection.execute(
-                    update(tasks).where(tasks.c.task_id.in_(one.task_ids)).values(seal=seal_text(one.seal))
-                )
-            _raise_version(connection)
+                task_rows.order(connection, one)
 
     def carry_on(self, ended: Sequence[CarryOn]) -> None:
-        """Put children in the place of sealed tasks, in one transaction: each with the sorter of its first parent."""
-        tasks, counters = tables.tasks, tables.counters
-        with self._writing() as connection:
+        """Put children in the place of sealed tasks, in one transaction."""
+        with self._changing() as connection:
             for one in ended:
-                parents = tasks.c.task_id.in_(one.parents)
-                (sorter, *_) = connection.execute(
-                    select(tasks.c.sorter_node).where(parents).order_by(tasks.c.task_id)
-                ).scalars()
-                connection.execute(delete(tasks).where(parents))
-                rows = [
-                    {
-                        "task_id": child.task_id,
-                        "cluster_id": one.tenant.cluster_id,
-                        "tenant_id": one.tenant.tenant_id,
-                        "range_start": child.span.start,
-                        "range_end": child.span.end,
-                        "sorter_node": sorter,
-                        "task_epoch": 1,
-                        "parents": parents_text(one.parents),
-                    }
-                    for child in one.children
-                ]
-                connection.execute(insert(tasks), rows)
-                # A database that was restored may know of the seal, but not that its children's ids were given out.
-                highest = max(child.task_id for child in one.children)
-                connection.execute(
-                    update(counters)
-                    .where(counters.c.name == tables.LAST_TASK_ID, counters.c.value < highest)
-                    .values(value=highest)
-                )
-            _raise_version(connection)
+                task_rows.carry_on(connection, one)
 
     def take(self, commands: Sequence[Command]) -> None:
         """Take steps, in one transaction: name next sorters, give that up, hand tasks over under new epochs."""
-        tasks = tables.tasks
-        with self._writing() as connection:
+        with self._changing() as connection:
             for command in commands:
-                values: dict[str, Any] = {"next_node": command.node if command.step is Step.PREPARE else None}
-                if command.step is Step.HAND_OVER:
-                    values |= {"sorter_node": command.node, "task_epoch": tasks.c.task_epoch + 1}
-                connection.execute(update(tasks).where(tasks.c.task_id == command.task_id).values(**values))
-            _raise_version(connection)
+                task_rows.take(connection, command)
 
     def drain(self, node_id: str, draining: bool) -> None:
         """Note that a node is to be empty, or is not any more. Raises UnknownName."""
         nodes = tables.nodes
-        with self._writing() as connection:
+        with self._changing() as connection:
             if connection.execute(select(nodes).where(nodes.c.node_id == node_id)).one_or_none() is None:
                 raise UnknownName(f"no node {node_id}")
             connection.execute(update(nodes).where(nodes.c.node_id == node_id).values(draining=int(draining)))
-            _raise_version(connection)
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def new_start(self) -> int:
         """A start_epoch above all that were handed out before."""
         with self._writing() as connection:
-            _raise_counter(connection, tables.LAST_START, 1)
-            return _counter(connection, tables.LAST_START)
+            counter_rows.raise_by(connection, tables.LAST_START, 1)
+            return counter_rows.read(connection, tables.LAST_START)
 
     def register(self, node_id: str, role: str, url: str, start: Start) -> Node:
         """Note a start of a process; again the same changes nothing. The tasks of a sorter get new epochs: what an
         earlier start still writes for them is fenced. Raises Superseded where a newer start was noted."""
-        nodes, tasks, counters = tables.nodes, tables.tasks, tables.counters
+        nodes = tables.nodes
         with self._writing() as connection:
             row = connection.execute(select(nodes).where(nodes.c.node_id == node_id)).one_or_none()
             registered = None if row is None else _node(row)
@@ -292,40 +238,40 @@ class Repository:
             else:
                 connection.execute(update(nodes).where(nodes.c.node_id == node_id).values(**values))
             # Only a number from before this database's time is above the counter: the next ones go on from there.
-            connection.execute(
-                update(counters)
-                .where(counters.c.name == tables.LAST_START, counters.c.value < start.start_epoch)
-                .values(value=start.start_epoch)
-            )
-            connection.execute(
-                update(tasks).where(tasks.c.sorter_node == node_id).values(task_epoch=tasks.c.task_epoch + 1)
-            )
-            _raise_version(connection)
+            counter_rows.raise_to(connection, tables.LAST_START, start.start_epoch)
+            task_rows.fence(connection, node_id)
+            counter_rows.raise_version(connection)
         return node
 
     # -- everything ----------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
         """Everything, as of one moment; tenants and nodes by name, tasks of a tenant in key order."""
-        tasks = tables.tasks
         with _translated(), self._engine.begin() as connection:
-            version = _counter(connection, tables.ROUTE_VERSION)
+            version = counter_rows.read(connection, tables.ROUTE_VERSION)
             tenant_rows = connection.execute(
                 select(tables.tenants).order_by(tables.tenants.c.cluster_id, tables.tenants.c.tenant_id)
             ).all()
-            task_rows = connection.execute(select(tasks).order_by(tasks.c.task_id)).all()
+            tasks = task_rows.all_tasks(connection)
             node_rows = connection.execute(select(tables.nodes).order_by(tables.nodes.c.node_id)).all()
         return Plan(
             version=version,
             tenants=tuple(map(_tenant, tenant_rows)),
-            tasks=tuple(sorted(map(_task, task_rows), key=lambda task: (task.tenant, task.span.start))),
+            tasks=tasks,
             nodes=tuple(map(_node, node_rows)),
         )
 
     def raise_version(self) -> None:
         """The routes have changed by something that is not persisted: which nodes are alive."""
         with self._writing() as connection:
-            _raise_version(connection)
+            counter_rows.raise_version(connection)
+
+    @contextmanager
+    def _changing(self) -> Iterator[Connection]:
+        """Writes something that changes a route."""
+        with self._writing() as connection:
+            yield connection
+            counter_rows.raise_version(connection)
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
@@ -358,32 +304,11 @@ def _seed(connection: Connection) -> None:
     # A database of before there was a counter of starts has numbers already.
     started = connection.execute(select(func.coalesce(func.max(tables.nodes.c.start_epoch), 0))).scalar_one()
     for name, value in ((tables.ROUTE_VERSION, 1), (tables.LAST_TASK_ID, 0), (tables.LAST_START, started)):
-        if connection.execute(select(tables.counters).where(tables.counters.c.name == name)).one_or_none() is None:
-            connection.execute(insert(tables.counters).values(name=name, value=value))
+        counter_rows.seed(connection, name, value)
     if connection.execute(select(tables.owner)).one_or_none() is None:
         connection.execute(
             insert(tables.owner).values(id=_OWNER_ROW, node_id="", owner_rev=0, lease_until_ms=0, url="")
         )
-
-
-def _counter(connection: Connection, name: str) -> int:
-    counters = tables.counters
-    return int(connection.execute(select(counters.c.value).where(counters.c.name == name)).scalar_one())
-
-
-def _raise_counter(connection: Connection, name: str, by: int) -> None:
-    counters = tables.counters
-    connection.execute(update(counters).where(counters.c.name == name).values(value=counters.c.value + by))
-
-
-def _raise_version(connection: Connection) -> None:
-    _raise_counter(connection, tables.ROUTE_VERSION, 1)
-
-
-def _next_task_ids(connection: Connection, count: int) -> int:
-    """The first of `count` new ids in a row."""
-    _raise_counter(connection, tables.LAST_TASK_ID, count)
-    return _counter(connection, tables.LAST_TASK_ID) - count + 1
 
 
 def _tenant_is(table: Table, key: TenantKey) -> ColumnElement[bool]:
@@ -396,17 +321,3 @@ def _tenant(row: Row[Any]) -> Tenant:
 
 def _node(row: Row[Any]) -> Node:
     return Node(row.node_id, row.role, row.url, row.start_epoch, row.instance, bool(row.draining))
-
-
-def _task(row: Row[Any]) -> Task:
-    span = KeySpan(bytes(row.range_start), bytes(row.range_end))
-    return Task(
-        row.task_id,
-        TenantKey(row.cluster_id, row.tenant_id),
-        span,
-        row.sorter_node,
-        row.task_epoch,
-        row.next_node,
-        parents_of(row.parents),
-        seal_of(row.seal),
-    )

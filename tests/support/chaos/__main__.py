@@ -18,6 +18,8 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=5_000, help="row changes a second")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--recover", type=float, default=15.0, help="seconds until the lag must be under 5 s again")
+    parser.add_argument("--many", action="store_true", help="several of everything; tasks moved, split and merged")
+    parser.add_argument("--cuts", action="store_true", help="several of everything, cut off from each other")
     parser.add_argument("--out", type=Path, default=None, help="folder for logs and the report; default: a new one")
     given = parser.parse_args()
     scratch = given.out or Path(tempfile.mkdtemp(prefix="tistream-chaos-"))
@@ -29,6 +31,8 @@ def main() -> int:
         seed=given.seed,
         rows_per_s=given.rate,
         recover_s=given.recover,
+        many=given.many,
+        cuts=given.cuts,
         simulate=("--txns-per-s", str(max(1, given.rate // 8)), "--ddl-per-min", "6"),
     )
     outcome = run(options, lambda line: print(line, flush=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -18,14 +19,17 @@ import httpx
 
 from support.chaos import plan
 from support.chaos.disk import CannotMount, Disk, mounted, read_only
+from support.chaos.operate import NotDone, Operator
 from support.chaos.outcome import LATE_MS, Outcome, StatusSeen, Struck
 from support.chaos.plan import Fault, Kind
-from support.platform import COMMAND, Platform, Process, _die_with_us
+from support.lan_platform import LanPlatform
+from support.platform import COMMAND, Platform, Process, _die_with_us, mains
 from tistream.verify.lag import LagSample, Promise, beyond_promises
 
 CLUSTER, TENANT = "1", "chaos"
 _CALM_MS = 7_000  # below 5 s for so long (a lag needs 5 s to show): the next fault may come
 _STARTING_SECONDS = 10
+_SETTLING_SECONDS = 60
 _BACKLOG_SECONDS = 2.5
 _NEVER_MS = 90_000  # after so long without recovery the run goes on, and has failed
 
@@ -44,6 +48,8 @@ class Options:
     disk_bytes: int = 6 << 30
     simulate: tuple[str, ...] = ()  # more arguments of `tistream simulate`
     faults: tuple[Fault, ...] | None = None  # these, instead of the seed's
+    many: bool = False  # several of everything, moved, split, merged and drained
+    cuts: bool = False  # several of everything, each in a network of its own, cut off from each other
 
 
 def run(options: Options, say: Callable[[str], None] = print) -> Outcome:
@@ -52,12 +58,14 @@ def run(options: Options, say: Callable[[str], None] = print) -> Outcome:
     with contextlib.ExitStack() as stack:
         data_dir = options.scratch / "data"
         disks = _disks(stack, data_dir, options, outcome)
-        platform = Platform(data_dir, options.ranges)
-        stack.callback(_end, platform)
+        platform = _platform(options, data_dir)
+        stack.callback(platform.close)
         chaos = Chaos(options, platform, disks, outcome, say)
         stack.callback(chaos.end)
         try:
-            chaos.run()
+            platform.start()
+            with platform.within():
+                chaos.run()
         except BaseException:
             say(platform.report())
             raise
@@ -78,11 +86,11 @@ def _disks(stack: contextlib.ExitStack, data_dir: Path, options: Options, outcom
         return {}
 
 
-def _end(platform: Platform) -> None:
-    for process in platform.alive():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
-    platform.wait_gone(5)
+def _platform(options: Options, data_dir: Path) -> Platform:
+    if options.cuts:
+        return LanPlatform(data_dir, options.ranges, nodes={**plan.COUNTS, "schema": 1})
+    counts = plan.COUNTS.items() if options.many else ()
+    return Platform(data_dir, options.ranges, options=tuple(f"--{role}s={count}" for role, count in counts))
 
 
 @dataclass
@@ -97,12 +105,13 @@ class Chaos:
     _http: httpx.Client = field(default_factory=lambda: httpx.Client(trust_env=False, timeout=2.0))
     _statuses: list[StatusSeen] = field(default_factory=list)
     _known: bool = False  # the tenant, to the api
+    _operator: Operator | None = None
     _load: subprocess.Popen[bytes] | None = None
     _verify: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
-        """Start everything, strike until time is up, stop everything, judge."""
-        self.platform.start()
+        """The platform is there: load it, strike until time is up, stop everything, judge."""
+        self._operator = Operator(self.platform.url, random.Random(self.options.seed))
         self._begin()
         started = time.monotonic()
         if not self._wait_calm(_now_ms()):
@@ -123,6 +132,10 @@ class Chaos:
         if self.options.faults is not None:
             of_disks = (Kind.FULL, Kind.READ_ONLY)
             return (fault for fault in self.options.faults if self.disks or fault.kind not in of_disks)
+        if self.options.cuts:
+            return plan.cuts(self.options.seed)
+        if self.options.many:
+            return plan.many_faults(self.options.seed)
         return plan.faults(self.options.seed, bool(self.disks), self.options.fault_s)
 
     # --- what runs beside the platform ---------------------------------------------------------------------------
@@ -153,6 +166,8 @@ class Chaos:
                 process.kill()
                 process.wait()
         self._http.close()
+        if self._operator is not None:
+            self._operator.close()
 
     def _finish(self) -> None:
         """Stop the upstream, let the consumers read the rest, stop the platform."""
@@ -201,15 +216,46 @@ class Chaos:
         """When it ended."""
         match fault.kind:
             case Kind.KILL:
-                return self._kill(fault.targets)
+                return self._kill(fault.targets, fault.pick)
             case Kind.PAUSE:
-                pids = [process.pid for process in self._processes(fault.targets)]
+                pids = [process.pid for process in self._processes(fault.targets, fault.pick)]
                 _signal(pids, signal.SIGSTOP)
                 self._while_it_lasts(fault.seconds)
                 _signal(pids, signal.SIGCONT)
             case Kind.FULL | Kind.READ_ONLY:
                 self._spoil(fault)
+            case Kind.CUT:
+                assert isinstance(self.platform, LanPlatform)
+                with self.platform.cut(*fault.targets):
+                    self._while_it_lasts(fault.seconds)
+            case Kind.MOVE | Kind.SPLIT | Kind.MERGE | Kind.DRAIN:
+                self._operate(fault)
         return _now_ms()
+
+    def _operate(self, fault: Fault) -> None:
+        """What an operator does, until nothing moves any more."""
+        operator = self._operator
+        assert operator is not None
+        try:
+            match fault.kind:
+                case Kind.MOVE:
+                    done = operator.move()
+                case Kind.SPLIT:
+                    done = operator.split()
+                case Kind.MERGE:
+                    done = operator.merge()
+                case _:
+                    done = operator.drain(fault.targets[0])
+                    self._while_it_lasts(fault.seconds)
+                    operator.drain(fault.targets[0], undo=done)
+            self.say(f"{_clock(_now_ms())}   {done}")
+            deadline = time.monotonic() + _SETTLING_SECONDS
+            while not operator.settled():
+                if time.monotonic() > deadline:
+                    raise NotDone(f"{done}: tasks still move after {_SETTLING_SECONDS} s")
+                self._while_it_lasts(0.2)
+        except (NotDone, httpx.HTTPError) as error:
+            self.outcome.problems.append(f"{fault}: {error}")
 
     def _spoil(self, fault: Fault) -> None:
         """A disk full or read-only, at a moment when the sorter is behind: while the upstream cannot push either, the
@@ -234,9 +280,9 @@ class Chaos:
         objects = self.platform.objects
         return read_only({"objects": objects, "pool": objects / "committed"}[name])
 
-    def _kill(self, targets: tuple[str, ...]) -> int:
+    def _kill(self, targets: tuple[str, ...], pick: int) -> int:
         """SIGKILL; when. Without its supervisor the platform is started again at once, as an init system would."""
-        pids = [process.pid for process in self._processes(targets)]
+        pids = [process.pid for process in self._processes(targets, pick)]
         end_ms = _now_ms()  # before, and not after: what is killed need not die at once
         _signal(pids, signal.SIGKILL)
         if plan.EVERYTHING in targets or "up" in targets:
@@ -246,23 +292,28 @@ class Chaos:
             self.platform.start()
         return end_ms
 
-    def _processes(self, targets: tuple[str, ...]) -> list[Process]:
+    def _processes(self, targets: tuple[str, ...], pick: int = 0) -> list[Process]:
         """Those to strike: of a service its main process alone. One that is just being started is waited for."""
         deadline = time.monotonic() + _STARTING_SECONDS
-        while not (found := self._living(targets)) and time.monotonic() < deadline:
+        while not (found := self._living(targets, pick)) and time.monotonic() < deadline:
             time.sleep(0.2)
         assert found, f"none of {targets} runs: there is nothing to strike"
         return found
 
-    def _living(self, targets: tuple[str, ...]) -> list[Process]:
+    def _living(self, targets: tuple[str, ...], pick: int) -> list[Process]:
         living = sorted(self.platform.alive(), key=lambda process: process.pid)
         if plan.EVERYTHING in targets:
             return living
         found = []
-        for target in targets:
-            role = "other" if target == "worker" else target
-            own = [process for process in living if process.role == role]
-            found += own if target == "worker" else own[:1]
+        for at, target in enumerate(targets):
+            if target == "worker":
+                found += [process for process in living if process.role == "other"]
+            elif target == plan.OWNER:
+                assert self._operator is not None
+                found += self.platform.named(self._operator.owner(), living)
+            else:
+                own = mains([process for process in living if process.role == target])
+                found += own[(pick + at) % len(own) :][:1] if own else []
         return found
 
     # --- watching ------------------------------------------------------------------------------------------------

@@ -1,0 +1,53 @@
+"""Which nodes were heard, and so which are there. In memory: a new owner hears them again within a heartbeat."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tistream_meta.liveness import NodeState, Timings, liveness, node_state
+from tistream_meta.model import Node
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class HeardNodes:
+    """Not thread-safe. Times are monotonic milliseconds."""
+
+    timings: Timings
+    states: Mapping[str, NodeState] = field(default_factory=dict)
+    _heard_ms: dict[str, int] = field(default_factory=dict)
+    _lately: set[str] = field(default_factory=set)
+
+    def hear(self, node_id: str, now_ms: int) -> None:
+        """A node has spoken."""
+        self._heard_ms[node_id] = now_ms
+        self._lately.add(node_id)
+
+    def forget(self) -> None:
+        """Nobody was heard yet."""
+        self._heard_ms.clear()
+
+    def lately(self) -> set[str]:
+        """The nodes heard since this was asked before."""
+        found, self._lately = self._lately, set()
+        return found
+
+    def judge(self, nodes: Iterable[Node], since_ms: int, now_ms: int) -> bool:
+        """Bring `states` up to date; whether any node was lost, or is there again. `since_ms`: of the ownership."""
+        before = self.states
+        self.states = {
+            node.node_id: node_state(
+                liveness(self._heard_ms.get(node.node_id), since_ms, now_ms, self.timings), node.draining
+            )
+            for node in nodes
+        }
+        changed = False
+        for node_id, state in self.states.items():
+            old = before.get(node_id)
+            changed |= (state is NodeState.LOST) != (old is NodeState.LOST)
+            if old is not state and (old is not None or state is not NodeState.ALIVE):
+                log.warning("node", extra={"node": node_id, "from": old and old.value, "to": state.value})
+        return changed

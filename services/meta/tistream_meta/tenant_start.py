@@ -1,0 +1,66 @@
+"""Starts tenants: reads the schema_snap of each that has none yet, and cuts it into tasks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from tistream.clock import Clock
+from tistream.errors import CorruptObject, InvalidRequest, NotFoundYet, Unavailable
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+from tistream_meta import snapshot
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Retry:
+    """When to look for a tenant's schema_snap again. Monotonic milliseconds."""
+
+    next_ms: int
+    pause_ms: int
+
+
+class TenantStarts:
+    """Each tenant is looked at at its own growing pauses."""
+
+    def __init__(self, objects: ObjectStore, clock: Clock, retry_max_ms: int) -> None:
+        self._objects, self._clock, self._retry_max_ms = objects, clock, retry_max_ms
+        self._retries: dict[TenantKey, _Retry] = {}
+
+    def look(
+        self,
+        keys: Collection[TenantKey],
+        found: Callable[[TenantKey, snapshot.SnapshotFacts], None],
+        missing: Callable[[TenantKey, str], None],
+    ) -> None:
+        """Look for those that are due; `missing` is told why there is none yet."""
+        self._retries = {key: retry for key, retry in self._retries.items() if key in keys}
+        for key in keys:
+            retry = self._retries.setdefault(key, _Retry(0, 100))
+            if self._clock.monotonic_ms() < retry.next_ms:
+                continue
+            # Before the attempt: one that fails for a reason that nobody foresaw must not keep the others waiting.
+            retry.next_ms = self._clock.monotonic_ms() + retry.pause_ms
+            retry.pause_ms = min(retry.pause_ms * 2, self._retry_max_ms)
+            facts = self._read(key)
+            if isinstance(facts, str):
+                missing(key, facts)
+            else:
+                found(key, facts)
+
+    def _read(self, key: TenantKey) -> snapshot.SnapshotFacts | str:
+        name = layout.schema_snap(key)
+        try:
+            return snapshot.parse(name, self._objects.get(name))
+        except NotFoundYet:
+            return f"schema_snap has not come: {name}"
+        except CorruptObject as error:
+            return f"schema_snap is damaged: {error}"
+        except InvalidRequest as error:  # a link that leads out of the store
+            return f"schema_snap cannot be read: {error}"
+        except Unavailable as error:
+            return f"object storage does not answer: {error}"

@@ -31,9 +31,10 @@ def raise_to(connection: Connection, name: str, least: int) -> None:
     connection.execute(update(_COUNTERS).where(lower).values(value=least))
 
 
-def raise_version(connection: Connection) -> None:
-    """The routes have changed."""
+def next_version(connection: Connection) -> int:
+    """The routes change: their version from now on."""
     raise_by(connection, tables.ROUTE_VERSION, 1)
+    return read(connection, tables.ROUTE_VERSION)
 
 
 def next_task_ids(connection: Connection, count: int) -> int:

@@ -20,6 +20,7 @@ class HeardNodes:
     states: Mapping[str, NodeState] = field(default_factory=dict)
     _heard_ms: dict[str, int] = field(default_factory=dict)
     _lately: set[str] = field(default_factory=set)
+    _routed_lost: set[str] = field(default_factory=set)
 
     def hear(self, node_id: str, now_ms: int) -> None:
         """A node has spoken."""
@@ -35,8 +36,8 @@ class HeardNodes:
         found, self._lately = self._lately, set()
         return found
 
-    def judge(self, nodes: Iterable[Node], since_ms: int, now_ms: int) -> bool:
-        """Bring `states` up to date; whether any node was lost, or is there again. `since_ms`: of the ownership."""
+    def judge(self, nodes: Iterable[Node], since_ms: int, now_ms: int) -> list[str]:
+        """Bring `states` up to date; the nodes whose state is another one now. `since_ms`: of the ownership."""
         before = self.states
         self.states = {
             node.node_id: node_state(
@@ -44,10 +45,21 @@ class HeardNodes:
             )
             for node in nodes
         }
-        changed = False
-        for node_id, state in self.states.items():
-            old = before.get(node_id)
-            changed |= (state is NodeState.LOST) != (old is NodeState.LOST)
-            if old is not state and (old is not None or state is not NodeState.ALIVE):
+        turned = [node_id for node_id, state in self.states.items() if before.get(node_id) is not state]
+        for node_id in turned:
+            old, state = before.get(node_id), self.states[node_id]
+            if old is not None or state is not NodeState.ALIVE:
                 log.warning("node", extra={"node": node_id, "from": old and old.value, "to": state.value})
-        return changed
+        return turned
+
+    @property
+    def unrouted(self) -> bool:
+        """Whether a node was lost, or is there again, and the route table does not say so yet."""
+        return self._lost() != self._routed_lost
+
+    def routed(self) -> None:
+        """A route table says how things are."""
+        self._routed_lost = self._lost()
+
+    def _lost(self) -> set[str]:
+        return {node_id for node_id, state in self.states.items() if state is NodeState.LOST}

@@ -82,6 +82,17 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """What a transaction has changed: rows as they are after it, tasks that are `gone`, and the version of the routes."""
+
+    version: int
+    tenants: tuple[Tenant, ...] = ()
+    tasks: tuple[Task, ...] = ()
+    gone: tuple[int, ...] = ()
+    nodes: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Owner:
     """The meta server that holds the lease, or held it last. `lease_left_ms` (the database's clock) is negative once it
     has run out."""

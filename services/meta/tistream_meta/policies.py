@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from tistream_meta.liveness import NodeState
 from tistream_meta.placement import Phase, Placement, Step
@@ -42,7 +43,7 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
-class _Loads:
+class Loads:
     """What each sorter that takes tasks will have to do: a task that moves counts where it goes."""
 
     def __init__(self, nodes: Iterable[str], placements: Iterable[Placement], load: Mapping[int, float]) -> None:
@@ -53,6 +54,15 @@ class _Loads:
                 self.of[node] += _load(task, load)
         self._heap = [(amount, node) for node, amount in self.of.items()]
         heapq.heapify(self._heap)
+
+    def among(self, nodes: Iterable[str]) -> Loads:
+        """The same, of the sorters that take tasks now: a new one has nothing to do yet."""
+        now = Loads(nodes, (), {})
+        for node in now.of:
+            now.of[node] = self.of.get(node, 0.0)
+        now._heap = [(amount, node) for node, amount in now.of.items()]
+        heapq.heapify(now._heap)
+        return now
 
     def least(self) -> str:
         """The one with the least to do; of equals the first by name."""
@@ -78,28 +88,41 @@ def schedule(
 
     Costs n log n of tasks and nodes.
     """
-    alive = [node for node, state in nodes.items() if state is NodeState.ALIVE]
-    loads = _Loads(alive, placements, load)
-    commands: list[Command] = []
-    settled: list[Placement] = []
-    moving = 0
-    for task in placements:
-        if task.phase is Phase.REMOVING:
-            continue
-        command = _under_way(task, nodes) or (_basic(task, nodes, load, loads) if alive else None)
-        if command is not None:
-            commands.append(command)
-        elif task.phase is Phase.PREPARING:
-            moving += 1
-        elif not task.ordered:
-            settled.append(task)
-    budget = limits.moves_max - moving
-    for command in _moves(settled, nodes, load, loads, limits) if alive else ():
-        if budget <= 0:
-            break
-        commands.append(command)
-        budget -= 1
-    return commands
+    loads = Loads(alive(nodes), placements, load)
+    return [*urgent(placements, nodes, load, loads), *spread(placements, nodes, load, loads, limits)]
+
+
+def alive(nodes: Mapping[str, NodeState]) -> list[str]:
+    """Those that may be given tasks."""
+    return [node for node, state in nodes.items() if state is NodeState.ALIVE]
+
+
+def urgent(
+    placements: Iterable[Placement], nodes: Mapping[str, NodeState], load: Mapping[int, float], loads: Loads
+) -> list[Command]:
+    """What no task waits for: moves that are under way, and sorters for those that have none. Each task by itself, so
+    that only those need be given about which there is news."""
+    found = (_under_way(task, nodes) or _basic(task, nodes, load, loads) for task in placements)
+    return [command for command in found if command is not None]
+
+
+def spread(
+    placements: Sequence[Placement],
+    nodes: Mapping[str, NodeState],
+    load: Mapping[int, float],
+    loads: Loads,
+    limits: Limits,
+) -> list[Command]:
+    """Moves off nodes that are to go, and to those with less to do, within the budget."""
+    if not loads.of:
+        return []
+    budget = limits.moves_max - sum(task.phase is Phase.PREPARING for task in placements)
+    settled = [
+        task
+        for task in placements
+        if task.phase in (Phase.COMMITTING, Phase.RUNNING) and not task.ordered and not _lost(task.sorter_node, nodes)
+    ]
+    return list(islice(_moves(settled, nodes, load, loads, limits), max(0, budget)))
 
 
 def _load(task: Placement, load: Mapping[int, float]) -> float:
@@ -112,7 +135,7 @@ def _lost(node: str | None, nodes: Mapping[str, NodeState]) -> bool:
 
 def _under_way(task: Placement, nodes: Mapping[str, NodeState]) -> Command | None:
     """Of a task that moves: hand it over, or give the move up."""
-    if task.next_node is None:
+    if task.next_node is None or task.sealed:
         return None
     if nodes.get(task.next_node) is not NodeState.ALIVE:
         return Command(task.task_id, Step.ABANDON, None, f"{task.next_node} is not alive")
@@ -123,9 +146,9 @@ def _under_way(task: Placement, nodes: Mapping[str, NodeState]) -> Command | Non
     return None
 
 
-def _basic(task: Placement, nodes: Mapping[str, NodeState], load: Mapping[int, float], loads: _Loads) -> Command | None:
+def _basic(task: Placement, nodes: Mapping[str, NodeState], load: Mapping[int, float], loads: Loads) -> Command | None:
     """A task without a sorter gets the one with the least to do. Those of a lost one stay while no other is alive."""
-    if task.next_node is not None or not _lost(task.sorter_node, nodes):
+    if not loads.of or task.next_node is not None or task.sealed or not _lost(task.sorter_node, nodes):
         return None
     node = loads.least()
     loads.add(node, _load(task, load))
@@ -137,7 +160,7 @@ def _moves(
     tasks: Sequence[Placement],
     nodes: Mapping[str, NodeState],
     load: Mapping[int, float],
-    loads: _Loads,
+    loads: Loads,
     limits: Limits,
 ) -> Iterator[Command]:
     """First away from nodes that are to go, then from those with too much to those with the least."""

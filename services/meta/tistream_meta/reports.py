@@ -6,7 +6,7 @@ heartbeat of a start of a process; a newer start begins anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tistream_meta.model import Child, Task
@@ -46,12 +46,15 @@ class Reports:
     stale: int = 0
     _of: dict[str, _Heard] = field(default_factory=dict)
 
-    def take(self, node_id: str, start: Start, sequence: int, holdings: Iterable[Holding], now_ms: int) -> bool:
-        """Take a report; False if it is older than what was heard. Monotonic time."""
+    def take(
+        self, node_id: str, start: Start, sequence: int, holdings: Iterable[Holding], now_ms: int
+    ) -> set[int] | None:
+        """Take a report; the tasks of which it tells something else than the one before. None if it is older than what
+        was heard. Monotonic time."""
         known = self._of.get(node_id)
         if known is not None and known.start == start and sequence <= known.sequence:
             self.stale += 1
-            return False
+            return None
         held: dict[int, Holding] = {}
         prepared: dict[int, Holding] = {}
         for one in holdings:
@@ -60,7 +63,9 @@ class Reports:
         keys = [(one.task_id, one.task_epoch) for one in held.values()]
         since_ms = {key: before.get(key, now_ms) for key in keys}
         self._of[node_id] = _Heard(start, sequence, held, prepared, since_ms)
-        return True
+        if known is None:
+            return {*held, *prepared}
+        return _differing(known.held, held) | _differing(known.prepared, prepared)
 
     def forget(self) -> None:
         """A new owner has heard nobody."""
@@ -107,3 +112,16 @@ class Reports:
     def _holding(self, node_id: str | None, task_id: int) -> Holding | None:
         heard = self._of.get(node_id or "")
         return None if heard is None else heard.held.get(task_id)
+
+
+def _differing(before: Mapping[int, Holding], after: Mapping[int, Holding]) -> set[int]:
+    """Tasks whose place in the schedule may have changed; how much they do, and how far they are, does not count."""
+    return {
+        task_id
+        for task_id in before.keys() | after.keys()
+        if _place(before.get(task_id)) != _place(after.get(task_id))
+    }
+
+
+def _place(one: Holding | None) -> tuple[object, ...] | None:
+    return None if one is None else (one.task_epoch, one.stop_at, one.sealed)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, case, func, insert, select, update
@@ -25,7 +26,7 @@ from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream_meta import counter_rows, tables, task_rows
 from tistream_meta.database import now_ms, open_engine
 from tistream_meta.migrations import migrate
-from tistream_meta.model import Child, Node, Owner, Plan, Tenant
+from tistream_meta.model import Change, Child, Node, Owner, Plan, Tenant
 from tistream_meta.policies import Command
 from tistream_meta.seals import CarryOn, Order
 from tistream_meta.starts import Standing, Start, standing
@@ -119,20 +120,20 @@ class Repository:
 
     # -- tenants and tasks ---------------------------------------------------------------------------------------
 
-    def create_tenant(self, key: TenantKey) -> Tenant:
+    def create_tenant(self, key: TenantKey) -> tuple[Tenant, Change | None]:
         """Register a tenant, and its cluster with its first one; the tenant as it is, if it was there before."""
         clusters, tenants = tables.clusters, tables.tenants
         with self._writing() as connection:
             found = connection.execute(select(tenants).where(_tenant_is(tenants, key))).one_or_none()
             if found is not None:
-                return _tenant(found)
+                return _tenant(found), None
             known = connection.execute(select(clusters).where(clusters.c.cluster_id == key.cluster_id)).one_or_none()
             if known is None:
                 connection.execute(insert(clusters).values(cluster_id=key.cluster_id, created_ms=self._now_ms))
             names = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
             connection.execute(insert(tenants).values(**names, created_ms=self._now_ms))
-            counter_rows.raise_version(connection)
-        return Tenant(key, None, None)
+            tenant = Tenant(key, None, None)
+            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,))
 
     def tenants_of(self, cluster_id: str) -> tuple[Tenant, ...]:
         """In the order of their names. Raises UnknownName if no tenant ever named that cluster."""
@@ -143,8 +144,8 @@ class Repository:
             query = select(tenants).where(tenants.c.cluster_id == cluster_id).order_by(tenants.c.tenant_id)
             return tuple(map(_tenant, connection.execute(query)))
 
-    def set_problem(self, key: TenantKey, problem: str) -> None:
-        """Say why a tenant cannot start yet."""
+    def set_problem(self, key: TenantKey, problem: str) -> Change | None:
+        """Say why a tenant cannot start yet; None if that was said already."""
         tenants = tables.tenants
         with self._writing() as connection:
             changed = connection.execute(
@@ -153,11 +154,12 @@ class Repository:
                 .where(tenants.c.problem.is_(None) | (tenants.c.problem != problem))
                 .values(problem=problem)
             )
-            if changed.rowcount:
-                counter_rows.raise_version(connection)
+            if not changed.rowcount:
+                return None
+            return Change(counter_rows.next_version(connection), tenants=(Tenant(key, None, problem),))
 
-    def activate(self, key: TenantKey, snapshot_ts: int, spans: Sequence[KeySpan]) -> bool:
-        """Give a tenant its start and its tasks, in one transaction; False if it had them already."""
+    def activate(self, key: TenantKey, snapshot_ts: int, spans: Sequence[KeySpan]) -> Change | None:
+        """Give a tenant its start and its tasks, in one transaction; None if it had them already."""
         tenants = tables.tenants
         with self._writing() as connection:
             changed = connection.execute(
@@ -166,42 +168,56 @@ class Repository:
                 .values(snapshot_ts=snapshot_ts, problem=None)
             )
             if changed.rowcount != 1:
-                return False
+                return None
             first = counter_rows.next_task_ids(connection, len(spans))
-            task_rows.add(connection, key, [Child(first + at, span) for at, span in enumerate(spans)])
-            counter_rows.raise_version(connection)
-        return True
+            children = [Child(first + at, span) for at, span in enumerate(spans)]
+            task_rows.add(connection, key, children)
+            return Change(
+                counter_rows.next_version(connection),
+                tenants=(Tenant(key, snapshot_ts, None),),
+                tasks=task_rows.some(connection, [child.task_id for child in children]),
+            )
 
     def new_task_ids(self, count: int) -> int:
         """The first of `count` ids in a row that no task ever had."""
         with self._writing() as connection:
             return counter_rows.next_task_ids(connection, count)
 
-    def order(self, orders: Sequence[Order]) -> None:
+    def order(self, orders: Sequence[Order]) -> Change:
         """Note what tasks are to be sealed into, or that they are not any more, in one transaction."""
-        with self._changing() as connection:
+        with self._writing() as connection:
             for one in orders:
                 task_rows.order(connection, one)
+            return self._of_tasks(connection, [task_id for one in orders for task_id in one.task_ids])
 
-    def carry_on(self, ended: Sequence[CarryOn]) -> None:
+    def carry_on(self, ended: Sequence[CarryOn]) -> Change:
         """Put children in the place of sealed tasks, in one transaction."""
-        with self._changing() as connection:
+        with self._writing() as connection:
             for one in ended:
                 task_rows.carry_on(connection, one)
+            change = self._of_tasks(connection, [child.task_id for one in ended for child in one.children])
+            return replace(change, gone=tuple(task_id for one in ended for task_id in one.parents))
 
-    def take(self, commands: Sequence[Command]) -> None:
+    def take(self, commands: Sequence[Command]) -> Change:
         """Take steps, in one transaction: name next sorters, give that up, hand tasks over under new epochs."""
-        with self._changing() as connection:
-            for command in commands:
-                task_rows.take(connection, command)
+        with self._writing() as connection:
+            task_rows.take(connection, commands)
+            return self._of_tasks(connection, [command.task_id for command in commands])
 
-    def drain(self, node_id: str, draining: bool) -> None:
+    @staticmethod
+    def _of_tasks(connection: Connection, task_ids: Sequence[int]) -> Change:
+        return Change(counter_rows.next_version(connection), tasks=task_rows.some(connection, task_ids))
+
+    def drain(self, node_id: str, draining: bool) -> Change:
         """Note that a node is to be empty, or is not any more. Raises UnknownName."""
         nodes = tables.nodes
-        with self._changing() as connection:
-            if connection.execute(select(nodes).where(nodes.c.node_id == node_id)).one_or_none() is None:
+        with self._writing() as connection:
+            found = connection.execute(select(nodes).where(nodes.c.node_id == node_id)).one_or_none()
+            if found is None:
                 raise UnknownName(f"no node {node_id}")
             connection.execute(update(nodes).where(nodes.c.node_id == node_id).values(draining=int(draining)))
+            node = replace(_node(found), draining=draining)
+            return Change(counter_rows.next_version(connection), nodes=(node,))
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
@@ -211,7 +227,7 @@ class Repository:
             counter_rows.raise_by(connection, tables.LAST_START, 1)
             return counter_rows.read(connection, tables.LAST_START)
 
-    def register(self, node_id: str, role: str, url: str, start: Start) -> Node:
+    def register(self, node_id: str, role: str, url: str, start: Start) -> tuple[Node, Change | None]:
         """Note a start of a process; again the same changes nothing. The tasks of a sorter get new epochs: what an
         earlier start still writes for them is fenced. Raises Superseded where a newer start was noted."""
         nodes = tables.nodes
@@ -223,7 +239,7 @@ class Repository:
                     raise Superseded(f"a newer start of {node_id} has registered")
                 case Standing.REGISTERED:
                     assert registered is not None
-                    return registered
+                    return registered, None
             node = Node(node_id, role, url, start.start_epoch, start.instance)
             values = {
                 "role": role,
@@ -240,8 +256,8 @@ class Repository:
             # Only a number from before this database's time is above the counter: the next ones go on from there.
             counter_rows.raise_to(connection, tables.LAST_START, start.start_epoch)
             task_rows.fence(connection, node_id)
-            counter_rows.raise_version(connection)
-        return node
+            tasks = task_rows.at_sorter(connection, node_id)
+            return node, Change(counter_rows.next_version(connection), tasks=tasks, nodes=(node,))
 
     # -- everything ----------------------------------------------------------------------------------------------
 
@@ -261,17 +277,10 @@ class Repository:
             nodes=tuple(map(_node, node_rows)),
         )
 
-    def raise_version(self) -> None:
-        """The routes have changed by something that is not persisted: which nodes are alive."""
+    def raise_version(self) -> Change:
+        """The routes change by something that is not persisted: which nodes are alive."""
         with self._writing() as connection:
-            counter_rows.raise_version(connection)
-
-    @contextmanager
-    def _changing(self) -> Iterator[Connection]:
-        """Writes something that changes a route."""
-        with self._writing() as connection:
-            yield connection
-            counter_rows.raise_version(connection)
+            return Change(counter_rows.next_version(connection))
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:

@@ -1,30 +1,42 @@
-"""What everybody needs to know of tenants, tasks and nodes, made from a Plan. Pure, except for the board."""
+"""What everybody needs to know of tenants, tasks and nodes, made from the owner's book. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import groupby
+from collections.abc import Iterable, Mapping
 
-from tistream.concurrency import new_condition
 from tistream.model.ids import TenantKey
 from tistream.wire.meta import ChildTask, RouteTable, SealOrder, TaskRoute, TenantInfo, TenantRoute
-from tistream.wire.route_mark import Mark
+from tistream_meta.book import Book, Touched
 from tistream_meta.liveness import NodeState
-from tistream_meta.model import Node, Plan, Seal, Task, Tenant
-
-_POLL_S = 0.2  # how soon a waiting reader notices that the process stops
+from tistream_meta.model import Node, Seal, Task, Tenant
 
 
-def build(plan: Plan, owner_rev: int, states: Mapping[str, NodeState], own_url: str) -> RouteTable:
-    """The route table of a plan by the owner of that rev, given what it knows of the nodes."""
-    nodes = {node.node_id: node for node in plan.nodes}
-    by_tenant = {key: list(group) for key, group in groupby(plan.tasks, lambda task: task.tenant)}
-    return RouteTable(
-        version=plan.version,
-        owner_rev=owner_rev,
-        tenants=[_tenant_route(tenant, by_tenant.get(tenant.key, []), nodes) for tenant in plan.tenants],
-        services={"meta": [own_url], **_services(plan.nodes, states)},
-    )
+class RouteMaker:
+    """Makes route tables of an owner's book, each from the one before: what has not changed is the same object."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, TaskRoute] = {}
+        self._tenants: dict[TenantKey, TenantRoute] = {}
+
+    def make(
+        self, book: Book, touched: Touched, owner_rev: int, states: Mapping[str, NodeState], own_url: str
+    ) -> RouteTable:
+        """The table of the book as it is now; `touched` says what may differ from the last one."""
+        for task_id in touched.tasks:
+            task = book.tasks.get(task_id)
+            if task is None:
+                self._tasks.pop(task_id, None)
+            else:
+                self._tasks[task_id] = _task_route(task, book.nodes)
+        for key in touched.tenants:
+            routes = [self._tasks[task.task_id] for task in book.tasks_of(key)]
+            self._tenants[key] = _tenant_route(book.tenants[key], routes)
+        return RouteTable(
+            version=book.version,
+            owner_rev=owner_rev,
+            tenants=[self._tenants[key] for key in sorted(book.tenants)],
+            services={"meta": [own_url], **_services(tuple(book.nodes.values()), states)},
+        )
 
 
 def _services(nodes: tuple[Node, ...], states: Mapping[str, NodeState]) -> dict[str, list[str]]:
@@ -37,25 +49,24 @@ def _services(nodes: tuple[Node, ...], states: Mapping[str, NodeState]) -> dict[
     return found
 
 
-def _tenant_route(tenant: Tenant, tasks: list[Task], nodes: Mapping[str, Node]) -> TenantRoute:
-    routes = [
-        TaskRoute(
-            task_id=task.task_id,
-            start_key=task.span.start.hex(),
-            end_key=task.span.end.hex(),
-            task_epoch=task.task_epoch,
-            sorter_node=task.sorter_node,
-            sorter_url=None if node is None else node.url,
-            sorter_start_epoch=None if node is None else node.start_epoch,
-            next_node=task.next_node,
-            next_start_epoch=None if following is None else following.start_epoch,
-            parents=list(task.parents),
-            seal=_seal_order(task.seal),
-        )
-        for task, node, following in (
-            (task, nodes.get(task.sorter_node or ""), nodes.get(task.next_node or "")) for task in tasks
-        )
-    ]
+def _task_route(task: Task, nodes: Mapping[str, Node]) -> TaskRoute:
+    node, following = nodes.get(task.sorter_node or ""), nodes.get(task.next_node or "")
+    return TaskRoute(
+        task_id=task.task_id,
+        start_key=task.span.start.hex(),
+        end_key=task.span.end.hex(),
+        task_epoch=task.task_epoch,
+        sorter_node=task.sorter_node,
+        sorter_url=None if node is None else node.url,
+        sorter_start_epoch=None if node is None else node.start_epoch,
+        next_node=task.next_node,
+        next_start_epoch=None if following is None else following.start_epoch,
+        parents=list(task.parents),
+        seal=_seal_order(task.seal),
+    )
+
+
+def _tenant_route(tenant: Tenant, routes: list[TaskRoute]) -> TenantRoute:
     homeless = sum(route.sorter_url is None for route in routes)
     problem = f"{homeless} of {len(routes)} tasks have no sorter: none has registered" if homeless else tenant.problem
     return TenantRoute(
@@ -88,43 +99,6 @@ def tenant_info(tenant: Tenant) -> TenantInfo:
     )
 
 
-def waiting(plan: Plan) -> tuple[TenantKey, ...]:
+def waiting(tenants: Iterable[Tenant]) -> tuple[TenantKey, ...]:
     """Tenants whose schema_snap was not read yet."""
-    return tuple(tenant.key for tenant in plan.tenants if tenant.snapshot_ts is None)
-
-
-def _mark(table: RouteTable) -> Mark:
-    return Mark(table.owner_rev, table.version)
-
-
-class RouteBoard:
-    """The newest route table, for readers that wait for the next one."""
-
-    def __init__(self, stopping: Callable[[], bool]) -> None:
-        self._stopping = stopping
-        self._changed = new_condition()
-        self._table: RouteTable | None = None
-
-    def publish(self, table: RouteTable) -> None:
-        """Replace the table and wake those who wait. An older one than the present changes nothing."""
-        with self._changed:
-            if self._table is None or _mark(table) >= _mark(self._table):
-                self._table = table
-                self._changed.notify_all()
-
-    def current(self) -> RouteTable | None:
-        """The newest table, or None before the first."""
-        with self._changed:
-            return self._table
-
-    def wait(self, known_version: int, wait_ms: int) -> RouteTable | None:
-        """The newest table; waits up to wait_ms while its version is `known_version`."""
-        with self._changed:
-            remaining_s = wait_ms / 1000
-            while self._known(known_version) and remaining_s > 0 and not self._stopping():
-                self._changed.wait(min(_POLL_S, remaining_s))
-                remaining_s -= _POLL_S
-            return self._table
-
-    def _known(self, version: int) -> bool:
-        return self._table is None or self._table.version == version
+    return tuple(tenant.key for tenant in tenants if tenant.snapshot_ts is None)

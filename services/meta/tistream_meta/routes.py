@@ -255,10 +255,16 @@ def _span(child: ChildTask) -> KeySpan:
 
 
 @router.get("/upcall/v1/routes", operation_id="Routes")
-def routes(request: Request, known_version: int = -1, wait_ms: WaitMs = 0) -> RouteTable:
-    """The route table; waits while its version is `known_version`. A meta server that is not the owner tells what the
-    owner told it last."""
-    table = _server(request).routes().wait(known_version, wait_ms)
+def routes(
+    request: Request,
+    known_version: int = -1,
+    known_rev: int = -1,
+    node_id: str | None = None,
+    wait_ms: WaitMs = 0,
+) -> RouteTable:
+    """The route table, or what has changed since `known_version` of that owner; waits while that is the newest. A meta
+    server that is not the owner tells what the owner told it last."""
+    table = _server(request).routes().wait(Mark(known_rev, known_version), wait_ms, node_id)
     if table is None:
         raise Unavailable("no routes yet")
     return table

@@ -1,21 +1,31 @@
-"""Brings the tasks to where the policies and operators want them: writes what the pure modules decide."""
+"""Brings the tasks to where the policies and operators want them: writes what the pure modules decide.
+
+What is urgent is looked at as soon as there is news of a task: a report that says something else, a node whose state has
+turned, a row that was written. Everything together, to spread and to split and merge, is looked at every now and then:
+the more tasks there are the less often, so that the owner's work for a second does not grow with them.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tistream.errors import InvalidRequest, UnknownName
 from tistream_meta import seals
+from tistream_meta.book import Book
 from tistream_meta.liveness import NodeState
-from tistream_meta.model import Child, Plan, Seal, Task
+from tistream_meta.model import Change, Child, Seal, Task
 from tistream_meta.placement import Phase, Placement, Step, WrongStep
-from tistream_meta.policies import DEFAULT_LIMITS, Command, Limits, schedule
+from tistream_meta.policies import DEFAULT_LIMITS, Command, Limits, Loads, alive, spread, urgent
 from tistream_meta.reports import Reports
 from tistream_meta.repository import Repository
 
 log = logging.getLogger(__name__)
+
+SPREAD_MS = 500  # between two looks at everything
+SPREAD_MS_A_TASK = 0.1  # and so much more for each task
+AGAIN_PART = 5  # while the budget held moves back, so many times sooner: others have ended meanwhile
 
 States = Mapping[str, NodeState]
 
@@ -29,40 +39,87 @@ class Rules:
 
 
 class Scheduler:
-    """Works on the plan that it is given. Not thread-safe. Times are monotonic milliseconds.
+    """Works on the owner's book. Not thread-safe. Times are monotonic milliseconds.
 
     What operators ask for raises UnknownName, or InvalidRequest where it cannot be.
     """
 
     def __init__(self, repository: Repository, reports: Reports, rules: Rules) -> None:
         self._repository, self._reports, self._rules = repository, reports, rules
+        self._news: set[int] = set()  # tasks that were not looked at since
+        self._loads = Loads((), (), {})
+        self._spread_at_ms: float = 0
         self._ordered_ms: dict[int, int] = {}  # task -> since when this owner knows of the order to seal it
 
-    def step(self, plan: Plan, states: States, now_ms: int) -> bool:
-        """Do what is due; whether anything was written."""
-        sealed = self._look_after_seals(plan, states, now_ms)
-        if sealed:
-            plan = self._repository.plan()
-        commands = self._due(plan, states)
-        if commands:
-            self._repository.take(commands)
-            _tell(commands)
-        return bool(sealed or commands)
+    def touch(self, task_ids: Iterable[int]) -> None:
+        """There is news of these tasks."""
+        self._news.update(task_ids)
 
-    def move(self, plan: Plan, states: States, task_id: int, node_id: str) -> None:
+    def step(self, book: Book, states: States, now_ms: int) -> Iterator[Change]:
+        """Do what is due. Each change must be taken into the book before the next is asked for."""
+        yield from self._look_after_seals(book, now_ms)
+        sorters = {node: states[node] for node in book.of_role("sorter")}
+        news = [book.tasks[task_id] for task_id in sorted(self._news) if task_id in book.tasks]
+        self._news.clear()
+        if news:
+            self._loads = self._loads.among(alive(sorters))
+            commands = urgent(map(self._reports.placement, news), sorters, self._known_loads(news), self._loads)
+            yield from self._command(commands)
+        if now_ms >= self._spread_at_ms:
+            yield from self._look_at_everything(book, sorters, now_ms)
+
+    def _look_at_everything(self, book: Book, sorters: States, now_ms: int) -> Iterator[Change]:
+        tasks = book.in_order()
+        load = self._known_loads(tasks)
+        placements = [self._reports.placement(task) for task in tasks]
+        there = alive(sorters)
+        self._loads = Loads(there, placements, load)
+        limits = replace(self._rules.moves, moves_max=max(self._rules.moves.moves_max, len(there)))
+        commands = spread(placements, sorters, load, self._loads, limits)
+        pause_ms = SPREAD_MS + SPREAD_MS_A_TASK * len(tasks)
+        self._spread_at_ms = now_ms + (pause_ms / AGAIN_PART if commands else pause_ms)
+        yield from self._command(commands)
+        tasks = book.in_order()
+        told = {task.task_id: self._reports.told(task, now_ms) for task in tasks}
+        # Those that nobody ordered, as far as a restored database knows, were no news together.
+        if ended := seals.carried_on(tasks, told):
+            yield from self._carry_on(ended)
+            return
+        orders = [self._order(wish) for wish in seals.wishes(tasks, told, len(there), self._rules.seals)]
+        yield from self._take_orders(orders)
+
+    def _known_loads(self, tasks: Iterable[Task]) -> dict[int, float]:
+        found = ((task.task_id, self._reports.load(task)) for task in tasks)
+        return {task_id: load for task_id, load in found if load is not None}
+
+    def _command(self, commands: Sequence[Command]) -> Iterator[Change]:
+        if not commands:
+            return
+        change = self._repository.take(commands)
+        for step in Step:
+            of_step = [command for command in commands if command.step is step]
+            if of_step:
+                nodes = sorted({command.node for command in of_step if command.node})[:10]
+                why = sorted({command.why for command in of_step})[:3]
+                log.info("tasks", extra={"step": step.value, "tasks": len(of_step), "nodes": nodes, "why": why})
+        yield change
+
+    # -- what operators ask for ----------------------------------------------------------------------------------
+
+    def move(self, book: Book, states: States, task_id: int, node_id: str) -> Change:
         """Let a sorter prepare to take a task over."""
-        task = _find(plan, task_id)
-        if states.get(node_id) is not NodeState.ALIVE or node_id not in _sorters(plan):
+        task = _find(book, task_id)
+        if states.get(node_id) is not NodeState.ALIVE or node_id not in book.of_role("sorter"):
             raise InvalidRequest(f"{node_id} is no sorter that is alive", {"parameter": "node_id"})
         try:
             self._reports.placement(task).after(Step.PREPARE, node_id)
         except WrongStep as error:
             raise InvalidRequest(str(error)) from error
-        self._repository.take([Command(task_id, Step.PREPARE, node_id, "asked for")])
+        return self._repository.take([Command(task_id, Step.PREPARE, node_id, "asked for")])
 
-    def split(self, plan: Plan, task_id: int, key: bytes | None, now_ms: int) -> tuple[int, ...]:
-        """Order a task to be split at a key, or where its load halves; the ids of its children."""
-        task, told = self._working(plan, task_id, now_ms)
+    def split(self, book: Book, task_id: int, key: bytes | None, now_ms: int) -> tuple[Change, tuple[int, ...]]:
+        """Order a task to be split at a key, or where its load halves; and the ids of its children."""
+        task, told = self._working(book, task_id, now_ms)
         at = told.split_key if key is None else key
         if not at:
             reason = f"task {task_id}: its sorter knows no key that halves its load; give one"
@@ -70,92 +127,77 @@ class Scheduler:
         spans = seals.halves(task.span, at)
         if spans is None:
             raise InvalidRequest(f"key {at.hex()} does not cut task {task_id}", {"parameter": "key"})
-        return self._take_orders([self._order(seals.Wish((task_id,), spans, None, "asked for"))])
+        return self._ask(seals.Wish((task_id,), spans, None, "asked for"))
 
-    def merge(self, plan: Plan, task_id: int, other_id: int, now_ms: int) -> tuple[int, ...]:
-        """Order two neighbours to be merged; the id of their child."""
-        pair = [self._working(plan, one, now_ms) for one in (task_id, other_id)]
+    def merge(self, book: Book, task_id: int, other_id: int, now_ms: int) -> tuple[Change, tuple[int, ...]]:
+        """Order two neighbours to be merged; and the id of their child."""
+        pair = [self._working(book, one, now_ms) for one in (task_id, other_id)]
         (left, ours), (right, theirs) = sorted(pair, key=lambda one: one[0].span.start)
         if left.tenant != right.tenant or not left.span.end or left.span.end != right.span.start:
             raise InvalidRequest(f"tasks {task_id} and {other_id} are no neighbours", {"parameter": "neighbour"})
-        return self._take_orders([self._order(seals.merge(left, right, ours, theirs, "asked for"))])
+        return self._ask(seals.merge(left, right, ours, theirs, "asked for"))
 
-    def placements(self, plan: Plan) -> list[tuple[Task, Placement, float | None]]:
+    def placements(self, book: Book) -> list[tuple[Task, Placement, float | None]]:
         """Every task, where it is, and its load if that is known."""
-        return [(task, self._reports.placement(task), self._reports.load(task)) for task in plan.tasks]
+        return [(task, self._reports.placement(task), self._reports.load(task)) for task in book.in_order()]
 
-    def _working(self, plan: Plan, task_id: int, now_ms: int) -> tuple[Task, seals.Told]:
+    def _ask(self, wish: seals.Wish) -> tuple[Change, tuple[int, ...]]:
+        order = self._order(wish)
+        assert order.seal is not None
+        (change,) = self._take_orders([order])
+        return change, tuple(_ids(order.seal.children))
+
+    def _working(self, book: Book, task_id: int, now_ms: int) -> tuple[Task, seals.Told]:
         """A task that works and is not about to change."""
-        task = _find(plan, task_id)
+        task = _find(book, task_id)
         if task.seal is not None:
             raise InvalidRequest(f"task {task_id} is about to be split or merged already")
         if (phase := self._reports.placement(task).phase) is not Phase.RUNNING:
             raise InvalidRequest(f"task {task_id} is {phase.value}: only a running one can be split or merged")
         return task, self._reports.told(task, now_ms)
 
-    def _look_after_seals(self, plan: Plan, states: States, now_ms: int) -> bool:
-        """Children for what is sealed, and orders for what is to be; whether anything was written."""
-        rules = self._rules.seals
-        told = {task.task_id: self._reports.told(task, now_ms) for task in plan.tasks}
-        ended = seals.carried_on(plan.tasks, told)
-        if ended:
-            self._repository.carry_on(ended)
+    # -- splits and merges ---------------------------------------------------------------------------------------
+
+    def _look_after_seals(self, book: Book, now_ms: int) -> Iterator[Change]:
+        """Children for what is sealed, and what becomes of merges that are under way."""
+        yield from self._carry_on(seals.carried_on(*self._concerned(book, book.sealing | self._news, now_ms)))
+        self._ordered_ms = {task_id: self._ordered_ms.get(task_id, now_ms) for task_id in book.sealing}
+        age_ms = {task_id: now_ms - since_ms for task_id, since_ms in self._ordered_ms.items()}
+        ordered, told = self._concerned(book, book.sealing, now_ms)
+        yield from self._take_orders(seals.under_way(ordered, told, age_ms, self._rules.seals))
+
+    def _carry_on(self, ended: Sequence[seals.CarryOn]) -> Iterator[Change]:
+        if not ended:
+            return
+        change = self._repository.carry_on(ended)
         for one in ended:
             log.info("tasks carry on", extra={"parents": one.parents, "children": _ids(one.children)})
-        ordered = [task.task_id for task in plan.tasks if task.seal is not None]
-        self._ordered_ms = {task_id: self._ordered_ms.get(task_id, now_ms) for task_id in ordered}
-        age_ms = {task_id: now_ms - since_ms for task_id, since_ms in self._ordered_ms.items()}
-        orders = seals.under_way(plan.tasks, told, age_ms, rules)
-        alive = sum(states.get(node) is NodeState.ALIVE for node in _sorters(plan))
-        orders += [self._order(wish) for wish in seals.wishes(plan.tasks, told, alive, rules)]
-        self._take_orders(orders)
-        return bool(ended or orders)
+        yield change
+
+    def _concerned(self, book: Book, task_ids: Iterable[int], now_ms: int) -> tuple[list[Task], dict[int, seals.Told]]:
+        tasks = [book.tasks[task_id] for task_id in sorted(task_ids) if task_id in book.tasks]
+        return tasks, {task.task_id: self._reports.told(task, now_ms) for task in tasks}
 
     def _order(self, wish: seals.Wish) -> seals.Order:
         first = self._repository.new_task_ids(len(wish.spans))
         children = tuple(Child(first + at, span) for at, span in enumerate(wish.spans))
         return seals.Order(wish.task_ids, Seal(children, wish.stop_at, final=wish.stop_at is None), wish.why)
 
-    def _take_orders(self, orders: Sequence[seals.Order]) -> tuple[int, ...]:
-        """The children of all of them."""
-        if orders:
-            self._repository.order(orders)
-        found: list[int] = []
+    def _take_orders(self, orders: Sequence[seals.Order]) -> Iterator[Change]:
+        if not orders:
+            return
+        change = self._repository.order(orders)
         for one in orders:
             children = _ids(one.seal.children) if one.seal else []
             log.info("seal", extra={"tasks": one.task_ids, "children": children, "why": one.why})
-            found += children
-        return tuple(found)
-
-    def _due(self, plan: Plan, states: States) -> list[Command]:
-        sorters = {node: states[node] for node in _sorters(plan)}
-        loads = ((task.task_id, self._reports.load(task)) for task in plan.tasks)
-        return schedule(
-            [self._reports.placement(task) for task in plan.tasks],
-            sorters,
-            {task_id: load for task_id, load in loads if load is not None},
-            self._rules.moves,
-        )
+        yield change
 
 
-def _tell(commands: Sequence[Command]) -> None:
-    for step in Step:
-        of_step = [command for command in commands if command.step is step]
-        if of_step:
-            nodes = sorted({command.node for command in of_step if command.node})
-            why = sorted({command.why for command in of_step})[:3]
-            log.info("tasks", extra={"step": step.value, "tasks": len(of_step), "nodes": nodes, "why": why})
-
-
-def _find(plan: Plan, task_id: int) -> Task:
-    task = next((task for task in plan.tasks if task.task_id == task_id), None)
+def _find(book: Book, task_id: int) -> Task:
+    task = book.tasks.get(task_id)
     if task is None:
         raise UnknownName(f"no task {task_id}")
     return task
-
-
-def _sorters(plan: Plan) -> list[str]:
-    return [node.node_id for node in plan.nodes if node.role == "sorter"]
 
 
 def _ids(children: Iterable[Child]) -> list[int]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter as Tally
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tistream.clock import Clock
@@ -20,14 +21,16 @@ from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream_meta import ranges, route_table, snapshot
 from tistream_meta.announcements import AnnouncementBoard
+from tistream_meta.book import Book, Touched
 from tistream_meta.heard import HeardNodes
 from tistream_meta.liveness import NodeState, Timings
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.model import Node, Owner, Plan, Task, Tenant
+from tistream_meta.model import Change, Node, Owner, Task, Tenant
 from tistream_meta.ownership import Ownership
 from tistream_meta.placement import Placement
 from tistream_meta.reports import Holding, Reports
 from tistream_meta.repository import Repository
+from tistream_meta.route_board import RouteBoard
 from tistream_meta.scheduler import Rules, Scheduler
 from tistream_meta.starts import Standing, Start, standing
 from tistream_meta.tenant_start import TenantStarts
@@ -70,7 +73,8 @@ class MetaServer:
         self._options = options
         self._stopping = stopping
         self._lock = new_rlock()
-        self._routes = route_table.RouteBoard(stopping)
+        self._routes = RouteBoard(stopping)
+        self._maker = route_table.RouteMaker()
         self._announcements = AnnouncementBoard(0, options.announcements_max, stopping)
         self._prepared = False
         self._heard = HeardNodes(options.timings)
@@ -80,7 +84,8 @@ class MetaServer:
         self._ownership = Ownership(
             repository, clock, self._lock, options.lease_ms, options.own_url, new_client, self._begin
         )
-        self._plan: Plan | None = None
+        self._book: Book | None = None  # None: to be read
+        self._touched = Touched()  # since the last route table
 
     def not_ready(self) -> str | None:
         """Why requests cannot be served, or None."""
@@ -90,7 +95,7 @@ class MetaServer:
             if self._ownership.other is None:
                 return "no meta server is the owner"
             return None if self._routes.current() is not None else "the owner has not told the routes yet"
-        return None if self._plan is not None else "the plan was not read yet"
+        return None if self._book is not None else "the plan was not read yet"
 
     def is_owner(self) -> bool:
         """Whether this process is the owner, as far as it can know."""
@@ -111,10 +116,10 @@ class MetaServer:
             version = self._repository.prepare()
             self._prepared = True
             log.info("database ready", extra={"schema_version": version})
-        newest = Mark(self._ownership.rev, self._plan.version if self._plan else -1)
+        newest = Mark(self._ownership.rev, self._book.version if self._book else -1)
         if self._ownership.hold(newest, self._heard_lately):
             self._metrics.owner_rev.set(self._ownership.rev)
-            self.look_after_nodes(always=True)
+            self.look_after_nodes()
 
     def _heard_lately(self) -> set[str]:
         with self._lock:
@@ -124,6 +129,7 @@ class MetaServer:
         if owner_rev != self._announcements.owner_rev:
             self._announcements = AnnouncementBoard(owner_rev, self._options.announcements_max, self._stopping)
             self._reports.forget()
+            self._book = None  # another may have written meanwhile
         self._heard.forget()
 
     def follow_owner(self) -> int:
@@ -136,67 +142,98 @@ class MetaServer:
         self._routes.publish(found.routes(known, 0 if current is None else FOLLOW_WAIT_MS))
         return 0
 
-    def look_after_nodes(self, *, always: bool = False) -> None:
+    def look_after_nodes(self) -> None:
         """Loop body: who is there, and is every task where it should be?"""
-        with self._ownership.writing(), self._lock:
-            since_ms = self._ownership.since_ms  # once: another loop may lose the ownership meanwhile
-            if since_ms is None:
-                return
-            always |= self._plan is None
-            plan = self._repository.plan() if always or self._plan is None else self._plan
+        since_ms = self._ownership.since_ms  # once: another loop may lose the ownership meanwhile
+        if since_ms is None:
+            return
+        with self._rereading() as book:
             now_ms = self._clock.monotonic_ms()
-            changed = self._heard.judge(plan.nodes, since_ms, now_ms)
+            turned = self._heard.judge(book.nodes.values(), since_ms, now_ms)
             self._metrics.count_nodes(self._heard.states.values())
-            written = self._scheduler.step(plan, self._heard.states, now_ms)
-            if changed and not written:
-                self._repository.raise_version()
-            if written or changed or always:
-                self._publish()
+            self._scheduler.touch(book.tasks_at(turned))
+            for change in self._scheduler.step(book, self._heard.states, now_ms):
+                self._take(change)
+            if self._heard.unrouted:
+                self._take(self._repository.raise_version())
+            self._publish()
+
+    def _read(self) -> Book:
+        """Begin anew from what the database has."""
+        self._book = book = Book(self._repository.plan())
+        self._touched = book.everything()
+        self._scheduler.touch(self._touched.tasks)
+        return book
+
+    def _take(self, change: Change | None) -> None:
+        if change is not None and self._book is not None:
+            touched = self._book.take(change)
+            self._touched.add(touched)
+            self._scheduler.touch(touched.tasks)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Book]:
+        """Write as the owner, and tell everybody."""
+        with self._rereading() as book:
+            yield book
+            self.look_after_nodes()
+
+    @contextmanager
+    def _rereading(self) -> Iterator[Book]:
+        """Whatever write fails may have been done all the same: then the book is read again."""
+        with self._ownership.writing(), self._lock:
+            try:
+                yield self._book if self._book is not None else self._read()
+            except Unavailable:
+                self._book = None
+                raise
 
     def _publish(self) -> None:
-        plan = self._repository.plan()
-        self._plan = plan
+        book, current = self._known(), self._routes.current()
+        mark = Mark(self._ownership.rev, book.version)
+        if current is not None and mark == Mark(current.owner_rev, current.version):
+            return
         self._routes.publish(
-            route_table.build(plan, self._ownership.rev, self._heard.states, self._options.own_url)
+            self._maker.make(book, self._touched, mark.owner_rev, self._heard.states, self._options.own_url)
         )
-        self._metrics.tenants.set(len(plan.tenants))
-        self._metrics.tasks.set(len(plan.tasks))
-        self._metrics.route_version.set(plan.version)
+        self._touched = Touched()
+        self._heard.routed()
+        self._metrics.tenants.set(len(book.tenants))
+        self._metrics.tasks.set(len(book.tasks))
+        self._metrics.route_version.set(book.version)
 
     def activate_tenants(self) -> None:
         """Loop body: look for the schema_snap of tenants that have none yet."""
-        plan = self._plan
-        if self._ownership.since_ms is not None and plan is not None:
-            self._starts.look(route_table.waiting(plan), self._activate, self._cannot)
+        book = self._book
+        if self._ownership.since_ms is not None and book is not None:
+            with self._lock:
+                waiting = route_table.waiting(book.tenants.values())
+            self._starts.look(waiting, self._activate, self._cannot)
 
     def _activate(self, key: TenantKey, facts: snapshot.SnapshotFacts) -> None:
         spans = ranges.cut(facts.physical_ids, self._options.ranges_per_tenant)
-        with self._ownership.writing():
-            activated = self._repository.activate(key, facts.snapshot_ts, spans)
-        if activated:
+        with self._writing():
+            change = self._repository.activate(key, facts.snapshot_ts, spans)
+            self._take(change)
+        if change is not None:
             fields = {"tenant": str(key), "snapshot_ts": facts.snapshot_ts, "tasks": len(spans)}
             log.info("tenant starts", extra=fields)
-        self.look_after_nodes(always=True)
 
     def _cannot(self, key: TenantKey, problem: str) -> None:
-        plan = self._plan
-        known = {tenant.key: tenant.problem for tenant in plan.tenants} if plan else {}
-        if known.get(key) != problem:
-            log.warning("tenant waits", extra={"tenant": str(key), "problem": problem})
-            with self._ownership.writing():
-                self._repository.set_problem(key, problem)
-            with self._lock:
-                self._publish()
+        with self._writing() as book:
+            known = book.tenants.get(key)
+            if known is not None and known.problem != problem:
+                log.warning("tenant waits", extra={"tenant": str(key), "problem": problem})
+                self._take(self._repository.set_problem(key, problem))
 
     # -- requests ------------------------------------------------------------------------------------------------
 
     def create_tenant(self, key: TenantKey) -> Tenant:
         """Register a tenant; it is served once its schema_snap was read."""
         self._require_owner()
-        with self._ownership.writing():
-            tenant = self._repository.create_tenant(key)
-        with self._lock:
-            self._publish()
+        with self._writing():
+            tenant, change = self._repository.create_tenant(key)
+            self._take(change)
         return tenant
 
     def tenants(self, cluster_id: str) -> tuple[Tenant, ...]:
@@ -214,11 +251,12 @@ class MetaServer:
     def register(self, node_id: str, role: str, url: str, start: Start) -> tuple[Node, int]:
         """A process has started; its node and the version of the routes that know of it. Raises Superseded."""
         self._require_owner()
-        with self._ownership.writing(), self._lock:
-            node = self._repository.register(node_id, role, url, start)
-            self._heard.hear(node_id, self._clock.monotonic_ms())
+        with self._lock:
+            with self._writing():
+                node, change = self._repository.register(node_id, role, url, start)
+                self._take(change)
+                self._heard.hear(node_id, self._clock.monotonic_ms())
             log.info("node registered", extra={"node": node_id, "role": role, "start_epoch": node.start_epoch})
-            self.look_after_nodes(always=True)
             return node, self._known().version
 
     def heartbeat(
@@ -235,58 +273,58 @@ class MetaServer:
         self._require_owner()
         with self._lock:
             self._ownership.saw(seen)
-            plan = self._known()
-            match standing(next((node for node in plan.nodes if node.node_id == node_id), None), start):
+            book = self._known()
+            match standing(book.nodes.get(node_id), start):
                 case Standing.UNKNOWN:
                     raise UnknownName(f"no node {node_id} with start_epoch {start.start_epoch}")
                 case Standing.SUPERSEDED:
                     raise Superseded(f"a newer start of {node_id} has registered")
             now_ms = self._clock.monotonic_ms()
             # A process of a version that tells no sequence is heard all the same; what it holds is not known.
-            if not sequence or self._reports.take(node_id, start, sequence, holdings, now_ms):
+            news = self._reports.take(node_id, start, sequence, holdings, now_ms) if sequence else set()
+            if news is not None:
                 self._heard.hear(node_id, now_ms)
-            return self._ownership.rev, plan.version
+                self._scheduler.touch(news)
+            return self._ownership.rev, book.version
 
     def drain(self, node_id: str, draining: bool) -> None:
         """Move everything off a node, and give it nothing more; or take that back. Raises UnknownName."""
         self._require_owner()
-        with self._ownership.writing():
-            self._repository.drain(node_id, draining)
+        with self._writing():
+            self._take(self._repository.drain(node_id, draining))
         log.info("node drains" if draining else "node takes tasks again", extra={"node": node_id})
-        self.look_after_nodes(always=True)
 
     def move(self, task_id: int, node_id: str) -> None:
         """Let a sorter prepare to take a task over. Raises UnknownName; InvalidRequest where it cannot."""
         self._require_owner()
-        with self._ownership.writing(), self._lock:
-            self._scheduler.move(self._known(), self._heard.states, task_id, node_id)
-            self.look_after_nodes(always=True)
+        with self._writing() as book:
+            self._take(self._scheduler.move(book, self._heard.states, task_id, node_id))
 
     def split(self, task_id: int, key: bytes | None) -> tuple[int, ...]:
         """Order a task to be split at a key, or where it halves its load; the ids of its children. Raises UnknownName;
         InvalidRequest where it cannot."""
         self._require_owner()
-        with self._ownership.writing(), self._lock:
-            children = self._scheduler.split(self._known(), task_id, key, self._clock.monotonic_ms())
-            self.look_after_nodes(always=True)
-            return children
+        with self._writing() as book:
+            change, children = self._scheduler.split(book, task_id, key, self._clock.monotonic_ms())
+            self._take(change)
+        return children
 
     def merge(self, task_id: int, neighbour: int) -> tuple[int, ...]:
         """Order two neighbours to be merged; the id of their child. Raises UnknownName; InvalidRequest where they
         cannot."""
         self._require_owner()
-        with self._ownership.writing(), self._lock:
-            children = self._scheduler.merge(self._known(), task_id, neighbour, self._clock.monotonic_ms())
-            self.look_after_nodes(always=True)
-            return children
+        with self._writing() as book:
+            change, children = self._scheduler.merge(book, task_id, neighbour, self._clock.monotonic_ms())
+            self._take(change)
+        return children
 
     def nodes(self) -> list[tuple[Node, NodeState, int]]:
         """Every node, what is known of it, and how many tasks it has."""
         self._require_owner()
         with self._lock:
-            plan = self._known()
-            tasks = Tally(task.sorter_node for task in plan.tasks)
-            return [(node, self._heard.states[node.node_id], tasks[node.node_id]) for node in plan.nodes]
+            book = self._known()
+            tasks = Tally(task.sorter_node for task in book.tasks.values())
+            return [(node, self._heard.states[name], tasks[name]) for name, node in sorted(book.nodes.items())]
 
     def tasks(self) -> list[tuple[Task, Placement, float | None]]:
         """Every task, where it is, and its load if that is known."""
@@ -298,7 +336,7 @@ class MetaServer:
         """The owner as the database has it."""
         return self._repository.owner()
 
-    def routes(self) -> route_table.RouteBoard:
+    def routes(self) -> RouteBoard:
         """The board that readers wait on: the owner's routes, also where another is the owner, or nobody just now."""
         return self._routes
 
@@ -312,9 +350,10 @@ class MetaServer:
         self._require_owner()
         return self._announcements
 
-    def _known(self) -> Plan:
-        assert self._plan is not None, "ready"
-        return self._plan
+    def _known(self) -> Book:
+        if self._book is None:  # a write has failed: it is read again in a moment
+            raise Unavailable("the plan is being read again")
+        return self._book
 
     def _require_owner(self) -> None:
         reason = self.not_ready()

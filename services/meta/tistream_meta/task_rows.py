@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
@@ -17,12 +17,27 @@ from tistream_meta.seals import CarryOn, Order
 from tistream_meta.stored import parents_of, parents_text, seal_of, seal_text
 
 _TASKS = tables.tasks
+_AT_ONCE = 500  # ids in one statement
 
 
 def all_tasks(connection: Connection) -> tuple[Task, ...]:
     """Those of a tenant in key order."""
     rows = connection.execute(select(_TASKS).order_by(_TASKS.c.task_id)).all()
     return tuple(sorted(map(_task, rows), key=lambda task: (task.tenant, task.span.start)))
+
+
+def some(connection: Connection, task_ids: Sequence[int]) -> tuple[Task, ...]:
+    """These tasks, if they are there."""
+    found: list[Task] = []
+    for at in range(0, len(task_ids), _AT_ONCE):
+        query = select(_TASKS).where(_TASKS.c.task_id.in_(task_ids[at : at + _AT_ONCE]))
+        found += map(_task, connection.execute(query))
+    return tuple(found)
+
+
+def at_sorter(connection: Connection, sorter: str) -> tuple[Task, ...]:
+    """Those that a sorter has."""
+    return tuple(map(_task, connection.execute(select(_TASKS).where(_TASKS.c.sorter_node == sorter))))
 
 
 def add(
@@ -64,12 +79,26 @@ def carry_on(connection: Connection, one: CarryOn) -> None:
     counter_rows.raise_to(connection, tables.LAST_TASK_ID, max(child.task_id for child in one.children))
 
 
-def take(connection: Connection, command: Command) -> None:
-    """One step of a task's way to another sorter."""
-    values: dict[str, Any] = {"next_node": command.node if command.step is Step.PREPARE else None}
-    if command.step is Step.HAND_OVER:
-        values |= {"sorter_node": command.node, "task_epoch": _TASKS.c.task_epoch + 1}
-    connection.execute(update(_TASKS).where(_TASKS.c.task_id == command.task_id).values(**values))
+def take(connection: Connection, commands: Iterable[Command]) -> None:
+    """Steps of tasks on their way to other sorters."""
+    held: list[dict[str, Any]] = []
+    named: list[dict[str, Any]] = []
+    for command in commands:
+        values = {"of_task": command.task_id, "node": command.node}
+        if command.step is Step.HAND_OVER:
+            held.append(values)
+        else:
+            named.append(values | {"node": command.node if command.step is Step.PREPARE else None})
+    this_task = _TASKS.c.task_id == bindparam("of_task")
+    if named:
+        connection.execute(update(_TASKS).where(this_task).values(next_node=bindparam("node")), named)
+    if held:
+        values_held = {
+            "sorter_node": bindparam("node"),
+            "task_epoch": _TASKS.c.task_epoch + 1,
+            "next_node": None,
+        }
+        connection.execute(update(_TASKS).where(this_task).values(**values_held), held)
 
 
 def fence(connection: Connection, sorter: str) -> None:

@@ -117,13 +117,16 @@ class TenantRoute(Wire):
 
 
 class RouteTable(Wire):
-    """`GET /upcall/v1/routes?known_version=N&wait_ms=M`: answers at once if the version is not N, else waits.
+    """`GET /upcall/v1/routes?known_version=N&known_rev=R&wait_ms=M`: answers at once if the version is not N, else waits.
 
     `owner_rev` is the election number of the meta server that made it: a table of an earlier owner is not followed.
+    Where `since` is not null only the tenants that have changed since that version are in it: the rest is as in the
+    table that the reader has. With `node_id=…` it holds only the tasks that this node has or is to have next.
     """
 
     version: int
     owner_rev: int = 0
+    since: int | None = None
     tenants: list[TenantRoute]
     services: dict[str, list[str]] = Field(
         default_factory=dict, description="role (dispatcher, sorter, schema, api, meta) -> base URLs alive"

@@ -35,6 +35,7 @@ from tistream.wire.meta import (
     TenantList,
 )
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
+from tistream.wire.route_merge import merged
 
 log = logging.getLogger(__name__)
 
@@ -48,27 +49,37 @@ class StaleRoutes(Unavailable):
 class MetaClient:
     """The meta servers at `base_urls` (separated by commas): any of them answers, the others when it does not.
 
-    Thread-safe. `seen` is how new the newest route table was.
+    Thread-safe. `seen` is how new the newest route table was. With a `node_id` the routes tell of its own tasks alone.
     """
 
-    def __init__(self, http: HttpClient, base_urls: str) -> None:
+    def __init__(self, http: HttpClient, base_urls: str, node_id: str | None = None) -> None:
         self._http = http
+        self._node_id = node_id
+        self._table: RouteTable | None = None  # the newest, whole
         self._base_urls = [url.rstrip("/") for url in base_urls.split(",")]
         self._at = 0  # of the one that answered last
         self._lock = new_lock()
         self.seen = NOTHING_SEEN
 
     def routes(self, known_version: int = -1, wait_ms: int = 0) -> RouteTable:
-        """The route table; waits up to wait_ms while its version is `known_version`. Raises StaleRoutes if what answers
-        is behind what was seen before."""
-        params = {"known_version": known_version}
-        table = self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/routes", RouteTable, params, wait_ms=wait_ms))
-        mark = Mark(table.owner_rev, table.version)
+        """The route table, whole; waits up to wait_ms while its version is `known_version`. Raises StaleRoutes if what
+        answers is behind what was seen before."""
+        with self._lock:
+            base = self._table
+        params: dict[str, int | str] = {"known_version": -1}
+        if base is not None:  # only what has changed since is told
+            params = {"known_version": base.version, "known_rev": base.owner_rev}
+            wait_ms = wait_ms if known_version == base.version else 0
+        if self._node_id is not None:
+            params["node_id"] = self._node_id
+        told = self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/routes", RouteTable, params, wait_ms=wait_ms))
+        mark = Mark(told.owner_rev, told.version)
         with self._lock:
             if mark < self.seen:
                 raise StaleRoutes(f"routes {mark} are older than {self.seen}")
+            self._table = table = merged(self._table, told)
             self.seen = mark
-        return table
+            return table
 
     def announcements(self, after: int, wait_ms: int = 0) -> Announcements:
         """Announced files with a sequence above `after`, at once if there are any."""

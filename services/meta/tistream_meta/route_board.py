@@ -1,0 +1,132 @@
+"""The newest route table, for readers that wait for the next one and have nearly all of it already."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+
+from tistream.concurrency import new_condition
+from tistream.model.ids import TenantKey
+from tistream.wire.meta import RouteTable, TenantRoute
+from tistream.wire.route_mark import Mark
+
+_POLL_S = 0.2  # how soon a waiting reader notices that the process stops
+_REMEMBERED = 65_536  # changes of tenants: who is further behind is told everything
+
+Keys = set[TenantKey]
+
+
+class RouteBoard:
+    """Thread-safe. A reader tells which table it has, and is told what has changed since; a sorter, of its own tasks
+    alone. So what an answer costs grows with what has changed, and not with what there is."""
+
+    def __init__(self, stopping: Callable[[], bool]) -> None:
+        self._stopping = stopping
+        self._changed = new_condition()
+        self._table: RouteTable | None = None
+        self._tenants: dict[TenantKey, TenantRoute] = {}
+        self._at: dict[str, Keys] = defaultdict(set)  # node -> the tenants that it has tasks of
+        self._log: deque[tuple[int, dict[TenantKey, set[str]]]] = deque()  # (version, changed tenant -> nodes)
+        self._log_from = -1  # the log tells all that changed after this version
+        self._remembered = 0
+
+    def publish(self, table: RouteTable) -> None:
+        """Replace the table and wake those who wait. An older one than the present changes nothing."""
+        with self._changed:
+            before = self._table
+            if before is not None and _mark(table) < _mark(before):
+                return
+            if before is None or before.owner_rev != table.owner_rev:
+                self._log.clear()
+                self._remembered = 0
+                self._log_from = table.version
+            self._note(table)
+            self._table = table
+            self._changed.notify_all()
+
+    def _note(self, table: RouteTable) -> None:
+        tenants = {TenantKey(route.cluster_id, route.tenant_id): route for route in table.tenants}
+        changed = {
+            key: _nodes_of_difference(self._tenants.get(key), route)
+            for key, route in tenants.items()
+            if self._tenants.get(key) is not route
+        }
+        for key, nodes in changed.items():
+            there = set(_nodes(tenants[key]))
+            for node in nodes:
+                (self._at[node].add if node in there else self._at[node].discard)(key)
+        self._tenants = tenants
+        self._log.append((table.version, changed))
+        self._remembered += len(changed)
+        while self._remembered > _REMEMBERED and len(self._log) > 1:
+            version, oldest = self._log.popleft()
+            self._remembered -= len(oldest)
+            self._log_from = version
+
+    def current(self) -> RouteTable | None:
+        """The newest table, or None before the first."""
+        with self._changed:
+            return self._table
+
+    def wait(self, known: Mark, wait_ms: int, node_id: str | None = None) -> RouteTable | None:
+        """What is new to a reader of the table `known`; waits up to wait_ms while nothing is. Of the tasks that a node
+        has, or is to have next, if one is named. None before the first table."""
+        with self._changed:
+            remaining_s = wait_ms / 1000
+            while self._nothing_new(known) and remaining_s > 0 and not self._stopping():
+                self._changed.wait(min(_POLL_S, remaining_s))
+                remaining_s -= _POLL_S
+            return self._answer(known, node_id)
+
+    def _nothing_new(self, known: Mark) -> bool:
+        return self._table is None or self._table.version == known.version
+
+    def _answer(self, known: Mark, node_id: str | None) -> RouteTable | None:
+        table = self._table
+        if table is None:
+            return None
+        since = known.version if known.owner_rev == table.owner_rev and known.version >= self._log_from else None
+        if since is None and node_id is None:
+            return table
+        keys = self._keys(since, node_id)
+        tenants = [_of_node(self._tenants[key], node_id) for key in keys]
+        return table.model_copy(update={"tenants": tenants, "since": since})
+
+    def _keys(self, since: int | None, node_id: str | None) -> list[TenantKey]:
+        if since is None:
+            assert node_id is not None
+            return sorted(self._at.get(node_id, ()))
+        found: Keys = set()
+        for version, changed in reversed(self._log):
+            if version <= since:
+                break
+            found.update(key for key, nodes in changed.items() if node_id is None or node_id in nodes)
+        return sorted(key for key in found if key in self._tenants)
+
+
+def _mark(table: RouteTable) -> Mark:
+    return Mark(table.owner_rev, table.version)
+
+
+def _nodes(route: TenantRoute) -> Iterator[str]:
+    for task in route.tasks:
+        for node in (task.sorter_node, task.next_node):
+            if node is not None:
+                yield node
+
+
+def _nodes_of_difference(before: TenantRoute | None, after: TenantRoute) -> set[str]:
+    """The nodes whose tasks of the tenant are not what they were."""
+    if before is None or (before.snapshot_ts, before.problem) != (after.snapshot_ts, after.problem):
+        return {*_nodes(after), *(_nodes(before) if before is not None else ())}
+    old, new = {id(task) for task in before.tasks}, {id(task) for task in after.tasks}
+    changed = [task for task in before.tasks if id(task) not in new]
+    changed += [task for task in after.tasks if id(task) not in old]
+    return {node for task in changed for node in (task.sorter_node, task.next_node) if node is not None}
+
+
+def _of_node(route: TenantRoute, node_id: str | None) -> TenantRoute:
+    if node_id is None:
+        return route
+    own = [task for task in route.tasks if node_id in (task.sorter_node, task.next_node)]
+    return route.model_copy(update={"tasks": own})

@@ -11,6 +11,9 @@ from tistream_meta.model import Node
 
 log = logging.getLogger(__name__)
 
+BEAT_MS = 1_000
+BEATS_A_SECOND = 400  # what one process hears without being busy with it
+
 
 @dataclass(slots=True)
 class HeardNodes:
@@ -26,6 +29,11 @@ class HeardNodes:
         """A node has spoken."""
         self._heard_ms[node_id] = now_ms
         self._lately.add(node_id)
+
+    def next_ms(self) -> int:
+        """How soon to hear a node again: each second, or so that so many of them come in one."""
+        even = len(self.states) * 1_000 // BEATS_A_SECOND
+        return min(max(BEAT_MS, even), max(BEAT_MS, self.timings.suspect_ms // 2))
 
     def forget(self) -> None:
         """Nobody was heard yet."""

@@ -105,7 +105,7 @@ class Ownership:
 
     def _take(self) -> bool:
         began_ms = self._clock.monotonic_ms()
-        taken = self._repository.take_ownership(self._lease_ms, self._own_url, self._seen)
+        taken = self._repository.take_ownership(self._lease_ms, self._own_url, self._seen, first=not self.rev)
         if taken.owner_rev != self._repository.owner_rev:
             self._note_other(taken)
             return False

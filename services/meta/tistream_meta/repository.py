@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, case, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, case, func, insert, select, true, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from tistream.errors import Fenced, Superseded, Unavailable, UnknownName
@@ -71,16 +71,19 @@ class Repository:
 
     # -- owner ---------------------------------------------------------------------------------------------------
 
-    def take_ownership(self, lease_ms: int, url: str, above: Mark = NOTHING_SEEN) -> Owner:
-        """Become the owner, under a new owner_rev, if the lease has run out or was this node's; who is the owner now.
+    def take_ownership(self, lease_ms: int, url: str, above: Mark = NOTHING_SEEN, *, first: bool = True) -> Owner:
+        """Become the owner, under a new owner_rev, if the lease has run out or is this process's own, or at its `first`
+        time that of an earlier process of its name; who is the owner now.
 
         Its routes come after the ones `above`: a database that was restored has forgotten how far it had come.
         """
         owner = tables.owner
+        # A process that was the owner before knows of no successor under its own name, and must not take it for itself.
+        own = true() if first else owner.c.owner_rev == self._owner_rev
         take = (
             update(owner)
             .where(owner.c.id == _OWNER_ROW)
-            .where((owner.c.lease_until_ms < self._now_ms) | (owner.c.node_id == self._node_id))
+            .where((owner.c.lease_until_ms < self._now_ms) | and_(owner.c.node_id == self._node_id, own))
             .values(
                 node_id=self._node_id,
                 owner_rev=case((owner.c.owner_rev < above.owner_rev, above.owner_rev), else_=owner.c.owner_rev) + 1,

@@ -230,8 +230,8 @@ def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAn
         return owner.heartbeat(node_id, body, seen, body.sequence, body.tasks)
     holdings = [_holding(task) for task in body.tasks]
     start = Start(body.instance, body.start_epoch)
-    owner_rev, version = _server(request).heartbeat(node_id, start, seen, body.sequence, holdings)
-    return HeartbeatAnswer(owner_rev=owner_rev, route_version=version)
+    owner_rev, version, next_ms = _server(request).heartbeat(node_id, start, seen, body.sequence, holdings)
+    return HeartbeatAnswer(owner_rev=owner_rev, route_version=version, next_ms=next_ms)
 
 
 def _holding(report: TaskReport) -> Holding:

@@ -266,8 +266,8 @@ class MetaServer:
         seen: Mark = NOTHING_SEEN,
         sequence: int = 0,
         holdings: Sequence[Holding] = (),
-    ) -> tuple[int, int]:
-        """(owner_rev, route version); `seen` are the newest routes that the node has followed, `holdings` the tasks
+    ) -> tuple[int, int, int]:
+        """(owner_rev, route version, milliseconds until the next); `seen` are the newest routes that the node has followed, `holdings` the tasks
         that it holds or is prepared for. Raises UnknownName if nothing is known of this start; Superseded if a newer
         one has registered."""
         self._require_owner()
@@ -285,7 +285,7 @@ class MetaServer:
             if news is not None:
                 self._heard.hear(node_id, now_ms)
                 self._scheduler.touch(news)
-            return self._ownership.rev, book.version
+            return self._ownership.rev, book.version, self._heard.next_ms()
 
     def drain(self, node_id: str, draining: bool) -> None:
         """Move everything off a node, and give it nothing more; or take that back. Raises UnknownName."""

@@ -265,7 +265,9 @@ class Heartbeat(StartOf):
 
 
 class HeartbeatAnswer(Wire):
-    """`owner_rev` is the election number of the meta server that answered."""
+    """`owner_rev` is the election number of the meta server that answered; `next_ms` how soon it wants to hear again: the
+    more nodes there are the later."""
 
     owner_rev: int
     route_version: int
+    next_ms: int = 1_000

@@ -217,27 +217,30 @@ class Membership:
         self._superseded = False
         self.registered: Registered | None = None
 
-    def beat(self) -> None:
-        """Register if that has not happened, else send a heartbeat. Raises Unavailable."""
+    def beat(self) -> int | None:
+        """Register if that has not happened, else send a heartbeat; milliseconds until the next, None for the usual.
+        Raises Unavailable."""
         if self._superseded:
-            return
+            return None
         try:
-            self._beat()
+            return self._beat()
         except Superseded as error:
             self._superseded = True
             log.error("superseded: this process ends", extra={"node": self._node_id, "reason": str(error)})
             self._end()
+            return None
 
-    def _beat(self) -> None:
+    def _beat(self) -> int | None:
         if self._start_epoch is None:
             self._start_epoch = self._meta.new_start(self._node_id).start_epoch
         start = StartOf(instance=self._instance, start_epoch=self._start_epoch)
         if self.registered is not None:
             try:
                 self._sequence += 1
-                self._meta.heartbeat(self._node_id, start, sequence=self._sequence, tasks=self._tasks())
-                return
+                answer = self._meta.heartbeat(self._node_id, start, sequence=self._sequence, tasks=self._tasks())
+                return answer.next_ms
             except UnknownName as error:
                 log.warning("registering again", extra={"node": self._node_id, "error": str(error)})
                 self.registered = None
         self.registered = self._meta.register(self._node_id, self._role, self._url, start)
+        return None

@@ -130,7 +130,7 @@ def test_a_tenant_is_activated_once_with_ids_that_no_other_has(engine):
     repository = owner(engine)
     spans = (KeySpan(b"", b"t\xff\x00"), KeySpan(b"t\xff\x00", b""))
     for name in ("acme", "beta"):
-        key = repository.create_tenant(TenantKey("7", name)).key
+        key = repository.create_tenant(TenantKey("7", name))[0].key
         repository.set_problem(key, "not yet")
         assert repository.activate(key, 42, spans)
         assert not repository.activate(key, 43, (WHOLE,))

@@ -15,6 +15,7 @@ from tistream.model.ids import TenantKey
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
+from tistream.wire.route_mark import Mark
 from tistream_meta.liveness import Timings
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.repository import Repository
@@ -55,8 +56,20 @@ def test_an_owner_whose_lease_went_to_another_steps_down(tmp_path: Path) -> None
     assert not old.is_owner()
     with pytest.raises(Unavailable):
         old.create_tenant(TenantKey("7", "acme"))
-    old.look_after_nodes(always=True)  # has nothing to look after any more
+    old.look_after_nodes()  # has nothing to look after any more
     _, version = new.register("sorter-3", "sorter", "http://127.0.0.1:3", Start("c", new.new_start("sorter-3")))
-    table = new.routes().wait(version - 1, 0)
+    table = new.routes().wait(Mark(2, version - 1), 0)
     assert table is not None
     assert table.services["sorter"] == ["http://127.0.0.1:1", "http://127.0.0.1:3"]
+
+
+def test_a_process_that_wakes_does_not_take_the_lease_from_its_successor(tmp_path: Path) -> None:
+    """A new process takes over at once what one of its name held; the old one must not do the same to it."""
+    old = owner(tmp_path, "meta-1")
+    new = owner(tmp_path, "meta-1")
+    assert new.is_owner()
+    with pytest.raises(Unavailable):
+        old.hold_lease()
+    old.hold_lease()
+    new.hold_lease()
+    assert (old.is_owner(), new.is_owner()) == (False, True)

@@ -1,8 +1,8 @@
-"""Rows <-> model: the only file that has a Connection.
+"""Rows <-> model: the only file that has a Connection, with store_rows.py.
 
-Persisted: clusters, tenants, tasks with their epochs, nodes with their newest start, the owner's lease, and the version
-of the route table. Not persisted: liveness (heard again within a heartbeat), announcements (a lost one costs
-latency only), route tables (made from the rest).
+Persisted: clusters, tenants, tasks with their epochs, stores with their dispatchers, nodes with their newest start, the
+owner's lease, and the version of the route table. Not persisted: liveness (heard again within a heartbeat),
+announcements (a lost one costs latency only), route tables (made from the rest).
 
 Every write transaction begins by touching the owner row under this process's owner_rev. That takes the write lock
 before anything is read, so no transaction is upgraded half-way, and it fences: a meta server that has lost its lease
@@ -22,10 +22,10 @@ from tistream.errors import Fenced, Superseded, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
-from tistream_meta import tables
+from tistream_meta import store_rows, tables
 from tistream_meta.database import now_ms, open_engine
 from tistream_meta.migrations import migrate
-from tistream_meta.model import Node, Owner, Plan, Task, Tenant
+from tistream_meta.model import Node, Owner, Plan, Store, Task, Tenant
 from tistream_meta.placement import Step
 from tistream_meta.policies import Command
 from tistream_meta.starts import Standing, Start, standing
@@ -198,6 +198,12 @@ class Repository:
                 connection.execute(update(tasks).where(tasks.c.task_id == command.task_id).values(**values))
             _raise_version(connection)
 
+    def give(self, stores: Sequence[Store]) -> None:
+        """Note stores and who reads them, in one transaction: known ones move, the others are new."""
+        with self._writing() as connection:
+            store_rows.give(connection, stores, self._now_ms)
+            _raise_version(connection)
+
     def drain(self, node_id: str, draining: bool) -> None:
         """Note that a node is to be empty, or is not any more. Raises UnknownName."""
         nodes = tables.nodes
@@ -256,7 +262,7 @@ class Repository:
     # -- everything ----------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
-        """Everything, as of one moment; tenants and nodes by name, tasks of a tenant in key order."""
+        """Everything, as of one moment; tenants, stores and nodes by name, tasks of a tenant in key order."""
         tasks = tables.tasks
         with _translated(), self._engine.begin() as connection:
             version = _counter(connection, tables.ROUTE_VERSION)
@@ -265,11 +271,13 @@ class Repository:
             ).all()
             task_rows = connection.execute(select(tasks).order_by(tasks.c.task_id)).all()
             node_rows = connection.execute(select(tables.nodes).order_by(tables.nodes.c.node_id)).all()
+            stores = store_rows.every(connection)
         return Plan(
             version=version,
             tenants=tuple(map(_tenant, tenant_rows)),
             tasks=tuple(sorted(map(_task, task_rows), key=lambda task: (task.tenant, task.span.start))),
             nodes=tuple(map(_node, node_rows)),
+            stores=stores,
         )
 
     def raise_version(self) -> None:

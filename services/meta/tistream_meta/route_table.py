@@ -7,10 +7,11 @@ from itertools import groupby
 
 from tistream.concurrency import new_condition
 from tistream.model.ids import TenantKey
-from tistream.wire.meta import RouteTable, TaskRoute, TenantInfo, TenantRoute
+from tistream.wire.meta import RouteTable, StoreRoute, TaskRoute, TenantInfo, TenantRoute
 from tistream.wire.route_mark import Mark
+from tistream_meta.discoverer import Discoverers, dispatchers
 from tistream_meta.liveness import NodeState
-from tistream_meta.model import Node, Plan, Task, Tenant
+from tistream_meta.model import Node, Plan, Store, Task, Tenant
 
 _POLL_S = 0.2  # how soon a waiting reader notices that the process stops
 
@@ -19,10 +20,21 @@ def build(plan: Plan, owner_rev: int, states: Mapping[str, NodeState], own_url: 
     """The route table of a plan by the owner of that rev, given what it knows of the nodes."""
     nodes = {node.node_id: node for node in plan.nodes}
     by_tenant = {key: list(group) for key, group in groupby(plan.tasks, lambda task: task.tenant)}
+    stores = {key: list(group) for key, group in groupby(plan.stores, lambda store: store.tenant)}
+    discoverers = Discoverers(dispatchers(plan.nodes, states))
     return RouteTable(
         version=plan.version,
         owner_rev=owner_rev,
-        tenants=[_tenant_route(tenant, by_tenant.get(tenant.key, []), nodes) for tenant in plan.tenants],
+        tenants=[
+            _tenant_route(
+                tenant,
+                by_tenant.get(tenant.key, []),
+                nodes,
+                stores.get(tenant.key, []),
+                discoverers.of(tenant.key),
+            )
+            for tenant in plan.tenants
+        ],
         services={"meta": [own_url], **_services(plan.nodes, states)},
     )
 
@@ -37,7 +49,9 @@ def _services(nodes: tuple[Node, ...], states: Mapping[str, NodeState]) -> dict[
     return found
 
 
-def _tenant_route(tenant: Tenant, tasks: list[Task], nodes: Mapping[str, Node]) -> TenantRoute:
+def _tenant_route(
+    tenant: Tenant, tasks: list[Task], nodes: Mapping[str, Node], stores: list[Store], discoverer: str | None
+) -> TenantRoute:
     routes = [
         TaskRoute(
             task_id=task.task_id,
@@ -62,6 +76,8 @@ def _tenant_route(tenant: Tenant, tasks: list[Task], nodes: Mapping[str, Node]) 
         snapshot_ts=tenant.snapshot_ts,
         tasks=routes,
         problem=problem,
+        stores=[StoreRoute(store_id=store.store_id, dispatcher_node=store.dispatcher_node) for store in stores],
+        dispatcher_node=discoverer,
     )
 
 

@@ -42,6 +42,7 @@ from tistream_meta.reports import Holding
 from tistream_meta.route_table import tenant_info
 from tistream_meta.server import MetaServer
 from tistream_meta.starts import Start
+from tistream_meta.store_keeping import Told
 
 FORWARDED = "tistream-forwarded-by"  # header: the meta server that sent the request on
 
@@ -118,15 +119,16 @@ def list_nodes(request: Request) -> NodeList:
                 state=state.value,
                 start_epoch=node.start_epoch,
                 tasks=tasks,
+                stores=stores,
             )
-            for node, state, tasks in _server(request).nodes()
+            for node, state, tasks, stores in _server(request).nodes()
         ]
     )
 
 
 @router.post("/v1/nodes/{node_id}/drain", status_code=202, operation_id="DrainNode")
 def drain_node(request: Request, node_id: NodeId, body: DrainNode) -> Accepted:
-    """Move every task off a node and give it none; `draining: false` takes that back. So does its next start."""
+    """Move everything off a node and give it nothing; `draining: false` takes that back. So does its next start."""
     if (owner := _elsewhere(request)) is not None:
         return owner.drain(node_id, body.draining)
     _server(request).drain(node_id, body.draining)
@@ -196,10 +198,11 @@ def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAn
     """A process is still there. 404: it has to register; 409 `superseded`: it has to end."""
     seen = Mark(body.owner_rev, body.route_version)
     if (owner := _elsewhere(request)) is not None:
-        return owner.heartbeat(node_id, body, seen, body.sequence, body.tasks)
+        return owner.heartbeat(node_id, body, seen, body.sequence, body.tasks, body.stores)
     holdings = [Holding(task.task_id, task.task_epoch, task.prepared, task.load) for task in body.tasks]
     start = Start(body.instance, body.start_epoch)
-    owner_rev, version = _server(request).heartbeat(node_id, start, seen, body.sequence, holdings)
+    stores = [Told(TenantKey(one.cluster_id, one.tenant_id), one.store_id, one.load) for one in body.stores]
+    owner_rev, version = _server(request).heartbeat(node_id, start, seen, body.sequence, holdings, stores)
     return HeartbeatAnswer(owner_rev=owner_rev, route_version=version)
 
 

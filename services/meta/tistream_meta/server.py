@@ -22,6 +22,7 @@ from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream_meta import ranges, route_table, snapshot
 from tistream_meta.announcements import AnnouncementBoard
+from tistream_meta.discoverer import dispatchers
 from tistream_meta.liveness import NodeState, Timings, liveness, node_state
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.model import Node, Owner, Plan, Task, Tenant
@@ -30,6 +31,8 @@ from tistream_meta.policies import DEFAULT_LIMITS, Command, Limits, schedule
 from tistream_meta.reports import Holding, Reports
 from tistream_meta.repository import Repository
 from tistream_meta.starts import Standing, Start, standing
+from tistream_meta.store_keeping import StoreKeeping, Told
+from tistream_meta.store_policy import Given
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +94,9 @@ class MetaServer:
         self._heard: dict[str, int] = {}  # node -> monotonic ms
         self._heard_since_renewal: set[str] = set()
         self._states: dict[str, NodeState] = {}
+        self._routed_states: dict[str, NodeState] = {}  # that the newest routes were made with
         self._reports = Reports()
+        self._stores = StoreKeeping()
         self._plan: Plan | None = None
         self._retries: dict[TenantKey, _Retry] = {}
 
@@ -190,6 +195,7 @@ class MetaServer:
             self._announcements = AnnouncementBoard(taken.owner_rev, self._options.announcements_max, self._stopping)
             self._heard.clear()
             self._reports.forget()
+            self._stores.forget()
             self._owner = None
             self._lapsed = False
             self._renewed_ms = began_ms
@@ -208,7 +214,7 @@ class MetaServer:
             self._owner = (found, known[1])
 
     def look_after_nodes(self, *, always: bool = False) -> None:
-        """Loop body: who is there, and does every task have a sorter?"""
+        """Loop body: who is there, and does every task have a sorter, every store a dispatcher?"""
         with self._owning(), self._lock:
             since_ms = self._owner_since_ms  # once: another loop may lose the ownership meanwhile
             if since_ms is None or self._lapsed:
@@ -216,14 +222,18 @@ class MetaServer:
             plan = self._repository.plan() if always or self._plan is None else self._plan
             states = self._judge(plan, since_ms)
             commands = self._due(plan, states)
+            given = self._stores.due(plan, dispatchers(plan.nodes, states), self._clock.monotonic_ms())
             changed = {node for node in states if (states[node] is NodeState.LOST) != self._was_lost(node)}
             self._note_states(states)
             if commands:
                 self._repository.take(commands)
                 self._tell(commands)
-            elif changed:
+            if given:
+                self._repository.give([one.store for one in given])
+                self._tell_stores(given)
+            if changed and not (commands or given):
                 self._repository.raise_version()
-            if commands or changed or always or self._plan is None:
+            if commands or given or changed or always or self._plan is None:
                 self._publish()
 
     def _due(self, plan: Plan, states: Mapping[str, NodeState]) -> list[Command]:
@@ -245,8 +255,17 @@ class MetaServer:
                 why = sorted({command.why for command in of_step})[:3]
                 log.info("tasks", extra={"step": step.value, "tasks": len(of_step), "nodes": nodes, "why": why})
 
+    @staticmethod
+    def _tell_stores(given: Sequence[Given]) -> None:
+        for why in sorted({one.why for one in given}):
+            of_why = [one.store for one in given if one.why == why]
+            nodes = sorted({store.dispatcher_node for store in of_why if store.dispatcher_node})
+            named = [f"{store.tenant} {store.store_id}" for store in of_why[:3]]
+            log.info("stores given", extra={"stores": len(of_why), "named": named, "nodes": nodes, "why": why})
+
     def _was_lost(self, node_id: str) -> bool:
-        return self._states.get(node_id) is NodeState.LOST
+        """In the newest routes: a change that could not be written is one until it is."""
+        return self._routed_states.get(node_id) is NodeState.LOST
 
     def _judge(self, plan: Plan, since_ms: int) -> dict[str, NodeState]:
         now_ms, timings = self._clock.monotonic_ms(), self._options.timings
@@ -267,8 +286,10 @@ class MetaServer:
         plan = self._repository.plan()
         self._plan = plan
         self._routes.publish(route_table.build(plan, self._owner_rev, self._states, self._options.own_url))
+        self._routed_states = self._states
         self._metrics.tenants.set(len(plan.tenants))
         self._metrics.tasks.set(len(plan.tasks))
+        self._metrics.count_stores(plan.stores)
         self._metrics.route_version.set(plan.version)
 
     def activate_tenants(self) -> None:
@@ -361,16 +382,18 @@ class MetaServer:
         seen: Mark = NOTHING_SEEN,
         sequence: int = 0,
         holdings: Sequence[Holding] = (),
+        stores: Sequence[Told] = (),
     ) -> tuple[int, int]:
         """(owner_rev, route version); `seen` are the newest routes that the node has followed, `holdings` the tasks
-        that it holds or is prepared for. Raises UnknownName if nothing is known of this start; Superseded if a newer
-        one has registered."""
+        that it holds or is prepared for, `stores` those that it reads or has found: new ones are given out before this
+        returns. Raises UnknownName if nothing is known of this start; Superseded if a newer one has registered."""
         self._require_owner()
         with self._lock:
             self._seen = max(self._seen, seen)
             plan = self._plan
             assert plan is not None
-            match standing(next((node for node in plan.nodes if node.node_id == node_id), None), start):
+            node = next((node for node in plan.nodes if node.node_id == node_id), None)
+            match standing(node, start):
                 case Standing.UNKNOWN:
                     raise UnknownName(f"no node {node_id} with start_epoch {start.start_epoch}")
                 case Standing.SUPERSEDED:
@@ -378,7 +401,10 @@ class MetaServer:
             # A process of a version that tells no sequence is heard all the same; what it holds is not known.
             if not sequence or self._reports.take(node_id, start, sequence, holdings):
                 self._hear(node_id)
-            return self._owner_rev, plan.version
+                if node is not None and node.role == "dispatcher" and self._stores.hear(plan, node_id, stores):
+                    self.look_after_nodes()
+            assert self._plan is not None
+            return self._owner_rev, self._plan.version
 
     def drain(self, node_id: str, draining: bool) -> None:
         """Move everything off a node, and give it nothing more; or take that back. Raises UnknownName."""
@@ -407,14 +433,17 @@ class MetaServer:
             self._repository.take([Command(task_id, Step.PREPARE, node_id, "asked for")])
         self.look_after_nodes(always=True)
 
-    def nodes(self) -> list[tuple[Node, NodeState, int]]:
-        """Every node, what is known of it, and how many tasks it has."""
+    def nodes(self) -> list[tuple[Node, NodeState, int, int]]:
+        """Every node, what is known of it, and how many tasks and stores it has."""
         self._require_owner()
         with self._lock:
             plan = self._plan
             assert plan is not None
             tasks = Tally(task.sorter_node for task in plan.tasks)
-            return [(node, self._states[node.node_id], tasks[node.node_id]) for node in plan.nodes]
+            stores = Tally(store.dispatcher_node for store in plan.stores)
+            return [
+                (node, self._states[node.node_id], tasks[node.node_id], stores[node.node_id]) for node in plan.nodes
+            ]
 
     def tasks(self) -> list[tuple[Task, Placement, float | None]]:
         """Every task, where it is, and its load if that is known."""

@@ -411,7 +411,7 @@ class MetaServer:
         self._require_owner()
         with self._owning():
             self._repository.drain(node_id, draining)
-        log.info("node drains" if draining else "node takes tasks again", extra={"node": node_id})
+        log.info("node drains" if draining else "node takes work again", extra={"node": node_id})
         self.look_after_nodes(always=True)
 
     def move(self, task_id: int, node_id: str) -> None:

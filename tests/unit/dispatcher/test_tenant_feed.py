@@ -23,6 +23,7 @@ from tistream_dispatcher.delivery import Resync
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.pacing import PollSettings
 from tistream_dispatcher.router import Router, TaskSpan
+from tistream_dispatcher.share import Share
 from tistream_dispatcher.tenant_feed import TenantFeed
 from tistream_dispatcher.window import Limits
 
@@ -151,11 +152,13 @@ def new_feed(objects: MemoryObjectStore, sorter: Sorter, clock: ManualClock) -> 
         Limits(99, 1 << 20, 99, 1 << 20),
         PollSettings(100, 1_000, 1_000, 60_000, 600_000),
         Resync(1_000, 60_000),
+        lambda: None,
     )
     task = TaskRoute(
         task_id=1, start_key="", end_key="", task_epoch=1, sorter_node="sorter-1", sorter_url="http://sorter-1"
     )
-    feed.set_route(1, TenantRoute(cluster_id="7", tenant_id="tiny", snapshot_ts=100, tasks=[task], problem=None))
+    route = TenantRoute(cluster_id="7", tenant_id="tiny", snapshot_ts=100, tasks=[task], problem=None)
+    feed.set_route(1, route, Share.of(route, "dispatcher"))
     return feed
 
 

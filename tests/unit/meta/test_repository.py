@@ -12,7 +12,8 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream_meta import tables
 from tistream_meta.database import open_engine
-from tistream_meta.migrations import NewerDatabase, migrate
+from tistream_meta.migrations import NewerDatabase, files, migrate
+from tistream_meta.model import Store
 from tistream_meta.placement import Step
 from tistream_meta.policies import Command
 from tistream_meta.repository import Repository
@@ -185,6 +186,39 @@ def test_who_prepares_is_noted_until_it_takes_over_or_is_given_up(engine):
         (task,) = repository.plan().tasks
         seen.append((task.sorter_node, task.next_node, task.task_epoch))
     assert seen == [("a", None, 1), ("a", "b", 1), ("a", None, 1), ("a", "c", 1), ("c", None, 2)]
+
+
+def test_a_migration_with_a_lower_number_that_comes_later_is_applied_too(engine):
+    migrate(engine)
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM schema_migrations WHERE version = 4"))
+        connection.execute(text("ALTER TABLE tasks DROP COLUMN next_node"))
+        connection.execute(text("ALTER TABLE nodes DROP COLUMN draining"))
+    assert migrate(engine) == 6
+    assert "draining" in {column["name"] for column in inspect(engine).get_columns("nodes")}
+    with engine.begin() as connection:
+        applied = connection.execute(text("SELECT version FROM schema_migrations ORDER BY version")).scalars().all()
+    assert applied == sorted(files())
+
+
+def test_stores_are_kept_with_who_reads_them_however_often_it_is_said(engine):
+    repository = owner(engine)
+    repository.create_tenant(ACME)
+    beta = TenantKey("7", "beta")
+    version = repository.plan().version
+    repository.give([Store(ACME, 2, "a"), Store(beta, 2, None), Store(ACME, 2**63 - 1, "b")])
+    repository.give([Store(ACME, 2, "b"), Store(ACME, 5, "a"), Store(beta, 2, None)])
+    plan = repository.plan()
+    assert plan.version == version + 2
+    assert plan.stores == (
+        Store(ACME, 2, "b"),
+        Store(ACME, 5, "a"),
+        Store(ACME, 2**63 - 1, "b"),
+        Store(beta, 2, None),
+    )
+    assert owner(engine).plan().stores == plan.stores
+    with pytest.raises(Fenced):
+        repository.give([Store(ACME, 2, "c")])
 
 
 def test_renewing_changes_no_version(engine):

@@ -13,8 +13,9 @@ from sqlalchemy import create_engine, text
 from test_dispatching import begin, check_end, committed, push, truth
 
 from support import golden as golden_sets
-from support.golden import Delivery, GoldenSet
+from support.golden import Delivery
 from support.http_world import CLOCK, World, eventually, running
+from support.sorter_world import Origin
 from support.tiny_tenant import TinyTenant, watermark, whole
 from tistream.storage import layout
 from tistream.wire.meta import StoreRoute
@@ -214,17 +215,19 @@ def disturb(world: World, names: list[str], rng: random.Random) -> None:
             world.restart_sorter()
 
 
-def lone_feed(world: World, golden: GoldenSet) -> TenantFeed:
+def lone_feed(
+    world: World, origin: Origin, resync: Resync | None = None, registry: CollectorRegistry | None = None
+) -> TenantFeed:
     """A dispatcher's reading of a tenant, beside the platform's own."""
     return TenantFeed(
-        golden.tenant,
+        origin.tenant,
         world.objects,
         SorterClient(world.http),
         CLOCK,
-        DispatcherMetrics(CollectorRegistry()),
+        DispatcherMetrics(registry or CollectorRegistry()),
         Limits(99, 1 << 20, 7, 1 << 20),
         PollSettings(20, 100, 50, 60_000, 60_000),
-        Resync(100, 1_000),
+        resync or Resync(100, 1_000),
         lambda: None,
     )
 
@@ -292,3 +295,30 @@ def test_a_store_that_is_taken_away_is_dropped_and_one_that_comes_back_goes_on_w
 
         eventually(all_read, 60)
         assert committed(world, golden) == truth(golden)
+
+
+def test_a_store_that_comes_is_begun_where_its_tasks_are_now_however_long_ago_they_were_asked(tmp_path: Path) -> None:
+    """Sorters that have nothing new to tell are asked less and less; meanwhile another dispatcher may have read on."""
+    with running(tmp_path) as world:
+        begin_tiny(world)
+        for number in range(3):
+            put(world, 1, number)
+            put(world, 2, number)
+        eventually(lambda: received(world, 1) == received(world, 2) == 1_020)
+        registry = CollectorRegistry()
+        feed = lone_feed(world, TINY, Resync(60_000, 60_000), registry)
+        table = world.client.routes()
+        (route,) = table.tenants
+        for node in ("dispatcher-1", "other"):
+            given = [
+                StoreRoute(store_id=1, dispatcher_node="dispatcher-1"),
+                StoreRoute(store_id=2, dispatcher_node=node),
+            ]
+            changed = route.model_copy(update={"stores": given, "dispatcher_node": "other"})
+            feed.set_route(table.version, changed, Share.of(changed, "other"))
+            feed.step()
+            put(world, 2, 3)
+            eventually(lambda: received(world, 2) == 1_030)
+        (store,) = feed.status()[0]
+        assert (store.store_id, store.read, store.chains[-1].at_ts) == (2, True, 1_030)
+        assert registry.get_sample_value("tistream_dispatcher_files_total") == 0, "nothing is read again"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tistream.clock import Clock
@@ -79,8 +79,8 @@ class Delivery:
         for link in self._links.values():
             link.went_on(store_id)
 
-    def sync(self, stores: Collection[int]) -> None:
-        """Ask the sorters that are due what they have received. `stores` are the ones that are read here."""
+    def sync(self) -> None:
+        """Ask the sorters that are due what they have received."""
         for link in self._links.values():
             if self._clock.monotonic_ms() < link.sync_ms:
                 continue
@@ -96,7 +96,7 @@ class Delivery:
                     self._receivers.tell(status.task_id, status.received)
                     self._receivers.flushed[status.task_id] = status.flushed_ts
                     told.add(status.task_id)
-                    settled &= _settled(status, stores)
+                    settled &= _settled(status)
             for task in set(link.tasks) - told:
                 self._receivers.forget(task)
             complete = len(told) == len(link.tasks)
@@ -170,10 +170,7 @@ class Delivery:
         ]
 
 
-def _settled(status: TaskStatus, stores: Collection[int]) -> bool:
-    """Whether nothing that the task has received of these stores can be lost any more, and no chain of theirs waits to
-    be closed."""
-    received = {store: chains for store, chains in status.received.items() if store in stores}
-    newer = [chain for chains in received.values() for chain in chains[1:]]
-    safe = all(status.durable.get(store) == chains for store, chains in received.items())
-    return safe and all(chain.first_ts <= status.flushed_ts for chain in newer)
+def _settled(status: TaskStatus) -> bool:
+    """Whether nothing that the task has received can be lost any more, and no chain waits to be closed."""
+    newer = [chain for chains in status.received.values() for chain in chains[1:]]
+    return status.received == status.durable and all(chain.first_ts <= status.flushed_ts for chain in newer)

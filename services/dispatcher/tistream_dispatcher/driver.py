@@ -124,8 +124,13 @@ class Driver:
             feeds[key][0].look_everywhere()
         for announcement in answer.announcements:
             key = TenantKey(announcement.cluster_id, announcement.tenant_id)
-            if key in feeds and shares[key].concerns(announcement.store_id):
-                feeds[key][0].announce(announcement.store_id, announcement.ts)
+            if key not in feeds:
+                continue
+            feed, _ = feeds[key]
+            if shares[key].concerns(announcement.store_id):
+                feed.announce(announcement.store_id, announcement.ts)
+                touched.add(key)
+            elif feed.stir():
                 touched.add(key)
         for key in touched:
             feeds[key][1].wake()

@@ -42,6 +42,7 @@ CALM_MS = 60_000  # the same while there is nothing to wait for but new files
 MIN_WAIT_MS = 5
 FILL_FILES = 256  # files routed before they are sent
 KEPT_STAMPS = 256  # announced files asked for again, per store that failed; LIST finds the others
+STIR_MS = 1_000  # how often other stores' announcements wake the tenant
 WAIT_FOR_ALL_MS = 5_000  # for tasks that have not told their positions yet; then the others go on without
 
 
@@ -81,7 +82,9 @@ class TenantFeed:
         self._lock = new_lock()  # guards what other threads hand over, and what they read
         self._new_route: tuple[int, TenantRoute, Share] | None = None
         self._announced: dict[int, set[int]] = defaultdict(set)
-        self._hurried = self._deafened = False
+        self._hurried = self._deafened = self._stirred = False
+        self._stirred_ms = 0
+        self._newest_ts = 0  # of all stores' files, as far as the sorters have told
         self._status: tuple[StoreStatus, ...] = ()
         self._told_loads: dict[int, Load] = {}
         self._holds: tuple[Hold, ...] = ()
@@ -97,6 +100,16 @@ class TenantFeed:
         """A file is said to be there."""
         with self._lock:
             self._announced[store_id].add(ts)
+
+    def stir(self) -> bool:
+        """A file is said to be there of a store that another dispatcher reads: the tenant is not silent. Whether to
+        wake its loop for that."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            if now_ms - self._stirred_ms < STIR_MS:
+                return False
+            self._stirred, self._stirred_ms = True, now_ms
+        return True
 
     def look_everywhere(self) -> None:
         """Announcements were lost: LIST at once."""
@@ -125,7 +138,7 @@ class TenantFeed:
     def step(self) -> int:
         """Do what can be done now; milliseconds until there may be more to do."""
         self._take_route()
-        self._delivery.sync(self._stores)
+        self._delivery.sync()
         self._rewind_the_behind()
         moved = False
         if self._router is not None and self._may_begin():
@@ -217,11 +230,14 @@ class TenantFeed:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             announced, self._announced = self._announced, defaultdict(set)
-            hurried, deafened = self._hurried, self._deafened
-            self._hurried = self._deafened = False
+            hurried, deafened, stirred = self._hurried, self._deafened, self._stirred
+            self._hurried = self._deafened = self._stirred = False
         if hurried:
             self._pace.hurry()
-        for store_id in sorted(self._share.stores):
+        if stirred or self._receivers.newest_ts > self._newest_ts:
+            self._newest_ts = self._receivers.newest_ts
+            self._pace.elsewhere(now_ms)
+        for store_id in sorted(self._share.stores - self._stores.keys()):
             self._store(store_id)
         if self._pace.discovery_due(now_ms) and self._share.discovers:
             # Those of which tasks have received files are known without a LIST.

@@ -74,7 +74,8 @@ class StoreKeeping:
         if any(one.taken for one in given):
             self._moved_ms = now_ms
         placed = {one.store.key for one in given}
-        return given + [Given(store, "no dispatcher is alive") for store in new if store.key not in placed]
+        homeless = [Given(store, "no dispatcher is alive") for store in new if store.key not in placed]
+        return given + homeless
 
     def _budget(self, dispatchers: Mapping[str, NodeState], now_ms: int) -> int:
         """None before every dispatcher was heard: its stores would seem to weigh nothing."""

@@ -54,11 +54,11 @@ def test_what_an_earlier_holder_has_received_is_not_what_the_task_has() -> None:
     sorters = SorterClient(HttpClient(transport=httpx.MockTransport(sorter)))
     delivery = Delivery(TENANT, sorters, receivers, window, clock, Resync(1_000, 8_000))
     delivery.set_tasks(1, {1: (URL, 4)})
-    delivery.sync({1})
+    delivery.sync()
     assert receivers.received == {}
     assert receivers.flushed_ts() == 0
     clock.advance(1_000)
-    delivery.sync({1})
+    delivery.sync()
     assert receivers.at(1, 1, 10) == 800
     assert receivers.flushed_ts() == 900
 
@@ -81,7 +81,7 @@ def test_what_is_in_manifests_is_asked_about_ever_less_until_something_is_sent()
     def pauses(seconds: int) -> list[int]:
         asked.clear()
         for _ in range(seconds * 10):
-            delivery.sync({1})
+            delivery.sync()
             clock.advance(100)
         return [after - before for before, after in pairwise(asked)]
 

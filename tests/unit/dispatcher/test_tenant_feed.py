@@ -262,6 +262,23 @@ def test_announcements_from_before_the_meta_server_fell_silent_are_no_reason_to_
     assert silent.at(1) == 230
 
 
+@pytest.mark.parametrize("announced", [False, True])
+def test_a_silent_store_of_a_tenant_whose_other_stores_are_busy_elsewhere_is_looked_at_like_theirs(
+    announced: bool,
+) -> None:
+    """Another dispatcher reads those: it is seen by what the sorters have, or by what is announced."""
+    silent = Silent()
+    if announced:
+        assert silent.feed.stir()
+        assert not silent.feed.stir(), "once a second is enough"
+    else:
+        silent.sorter.received[9] = [Chain(first_ts=500, at_ts=600)]
+        silent.run(61)
+    silent.put(1, 220, 210)
+    silent.run(3)
+    assert silent.at(1) == 220
+
+
 def test_a_row_group_that_ends_at_a_tasks_very_first_key_goes_to_it_too() -> None:
     router = Router([TaskSpan(1, KeySpan(b"", b"m")), TaskSpan(2, KeySpan(b"m", b""))])
     assert router.row_groups([Group(b"a", b"m")]) == {1: (0,), 2: (0,)}

@@ -99,6 +99,18 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        name="tenant-taken-for-silent-though-others-read-it",
+        invariants=(21,),
+        breaks="a dispatcher whose own stores are silent looks at them as seldom as if the whole tenant was",
+        file=FEED,
+        old="            self._pace.elsewhere(now_ms)\n",
+        new="            log.debug(stirred)\n",
+        catchers=(
+            "tests/unit/dispatcher/test_tenant_feed.py::test_a_silent_store_of_a_tenant_whose_other_stores_are_busy_elsewhere_is_looked_at_like_theirs[False]",
+            "tests/unit/dispatcher/test_tenant_feed.py::test_a_silent_store_of_a_tenant_whose_other_stores_are_busy_elsewhere_is_looked_at_like_theirs[True]",
+        ),
+    ),
+    Mutant(
         name="unread-store-not-told",
         invariants=(21,),
         breaks="status does not name a store that no dispatcher reads",

@@ -10,6 +10,8 @@ import pytest
 
 from support.sim import world
 from support.sim.chaos import Chaos, Script
+from tistream.errors import TiStreamError
+from tistream.wire.meta_client import MetaClient
 
 Strike = Callable[[Chaos], None]
 
@@ -32,6 +34,29 @@ def store(fault: str, strength: float, for_ms: float) -> Strike:
 
 def database(strength: float, for_ms: float) -> Strike:
     return lambda chaos: chaos.storm(chaos.platform.faults, "database_silent", strength, for_ms)
+
+
+def dispatcher(number: int, strike: Callable[[str], Strike]) -> Strike:
+    """Strike the number-th dispatcher: what it is called depends on who else there is."""
+    return lambda chaos: strike(chaos.platform.of("dispatcher")[number].name)(chaos)
+
+
+def drained(name: str) -> Strike:
+    def strike(chaos: Chaos) -> None:
+        platform = chaos.platform
+
+        def ask() -> None:
+            while True:
+                try:
+                    MetaClient(platform.client(deadline_s=2), platform.of("meta")[0].url).drain(name)
+                    return
+                except TiStreamError:
+                    platform.scheduler.sleep(200_000)
+
+        chaos.told.append(f"drain {name}")
+        platform.scheduler.start(platform.outside, "drain", ask)
+
+    return strike
 
 
 SEEDS = (3, 12)
@@ -91,3 +116,18 @@ def test_what_has_found_something_finds_nothing_any_more(script: Script, wanted:
     assert all(len(one.chaos.told) >= len(script) for one in worlds)
     met = sum((one.met() for one in worlds), Counter[str]())
     assert [what for what in wanted if not met[what]] == []
+
+
+def test_stores_change_their_dispatchers_while_files_come() -> None:
+    script: Script = [
+        (500, dispatcher(0, lambda name: paused(name, 9_000))),  # it wakes long after its stores were given away
+        (2_500, dispatcher(1, drained)),
+        (9_000, dispatcher(2, lambda name: paused(name, 6_000))),
+        (11_000, dispatcher(1, killed)),
+        (12_000, dispatcher(0, killed)),
+        (16_000, dispatcher(0, drained)),
+    ]
+    for seed in SEEDS:
+        one = world.run(seed, script, dispatchers=3)
+        assert len(one.chaos.told) >= len(script)
+        assert one.met()["stores that went to another dispatcher"] >= 1

@@ -40,6 +40,7 @@ def test_seeds_run_side_by_side_and_meet_what_they_have_to() -> None:
         "damaged files",
         "scans after a loss",
         "jobs that died",
+        "stores that went to another dispatcher",
         "commits in doubt",
         "uploads that landed late",
         "chains that a late upload broke",

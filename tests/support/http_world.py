@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from support.platform import free_port
 from support.sorter_world import InlineRunner
 from tistream.clock import SystemClock
 from tistream.errors import TiStreamError
@@ -136,13 +137,14 @@ class SorterProcess:
 class World:
     """One tenant's pipeline up to the pool."""
 
-    def __init__(self, directory: Path, ranges: int) -> None:
+    def __init__(self, directory: Path, ranges: int, lost_ms: int = 15_000) -> None:
         self.objects = MemoryObjectStore()
         self.http = HttpClient(deadline_s=5)
-        self._directory, self._ranges = directory, ranges
+        self._directory, self._ranges, self._lost_ms = directory, ranges, lost_ms
         self.meta = self.start_meta()
         self.sorter = SorterProcess(self, "sorter-1")
-        self.dispatcher = self.start_dispatcher()
+        self.dispatchers: dict[str, Server] = {}
+        self.start_dispatcher()
         self.client = MetaClient(self.http, self.meta.url)
 
     def start_meta(self, port: int = 0) -> Server:
@@ -152,28 +154,41 @@ class World:
             database_url=f"sqlite:///{self._directory}/meta.db",
             ranges_per_tenant=self._ranges,
             check_ms=20,
+            suspect_ms=self._lost_ms // 2,
+            lost_ms=self._lost_ms,
         )
         server = Server(build_meta(settings, self.objects, CLOCK), port)
         eventually(lambda: httpx.get(f"{server.url}/readyz", timeout=5).status_code == 200)
         return server
 
-    def start_dispatcher(self) -> Server:
+    def start_dispatcher(self, name: str = "dispatcher-1") -> None:
+        port = free_port()
         settings = DispatcherSettings(
-            meta_url=self.meta.url, poll_min_ms=20, poll_max_ms=100, discover_ms=50, resync_ms=100
+            node_id=name,
+            port=port,
+            meta_url=self.meta.url,
+            poll_min_ms=20,
+            poll_max_ms=100,
+            discover_ms=50,
+            resync_ms=100,
         )
-        return Server(build_dispatcher(settings, self.objects, CLOCK, end=never_superseded))
+        self.dispatchers[name] = Server(build_dispatcher(settings, self.objects, CLOCK, end=never_superseded), port)
+
+    def stop_dispatcher(self, name: str) -> None:
+        self.dispatchers.pop(name).stop()
 
     def restart_dispatcher(self) -> None:
-        self.dispatcher.stop()
-        self.dispatcher = self.start_dispatcher()
+        self.stop_dispatcher("dispatcher-1")
+        self.start_dispatcher()
 
     def restart_sorter(self) -> None:
         self.sorter.stop()
         self.sorter = SorterProcess(self, "sorter-1")
 
-    def restart_meta(self) -> None:
+    def restart_meta(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         port = self.meta.port
         self.meta.stop()
+        meanwhile()
         self.meta = self.start_meta(port)
 
     def notify(self, tenant: TenantKey, store_id: int, ts: int) -> None:
@@ -188,8 +203,23 @@ class World:
     def tasks(self) -> TaskList:
         return self.http.get(f"{self.sorter.server.url}/v1/tasks", TaskList)
 
-    def stores(self) -> StoreList:
-        return self.http.get(f"{self.dispatcher.url}/v1/stores", StoreList)
+    def stores(self, name: str = "") -> StoreList:
+        """What a dispatcher tells, or all of them together."""
+        names = [name] if name else sorted(self.dispatchers)
+        lists = [self.http.get(f"{self.dispatchers[one].url}/v1/stores", StoreList) for one in names]
+        return StoreList(
+            node_id=",".join(names),
+            stores=[store for one in lists for store in one.stores],
+            holds=[hold for one in lists for hold in one.holds],
+        )
+
+    def readers(self) -> dict[int, list[str]]:
+        """{store: the dispatchers that read it}."""
+        found: dict[int, list[str]] = {}
+        for name in sorted(self.dispatchers):
+            for store in self.stores(name).stores:
+                found.setdefault(store.store_id, []).extend([name] if store.read else [])
+        return found
 
     def progress_ts(self, tenant: TenantKey) -> int:
         """The least of the tenant's tasks; 0 while they are not all held."""
@@ -198,16 +228,17 @@ class World:
         return min((task.progress_ts for task in tasks), default=0) if len(tasks) == self._ranges else 0
 
     def stop(self) -> None:
-        self.dispatcher.stop()
+        for name in list(self.dispatchers):
+            self.stop_dispatcher(name)
         self.sorter.stop()
         self.meta.stop()
         self.http.close()
 
 
 @contextmanager
-def running(directory: Path, ranges: int = 1) -> Iterator[World]:
+def running(directory: Path, ranges: int = 1, lost_ms: int = 15_000) -> Iterator[World]:
     """A world that is stopped at the end."""
-    world = World(directory, ranges)
+    world = World(directory, ranges, lost_ms)
     try:
         yield world
     finally:

@@ -42,7 +42,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         openapi_extra=openapi.json_doc({"draining": {"type": "boolean"}}),
     )
     def drain_node(request: Request, node_id: str, body: Body) -> Response:
-        """Move every task off a node, and give it none: `{"draining": true}`; false takes that back."""
+        """Move every task and store off a node, and give it none: `{"draining": true}`; false takes that back."""
         return forward(request, "POST", f"/v1/nodes/{quote(name_of(node_id), safe='')}/drain", body)
 
     @router.get("/v1/tasks", operation_id="ListTasks", responses=openapi.OPERATE_PROBLEMS)

@@ -50,8 +50,9 @@ def held_by(picture: Picture) -> Hold | None:
 
 def _rank(hold: Hold) -> tuple[int, int]:
     """What fails here (the sorter tells of nothing else: a tick that cannot write, a task that stopped) before what has
-    not come; a cause that has a name before one that is only a lack of news."""
-    first = {"damaged": 0, "sort": 1}.get(hold.stage, 3 if hold.object is None else 2)
+    not come; a cause that has a name (an object, a store that is not read) before one that is only a lack of news."""
+    named = hold.object is not None or (hold.stage == "dispatch" and hold.store_id is not None)
+    first = {"damaged": 0, "sort": 1}.get(hold.stage, 2 if named else 3)
     return first, _STAGES.index(hold.stage)
 
 
@@ -102,6 +103,10 @@ def _suspect(picture: Picture) -> Hold:
 
 def _slow(picture: Picture, progress: int) -> Hold:
     """Everybody is there: the store that is silent, or the road of its newest file."""
+    for store in picture.stores:
+        if not store.read:
+            reason = "the store is not read yet: its dispatcher does not know what the tasks have received of it"
+            return Hold(stage="dispatch", store_id=str(store.store_id), reason=reason)
     silent = min(picture.stores, key=lambda store: store.last_file_ts)
     store_id, newest = str(silent.store_id), silent.last_file_ts
     if picture.now_ms - physical_ms(newest) > LATE_SECONDS * 1000:

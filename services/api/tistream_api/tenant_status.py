@@ -13,6 +13,7 @@ from tistream.wire.client import HttpClient
 from tistream.wire.dispatcher import StoreList, StoreStatus
 from tistream.wire.schema_client import SchemaClient
 from tistream.wire.sorter import Coverage, Hold, SliceStatus
+from tistream_api import store_statuses
 from tistream_api.status import Picture, held_by
 from tistream_api.tenant_view import TenantView
 from tistream_api.tenants import Tenants
@@ -82,20 +83,22 @@ class TenantStatus:
         )
 
     def _stores(self, view: TenantView, holds: list[Hold], unreachable: list[Hold]) -> list[StoreStatus]:
+        """Of all dispatchers: each tells of the stores that it reads."""
         query = {"cluster_id": view.tenant.cluster_id, "tenant_id": view.tenant.tenant_id}
-        stores: list[StoreStatus] = []
+        answers: list[StoreList] = []
+        route = view.route
         urls = self.tenants.services("dispatcher")
         if not urls:
             unreachable.append(Hold(stage="dispatch", reason="no dispatcher is known"))
         for url in urls:
             try:
-                answer = self.http.get(f"{url}/v1/stores", StoreList, query)
+                answers.append(self.http.get(f"{url}/v1/stores", StoreList, query))
             except TiStreamError as error:
                 unreachable.append(Hold(stage="dispatch", reason=f"dispatcher {url}: {error}"))
-                continue
-            stores.extend(answer.stores)
+        for answer in answers:
             holds.extend(answer.holds)
-        return stores
+        holds.extend(store_statuses.unread(route, answers))
+        return store_statuses.merged(route, answers)
 
     def _schema_holds(self, view: TenantView) -> list[Hold]:
         holds: list[Hold] = []

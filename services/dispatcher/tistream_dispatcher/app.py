@@ -59,7 +59,6 @@ def build_app(
     counted = measured(objects, registry)
     http = new_http()
     meta = MetaClient(http, settings.meta_url)
-    membership = Membership(meta, settings.node, "dispatcher", settings.url, instance=new_instance(), end=end)
     sorters = SorterClient(http)
     limits = Limits(settings.window_files, settings.window_bytes, settings.batch_files, settings.batch_bytes)
     polling = PollSettings(
@@ -72,14 +71,25 @@ def build_app(
     resync = Resync(settings.resync_ms, settings.resync_idle_ms)
 
     def new_feed(tenant: TenantKey) -> TenantFeed:
-        return TenantFeed(tenant, counted, sorters, clock, metrics, limits, polling, resync)
+        # A store that was found waits for the meta server's word on who reads it: it is told at once.
+        return TenantFeed(tenant, counted, sorters, clock, metrics, limits, polling, resync, beat.wake)
 
     driver = Driver(settings.node, meta, new_feed, metrics, loop_metrics)
+    membership = Membership(
+        meta,
+        settings.node,
+        "dispatcher",
+        settings.url,
+        instance=new_instance(),
+        end=end,
+        stores=driver.reports,
+    )
+    beat = Loop("beat", membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=loop_metrics)
 
     @contextmanager
     def running() -> Iterator[None]:
         loops = [
-            Loop("beat", membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=loop_metrics),
+            beat,
             Loop("routes", driver.follow_routes, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
             Loop(
                 "announcements", driver.follow_announcements, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics

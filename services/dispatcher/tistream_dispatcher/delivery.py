@@ -69,6 +69,16 @@ class Delivery:
                 links[url].sync_ms = links[url].send_ms = 0
         self._links = links
 
+    def ask_all(self) -> None:
+        """Ask every sorter at the next `sync`: a store is to be begun where its tasks are now."""
+        for link in self._links.values():
+            link.sync_ms = 0
+
+    def leave(self, store_id: int) -> None:
+        """The store is another dispatcher's."""
+        for link in self._links.values():
+            link.went_on(store_id)
+
     def sync(self) -> None:
         """Ask the sorters that are due what they have received."""
         for link in self._links.values():

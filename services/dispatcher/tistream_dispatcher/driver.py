@@ -1,4 +1,4 @@
-"""The dispatcher's tenants: one loop each, fed by the route table and by announcements."""
+"""The tenants that a dispatcher has a share of: one loop each, fed by the route table and by announcements."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from tistream.model.ids import TenantKey
 from tistream.service.metrics import LoopMetrics
 from tistream.service.worker import Loop
 from tistream.wire.dispatcher import StoreList, StoreStatus
-from tistream.wire.meta import Announcements, RouteTable, TenantRoute
+from tistream.wire.meta import Announcements, RouteTable, StoreReport, TenantRoute
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.sorter import Hold
 from tistream_dispatcher.metrics import DispatcherMetrics
+from tistream_dispatcher.share import Share
 from tistream_dispatcher.tenant_feed import TenantFeed
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class Driver:
         self._loop_metrics = loop_metrics
         self._lock = new_lock()
         self._feeds: dict[TenantKey, tuple[TenantFeed, Loop]] = {}
+        self._shares: dict[TenantKey, Share] = {}
         self._routes: dict[TenantKey, TenantRoute] = {}
         self._version = -1
         self._after = 0
@@ -50,7 +52,7 @@ class Driver:
         return None if self._version >= 0 else "the routes were not read yet"
 
     def follow_routes(self) -> None:
-        """Take the next route table: begin new tenants, tell the others."""
+        """Take the next route table: begin tenants and end them, tell the others."""
         table = self._meta.routes(self._version, wait_ms=WAIT_MS if self._version >= 0 else 0)
         if table.version != self._version:
             self._apply(table)
@@ -62,10 +64,16 @@ class Driver:
             if not tenant_route.tasks or self._routes.get(key) == tenant_route:
                 continue
             self._routes[key] = tenant_route
+            share = Share.of(tenant_route, self._node_id)
             with self._lock:
+                self._shares[key] = share
                 known = self._feeds.get(key)
+            if share.is_empty:
+                if known is not None:
+                    self._end(key)
+                continue
             feed, loop = known or self._begin(key)
-            feed.set_route(table.version, tenant_route)
+            feed.set_route(table.version, tenant_route, share)
             if known is None:
                 loop.start()
             loop.wake()
@@ -79,8 +87,15 @@ class Driver:
         log.info("tenant begins", extra={"tenant": str(key)})
         return feed, loop
 
+    def _end(self, key: TenantKey) -> None:
+        """A step that is under way goes on beside who reads the tenant's stores from now on, which is harmless."""
+        with self._lock:
+            _, loop = self._feeds.pop(key)
+        loop.stop(timeout_s=0)
+        log.info("tenant ends", extra={"tenant": str(key)})
+
     def follow_announcements(self) -> None:
-        """Hand announced files to their tenants, at once."""
+        """Hand announced files to their tenants, at once; those of stores that others read are none of ours."""
         try:
             answer = self._meta.announcements(self._after, wait_ms=WAIT_MS)
         except TiStreamError:
@@ -103,14 +118,19 @@ class Driver:
 
     def _hand_on(self, answer: Announcements) -> None:
         with self._lock:
-            feeds = dict(self._feeds)
+            feeds, shares = dict(self._feeds), dict(self._shares)
         touched = set(feeds) if answer.lost else set()
         for key in touched:
             feeds[key][0].look_everywhere()
         for announcement in answer.announcements:
             key = TenantKey(announcement.cluster_id, announcement.tenant_id)
-            if key in feeds:
-                feeds[key][0].announce(announcement.store_id, announcement.ts)
+            if key not in feeds:
+                continue
+            feed, _ = feeds[key]
+            if shares[key].concerns(announcement.store_id):
+                feed.announce(announcement.store_id, announcement.ts)
+                touched.add(key)
+            elif feed.stir():
                 touched.add(key)
         for key in touched:
             feeds[key][1].wake()
@@ -118,7 +138,7 @@ class Driver:
     def stores(self, cluster_id: str | None, tenant_id: str | None) -> StoreList:
         """What is known of every store, of one tenant or of all."""
         with self._lock:
-            feeds = sorted(self._feeds.items())
+            feeds = sorted(self._feeds.items(), key=lambda one: one[0])
         stores: list[StoreStatus] = []
         holds: list[Hold] = []
         for key, (feed, loop) in feeds:
@@ -131,10 +151,21 @@ class Driver:
                 holds.append(Hold(stage="dispatch", reason=f"tenant {key}: {loop.last_error}"))
         return StoreList(node_id=self._node_id, stores=stores, holds=holds)
 
+    def reports(self) -> list[StoreReport]:
+        """What the meta server is told of stores: those that are read here, and those that are found and nobody's."""
+        with self._lock:
+            feeds = sorted(self._feeds.items(), key=lambda one: one[0])
+        return [
+            StoreReport(cluster_id=key.cluster_id, tenant_id=key.tenant_id, store_id=store_id, load=load)
+            for key, (feed, _) in feeds
+            for store_id, load in sorted(feed.loads().items())
+        ]
+
     def count(self) -> None:
         """Loop body: set the gauges."""
         listed = self.stores(None, None)
         held = [store.hold for store in listed.stores if store.hold is not None] + listed.holds
+        self._metrics.stores.set(sum(store.read for store in listed.stores))
         self._metrics.quarantined.set(sum(store.quarantined for store in listed.stores))
         for stage in ("push", "damaged", "dispatch", "sort", "node"):
             self._metrics.holds.labels(stage).set(sum(hold.stage == stage for hold in held))

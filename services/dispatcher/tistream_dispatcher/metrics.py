@@ -23,5 +23,6 @@ class DispatcherMetrics:
         self.rewinds = Counter(
             "tistream_dispatcher_rewinds_total", "Stores read again because a task had lost files.", registry=registry
         )
+        self.stores = Gauge("tistream_dispatcher_stores", "Stores that this dispatcher reads.", registry=registry)
         self.quarantined = Gauge("tistream_dispatcher_stores_quarantined", "Stores in quarantine.", registry=registry)
         self.holds = Gauge("tistream_dispatcher_holds", "Holds by stage.", ("stage",), registry=registry)

@@ -73,6 +73,11 @@ class Pace:
         self._news_ms = now_ms
         self._soon(now_ms)
 
+    def elsewhere(self, now_ms: int) -> None:
+        """Files come to other stores of the tenant, which other dispatchers read: it is not silent."""
+        self._news_ms = now_ms
+        self._soon(now_ms)
+
     def expect(self, now_ms: int, *, expecting: bool) -> None:
         """Whether some store waits for a file that is missing, or something could not be read or LISTed."""
         if expecting and not self._expecting:

@@ -6,7 +6,7 @@ They may go back: a sorter that restarted, or that found a file damaged, asks fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tistream.format.manifest import ChainPosition
@@ -38,10 +38,12 @@ class Receivers:
 
     received: dict[int, dict[int, tuple[ChainPosition, ...]]] = field(default_factory=dict)
     flushed: dict[int, int] = field(default_factory=dict)
+    newest_ts: int = 0  # of all files that any task has ever told of, whoever sent them
 
-    def tell(self, task_id: int, received: Mapping[int, Iterable[Chain]]) -> None:
+    def tell(self, task_id: int, received: Mapping[int, Sequence[Chain]]) -> None:
         """A task's positions, complete."""
         self.received[task_id] = positions_of(received)
+        self.newest_ts = max([self.newest_ts, *(chain.at_ts for chains in received.values() for chain in chains)])
 
     def forget(self, task_id: int) -> None:
         """The task's positions are not known any more."""

@@ -229,3 +229,15 @@ class StoreFeed:
             quarantined=hold is not None and hold.stage == "damaged",
             hold=hold,
         )
+
+
+def unread(tenant: TenantKey, store_id: int) -> StoreStatus:
+    """A store that is to be read once it is known what the tasks have received of it."""
+    return StoreStatus(
+        cluster_id=tenant.cluster_id,
+        tenant_id=tenant.tenant_id,
+        store_id=store_id,
+        chains=[],
+        last_file_ts=0,
+        read=False,
+    )

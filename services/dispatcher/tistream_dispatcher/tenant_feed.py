@@ -1,9 +1,9 @@
-"""One tenant: its stores are read and its tasks are fed, by one thread.
+"""One tenant: the stores that are this dispatcher's are read and the tenant's tasks are fed, by one thread.
 
     announcements, LIST -> StoreFeed (chain order) -> Router -> Window -> POST /v1/files -> Receivers
 
-Nothing is kept on disk: after a restart the tasks' own positions say where to go on. Trouble with one store, or one
-sorter, leaves the others alone.
+Nothing is kept on disk: after a restart the tasks' own positions say where to go on; so they do where a store comes
+from another dispatcher. Trouble with one store, or one sorter, leaves the others alone.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from functools import partial
 
 from tistream.clock import Clock
 from tistream.concurrency import new_lock
-from tistream.errors import InvalidRequest, NotFoundYet, RetryableError
+from tistream.errors import InvalidRequest, RetryableError
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
-from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.dispatcher import StoreStatus
 from tistream.wire.meta import TenantRoute
@@ -26,11 +25,14 @@ from tistream.wire.sorter import Hold
 from tistream.wire.sorter_client import SorterClient
 from tistream_dispatcher.change_source import route
 from tistream_dispatcher.delivery import Delivery, Resync
+from tistream_dispatcher.discovery import Discovery
+from tistream_dispatcher.load import Load
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.pacing import Pace, PollSettings
 from tistream_dispatcher.receivers import Receivers
 from tistream_dispatcher.router import Router, TaskSpan
-from tistream_dispatcher.store_feed import StoreFeed
+from tistream_dispatcher.share import Share
+from tistream_dispatcher.store_feed import StoreFeed, unread
 from tistream_dispatcher.window import Limits, Window
 
 log = logging.getLogger(__name__)
@@ -40,6 +42,7 @@ CALM_MS = 60_000  # the same while there is nothing to wait for but new files
 MIN_WAIT_MS = 5
 FILL_FILES = 256  # files routed before they are sent
 KEPT_STAMPS = 256  # announced files asked for again, per store that failed; LIST finds the others
+STIR_MS = 1_000  # how often other stores' announcements wake the tenant
 WAIT_FOR_ALL_MS = 5_000  # for tasks that have not told their positions yet; then the others go on without
 
 
@@ -56,7 +59,9 @@ class TenantFeed:
         limits: Limits,
         polling: PollSettings,
         resync: Resync,
+        tell: Callable[[], None],
     ) -> None:
+        """`tell` is called when a store was found that no route names."""
         self.tenant = tenant
         self._objects = objects
         self._clock = clock
@@ -65,31 +70,46 @@ class TenantFeed:
         self._receivers = Receivers()
         self._delivery = Delivery(tenant, sorters, self._receivers, self._window, clock, resync)
         self._pace = Pace(polling, clock.monotonic_ms())
+        self._share = Share()
+        self._discovery = Discovery(tenant, objects, tell)
         self._stores: dict[int, StoreFeed] = {}
+        self._loads: dict[int, Load] = {}
         self._store_problems: dict[tuple[int, str], str] = {}  # (store, what was tried) -> why it failed
-        self._discovery_problem: str | None = None
         self._router: Router | None = None
         self._spans: tuple[TaskSpan, ...] = ()
         self._known_since_ms: int | None = None
         self._calm = False
         self._lock = new_lock()  # guards what other threads hand over, and what they read
-        self._new_route: tuple[int, TenantRoute] | None = None
+        self._new_route: tuple[int, TenantRoute, Share] | None = None
         self._announced: dict[int, set[int]] = defaultdict(set)
-        self._hurried = self._deafened = False
+        self._hurried = self._deafened = self._stirred = False
+        self._stirred_ms = 0
+        self._newest_ts = 0  # of all stores' files, as far as the sorters have told
         self._status: tuple[StoreStatus, ...] = ()
+        self._told_loads: dict[int, Load] = {}
         self._holds: tuple[Hold, ...] = ()
 
     # -- other threads -------------------------------------------------------------------------------------------
 
-    def set_route(self, version: int, tenant_route: TenantRoute) -> None:
-        """The tenant's part of a new route table."""
+    def set_route(self, version: int, tenant_route: TenantRoute, share: Share) -> None:
+        """The tenant's part of a new route table, and this dispatcher's share of it."""
         with self._lock:
-            self._new_route = (version, tenant_route)
+            self._new_route = (version, tenant_route, share)
 
     def announce(self, store_id: int, ts: int) -> None:
         """A file is said to be there."""
         with self._lock:
             self._announced[store_id].add(ts)
+
+    def stir(self) -> bool:
+        """A file is said to be there of a store that another dispatcher reads: the tenant is not silent. Whether to
+        wake its loop for that."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            if now_ms - self._stirred_ms < STIR_MS:
+                return False
+            self._stirred, self._stirred_ms = True, now_ms
+        return True
 
     def look_everywhere(self) -> None:
         """Announcements were lost: LIST at once."""
@@ -105,6 +125,13 @@ class TenantFeed:
         """The stores and the holds of no single store, as of the last step."""
         with self._lock:
             return self._status, self._holds
+
+    def loads(self) -> dict[int, float | None]:
+        """The stores that are read, and those that were found and nobody reads yet, with their load if it is known."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            told = {store_id: load.per_second(now_ms) for store_id, load in self._told_loads.items()}
+        return dict.fromkeys(self._discovery.found()) | told
 
     # -- the tenant's thread -------------------------------------------------------------------------------------
 
@@ -129,7 +156,7 @@ class TenantFeed:
             new, self._new_route = self._new_route, None
         if new is None:
             return
-        version, tenant_route = new
+        version, tenant_route, share = new
         spans = tuple(
             TaskSpan(task.task_id, KeySpan(bytes.fromhex(task.start_key), bytes.fromhex(task.end_key)))
             for task in tenant_route.tasks
@@ -142,6 +169,26 @@ class TenantFeed:
             # What was routed was routed for other tasks.
             for store in self._stores.values():
                 self._rewind(store)
+        self._take_share(share)
+
+    def _take_share(self, share: Share) -> None:
+        """Leave the stores that are another's now; who comes new to them, or to looking for others, looks at once."""
+        before, self._share = self._share, share
+        for store_id in [store_id for store_id in self._stores if not share.reads(store_id)]:
+            self._leave(store_id)
+        if share.stores - self._stores.keys():
+            self._delivery.ask_all()
+        if share.discovers and not before.discovers:
+            self._pace.hurry()
+        self._discovery.take(share)
+
+    def _leave(self, store_id: int) -> None:
+        del self._stores[store_id], self._loads[store_id]
+        self._window.drop_store(store_id)
+        self._delivery.leave(store_id)
+        for tried in [tried for tried in self._store_problems if tried[0] == store_id]:
+            del self._store_problems[tried]
+        log.info("store is another dispatcher's", extra={"tenant": str(self.tenant), "store": store_id})
 
     def _may_begin(self) -> bool:
         """Whether the tasks' positions are known: of all of them, or for a while of some."""
@@ -183,12 +230,18 @@ class TenantFeed:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             announced, self._announced = self._announced, defaultdict(set)
-            hurried, deafened = self._hurried, self._deafened
-            self._hurried = self._deafened = False
+            hurried, deafened, stirred = self._hurried, self._deafened, self._stirred
+            self._hurried = self._deafened = self._stirred = False
         if hurried:
             self._pace.hurry()
-        if self._pace.discovery_due(now_ms):
-            self._discover()
+        if stirred or self._receivers.newest_ts > self._newest_ts:
+            self._newest_ts = self._receivers.newest_ts
+            self._pace.elsewhere(now_ms)
+        for store_id in sorted(self._share.stores - self._stores.keys()):
+            self._store(store_id)
+        if self._pace.discovery_due(now_ms) and self._share.discovers:
+            # Those of which tasks have received files are known without a LIST.
+            self._found(self._receivers.stores() | self._discovery.list())
         for store_id, stamps in announced.items():
             self._look_for(now_ms, store_id, stamps)
         if deafened:  # after what was announced before
@@ -203,9 +256,18 @@ class TenantFeed:
     def _look_for(self, now_ms: int, store_id: int, stamps: set[int]) -> None:
         """Read files that were announced. What the object store did not tell is asked again, what is not there yet is
         looked for soon: nobody announces it again."""
-        if store_id not in self._stores and not self._is_there(now_ms, store_id, max(stamps)):
-            return
-        store = self._store(store_id)
+        if store_id not in self._stores:
+            if not self._share.concerns(store_id):
+                return
+            is_there = self._discovery.has(store_id, max(stamps))
+            if is_there is False:
+                self._pace.promised(now_ms)
+            if not is_there:
+                return  # if there is such a store, LIST finds it
+            self._found({store_id})
+        store = self._stores.get(store_id)
+        if store is None:
+            return  # its dispatcher LISTs it once it is told
         if self._try(store, "find", partial(StoreFeed.announced, stamps=stamps)):
             self._pace.announced(now_ms)
         if (store_id, "find") in self._store_problems:
@@ -214,44 +276,23 @@ class TenantFeed:
         elif store.lacks(stamps):
             self._pace.promised(now_ms)
 
-    def _discover(self) -> None:
-        """LIST the stores. Those of which tasks have received files are known without."""
-        for store_id in self._receivers.stores():
-            self._store(store_id)
-        prefix = layout.push_prefix(self.tenant)
-        try:
-            entries = list(self._objects.list_after(prefix, delimiter="/"))
-        except RetryableError as error:
-            self._discovery_problem = str(error)
-            return
-        self._discovery_problem = None
-        for entry in entries:
-            found = layout.parse_store_prefix(self.tenant, entry.key)
-            if found is not None:
-                self._store(found)
+    def _found(self, store_ids: set[int]) -> None:
+        """Stores are there: the ones that nobody reads yet are the meta server's to give out."""
+        if self._share.whole:
+            for store_id in sorted(store_ids):
+                self._store(store_id)
+        else:
+            self._discovery.note(store_ids - self._share.named)
 
-    def _is_there(self, now_ms: int, store_id: int, ts: int) -> bool:
-        """Whether an unknown store has the file that was announced: anybody may announce any store, and each that is
-        known is LISTed for ever. A store that is left out here is found by LIST."""
-        try:
-            self._objects.head(layout.change_file(self.tenant, store_id, ts))
-        except NotFoundYet:
-            self._pace.promised(now_ms)
-            return False
-        except RetryableError as error:
-            self._discovery_problem = str(error)
-            return False
-        return True
-
-    def _store(self, store_id: int) -> StoreFeed:
-        store = self._stores.get(store_id)
-        if store is None:
+    def _store(self, store_id: int) -> None:
+        """Read a store from now on, from where its slowest task is."""
+        if store_id not in self._stores:
             positions = self._receivers.common(store_id)
-            store = StoreFeed(self.tenant, store_id, positions, self._objects, self._clock, self._metrics)
-            self._stores[store_id] = store
+            feed = StoreFeed(self.tenant, store_id, positions, self._objects, self._clock, self._metrics)
+            self._stores[store_id] = feed
+            self._loads[store_id] = Load.begun(self._clock.monotonic_ms())
             self._pace.hurry()
-            log.info("store found", extra={"tenant": str(self.tenant), "store": store_id})
-        return store
+            log.info("store is read", extra={"tenant": str(self.tenant), "store": store_id})
 
     def _fill(self, router: Router) -> bool:
         """Route what is ready, store by store in turn, until the window is full or a batch is worth sending."""
@@ -270,8 +311,10 @@ class TenantFeed:
         if found is None:
             return False
         ready, file = found
-        self._window.add(route(file, ready.chain_ts, router))
+        routed = route(file, ready.chain_ts, router)
+        self._window.add(routed)
         store.take(ready)
+        self._loads[store.store_id] = self._loads[store.store_id].added(self._clock.monotonic_ms(), routed.bytes)
         self._metrics.files.inc()
         self._metrics.routed_bytes.inc(file.change_bytes)
         return True
@@ -295,18 +338,18 @@ class TenantFeed:
 
     def _note_status(self) -> None:
         stores = tuple(store.status() for _, store in sorted(self._stores.items()))
-        holds = self._delivery.holds()
+        coming = sorted(self._share.stores - self._stores.keys())
+        holds = [*self._delivery.holds(), *self._discovery.holds()]
         problems = {store_id: problem for (store_id, _), problem in sorted(self._store_problems.items())}
         for store_id, problem in problems.items():
             holds.append(Hold(stage="dispatch", store_id=str(store_id), reason=problem))
-        if self._discovery_problem is not None:
-            holds.append(Hold(stage="dispatch", reason=self._discovery_problem))
         expecting = any(store.hold is not None for store in stores)
-        expecting |= bool(self._store_problems) or self._discovery_problem is not None
+        expecting |= bool(self._store_problems) or self._discovery.problem is not None
         self._pace.expect(self._clock.monotonic_ms(), expecting=expecting)
         self._calm = not (expecting or holds or len(self._window)) and self._everyone_known()
         with self._lock:
-            self._status, self._holds = stores, tuple(holds)
+            self._status = stores + tuple(unread(self.tenant, store_id) for store_id in coming)
+            self._holds, self._told_loads = tuple(holds), dict(self._loads)
 
     def _wait_ms(self) -> int:
         now_ms = self._clock.monotonic_ms()

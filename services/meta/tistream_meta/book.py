@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tistream.model.ids import TenantKey
-from tistream_meta.model import Change, Node, Plan, Task, Tenant
+from tistream_meta.model import Change, Node, Plan, Store, Task, Tenant
 
 
 @dataclass(slots=True)
@@ -30,12 +30,16 @@ class Book:
         self.version = plan.version
         self.tenants: dict[TenantKey, Tenant] = {tenant.key: tenant for tenant in plan.tenants}
         self.nodes: dict[str, Node] = {node.node_id: node for node in plan.nodes}
+        self.stores: dict[tuple[TenantKey, int], Store] = {}
         self.tasks: dict[int, Task] = {}
         self.sealing: set[int] = set()  # tasks that were ordered to seal themselves
         self._of_tenant: dict[TenantKey, set[int]] = defaultdict(set)
         self._of_node: dict[str, set[int]] = defaultdict(set)
+        self._stores_of: dict[TenantKey, set[int]] = defaultdict(set)
         for task in plan.tasks:
             self._put(task)
+        for store in plan.stores:
+            self._put_store(store)
 
     def everything(self) -> Touched:
         """All that there is."""
@@ -58,6 +62,9 @@ class Book:
             self._put(task)
             touched.add(task.task_id)
             tenants.add(task.tenant)
+        for store in change.stores:
+            self._put_store(store)
+            tenants.add(store.tenant)
         self.version = change.version
         return Touched(touched, tenants)
 
@@ -76,6 +83,14 @@ class Book:
     def of_role(self, role: str) -> Sequence[str]:
         """Names of the nodes of a role."""
         return [node.node_id for node in self.nodes.values() if node.role == role]
+
+    def stores_of(self, tenant: TenantKey) -> list[Store]:
+        """By id."""
+        return [self.stores[tenant, store_id] for store_id in sorted(self._stores_of[tenant])]
+
+    def _put_store(self, store: Store) -> None:
+        self.stores[store.key] = store
+        self._stores_of[store.tenant].add(store.store_id)
 
     def _put(self, task: Task) -> None:
         self.tasks[task.task_id] = task

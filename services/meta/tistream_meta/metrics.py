@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from tistream_meta.liveness import NodeState
+from tistream_meta.model import Store
 
 
 class MetaMetrics:
@@ -18,6 +19,9 @@ class MetaMetrics:
         self.route_version = Gauge("tistream_meta_route_version", "Version of the routes.", registry=registry)
         self.tenants = Gauge("tistream_meta_tenants", "Tenants registered.", registry=registry)
         self.tasks = Gauge("tistream_meta_tasks", "Tasks of all tenants.", registry=registry)
+        self.stores = Gauge(
+            "tistream_meta_stores", "Stores by whether anybody is to read them.", ("read",), registry=registry
+        )
         self.nodes = Gauge("tistream_meta_nodes", "Nodes by what is known of them.", ("state",), registry=registry)
         self.announced = Counter("tistream_meta_announcements_total", "Files announced by writers.", registry=registry)
 
@@ -26,3 +30,9 @@ class MetaMetrics:
         tally = Tally(states)
         for state in NodeState:
             self.nodes.labels(state.value).set(tally[state])
+
+    def count_stores(self, stores: Collection[Store]) -> None:
+        """Set the gauge of stores."""
+        read = sum(store.dispatcher_node is not None for store in stores)
+        self.stores.labels("yes").set(read)
+        self.stores.labels("no").set(len(stores) - read)

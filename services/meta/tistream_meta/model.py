@@ -72,6 +72,19 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Store:
+    """An upstream store, and the dispatcher that reads it (None: nobody does)."""
+
+    tenant: TenantKey
+    store_id: int
+    dispatcher_node: str | None = None
+
+    @property
+    def key(self) -> tuple[TenantKey, int]:
+        return self.tenant, self.store_id
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything that routes are made of, as of one `version`."""
 
@@ -79,6 +92,7 @@ class Plan:
     tenants: tuple[Tenant, ...]
     tasks: tuple[Task, ...]
     nodes: tuple[Node, ...]
+    stores: tuple[Store, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +104,7 @@ class Change:
     tasks: tuple[Task, ...] = ()
     gone: tuple[int, ...] = ()
     nodes: tuple[Node, ...] = ()
+    stores: tuple[Store, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

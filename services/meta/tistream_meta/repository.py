@@ -1,8 +1,8 @@
-"""Rows <-> model: the only file that has a Connection.
+"""Rows <-> model: the only file that has a Connection, with those of the rows (task_rows.py, store_rows.py, …).
 
-Persisted: clusters, tenants, tasks with their epochs, nodes with their newest start, the owner's lease, and the version
-of the route table. Not persisted: liveness (heard again within a heartbeat), announcements (a lost one costs
-latency only), route tables (made from the rest).
+Persisted: clusters, tenants, tasks with their epochs, stores with their dispatchers, nodes with their newest start, the
+owner's lease, and the version of the route table. Not persisted: liveness (heard again within a heartbeat),
+announcements (a lost one costs latency only), route tables (made from the rest).
 
 Every write transaction begins by touching the owner row under this process's owner_rev. That takes the write lock
 before anything is read, so no transaction is upgraded half-way, and it fences: a meta server that has lost its lease
@@ -23,10 +23,10 @@ from tistream.errors import Fenced, Superseded, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
-from tistream_meta import counter_rows, tables, task_rows
+from tistream_meta import counter_rows, store_rows, tables, task_rows
 from tistream_meta.database import now_ms, open_engine
 from tistream_meta.migrations import migrate
-from tistream_meta.model import Change, Child, Node, Owner, Plan, Tenant
+from tistream_meta.model import Change, Child, Node, Owner, Plan, Store, Tenant
 from tistream_meta.policies import Command
 from tistream_meta.seals import CarryOn, Order
 from tistream_meta.starts import Standing, Start, standing
@@ -207,6 +207,12 @@ class Repository:
             task_rows.take(connection, commands)
             return self._of_tasks(connection, [command.task_id for command in commands])
 
+    def give(self, stores: Sequence[Store]) -> Change:
+        """Note stores and who reads them, in one transaction: known ones move, the others are new."""
+        with self._writing() as connection:
+            store_rows.give(connection, stores, self._now_ms)
+            return Change(counter_rows.next_version(connection), stores=tuple(stores))
+
     @staticmethod
     def _of_tasks(connection: Connection, task_ids: Sequence[int]) -> Change:
         return Change(counter_rows.next_version(connection), tasks=task_rows.some(connection, task_ids))
@@ -265,7 +271,7 @@ class Repository:
     # -- everything ----------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
-        """Everything, as of one moment; tenants and nodes by name, tasks of a tenant in key order."""
+        """Everything, as of one moment; tenants, stores and nodes by name, tasks of a tenant in key order."""
         with _translated(), self._engine.begin() as connection:
             version = counter_rows.read(connection, tables.ROUTE_VERSION)
             tenant_rows = connection.execute(
@@ -273,11 +279,13 @@ class Repository:
             ).all()
             tasks = task_rows.all_tasks(connection)
             node_rows = connection.execute(select(tables.nodes).order_by(tables.nodes.c.node_id)).all()
+            stores = store_rows.every(connection)
         return Plan(
             version=version,
             tenants=tuple(map(_tenant, tenant_rows)),
             tasks=tasks,
             nodes=tuple(map(_node, node_rows)),
+            stores=stores,
         )
 
     def raise_version(self) -> Change:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tistream.model.ids import TenantKey
-from tistream.wire.meta import ChildTask, RouteTable, SealOrder, TaskRoute, TenantInfo, TenantRoute
+from tistream.wire.meta import ChildTask, RouteTable, SealOrder, StoreRoute, TaskRoute, TenantInfo, TenantRoute
 from tistream_meta.book import Book, Touched
+from tistream_meta.discoverer import Discoverers, dispatchers
 from tistream_meta.liveness import NodeState
-from tistream_meta.model import Node, Seal, Task, Tenant
+from tistream_meta.model import Node, Seal, Store, Task, Tenant
 
 
 class RouteMaker:
@@ -17,6 +18,7 @@ class RouteMaker:
     def __init__(self) -> None:
         self._tasks: dict[int, TaskRoute] = {}
         self._tenants: dict[TenantKey, TenantRoute] = {}
+        self._discovered_by: dict[TenantKey, str | None] = {}
 
     def make(
         self, book: Book, touched: Touched, owner_rev: int, states: Mapping[str, NodeState], own_url: str
@@ -28,9 +30,13 @@ class RouteMaker:
                 self._tasks.pop(task_id, None)
             else:
                 self._tasks[task_id] = _task_route(task, book.nodes)
-        for key in touched.tenants:
+        discoverers = Discoverers(dispatchers(book.nodes.values(), states))
+        discovered_by = {key: discoverers.of(key) for key in book.tenants}
+        turned = {key for key, node in discovered_by.items() if self._discovered_by.get(key) != node}
+        self._discovered_by = discovered_by
+        for key in touched.tenants | turned:
             routes = [self._tasks[task.task_id] for task in book.tasks_of(key)]
-            self._tenants[key] = _tenant_route(book.tenants[key], routes)
+            self._tenants[key] = _tenant_route(book.tenants[key], routes, book.stores_of(key), discovered_by[key])
         return RouteTable(
             version=book.version,
             owner_rev=owner_rev,
@@ -66,7 +72,9 @@ def _task_route(task: Task, nodes: Mapping[str, Node]) -> TaskRoute:
     )
 
 
-def _tenant_route(tenant: Tenant, routes: list[TaskRoute]) -> TenantRoute:
+def _tenant_route(
+    tenant: Tenant, routes: list[TaskRoute], stores: list[Store], discoverer: str | None
+) -> TenantRoute:
     homeless = sum(route.sorter_url is None for route in routes)
     problem = f"{homeless} of {len(routes)} tasks have no sorter: none has registered" if homeless else tenant.problem
     return TenantRoute(
@@ -75,6 +83,8 @@ def _tenant_route(tenant: Tenant, routes: list[TaskRoute]) -> TenantRoute:
         snapshot_ts=tenant.snapshot_ts,
         tasks=routes,
         problem=problem,
+        stores=[StoreRoute(store_id=store.store_id, dispatcher_node=store.dispatcher_node) for store in stores],
+        dispatcher_node=discoverer,
     )
 
 

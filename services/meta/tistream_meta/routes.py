@@ -49,6 +49,7 @@ from tistream_meta.reports import Holding
 from tistream_meta.route_table import tenant_info
 from tistream_meta.server import MetaServer
 from tistream_meta.starts import Start
+from tistream_meta.store_keeping import Told
 
 FORWARDED = "tistream-forwarded-by"  # header: the meta server that sent the request on
 
@@ -125,8 +126,9 @@ def list_nodes(request: Request) -> NodeList:
                 state=state.value,
                 start_epoch=node.start_epoch,
                 tasks=tasks,
+                stores=stores,
             )
-            for node, state, tasks in _server(request).nodes()
+            for node, state, tasks, stores in _server(request).nodes()
         ]
     )
 
@@ -227,10 +229,11 @@ def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAn
     """A process is still there. 404: it has to register; 409 `superseded`: it has to end."""
     seen = Mark(body.owner_rev, body.route_version)
     if (owner := _elsewhere(request)) is not None:
-        return owner.heartbeat(node_id, body, seen, body.sequence, body.tasks)
+        return owner.heartbeat(node_id, body, seen, body.sequence, body.tasks, body.stores)
     holdings = [_holding(task) for task in body.tasks]
     start = Start(body.instance, body.start_epoch)
-    owner_rev, version, next_ms = _server(request).heartbeat(node_id, start, seen, body.sequence, holdings)
+    stores = [Told(TenantKey(one.cluster_id, one.tenant_id), one.store_id, one.load) for one in body.stores]
+    owner_rev, version, next_ms = _server(request).heartbeat(node_id, start, seen, body.sequence, holdings, stores)
     return HeartbeatAnswer(owner_rev=owner_rev, route_version=version, next_ms=next_ms)
 
 

@@ -22,6 +22,7 @@ from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream_meta import ranges, route_table, snapshot
 from tistream_meta.announcements import AnnouncementBoard
 from tistream_meta.book import Book, Touched
+from tistream_meta.discoverer import dispatchers
 from tistream_meta.heard import HeardNodes
 from tistream_meta.liveness import NodeState, Timings
 from tistream_meta.metrics import MetaMetrics
@@ -33,6 +34,7 @@ from tistream_meta.repository import Repository
 from tistream_meta.route_board import RouteBoard
 from tistream_meta.scheduler import Rules, Scheduler
 from tistream_meta.starts import Standing, Start, standing
+from tistream_meta.store_keeping import StoreKeeping, Told
 from tistream_meta.tenant_start import TenantStarts
 
 log = logging.getLogger(__name__)
@@ -79,6 +81,7 @@ class MetaServer:
         self._prepared = False
         self._heard = HeardNodes(options.timings)
         self._reports = Reports()
+        self._stores = StoreKeeping()
         self._scheduler = Scheduler(repository, self._reports, options.rules)
         self._starts = TenantStarts(objects, clock, options.snapshot_retry_max_ms)
         self._ownership = Ownership(
@@ -129,6 +132,7 @@ class MetaServer:
         if owner_rev != self._announcements.owner_rev:
             self._announcements = AnnouncementBoard(owner_rev, self._options.announcements_max, self._stopping)
             self._reports.forget()
+            self._stores.forget()
             self._book = None  # another may have written meanwhile
         self._heard.forget()
 
@@ -154,9 +158,21 @@ class MetaServer:
             self._scheduler.touch(book.tasks_at(turned))
             for change in self._scheduler.step(book, self._heard.states, now_ms):
                 self._take(change)
+            self._give_stores(book, now_ms, turned=bool(turned))
             if self._heard.unrouted:
                 self._take(self._repository.raise_version())
             self._publish()
+
+    def _give_stores(self, book: Book, now_ms: int, *, turned: bool) -> None:
+        there = dispatchers(book.nodes.values(), self._heard.states)
+        given = self._stores.due(book, there, now_ms, turned=turned)
+        if given:
+            self._take(self._repository.give([one.store for one in given]))
+        for why in sorted({one.why for one in given}):
+            of_why = [one.store for one in given if one.why == why]
+            nodes = sorted({store.dispatcher_node for store in of_why if store.dispatcher_node})
+            named = [f"{store.tenant} {store.store_id}" for store in of_why[:3]]
+            log.info("stores given", extra={"stores": len(of_why), "named": named, "nodes": nodes, "why": why})
 
     def _read(self) -> Book:
         """Begin anew from what the database has."""
@@ -200,6 +216,7 @@ class MetaServer:
         self._heard.routed()
         self._metrics.tenants.set(len(book.tenants))
         self._metrics.tasks.set(len(book.tasks))
+        self._metrics.count_stores(book.stores.values())
         self._metrics.route_version.set(book.version)
 
     def activate_tenants(self) -> None:
@@ -266,15 +283,17 @@ class MetaServer:
         seen: Mark = NOTHING_SEEN,
         sequence: int = 0,
         holdings: Sequence[Holding] = (),
+        stores: Sequence[Told] = (),
     ) -> tuple[int, int, int]:
         """(owner_rev, route version, milliseconds until the next); `seen` are the newest routes that the node has followed, `holdings` the tasks
-        that it holds or is prepared for. Raises UnknownName if nothing is known of this start; Superseded if a newer
-        one has registered."""
+        that it holds or is prepared for, `stores` those that it reads or has found: new ones are given out before this
+        returns. Raises UnknownName if nothing is known of this start; Superseded if a newer one has registered."""
         self._require_owner()
         with self._lock:
             self._ownership.saw(seen)
             book = self._known()
-            match standing(book.nodes.get(node_id), start):
+            node = book.nodes.get(node_id)
+            match standing(node, start):
                 case Standing.UNKNOWN:
                     raise UnknownName(f"no node {node_id} with start_epoch {start.start_epoch}")
                 case Standing.SUPERSEDED:
@@ -285,14 +304,16 @@ class MetaServer:
             if news is not None:
                 self._heard.hear(node_id, now_ms)
                 self._scheduler.touch(news)
-            return self._ownership.rev, book.version, self._heard.next_ms()
+                if node is not None and node.role == "dispatcher" and self._stores.hear(book, node_id, stores):
+                    self.look_after_nodes()
+            return self._ownership.rev, self._known().version, self._heard.next_ms()
 
     def drain(self, node_id: str, draining: bool) -> None:
         """Move everything off a node, and give it nothing more; or take that back. Raises UnknownName."""
         self._require_owner()
         with self._writing():
             self._take(self._repository.drain(node_id, draining))
-        log.info("node drains" if draining else "node takes tasks again", extra={"node": node_id})
+        log.info("node drains" if draining else "node takes work again", extra={"node": node_id})
 
     def move(self, task_id: int, node_id: str) -> None:
         """Let a sorter prepare to take a task over. Raises UnknownName; InvalidRequest where it cannot."""
@@ -318,13 +339,17 @@ class MetaServer:
             self._take(change)
         return children
 
-    def nodes(self) -> list[tuple[Node, NodeState, int]]:
-        """Every node, what is known of it, and how many tasks it has."""
+    def nodes(self) -> list[tuple[Node, NodeState, int, int]]:
+        """Every node, what is known of it, and how many tasks and stores it has."""
         self._require_owner()
         with self._lock:
             book = self._known()
             tasks = Tally(task.sorter_node for task in book.tasks.values())
-            return [(node, self._heard.states[name], tasks[name]) for name, node in sorted(book.nodes.items())]
+            stores = Tally(store.dispatcher_node for store in book.stores.values())
+            return [
+                (node, self._heard.states[name], tasks[name], stores[name])
+                for name, node in sorted(book.nodes.items())
+            ]
 
     def tasks(self) -> list[tuple[Task, Placement, float | None]]:
         """Every task, where it is, and its load if that is known."""

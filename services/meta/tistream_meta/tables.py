@@ -53,6 +53,16 @@ nodes = Table(
     Column("draining", BigInteger, nullable=False, server_default="0"),  # 1: an operator wants it empty
 )
 
+stores = Table(
+    "stores",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("store_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("dispatcher_node", String(63)),  # null while nobody reads it
+    Column("discovered_ms", BigInteger, nullable=False),
+)
+
 owner = Table(
     "owner",
     metadata,

@@ -55,6 +55,7 @@ def up(
         int | None, typer.Option(min=1, max=4096, help="Key ranges (tasks) that a new tenant is cut into.")
     ] = None,
     metas: Annotated[int, typer.Option(min=1, max=9, help="Meta servers; one of them is the owner.")] = 1,
+    dispatchers: Annotated[int, typer.Option(min=1, max=16, help="Dispatchers; each store has one of them.")] = 1,
     sorters: Annotated[int, typer.Option(min=1, max=16, help="Sorters, each with a Spark of its own.")] = 1,
     apis: Annotated[int, typer.Option(min=1, max=16, help="API servers; the first has the public port.")] = 1,
 ) -> None:
@@ -62,7 +63,7 @@ def up(
     with importing():
         from tistream.cli.up import Counts, run_up
 
-    run_up(data_dir, port, ranges, Counts(metas, sorters, apis))
+    run_up(data_dir, port, ranges, Counts(meta=metas, dispatcher=dispatchers, sorter=sorters, api=apis))
 
 
 @tenant_app.command("create")
@@ -97,7 +98,7 @@ def tenant_status(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> N
 
 @node_app.command("list")
 def node_list(url: Url = DEFAULT_URL) -> None:
-    """Every process of the platform: its role, its state, its tasks."""
+    """Every process of the platform: its role, its state, its tasks, its stores."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.operate import list_nodes
@@ -108,10 +109,10 @@ def node_list(url: Url = DEFAULT_URL) -> None:
 @node_app.command("drain")
 def node_drain(
     node: Annotated[str, typer.Argument(help="Name of the node, as `node list` has it.")],
-    undo: Annotated[bool, typer.Option("--undo", help="Let it take tasks again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Let it take tasks and stores again.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Move every task off a node, and give it none."""
+    """Move every task and store off a node, and give it none."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.operate import drain_node

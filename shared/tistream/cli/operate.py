@@ -14,16 +14,16 @@ from tistream.cli.client import ApiClient
 def list_nodes(client: ApiClient) -> None:
     """Print every process, one a line. Raises CliError."""
     rows = [
-        (node["node_id"], node["role"], node["state"], str(node["tasks"]), node["url"])
+        (node["node_id"], node["role"], node["state"], str(node["tasks"]), str(node["stores"]), node["url"])
         for node in client.call("GET", "/v1/nodes")["nodes"]
     ]
-    _print(("node", "role", "state", "tasks", "url"), rows)
+    _print(("node", "role", "state", "tasks", "stores", "url"), rows)
 
 
 def drain_node(client: ApiClient, node: str, draining: bool) -> None:
     """Move everything off a node, or take that back. Raises CliError."""
     client.call("POST", f"/v1/nodes/{quote(node, safe='')}/drain", {"draining": draining})
-    sys.stdout.write(f"node {node} is being drained\n" if draining else f"node {node} takes tasks again\n")
+    sys.stdout.write(f"node {node} is being drained\n" if draining else f"node {node} takes work again\n")
 
 
 def list_tasks(client: ApiClient) -> None:

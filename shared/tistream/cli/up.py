@@ -1,4 +1,4 @@
-"""`tistream up`: the whole platform on one machine, as five child processes (docs/architecture.md)."""
+"""`tistream up`: the whole platform on one machine, as child processes (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ class Counts:
     """How many processes of each service that there may be several of."""
 
     meta: int = 1
+    dispatcher: int = 1
     sorter: int = 1
     api: int = 1
 

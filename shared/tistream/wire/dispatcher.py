@@ -6,7 +6,8 @@ from tistream.wire.sorter import Chain, Hold, Wire
 
 
 class StoreStatus(Wire):
-    """One upstream store. `at` is the last file routed; `hold` names the object waited for or damaged."""
+    """One upstream store. `at` is the last file routed; `hold` names the object waited for or damaged. `read` is false
+    while its dispatcher waits for what the tasks have received of it."""
 
     cluster_id: str
     tenant_id: str
@@ -15,6 +16,7 @@ class StoreStatus(Wire):
     last_file_ts: int
     quarantined: bool = False
     hold: Hold | None = None
+    read: bool = True
 
 
 class StoreList(Wire):

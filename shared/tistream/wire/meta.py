@@ -105,15 +105,28 @@ class TaskRoute(Wire):
     seal: SealOrder | None = None
 
 
+class StoreRoute(Wire):
+    """One store, and the dispatcher that reads it (None while nobody does)."""
+
+    store_id: int
+    dispatcher_node: str | None
+
+
 class TenantRoute(Wire):
     """A tenant and its tasks in key order. `snapshot_ts` is None and `tasks` empty until its schema_snap was read;
-    `problem` then says what is missing or wrong."""
+    `problem` then says what is missing or wrong.
+
+    `dispatcher_node` looks for stores that `stores` does not name yet. `stores` is None where the meta server is of a
+    version that gives no stores out: then a dispatcher reads all that it finds.
+    """
 
     cluster_id: str
     tenant_id: str
     snapshot_ts: int | None
     tasks: list[TaskRoute]
     problem: str | None = None
+    stores: list[StoreRoute] | None = None
+    dispatcher_node: str | None = None
 
 
 class RouteTable(Wire):
@@ -134,7 +147,8 @@ class RouteTable(Wire):
 
 
 class NodeInfo(Wire):
-    """One process as the owner sees it. `state`: alive, suspect, lost or draining; `tasks` of a sorter."""
+    """One process as the owner sees it. `state`: alive, suspect, lost or draining; `tasks` of a sorter, `stores` of a
+    dispatcher."""
 
     node_id: str
     role: str
@@ -142,6 +156,7 @@ class NodeInfo(Wire):
     state: str
     start_epoch: int
     tasks: int = 0
+    stores: int = 0
 
 
 class NodeList(Wire):
@@ -254,6 +269,16 @@ class TaskReport(Wire):
     sealed: list[ChildTask] = Field(default_factory=list)
 
 
+class StoreReport(Wire):
+    """A dispatcher says of one store that it reads it, or that it has found it and no route names it yet. `load`: bytes
+    of watermarks and references a second, lately; None before that is known."""
+
+    cluster_id: str
+    tenant_id: str
+    store_id: int = Field(ge=0, lt=1 << 63)
+    load: float | None = Field(default=None, ge=0)
+
+
 class Heartbeat(StartOf):
     """`POST /upcall/v1/nodes/{node_id}/heartbeat`. 404 if nothing is known of this start: register. 409 `superseded` if
     a newer one has registered: end. `owner_rev` and `route_version` are those of the newest route table seen."""
@@ -262,6 +287,7 @@ class Heartbeat(StartOf):
     route_version: int = Field(default=-1, ge=-1, lt=1 << 62)
     sequence: int = Field(default=0, ge=0, description="grows with each heartbeat of a start")
     tasks: list[TaskReport] = Field(default_factory=list, description="of a sorter: all that it holds or is ready for")
+    stores: list[StoreReport] = Field(default_factory=list, description="of a dispatcher: all that it reads or found")
 
 
 class HeartbeatAnswer(Wire):

@@ -29,6 +29,7 @@ from tistream.wire.meta import (
     RouteTable,
     SplitTask,
     StartOf,
+    StoreReport,
     TaskInfoList,
     TaskReport,
     TenantInfo,
@@ -105,6 +106,7 @@ class MetaClient:
         seen: Mark | None = None,
         sequence: int = 0,
         tasks: Sequence[TaskReport] = (),
+        stores: Sequence[StoreReport] = (),
     ) -> HeartbeatAnswer:
         """Still there. Raises UnknownName if meta does not know of this start (any more); Superseded."""
         mark = seen or self.seen
@@ -115,6 +117,7 @@ class MetaClient:
             route_version=mark.version,
             sequence=sequence,
             tasks=list(tasks),
+            stores=list(stores),
         )
         path = f"/upcall/v1/nodes/{node_id}/heartbeat"
         return self._of_any(lambda url: self._http.send("POST", url + path, body, HeartbeatAnswer))
@@ -191,7 +194,7 @@ class Membership:
 
     `registered` is None until the first beat reached the meta server. A process that meta has forgotten registers
     again; one that a newer start under its name has replaced ends itself (`end`, called once). `instance` is drawn at
-    random at each start of a process. `tasks` is what a sorter tells with each beat.
+    random at each start of a process. `tasks` is what a sorter tells with each beat, `stores` what a dispatcher does.
     """
 
     def __init__(
@@ -204,6 +207,7 @@ class Membership:
         instance: str,
         end: Callable[[], None],
         tasks: Callable[[], Sequence[TaskReport]] = tuple,
+        stores: Callable[[], Sequence[StoreReport]] = tuple,
     ) -> None:
         self._meta = meta
         self._node_id = node_id
@@ -212,6 +216,7 @@ class Membership:
         self._instance = instance
         self._end = end
         self._tasks = tasks
+        self._stores = stores
         self._sequence = 0
         self._start_epoch: int | None = None  # once asked for, the same for life: it is how old this process is
         self._superseded = False
@@ -237,7 +242,8 @@ class Membership:
         if self.registered is not None:
             try:
                 self._sequence += 1
-                answer = self._meta.heartbeat(self._node_id, start, sequence=self._sequence, tasks=self._tasks())
+                tasks, stores = self._tasks(), self._stores()
+                answer = self._meta.heartbeat(self._node_id, start, sequence=self._sequence, tasks=tasks, stores=stores)
                 return answer.next_ms
             except UnknownName as error:
                 log.warning("registering again", extra={"node": self._node_id, "error": str(error)})

@@ -6,9 +6,10 @@ from mutants.catalog.matching import MUTANTS as MATCHING
 from mutants.catalog.routing import MUTANTS as ROUTING
 from mutants.catalog.serving import MUTANTS as SERVING
 from mutants.catalog.slices import MUTANTS as SLICES
+from mutants.catalog.stores import MUTANTS as STORES
 from mutants.catalog.ticks import MUTANTS as TICKS
 
-MUTANTS = (*ROUTING, *SLICES, *MATCHING, *TICKS, *HUGE, *COMMITS, *SERVING)
+MUTANTS = (*ROUTING, *STORES, *SLICES, *MATCHING, *TICKS, *HUGE, *COMMITS, *SERVING)
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.
 SIMULATED = frozenset(
@@ -67,6 +68,8 @@ SIMULATED = frozenset(
         "epoch-not-raised-at-move",
         "old-meta-server-writes",
         "tasks-of-lost-sorters-stay",
+        "stores-of-lost-dispatchers-stay",
+        "found-stores-not-reported",
         "api-minimum-over-reporting-tasks",
         "api-ignores-the-schemas-progress",
         "api-resolved-before-manifests",

@@ -164,7 +164,15 @@ class SimPlatform:
     """Members by name; `start`, `kill`, `pause` and `proceed` them in the scheduler's own context."""
 
     def __init__(
-        self, scheduler: Scheduler, directory: Path, *, ranges: int, sorters: int = 2, apis: int = 1, skew_ms: int = 0
+        self,
+        scheduler: Scheduler,
+        directory: Path,
+        *,
+        ranges: int,
+        sorters: int = 2,
+        apis: int = 1,
+        dispatchers: int = 1,
+        skew_ms: int = 0,
     ) -> None:
         self.scheduler = scheduler
         self.objects = ObservedStore()
@@ -175,7 +183,9 @@ class SimPlatform:
         self._directory, self._skew_ms = directory, skew_ms
         self._nonces = random.Random(scheduler.rng.getrandbits(64))
         self._executor = Process("executors")
+        # Those that there may be several of come last: the names of the others are the same in every world.
         roles = ["meta", "schema", "dispatcher", *["sorter"] * sorters, *["api"] * apis]
+        roles += ["dispatcher"] * (dispatchers - 1)
         self.members = {
             f"{role}-{number}": Member(role, f"{role}-{number}", 8_000 + number) for number, role in enumerate(roles, 1)
         }

@@ -29,6 +29,7 @@ SOMETIMES = (
     "damaged files",
     "DDLs",
     "stores that waited for a file",
+    "stores that went to another dispatcher",
     "uploads that landed late",
     "chains that a late upload broke",
     "events of one table or database",

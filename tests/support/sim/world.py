@@ -30,6 +30,7 @@ from tistream.errors import TiStreamError
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
 from tistream.pool.task_log import TaskLog
+from tistream.storage import layout
 from tistream.wire.sorter_client import SorterClient
 
 BEGIN_MS = 1_760_000_000_000
@@ -38,6 +39,7 @@ LOAD_MS = 23_000  # the load goes on for a while without faults
 CALM_MS = 12_000  # then only watermarks come: the lag must come down meanwhile
 LAG_MAX_S = 5.0
 RECOVERY_MS = 40_000
+READERS_MS = 8_000  # for a store that moves at the very end
 SETTLE_MS = 25_000  # above the longest pause between two manifests of a task, and any write that is still under way
 IDLE_MS = 12_000
 IDLE_EVERY = 8  # one seed in so many also rests
@@ -170,6 +172,8 @@ class World:
                 "uploads that landed late": self.upstream.cluster.late_uploads.landed,
                 "chains that a late upload broke": self.upstream.cluster.late_uploads.broken,
                 "events of one table or database": len(self.consumers[2].events),
+                "dispatchers": len(self.platform.of("dispatcher")),
+                "stores that went to another dispatcher": said["store is another dispatcher's"],
                 "answers": sum(consumer.answers for consumer in self.consumers),
             }
         )
@@ -200,9 +204,26 @@ class World:
         assert self.lags, "status was never told"
         # A store may be slow of its own, for as long as its agent pleases: the lag comes down in between.
         assert min(lag for _, lag in self.lags[-8:]) < LAG_MAX_S, f"the lag does not come down: {self.lags[-20:]}"
+        assert self.each_store_has_one_reader(), self.readers()
         assert_frame_equal(self.pool(), self.upstream.cluster.truth.rows)
         for consumer in self.consumers:
             _require_equal(consumer.name, consumer.events, consumer.of_scope(self.upstream.cluster.truth.events))
+
+    def readers(self) -> dict[int, list[str]]:
+        """{store: the dispatchers that read it}, of every store that has pushed."""
+        tenant, platform = self.upstream.tenant, self.platform
+        prefixes = platform.objects.list_after(layout.push_prefix(tenant), delimiter="/")
+        ids = (layout.parse_store_prefix(tenant, entry.key) for entry in prefixes)
+        found: dict[int, list[str]] = {store_id: [] for store_id in ids if store_id is not None}
+        for member in platform.of("dispatcher"):
+            process, app = platform.network.listening.get(f"127.0.0.1:{member.port}", (None, None))
+            if process is not None and app is not None and process.alive:
+                for store in app.state.driver.stores(None, None).stores:
+                    found.setdefault(store.store_id, []).extend([member.name] if store.read else [])
+        return found
+
+    def each_store_has_one_reader(self) -> bool:
+        return all(len(names) == 1 for names in self.readers().values())
 
     def rest(self) -> None:
         """Nothing is pushed any more: after the last word of each task nothing is written (invariant 24)."""
@@ -231,8 +252,9 @@ def _require_equal(name: str, found: list[dict[str, object]], wanted: list[dict[
 
 
 @contextmanager
-def simulated(seed: int, script: Script | None = None) -> Iterator[World]:
-    """A world at its beginning; what befalls it is the seed's choice, or the script's."""
+def simulated(seed: int, script: Script | None = None, dispatchers: int | None = None) -> Iterator[World]:
+    """A world at its beginning; what befalls it is the seed's choice, or the script's. So is the number of dispatchers,
+    unless it is told."""
     scheduler = Scheduler(seed, BEGIN_MS)
     tracebacks = Tracebacks()
     logger = logging.getLogger()
@@ -248,7 +270,10 @@ def simulated(seed: int, script: Script | None = None) -> Iterator[World]:
             rng = random.Random(f"world {seed}")
             skew_ms = rng.choice((0, 0, 2_000))
             ranges, apis = rng.choice((1, 2, 4, 7)), rng.choice((1, 2))
-            platform = SimPlatform(scheduler, Path(directory), ranges=ranges, apis=apis, skew_ms=skew_ms)
+            readers = dispatchers or random.Random(f"dispatchers {seed}").choice((1, 2, 3))
+            platform = SimPlatform(
+                scheduler, Path(directory), ranges=ranges, apis=apis, dispatchers=readers, skew_ms=skew_ms
+            )
             upstream = Upstream(seed, platform, rng)
             every_ms = rng.choice((1_500, 3_000, 8_000))
             chaos = Chaos(platform, random.Random(f"chaos {seed}"), every_ms, script)
@@ -269,12 +294,14 @@ def simulated(seed: int, script: Script | None = None) -> Iterator[World]:
         logger.setLevel(level)
 
 
-def run(seed: int, script: Script | None = None) -> World:
+def run(seed: int, script: Script | None = None, dispatchers: int | None = None) -> World:
     """One seed, from its beginning to rest; raises AssertionError with what is wrong."""
-    with simulated(seed, script) as world:
+    with simulated(seed, script, dispatchers) as world:
         world.begin()
         world.scheduler.run(world.over, LOAD_MS + CALM_MS + RECOVERY_MS)
         world.over_ms = world.scheduler.now_ms
+        if not world.scheduler.failures:
+            world.scheduler.run(world.each_store_has_one_reader, READERS_MS)
         if world.end_ts and seed % IDLE_EVERY == 0:
             world.rest()
         world.check()

@@ -15,8 +15,6 @@ from support.pull import Consumer
 from tistream.wire.client import HttpClient
 from tistream_api.app import build_app as build_api
 from tistream_api.settings import ApiSettings
-from tistream_dispatcher.app import build_app as build_dispatcher
-from tistream_dispatcher.settings import DispatcherSettings
 from tistream_schema.app import build_app as build_schema
 from tistream_schema.settings import SchemaSettings
 
@@ -55,19 +53,10 @@ def start_api(world: World, **settings: int) -> Server:
     return Server(build_api(made, world.objects, CLOCK, end=never_superseded), port)
 
 
-def start_dispatcher(world: World) -> Server:
-    """One that can be found: the API server asks it for its stores."""
-    port = free_port()
-    made = DispatcherSettings(port=port, meta_url=world.meta.url, poll_min_ms=20, poll_max_ms=100, discover_ms=50)
-    return Server(build_dispatcher(made, world.objects, CLOCK, end=never_superseded), port)
-
-
 @contextmanager
 def platform(directory: Path, ranges: int) -> Iterator[Platform]:
     """Started, ready, and stopped at the end."""
     with running(directory, ranges) as world:
-        world.dispatcher.stop()
-        world.dispatcher = start_dispatcher(world)
         port = free_port()
         settings = SchemaSettings(port=port, meta_url=world.meta.url)
         schema = Server(build_schema(settings, world.objects, HttpClient(), CLOCK, end=never_superseded), port)

@@ -97,6 +97,14 @@ def test_a_sorter_that_cannot_write_explains_more_than_what_has_not_come() -> No
     assert held_by(replace(late, holds=[DAMAGE])) == DAMAGE
 
 
+def test_a_store_that_nobody_reads_explains_more_than_that_nothing_newer_has_come() -> None:
+    unread = Hold(stage="dispatch", store_id="3", reason="nobody reads the store")
+    statuses = {1: task(progress_ms_ago=9_000, holds=[SILENT])}
+    assert held_by(picture(9_000, statuses=statuses, holds=[unread])) == unread
+    assert held_by(picture(9_000, statuses=statuses, holds=[unread], stores=[store(hold=GAP)])) == GAP
+    assert held_by(picture(1_000, holds=[unread])) is None, "it has just been found"
+
+
 @pytest.mark.parametrize(
     ("more", "stage"),
     [
@@ -109,6 +117,7 @@ def test_a_sorter_that_cannot_write_explains_more_than_what_has_not_come() -> No
         ({"schema_ts": ts(20_000), "statuses": {1: task()}}, "schema"),
         ({"stores": []}, "push"),
         ({"stores": [store(7_000)]}, "push"),
+        ({"stores": [store(), store(read=False, last_file_ts=0)]}, "dispatch"),
         ({"statuses": {1: task(progress_ms_ago=6_000, received=5)}}, "dispatch"),
         ({"statuses": {1: task(progress_ms_ago=6_000)}}, "sort"),
         ({"statuses": {1: task(progress_ms_ago=6_000, stopped="invariant 5")}}, "sort"),

@@ -23,6 +23,7 @@ from tistream_dispatcher.delivery import Resync
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.pacing import PollSettings
 from tistream_dispatcher.router import Router, TaskSpan
+from tistream_dispatcher.share import Share
 from tistream_dispatcher.tenant_feed import TenantFeed
 from tistream_dispatcher.window import Limits
 
@@ -151,11 +152,13 @@ def new_feed(objects: MemoryObjectStore, sorter: Sorter, clock: ManualClock) -> 
         Limits(99, 1 << 20, 99, 1 << 20),
         PollSettings(100, 1_000, 1_000, 60_000, 600_000),
         Resync(1_000, 60_000),
+        lambda: None,
     )
     task = TaskRoute(
         task_id=1, start_key="", end_key="", task_epoch=1, sorter_node="sorter-1", sorter_url="http://sorter-1"
     )
-    feed.set_route(1, TenantRoute(cluster_id="7", tenant_id="tiny", snapshot_ts=100, tasks=[task], problem=None))
+    route = TenantRoute(cluster_id="7", tenant_id="tiny", snapshot_ts=100, tasks=[task], problem=None)
+    feed.set_route(1, route, Share.of(route, "dispatcher"))
     return feed
 
 
@@ -257,6 +260,23 @@ def test_announcements_from_before_the_meta_server_fell_silent_are_no_reason_to_
     silent.put(1, 230, 220)
     silent.run(61)
     assert silent.at(1) == 230
+
+
+@pytest.mark.parametrize("announced", [False, True])
+def test_a_silent_store_of_a_tenant_whose_other_stores_are_busy_elsewhere_is_looked_at_like_theirs(
+    announced: bool,
+) -> None:
+    """Another dispatcher reads those: it is seen by what the sorters have, or by what is announced."""
+    silent = Silent()
+    if announced:
+        assert silent.feed.stir()
+        assert not silent.feed.stir(), "once a second is enough"
+    else:
+        silent.sorter.received[9] = [Chain(first_ts=500, at_ts=600)]
+        silent.run(61)
+    silent.put(1, 220, 210)
+    silent.run(3)
+    assert silent.at(1) == 220
 
 
 def test_a_row_group_that_ends_at_a_tasks_very_first_key_goes_to_it_too() -> None:

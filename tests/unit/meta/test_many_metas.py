@@ -32,7 +32,8 @@ LEASE_MS = 900
 class Metas:
     """So many meta servers over real HTTP."""
 
-    def __init__(self, directory: Path, count: int) -> None:
+    def __init__(self, directory: Path, count: int, lost_ms: int = 700) -> None:
+        self.lost_ms = lost_ms
         self.objects = MemoryObjectStore()
         self.objects.put(layout.schema_snap(ACME), orjson.dumps({"version": 1, "snapshot_ts": 42, "databases": []}))
         self.url = f"sqlite:///{directory}/meta.db"
@@ -49,7 +50,7 @@ class Metas:
             database_url=self.url,
             lease_ms=LEASE_MS,
             suspect_ms=300,
-            lost_ms=700,
+            lost_ms=self.lost_ms,
             check_ms=20,
             snapshot_retry_max_ms=50,
         )

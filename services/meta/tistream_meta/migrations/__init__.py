@@ -1,4 +1,7 @@
-"""Brings a database to the newest schema: numbered SQL files, each applied once and in order.
+"""Brings a database to the newest schema: numbered SQL files, each applied once, in the order of their numbers.
+
+A number may be missing: what is applied is noted file by file, so that one which comes later, with a lower number than
+the newest, is applied all the same. Files do not build on those with higher numbers.
 
 A file's statements end in `;` at the end of a line. MySQL commits DDL at once, so a migration that was cut short is
 run again: its statements must bear that (`IF NOT EXISTS`; MySQL and SQLite have no such words for a column: an
@@ -21,12 +24,12 @@ _NAME_TYPE = {"mysql": "CHARACTER SET ascii COLLATE ascii_bin", "sqlite": "COLLA
 
 def files() -> dict[int, str]:
     """The SQL of every migration by its number."""
-    found = {}
+    found: dict[int, str] = {}
     for entry in resources.files(__name__).iterdir():
         matched = _FILE.fullmatch(entry.name)
         if matched:
+            assert int(matched[1]) not in found, f"two migrations have the number of {entry.name}"
             found[int(matched[1])] = entry.read_text("utf-8")
-    assert sorted(found) == list(range(1, len(found) + 1)), "migrations are not numbered 1, 2, 3 …"
     return dict(sorted(found.items()))
 
 
@@ -35,23 +38,19 @@ class NewerDatabase(Exception):
 
 
 def migrate(engine: Engine) -> int:
-    """Apply what is missing and return the schema's version. Raises NewerDatabase."""
+    """Apply what is missing and return the schema's version, the highest number. Raises NewerDatabase."""
     known = files()
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE IF NOT EXISTS schema_migrations (version BIGINT PRIMARY KEY)"))
     with engine.begin() as connection:
-        version = _version(connection)
-    if version > len(known):
-        raise NewerDatabase(f"the database has schema version {version}; this program knows {len(known)}")
+        applied = set(connection.execute(text("SELECT version FROM schema_migrations")).scalars())
+    if unknown := applied - known.keys():
+        raise NewerDatabase(f"the database has schema version {max(unknown)}; this program knows {max(known)}")
     for number, sql in known.items():
-        if number > version:
+        if number not in applied:
             with engine.begin() as connection:
                 _apply(connection, number, sql)
-    return len(known)
-
-
-def _version(connection: Connection) -> int:
-    return int(connection.execute(text("SELECT COALESCE(MAX(version), 0) FROM schema_migrations")).scalar_one())
+    return max(known)
 
 
 def _apply(connection: Connection, number: int, sql: str) -> None:

@@ -1,0 +1,40 @@
+"""What all dispatchers tell of a tenant's stores, as one answer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tistream.wire.dispatcher import StoreList, StoreStatus
+from tistream.wire.meta import TenantRoute
+from tistream.wire.sorter import Hold
+
+
+def merged(route: TenantRoute, answers: Sequence[StoreList]) -> list[StoreStatus]:
+    """Every store once, by id: where several tell of one (it moves just now), as the route's dispatcher has it."""
+    holders = {store.store_id: store.dispatcher_node for store in route.stores or ()}
+    found: dict[int, tuple[bool, StoreStatus]] = {}
+    for answer in answers:
+        for store in answer.stores:
+            own = holders.get(store.store_id) == answer.node_id
+            if own or store.store_id not in found:
+                found[store.store_id] = (own, store)
+    return [store for _, (_, store) in sorted(found.items())]
+
+
+def unread(route: TenantRoute, answers: Sequence[StoreList]) -> list[Hold]:
+    """Stores that the route names and nobody tells of: one hold each, with the reason."""
+    told = {store.store_id for answer in answers for store in answer.stores}
+    there = {answer.node_id for answer in answers}
+    return [
+        Hold(stage="dispatch", store_id=str(store.store_id), reason=_why(store.dispatcher_node, there))
+        for store in route.stores or ()
+        if store.store_id not in told
+    ]
+
+
+def _why(node: str | None, there: Collection[str]) -> str:
+    if node is None:
+        return "nobody reads the store: no dispatcher takes stores"
+    if node not in there:
+        return f"nobody reads the store: {node}, which is to, does not answer"
+    return f"nobody reads the store: {node}, which is to, has not taken it yet"

@@ -1,0 +1,85 @@
+"""A tenant's stores that no route names yet: finds them, and keeps them until the meta server has said who reads them.
+
+Only the dispatcher that discovers the tenant looks; what it has found goes with each of its heartbeats.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from tistream.concurrency import new_lock
+from tistream.errors import NotFoundYet, RetryableError
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.sorter import Hold
+from tistream_dispatcher.share import Share
+
+log = logging.getLogger(__name__)
+
+UNREAD = "the store was found, and the meta server has not said yet which dispatcher reads it"
+
+
+class Discovery:
+    """Owned by the tenant's thread, but for `found`. `tell` is called when there is a new store."""
+
+    def __init__(self, tenant: TenantKey, objects: ObjectStore, tell: Callable[[], None]) -> None:
+        self.problem: str | None = None  # why stores could not be looked for
+        self._tenant = tenant
+        self._objects = objects
+        self._tell = tell
+        self._lock = new_lock()
+        self._found: frozenset[int] = frozenset()
+
+    def take(self, share: Share) -> None:
+        """A new route table: forget what it names, and all if another dispatcher looks from now on."""
+        if not share.discovers:
+            self.problem = None
+        with self._lock:
+            self._found = self._found - share.named if share.discovers else frozenset()
+
+    def found(self) -> frozenset[int]:
+        """Stores that nobody reads yet. By any thread."""
+        with self._lock:
+            return self._found
+
+    def note(self, store_ids: Iterable[int]) -> None:
+        """Stores are there that the routes do not name."""
+        with self._lock:
+            new = frozenset(store_ids) - self._found
+            self._found |= new
+        for store_id in sorted(new):
+            log.info("store found", extra={"tenant": str(self._tenant), "store": store_id})
+        if new:
+            self._tell()
+
+    def list(self) -> set[int]:
+        """LIST the stores; none where that failed: `problem` says why."""
+        try:
+            entries = list(self._objects.list_after(layout.push_prefix(self._tenant), delimiter="/"))
+        except RetryableError as error:
+            self.problem = str(error)
+            return set()
+        self.problem = None
+        names = (layout.parse_store_prefix(self._tenant, entry.key) for entry in entries)
+        return {name for name in names if name is not None}
+
+    def has(self, store_id: int, ts: int) -> bool | None:
+        """Whether a store has that file, which was announced; None where that is not known: `problem` says why.
+
+        Anybody may announce any store, and each that is known is LISTed for ever.
+        """
+        try:
+            self._objects.head(layout.change_file(self._tenant, store_id, ts))
+        except NotFoundYet:
+            return False
+        except RetryableError as error:
+            self.problem = str(error)
+            return None
+        return True
+
+    def holds(self) -> list[Hold]:
+        """Stores that wait for a dispatcher, and why others may not be known."""
+        holds = [Hold(stage="dispatch", store_id=str(one), reason=UNREAD) for one in sorted(self.found())]
+        return holds if self.problem is None else [*holds, Hold(stage="dispatch", reason=self.problem)]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tistream.model.ids import TenantKey
 from tistream_meta.liveness import NodeState
+from tistream_meta.book import Book
 from tistream_meta.model import Node, Plan, Store, Tenant
 from tistream_meta.store_keeping import MOVES_MAX, MOVES_MS, StoreKeeping, Told
 from tistream_meta.store_policy import RESTING, UNEVEN, Loads, allot
@@ -121,26 +122,27 @@ class Owner:
 
     def __init__(self) -> None:
         self.states: dict[str, NodeState] = {}
+        self._before: dict[str, NodeState] = {}
         self.rows: dict[tuple[TenantKey, int], Store] = {}
         self.there: set[int] = set()  # stores that some dispatcher has found
         self.keeping = StoreKeeping()
         self.now_ms = 0
 
-    def plan(self) -> Plan:
+    def book(self) -> Book:
         nodes = tuple(Node(name, "dispatcher", "", 1, name) for name in sorted(self.states))
-        return Plan(1, (Tenant(ACME, 1, None),), (), nodes, tuple(self.rows.values()))
+        return Book(Plan(1, (Tenant(ACME, 1, None),), (), nodes, tuple(self.rows.values())))
 
     def round(self, load: Mapping[int, float]) -> int:
         """Everybody who is there tells, and the owner decides; how many stores moved that somebody had."""
         self.now_ms += 250
-        plan = self.plan()
+        book, turned, self._before = self.book(), self.states != self._before, dict(self.states)
         for node, state in self.states.items():
             if state in (ALIVE, DRAINING):
                 mine = [store.store_id for store in self.rows.values() if store.dispatcher_node == node]
                 found = [store_id for store_id in self.there if (ACME, store_id) not in self.rows]
                 told = [Told(ACME, store_id, load.get(store_id)) for store_id in [*mine, *found]]
-                self.keeping.hear(plan, node, told)
-        given_now = self.keeping.due(plan, self.states, self.now_ms)
+                self.keeping.hear(book, node, told)
+        given_now = self.keeping.due(book, self.states, self.now_ms, turned=turned)
         spent = sum(one.taken for one in given_now)
         assert spent <= MOVES_MAX
         for one in given_now:
@@ -189,12 +191,12 @@ def test_a_new_owner_moves_nothing_before_it_has_heard_how_much_each_has_to_do()
     owner.states = {"a": ALIVE, "b": ALIVE}
     owner.rows = {store.key: store for store in stores("a", *["b"] * 9)}
     owner.there = set(range(10))
-    plan = owner.plan()
-    assert owner.keeping.due(plan, owner.states, 0) == []
-    owner.keeping.hear(plan, "b", [Told(ACME, number, 10.0) for number in range(1, 10)])
-    assert owner.keeping.due(plan, owner.states, 250) == []
-    owner.keeping.hear(plan, "a", [Told(ACME, 0, 9_000.0)])
-    assert owner.keeping.due(plan, owner.states, 500) == [], "the one store weighs as much as the nine"
+    book = owner.book()
+    assert owner.keeping.due(book, owner.states, 0, turned=True) == []
+    owner.keeping.hear(book, "b", [Told(ACME, number, 10.0) for number in range(1, 10)])
+    assert owner.keeping.due(book, owner.states, 250, turned=True) == []
+    owner.keeping.hear(book, "a", [Told(ACME, 0, 9_000.0)])
+    assert owner.keeping.due(book, owner.states, 500, turned=True) == [], "the one store weighs as much as the nine"
 
 
 def test_a_store_that_has_moved_weighs_what_it_weighed_until_it_is_measured_again() -> None:
@@ -210,14 +212,14 @@ def test_a_store_that_has_moved_weighs_what_it_weighed_until_it_is_measured_agai
 @pytest.mark.parametrize("state", [DRAINING, LOST, SUSPECT])
 def test_a_store_that_nobody_can_take_is_known_all_the_same(state: NodeState) -> None:
     keeping = StoreKeeping()
-    plan = Plan(1, (Tenant(ACME, 1, None),), (), (Node("a", "dispatcher", "", 1, "i"),))
-    assert keeping.hear(plan, "a", [Told(ACME, 5, None)])
-    (one,) = keeping.due(plan, {"a": state}, 0)
+    book = Book(Plan(1, (Tenant(ACME, 1, None),), (), (Node("a", "dispatcher", "", 1, "i"),)))
+    assert keeping.hear(book, "a", [Told(ACME, 5, None)])
+    (one,) = keeping.due(book, {"a": state}, 0, turned=True)
     assert one.store == Store(ACME, 5, None)
 
 
 def test_a_store_of_a_tenant_that_nobody_registered_is_not_taken() -> None:
     keeping = StoreKeeping()
-    plan = Plan(1, (Tenant(ACME, 1, None),), (), ())
-    assert not keeping.hear(plan, "a", [Told(TenantKey("7", "other"), 5, None)])
-    assert keeping.due(plan, {"a": ALIVE}, 0) == []
+    book = Book(Plan(1, (Tenant(ACME, 1, None),), (), ()))
+    assert not keeping.hear(book, "a", [Told(TenantKey("7", "other"), 5, None)])
+    assert keeping.due(book, {"a": ALIVE}, 0, turned=True) == []

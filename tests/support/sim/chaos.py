@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from support.sim.operator import Operator
 from support.sim.platform import Member, SimPlatform
 from support.sim.scheduler import Process
 
@@ -90,7 +91,7 @@ class Chaos:
         if not self.going:
             return
         strikes = (self._some_kill, self._some_pause, self._some_replace, self._cut, self._isolate, self._some_storm)
-        self.rng.choices((*strikes, self._kill_many), (3, 3, 2, 1, 1, 3, 0.3))[0]()
+        self.rng.choices((*strikes, self._operate, self._kill_many), (3, 3, 2, 1, 1, 3, 3, 0.3))[0]()
         self._next()
 
     def _someone(self) -> Member:
@@ -168,6 +169,13 @@ class Chaos:
         self._tell(f"cut {sorted(pair)}")
         self.platform.network.cut.add(pair)
         self._later(self.rng.uniform(500, 10_000), lambda: self.platform.network.cut.discard(pair))
+
+    def _operate(self) -> None:
+        """An operator's command, from outside; what cannot be done just now is not done."""
+        act = self.rng.choice((Operator.move, Operator.move, Operator.drain))
+        operator = Operator(self.platform, random.Random(self.rng.random()))
+        self._tell(act.__name__)
+        self.platform.scheduler.start(self.platform.outside, "operator", lambda: act(operator))
 
     def _isolate(self) -> None:
         """Somebody reaches neither peers nor the object store."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -172,6 +172,7 @@ class SimPlatform:
         sorters: int = 2,
         apis: int = 1,
         dispatchers: int = 1,
+        metas: int = 1,
         skew_ms: int = 0,
     ) -> None:
         self.scheduler = scheduler
@@ -185,7 +186,7 @@ class SimPlatform:
         self._executor = Process("executors")
         # Those that there may be several of come last: the names of the others are the same in every world.
         roles = ["meta", "schema", "dispatcher", *["sorter"] * sorters, *["api"] * apis]
-        roles += ["dispatcher"] * (dispatchers - 1)
+        roles += [*["dispatcher"] * (dispatchers - 1), *["meta"] * (metas - 1)]
         self.members = {
             f"{role}-{number}": Member(role, f"{role}-{number}", 8_000 + number) for number, role in enumerate(roles, 1)
         }
@@ -246,9 +247,16 @@ class SimPlatform:
         self.superseded.append(process)
         self._end(process)
 
-    def client(self, process: Process | None = None, deadline_s: float = PATIENCE_S) -> HttpClient:
+    def client(
+        self, process: Process | None = None, deadline_s: float = PATIENCE_S, headers: Mapping[str, str] | None = None
+    ) -> HttpClient:
         """HTTP from a process, or from outside."""
-        return HttpClient(deadline_s=deadline_s, transport=self.transport(process))
+        return HttpClient(deadline_s=deadline_s, transport=self.transport(process), headers=headers)
+
+    @property
+    def meta_urls(self) -> str:
+        """As META_URL has them."""
+        return ",".join(member.url for member in self.of("meta"))
 
     def transport(self, process: Process | None = None) -> SimTransport:
         return SimTransport(self.network, process or self.outside)
@@ -260,7 +268,7 @@ class SimPlatform:
         objects = SimObjectStore(
             self.objects, self.scheduler, process, self.faults.store, self.may_die, self.network.alone
         )
-        common = {"port": member.port, "node_id": member.name, "meta_url": self.of("meta")[0].url}
+        common = {"port": member.port, "node_id": member.name, "meta_url": self.meta_urls}
         end = partial(self._end_superseded, process)
         new_http = lambda deadline_s=PATIENCE_S: self.client(process, min(deadline_s, PATIENCE_S))  # noqa: E731
         match member.role:
@@ -269,7 +277,8 @@ class SimPlatform:
                 # Shorter than in production, so that tasks move within a seed's time.
                 patience = {"lease_ms": 3_000, "suspect_ms": 1_500, "lost_ms": 4_000}
                 meta = MetaSettings(**common, **patience, database_url=url, ranges_per_tenant=self.ranges)
-                return build_meta(meta, objects, clock, partial(self._repository, process))  # type: ignore[arg-type]
+                repository: Any = partial(self._repository, process)
+                return build_meta(meta, objects, clock, repository, partial(self.client, process))
             case "schema":
                 return build_schema(SchemaSettings(**common), objects, new_http(), clock, self._nonce, end)
             case "dispatcher":

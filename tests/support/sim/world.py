@@ -172,6 +172,10 @@ class World:
                 "uploads that landed late": self.upstream.cluster.late_uploads.landed,
                 "chains that a late upload broke": self.upstream.cluster.late_uploads.broken,
                 "events of one table or database": len(self.consumers[2].events),
+                "meta servers": len(self.platform.of("meta")),
+                "elections": said["owner now"],
+                "tasks moved": said["task moved by an operator"],
+                "nodes drained": said["node drains"],
                 "dispatchers": len(self.platform.of("dispatcher")),
                 "stores that went to another dispatcher": said["store is another dispatcher's"],
                 "answers": sum(consumer.answers for consumer in self.consumers),
@@ -271,8 +275,9 @@ def simulated(seed: int, script: Script | None = None, dispatchers: int | None =
             skew_ms = rng.choice((0, 0, 2_000))
             ranges, apis = rng.choice((1, 2, 4, 7)), rng.choice((1, 2))
             readers = dispatchers or random.Random(f"dispatchers {seed}").choice((1, 2, 3))
+            metas = random.Random(f"metas {seed}").choice((1, 1, 2, 3))
             platform = SimPlatform(
-                scheduler, Path(directory), ranges=ranges, apis=apis, dispatchers=readers, skew_ms=skew_ms
+                scheduler, Path(directory), ranges=ranges, apis=apis, dispatchers=readers, metas=metas, skew_ms=skew_ms
             )
             upstream = Upstream(seed, platform, rng)
             every_ms = rng.choice((1_500, 3_000, 8_000))

@@ -1,0 +1,68 @@
+"""What an operator asks of a simulated platform: tasks are moved, nodes drained. In a fiber of its own."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from support.sim.platform import SimPlatform
+from tistream.errors import TiStreamError
+from tistream.wire.meta import NodeInfo, TaskInfo
+from tistream.wire.meta_client import MetaClient
+
+log = logging.getLogger(__name__)
+
+DRAINED_US = 3_000_000
+
+
+@dataclass
+class Operator:
+    """Chooses at random among what is there. What the platform refuses, or does not answer, is given up."""
+
+    platform: SimPlatform
+    rng: random.Random
+
+    def move(self) -> None:
+        """A task to some sorter."""
+
+        def ask(meta: MetaClient) -> None:
+            task, node = self._task(meta), self._node(meta, "sorter")
+            if task is not None and node is not None:
+                meta.move(task.task_id, node.node_id)
+                log.info("task moved by an operator")
+
+        self._try(ask)
+
+    def drain(self) -> None:
+        """A node is to be empty for a while."""
+
+        def ask(meta: MetaClient) -> None:
+            node = self._node(meta, self.rng.choice(("sorter", "dispatcher")))
+            if node is not None:
+                meta.drain(node.node_id)
+                self.platform.scheduler.sleep(DRAINED_US)
+                self._try(partial(_undo, node.node_id))
+
+        self._try(ask)
+
+    def _try(self, ask: Callable[[MetaClient], None]) -> None:
+        meta = MetaClient(self.platform.client(), self.platform.meta_urls)
+        try:
+            ask(meta)
+        except TiStreamError as error:
+            log.debug("an operator gives up", extra={"error": str(error)})
+
+    def _task(self, meta: MetaClient) -> TaskInfo | None:
+        tasks = meta.tasks().tasks
+        return self.rng.choice(tasks) if tasks else None
+
+    def _node(self, meta: MetaClient, role: str) -> NodeInfo | None:
+        nodes = [node for node in meta.nodes().nodes if node.role == role]
+        return self.rng.choice(nodes) if nodes else None
+
+
+def _undo(node_id: str, meta: MetaClient) -> None:
+    meta.drain(node_id, draining=False)

@@ -119,6 +119,14 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
         return status.status(_view(tenants, cluster_id, tenant_id))
 
     @router.get(
+        TENANT + "/placement", operation_id="TenantPlacement", tags=["tenant"], responses=openapi.TENANT_PROBLEMS
+    )
+    def tenant_placement(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
+        """Which node holds each of the tenant's tasks and stores, and what it waits for."""
+        params.parse_none(_query(request))
+        return status.placement(_view(tenants, cluster_id, tenant_id))
+
+    @router.get(
         TENANT + "/coverage",
         operation_id="Coverage",
         tags=["tenant"],

@@ -28,6 +28,7 @@ class Picture:
     snapshot_object: str = ""
     route_problem: str | None = None
     unreachable: Sequence[Hold] = field(default_factory=tuple)
+    sorters: Mapping[int, str | None] = field(default_factory=dict)  # task -> the node that is to have it
 
     @property
     def lag_seconds(self) -> float:
@@ -92,7 +93,9 @@ def _suspect(picture: Picture) -> Hold:
         return picture.unreachable[0]
     unserved = sorted(set(picture.task_ids) - set(picture.statuses))
     if unserved:
-        return Hold(stage="node", reason=f"no sorter tells of task {unserved[0]}")
+        node = picture.sorters.get(unserved[0])
+        holder = f": {node}, which has it, does not" if node else ""
+        return Hold(stage="node", reason=f"no sorter tells of task {unserved[0]}{holder}")
     progress = min(status.progress_ts for status in picture.statuses.values())
     if physical_ms(progress) - physical_ms(picture.schema_ts) > LATE_SECONDS * 1000:
         return Hold(stage="schema", reason=f"the schema is known up to {picture.schema_ts} only")

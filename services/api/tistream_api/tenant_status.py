@@ -14,6 +14,7 @@ from tistream.wire.dispatcher import StoreList, StoreStatus
 from tistream.wire.schema_client import SchemaClient
 from tistream.wire.sorter import Coverage, Hold, SliceStatus
 from tistream_api import store_statuses
+from tistream_api.holders import holders
 from tistream_api.status import Picture, held_by
 from tistream_api.tenant_view import TenantView
 from tistream_api.tenants import Tenants
@@ -38,6 +39,11 @@ class TenantStatus:
             "lag_seconds": round(picture.lag_seconds, 3),
             "held_by": hold.model_dump() if hold else None,
         }
+
+    def placement(self, view: TenantView) -> dict[str, Any]:
+        """Answer of the placement call."""
+        view.wait_fresh()
+        return holders(self._picture(view), view.route)
 
     def coverage(self, view: TenantView, start: bytes, end: bytes) -> dict[str, Any]:
         """Answer of the coverage call: slices in key order. Raises Unavailable if a sorter does not answer."""
@@ -80,6 +86,7 @@ class TenantStatus:
             snapshot_object=layout.schema_snap(view.tenant),
             route_problem=view.route.problem,
             unreachable=unreachable,
+            sorters={task.task_id: task.sorter_node for task in view.route.tasks},
         )
 
     def _stores(self, view: TenantView, holds: list[Hold], unreachable: list[Hold]) -> list[StoreStatus]:

@@ -88,7 +88,7 @@ def tenant_list(cluster: Cluster, url: Url = DEFAULT_URL) -> None:
 
 @tenant_app.command("status")
 def tenant_status(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
-    """How far a tenant has come, and what holds it, as JSON."""
+    """How far a tenant has come, what holds it, and which node has what of it, as JSON."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.tenant import tenant_status as show_status

@@ -21,6 +21,7 @@ def list_tenants(client: ApiClient, cluster: str) -> None:
 
 
 def tenant_status(client: ApiClient, cluster: str, tenant: str) -> None:
-    """Print the status document. Raises CliError."""
-    status = client.call("GET", tenant_path(cluster, tenant, "status"))
-    sys.stdout.write(json.dumps(status, indent=2, ensure_ascii=False) + "\n")
+    """Print the status document, and which node holds what. Raises CliError."""
+    found = client.call("GET", tenant_path(cluster, tenant, "status"))
+    found |= client.call("GET", tenant_path(cluster, tenant, "placement"))
+    sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")

@@ -8,7 +8,9 @@ import pytest
 
 from tistream.model.ts import from_physical_ms
 from tistream.wire.dispatcher import StoreStatus
+from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import Chain, Hold, TaskStatus
+from tistream_api.holders import holders
 from tistream_api.status import Picture, held_by
 
 NOW_MS = 1_700_000_000_000
@@ -134,3 +136,44 @@ def test_a_late_tenant_always_has_a_cause(more: dict[str, object], stage: str) -
 def test_lag_is_never_negative() -> None:
     assert picture(-10_000).lag_seconds == 0
     assert picture(2_500).lag_seconds == 2.5
+
+
+def route(**more: object) -> TenantRoute:
+    tasks = [
+        {"task_id": 1, "start_key": "", "end_key": "74", "task_epoch": 3, "sorter_node": "sorter-1", "sorter_url": "u"},
+        {"task_id": 2, "start_key": "74", "end_key": "", "task_epoch": 0, "sorter_node": None, "sorter_url": None},
+    ]
+    told = {"cluster_id": "7", "tenant_id": "acme", "snapshot_ts": 5, "tasks": tasks, **more}
+    return TenantRoute.model_validate(told)
+
+
+def test_placement_names_the_holder_of_everything_and_what_each_waits_for() -> None:
+    stores = [{"store_id": 1, "dispatcher_node": "dispatcher-1"}, {"store_id": 2, "dispatcher_node": "dispatcher-2"}]
+    unread = Hold(stage="dispatch", store_id="2", reason="nobody reads the store")
+    found = holders(picture(1_000, holds=[unread]), route(stores=stores))
+    assert [(one["task_id"], one["sorter"], one["waits"]) for one in found["tasks"]] == [
+        ("1", "sorter-1", None),
+        ("2", None, "no sorter has it: none is alive"),
+    ]
+    assert found["tasks"][0]["resolved_ts"] == str(ts(1_000))
+    assert [(one["store_id"], one["dispatcher"], one["waits"]) for one in found["stores"]] == [
+        ("1", "dispatcher-1", None),
+        ("2", "dispatcher-2", "nobody reads the store"),
+    ]
+
+
+def test_placement_tells_why_a_task_waits() -> None:
+    held = task(holds=[Hold(stage="push", reason="region 7 has reported nothing newer")])
+    for statuses, reason in (
+        ({}, "sorter-1 does not tell of it yet"),
+        ({1: task(stopped="invariant 3")}, "stopped: invariant 3"),
+        ({1: held}, "region 7 has reported nothing newer"),
+    ):
+        assert holders(picture(1_000, statuses=statuses), route())["tasks"][0]["waits"] == reason
+
+
+def test_a_task_that_nobody_tells_of_is_named_with_its_sorter() -> None:
+    late = picture(9_000, statuses={}, sorters={1: "sorter-2"})
+    hold = held_by(late)
+    assert hold is not None
+    assert hold.reason == "no sorter tells of task 1: sorter-2, which has it, does not"

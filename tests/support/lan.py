@@ -1,7 +1,7 @@
 """A network of namespaces on this machine: one for each process, any two of which can be cut off from each other.
 
-Cut means silence, as when a switch fails: packets go nowhere, in both directions, and nobody is told. All go through one
-namespace that routes; there a rule makes those of the two vanish. Nothing of the machine's own network is touched.
+Cut means silence, as when a switch fails: packets go nowhere, in both directions, and nobody is told. All go through
+one namespace that routes; there a rule makes those of the two vanish. Nothing of the machine's own network is touched.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ from bench.measure import Bench
 from tistream_meta.policies import UNEVEN
 
 WHAT = (
-    "one meta server (SQLite on local disk), 1,000 simulated sorters and 100,000 tasks of 1,000 tenants on a virtual clock: "
-    "processor seconds for a second of the platform while nothing happens, while 1 % of the sorters are lost, and while "
-    "10 % more join; heartbeats and route tables as JSON, without the HTTP around them. Regions are inside of tasks: the "
-    "owner holds nothing of them"
+    "one meta server (SQLite on local disk), 1,000 simulated sorters and 100,000 tasks of 1,000 tenants on a virtual "
+    "clock: processor seconds for a second of the platform while nothing happens, while 1 % of the sorters are lost, "
+    "and while 10 % more join; heartbeats and route tables as JSON, without the HTTP around them. Regions are inside "
+    "of tasks: the owner holds nothing of them"
 )
 NODES, TASKS = 1_000, 100_000
 USUAL = 16
@@ -49,7 +49,9 @@ def _until(world: ManyNodes, reached) -> float:  # type: ignore[no-untyped-def]
         world.step()
         if reached():
             return steps * STEP_MS / 1_000
-    raise AssertionError(f"not within {PATIENCE_S} s: {world.unheld()} not held, {world.unevenness():.2f} times the mean")
+    raise AssertionError(
+        f"not within {PATIENCE_S} s: {world.unheld()} not held, {world.unevenness():.2f} times the mean"
+    )
 
 
 def _costs(bench: Bench, world: ManyNodes, when: str, seconds: int, scale: int) -> None:

@@ -1,4 +1,4 @@
-"""A platform of many nodes on a virtual clock: one real meta server on SQLite, and sorters that do what they are told."""
+"""A platform of many nodes on a virtual clock: one real meta server on SQLite, and sorters that do as they are told."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a transaction has changed: rows as they are after it, tasks that are `gone`, and the version of the routes."""
+    """What a transaction has changed: rows as they are after it, tasks that are `gone`, the version of the routes."""
 
     version: int
     tenants: tuple[Tenant, ...] = ()

@@ -117,9 +117,7 @@ class Reports:
 def _differing(before: Mapping[int, Holding], after: Mapping[int, Holding]) -> set[int]:
     """Tasks whose place in the schedule may have changed; how much they do, and how far they are, does not count."""
     return {
-        task_id
-        for task_id in before.keys() | after.keys()
-        if _place(before.get(task_id)) != _place(after.get(task_id))
+        task_id for task_id in before.keys() | after.keys() if _place(before.get(task_id)) != _place(after.get(task_id))
     }
 
 

@@ -72,9 +72,7 @@ def _task_route(task: Task, nodes: Mapping[str, Node]) -> TaskRoute:
     )
 
 
-def _tenant_route(
-    tenant: Tenant, routes: list[TaskRoute], stores: list[Store], discoverer: str | None
-) -> TenantRoute:
+def _tenant_route(tenant: Tenant, routes: list[TaskRoute], stores: list[Store], discoverer: str | None) -> TenantRoute:
     homeless = sum(route.sorter_url is None for route in routes)
     problem = f"{homeless} of {len(routes)} tasks have no sorter: none has registered" if homeless else tenant.problem
     return TenantRoute(

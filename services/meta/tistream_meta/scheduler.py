@@ -1,8 +1,8 @@
 """Brings the tasks to where the policies and operators want them: writes what the pure modules decide.
 
-What is urgent is looked at as soon as there is news of a task: a report that says something else, a node whose state has
-turned, a row that was written. Everything together, to spread and to split and merge, is looked at every now and then:
-the more tasks there are the less often, so that the owner's work for a second does not grow with them.
+What is urgent is looked at as soon as there is news of a task: a report that says something else, a node whose state
+has turned, a row that was written. Everything together, to spread and to split and merge, is looked at every now and
+then: the more tasks there are the less often, so that the owner's work for a second does not grow with them.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Scheduler:
     def __init__(self, repository: Repository, reports: Reports, rules: Rules) -> None:
         self._repository, self._reports, self._rules = repository, reports, rules
         self._news: set[int] = set()  # tasks that were not looked at since
+        self._homeless: set[int] = set()  # those that were looked at while no sorter was alive
         self._loads = Loads((), (), {})
         self._spread_at_ms: float = 0
         self._ordered_ms: dict[int, int] = {}  # task -> since when this owner knows of the order to seal it
@@ -59,12 +60,18 @@ class Scheduler:
         """Do what is due. Each change must be taken into the book before the next is asked for."""
         yield from self._look_after_seals(book, now_ms)
         sorters = {node: states[node] for node in book.of_role("sorter")}
+        there = alive(sorters)
+        if there:
+            self._news |= self._homeless
+            self._homeless.clear()
         news = [book.tasks[task_id] for task_id in sorted(self._news) if task_id in book.tasks]
         self._news.clear()
         if news:
-            self._loads = self._loads.among(alive(sorters))
-            commands = urgent(map(self._reports.placement, news), sorters, self._known_loads(news), self._loads)
-            yield from self._command(commands)
+            self._loads = self._loads.among(there)
+            placements = [self._reports.placement(task) for task in news]
+            if not there:
+                self._homeless.update(task.task_id for task in placements)
+            yield from self._command(urgent(placements, sorters, self._known_loads(news), self._loads))
         if now_ms >= self._spread_at_ms:
             yield from self._look_at_everything(book, sorters, now_ms)
 
@@ -78,7 +85,8 @@ class Scheduler:
         commands = spread(placements, sorters, load, self._loads, limits)
         pause_ms = SPREAD_MS + SPREAD_MS_A_TASK * len(tasks)
         self._spread_at_ms = now_ms + (pause_ms / AGAIN_PART if commands else pause_ms)
-        yield from self._command(commands)
+        # What is urgent was seen to already, unless some news was missed.
+        yield from self._command([*urgent(placements, sorters, load, self._loads), *commands])
         tasks = book.in_order()
         told = {task.task_id: self._reports.told(task, now_ms) for task in tasks}
         # Those that nobody ordered, as far as a restored database knows, were no news together.

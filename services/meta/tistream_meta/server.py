@@ -285,9 +285,15 @@ class MetaServer:
         holdings: Sequence[Holding] = (),
         stores: Sequence[Told] = (),
     ) -> tuple[int, int, int]:
-        """(owner_rev, route version, milliseconds until the next); `seen` are the newest routes that the node has followed, `holdings` the tasks
-        that it holds or is prepared for, `stores` those that it reads or has found: new ones are given out before this
-        returns. Raises UnknownName if nothing is known of this start; Superseded if a newer one has registered."""
+        """(owner_rev, route version, milliseconds until the next).
+
+        seen: the newest routes that the node has followed. holdings: the tasks that it holds or is prepared for.
+        stores: those that it reads or has found: new ones are given out before this returns.
+
+        Raises:
+            UnknownName: nothing is known of this start.
+            Superseded: a newer one has registered.
+        """
         self._require_owner()
         with self._lock:
             self._ownership.saw(seen)
@@ -347,8 +353,7 @@ class MetaServer:
             tasks = Tally(task.sorter_node for task in book.tasks.values())
             stores = Tally(store.dispatcher_node for store in book.stores.values())
             return [
-                (node, self._heard.states[name], tasks[name], stores[name])
-                for name, node in sorted(book.nodes.items())
+                (node, self._heard.states[name], tasks[name], stores[name]) for name, node in sorted(book.nodes.items())
             ]
 
     def tasks(self) -> list[tuple[Task, Placement, float | None]]:

@@ -38,6 +38,7 @@ class StoreKeeping:
     _heard: set[str] = field(default_factory=set)  # dispatchers that this owner has heard
     _moved_ms: int | None = None
     _look_ms: int = 0
+
     def forget(self) -> None:
         """A new owner has heard nobody."""
         self._loads.clear()

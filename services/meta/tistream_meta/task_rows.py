@@ -72,7 +72,9 @@ def order(connection: Connection, one: Order) -> None:
 def carry_on(connection: Connection, one: CarryOn) -> None:
     """Put children in the place of sealed tasks: with the sorter of the first of them."""
     parents = _TASKS.c.task_id.in_(one.parents)
-    sorter = connection.execute(select(_TASKS.c.sorter_node).where(parents).order_by(_TASKS.c.task_id)).scalars().first()
+    sorter = (
+        connection.execute(select(_TASKS.c.sorter_node).where(parents).order_by(_TASKS.c.task_id)).scalars().first()
+    )
     connection.execute(delete(_TASKS).where(parents))
     add(connection, one.tenant, one.children, sorter, one.parents)
     # A database that was restored may hear of the seal, and not know that its children's ids were given out.
@@ -103,9 +105,7 @@ def take(connection: Connection, commands: Iterable[Command]) -> None:
 
 def fence(connection: Connection, sorter: str) -> None:
     """New epochs for a sorter's tasks: what an earlier start of it still writes is refused."""
-    connection.execute(
-        update(_TASKS).where(_TASKS.c.sorter_node == sorter).values(task_epoch=_TASKS.c.task_epoch + 1)
-    )
+    connection.execute(update(_TASKS).where(_TASKS.c.sorter_node == sorter).values(task_epoch=_TASKS.c.task_epoch + 1))
 
 
 def _task(row: Row[Any]) -> Task:

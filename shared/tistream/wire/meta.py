@@ -130,7 +130,7 @@ class TenantRoute(Wire):
 
 
 class RouteTable(Wire):
-    """`GET /upcall/v1/routes?known_version=N&known_rev=R&wait_ms=M`: answers at once if the version is not N, else waits.
+    """`GET /upcall/v1/routes?known_version=N&known_rev=R&wait_ms=M`: at once if the version is not N, else waits.
 
     `owner_rev` is the election number of the meta server that made it: a table of an earlier owner is not followed.
     Where `since` is not null only the tenants that have changed since that version are in it: the rest is as in the
@@ -291,8 +291,8 @@ class Heartbeat(StartOf):
 
 
 class HeartbeatAnswer(Wire):
-    """`owner_rev` is the election number of the meta server that answered; `next_ms` how soon it wants to hear again: the
-    more nodes there are the later."""
+    """`owner_rev` is the election number of the meta server that answered; `next_ms` how soon it wants to hear again:
+    the more nodes there are the later."""
 
     owner_rev: int
     route_version: int

@@ -84,8 +84,8 @@ def cuts(seed: int) -> Iterator[Fault]:
 
 
 def many_faults(seed: int) -> Iterator[Fault]:
-    """Endless rounds for a platform with several of everything: what operators do, several times each, and every kind of
-    process killed, and stopped for longer than its lease, once; all meta servers away for a minute."""
+    """Endless rounds for a platform with several of everything: what operators do, several times each, and every kind
+    of process killed, and stopped for longer than its lease, once; all meta servers away for a minute."""
     rng = random.Random(seed)
     while True:
         one_round = [Fault(kind, ("task",)) for kind in (Kind.MOVE, Kind.SPLIT, Kind.MERGE) for _ in range(4)]

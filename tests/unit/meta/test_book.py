@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import pytest
-
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream_meta.book import Book
@@ -91,19 +89,23 @@ class Owner:
         return self.repository.drain(self.rng.choice(sorted(self.book.nodes)), self.rng.random() < 0.5)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_the_book_is_what_the_database_has(tmp_path: Path, seed: int) -> None:
-    owner = Owner(tmp_path, seed)
-    for _ in range(80):
-        owner.step()
-    anew = Book(owner.repository.plan())
-    assert (owner.book.version, owner.book.tenants, owner.book.nodes) == (anew.version, anew.tenants, anew.nodes)
-    assert owner.book.tasks == anew.tasks
-    assert owner.book.in_order() == anew.in_order()
-    assert owner.book.sealing == anew.sealing
-    for name in SORTERS:
-        assert owner.book.tasks_at([name]) == anew.tasks_at([name])
-    assert any(task.parents for task in anew.tasks.values()), "something was split or merged"
+def test_the_book_is_what_the_database_has(tmp_path: Path) -> None:
+    cut = 0
+    for seed in range(10):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        owner = Owner(folder, seed)
+        for _ in range(80):
+            owner.step()
+        anew = Book(owner.repository.plan())
+        assert (owner.book.version, owner.book.tenants, owner.book.nodes) == (anew.version, anew.tenants, anew.nodes)
+        assert owner.book.tasks == anew.tasks
+        assert owner.book.in_order() == anew.in_order()
+        assert owner.book.sealing == anew.sealing
+        for name in SORTERS:
+            assert owner.book.tasks_at([name]) == anew.tasks_at([name])
+        cut += sum(bool(task.parents) for task in anew.tasks.values())
+    assert cut > 10, "some were split or merged"
 
 
 def test_a_task_id_is_never_given_twice_though_its_task_is_gone(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tistream.model.ids import TenantKey
-from tistream_meta.liveness import NodeState
 from tistream_meta.book import Book
+from tistream_meta.liveness import NodeState
 from tistream_meta.model import Node, Plan, Store, Tenant
 from tistream_meta.store_keeping import MOVES_MAX, MOVES_MS, StoreKeeping, Told
 from tistream_meta.store_policy import RESTING, UNEVEN, Loads, allot

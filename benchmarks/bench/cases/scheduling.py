@@ -38,7 +38,7 @@ def _measure(bench: Bench, nodes: int, tasks: int, scale: int) -> None:
         world.join()
     world.cost.clear()
     took = _until(world, lambda: world.unevenness() <= UNEVEN and not world.moving())
-    bench.figure("10 % more sorters: until no sorter has 1.2 times the mean load", took, "s", scale=scale)
+    bench.figure("10 % more sorters: until all are within 1.2 times of the mean load", took, "s", scale=scale)
     _report(bench, world, "meanwhile, with 10 % more", took, scale)
 
 

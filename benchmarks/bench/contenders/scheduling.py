@@ -112,6 +112,7 @@ class ManyNodes:
         self.load: dict[int, float] = {}
         self._rng = random.Random(1)
         self.sorters: dict[str, SimulatedSorter] = {}
+        self._joined = 0
         self.server.hold_lease()
         for _ in range(nodes):
             self.join()
@@ -124,17 +125,16 @@ class ManyNodes:
 
     def join(self) -> None:
         """One more sorter."""
-        name = f"sorter-{len(self.sorters) + 1}"
+        self._joined += 1
+        name = f"sorter-{self._joined}"
         start = Start("a", self.server.new_start(name))
         self.server.register(name, "sorter", f"http://{name}", start)
         self.sorters[name] = SimulatedSorter(name, start, self._now() + self._rng.randrange(1_000))
 
-    def leave(self, count: int) -> set[str]:
-        """So many fall silent; their tasks."""
-        gone = self._rng.sample(sorted(self.sorters), count)
-        tasks = {task for name in gone for task in self.sorters.pop(name).wanted}
-        self._left = tasks
-        return {str(task) for task in tasks}
+    def leave(self, count: int) -> None:
+        """So many fall silent."""
+        for name in self._rng.sample(sorted(self.sorters), count):
+            del self.sorters[name]
 
     def step(self) -> None:
         """A quarter of a second."""
@@ -194,12 +194,13 @@ class ManyNodes:
         )
 
     def unevenness(self) -> float:
-        """The highest load of a sorter, in times the mean."""
+        """How many times the mean the highest load of a sorter is, or the mean the lowest: the larger of the two."""
         loads = dict.fromkeys(self.sorters, 0.0)
         for task, _, _ in self.server.tasks():
             if task.sorter_node in loads:
                 loads[task.sorter_node] += self.load[task.task_id]
-        return max(loads.values()) * len(loads) / sum(loads.values())
+        mean = sum(loads.values()) / len(loads)
+        return max(max(loads.values()) / mean, mean / max(1e-9, min(loads.values())))
 
     def moving(self) -> bool:
         """Whether any task is on its way."""

@@ -2,7 +2,7 @@
 
 basic    every task has exactly one sorter
 drain    a node that is to go has none
-balance  no sorter has much more load than another, with a budget of moves
+balance  no sorter has much more load than the mean, or much less, with a budget of moves
 
 The first policy that wants something of a task has it. A task that has a sorter moves in two phases: the next one
 prepares while the first goes on. One that has none, or whose sorter is lost, is handed over at once.
@@ -19,7 +19,7 @@ from tistream_meta.liveness import NodeState
 from tistream_meta.placement import Phase, Placement, Step
 
 MOVES_MAX = 8  # tasks under way to another sorter at a time
-UNEVEN = 1.2  # times the mean load: above it a sorter gives tasks away
+UNEVEN = 1.2  # times the mean load: above it a sorter gives tasks away; one with so much less gets some
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,8 @@ def _moves(
         assert source is not None
         target = loads.least()
         # Only what leaves both nearer to the mean: else two would hand one task to and fro.
-        if loads.of[source] > limits.uneven * mean and loads.of[target] + amount < loads.of[source]:
+        much, little = loads.of[source] > limits.uneven * mean, loads.of[target] * limits.uneven < mean
+        if (much or (little and loads.of[source] > mean)) and loads.of[target] + amount < loads.of[source]:
             loads.add(source, -amount)
             loads.add(target, amount)
             yield Command(task.task_id, Step.PREPARE, target, f"{source} has more to do than others")

@@ -163,3 +163,13 @@ def test_every_step_leads_where_the_table_says() -> None:
 def test_a_node_is_drained_until_it_is_lost() -> None:
     assert [node_state(state, draining=True) for state in Liveness] == [DRAINING, DRAINING, LOST]
     assert [node_state(state, draining=False) for state in Liveness] == [ALIVE, SUSPECT, LOST]
+
+
+def test_a_sorter_that_joins_is_given_its_share_though_nobody_had_too_much() -> None:
+    tasks = [Placement(number, f"n{number % 10}", 1, held=True) for number in range(1_000)]
+    nodes = {f"n{number}": ALIVE for number in range(11)}
+    after, _ = settled(tasks, nodes)
+    counts = Counter(task.sorter_node for task in after)
+    assert min(counts.values()) * Limits().uneven >= 1_000 / 11
+    moved = sum(now.sorter_node != before.sorter_node for now, before in zip(after, tasks, strict=True))
+    assert moved == counts["n10"], "only what goes to the new one"

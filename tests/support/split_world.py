@@ -58,7 +58,7 @@ class Row:
             end_key=self.span.end.hex(),
             task_epoch=self.epoch,
             sorter_node=NODE,
-            sorter_url=None,
+            sorter_url="http://sorter",
             sorter_start_epoch=1,
             parents=list(self.parents),
             seal=self.order,

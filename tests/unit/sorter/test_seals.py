@@ -269,7 +269,9 @@ def test_a_stop_at_binds_who_holds_the_task_next() -> None:
     order_merge(world, 305)
     world.node.tick()
     push(world, 400, 210, [whole(b"a", 306, 308, 10)], 10, 12, 390)
+    world.node.tick()
     world.crash()
+    assert world.progress_ts() == 305, "though all has come up to 390"
     for _ in range(3):
         world.node.tick()
         world.clock.advance(11_000)

@@ -315,8 +315,7 @@ class SorterNode:
         self._metrics.seals.labels("split" if len(manifest.children) > 1 else "merge").inc()
         log.info("task sealed", extra={**_fields(state), "children": str([one for one, _ in manifest.children])})
         with self._lock:
-            if self._held.get(held.task.task_id) is held:
-                del self._held[held.task.task_id]
+            if self._drop(held):
                 self._sealed[held.task.task_id] = Ended(state.identity, manifest.children, held.task)
 
     def _raise_floor(self, held: Held, number: int) -> None:
@@ -348,8 +347,14 @@ class SorterNode:
         self._metrics.fenced.inc()
         log.warning("task is lost", extra={**_fields(held.task.state), "error": str(error)})
         with self._lock:
-            if self._held.get(held.task.task_id) is held:
-                del self._held[held.task.task_id]
+            self._drop(held)
+
+    def _drop(self, held: Held) -> bool:
+        """Under the lock. Whether the task was still held by that."""
+        if self._held.get(held.task.task_id) is not held:
+            return False
+        del self._held[held.task.task_id]
+        return True
 
     def close(self) -> None:
         """No more commits."""

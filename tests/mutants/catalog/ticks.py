@@ -291,8 +291,8 @@ MUTANTS = (
         invariants=(11, 21),
         breaks="a task that was fenced stays held",
         file=NODE,
-        old="            if self._held.get(held.task.task_id) is held:\n                del self._held[held.task.task_id]\n",
-        new="            held.task.trouble = str(error)\n",
+        old="        with self._lock:\n            self._drop(held)\n",
+        new="        held.task.trouble = str(error)\n",
         catchers=(
             "tests/unit/sorter/test_loud_stops.py::test_a_process_that_wakes_with_an_old_epoch_lets_go_of_its_tasks",
         ),

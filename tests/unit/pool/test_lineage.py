@@ -70,7 +70,7 @@ def counts(covers: list[Cover]) -> list[int]:
     return [segment.commit_ts_max for segment in shared.segments]
 
 
-@pytest.mark.parametrize("route", [OLD, NEW], ids=["old route", "new route"])
+@pytest.mark.parametrize("route", [OLD, NEW], ids=["old-route", "new-route"])
 def test_a_split_is_crossed_child_by_child(route: tuple[Routed, ...]) -> None:
     pool = Pool()
     pool.parent.flush(200, [row(150)])

@@ -136,7 +136,7 @@ def test_the_task_is_sealed_at_all_that_it_has_told() -> None:
     assert [chain.at_ts for chain in last(world, 1).positions[1]] == [220]
 
 
-def test_a_locks_that_wait_hear_of_a_scan_before_the_seal() -> None:
+def test_locks_that_wait_hear_of_a_scan_before_the_seal() -> None:
     """A pipelined lock ends by a scan that does not repeat it; that the scan came stands in no manifest."""
     world = world_with(prewrite(b"a", 160, 6, generation=1))
     push(world, 220, 210, [], 10, 9, 206)

@@ -1,4 +1,4 @@
-"""Whatever happens to tasks and sorters while files arrive, the pool is what it is through one task, to every reader."""
+"""Whatever happens to tasks and sorters while files arrive, the pool is what one task would have made of it."""
 
 from __future__ import annotations
 

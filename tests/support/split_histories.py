@@ -38,6 +38,7 @@ class History:
                 self.world.node.tick()
             self.something()
             assert self.world.stopped() == []
+        self.world.withheld.clear()
         for _ in range(3):
             self.world.tick()
             self.world.clock.advance(11_000)
@@ -55,6 +56,10 @@ class History:
         world, rng = self.world, self.rng
         if rng.random() < 0.3:
             world.meta()
+        if rng.random() < 0.1:  # tasks come to stand apart
+            world.withheld.add((rng.choice(sorted(world.rows)), rng.choice([1, 2, 3])))
+        if rng.random() < 0.05:
+            world.withheld.clear()
         if rng.random() < 0.06:
             self._order()
         if rng.random() < 0.02:
@@ -79,11 +84,11 @@ class History:
         inside = [key for key in self.keys if key in row.span and key > row.span.start]
         if after and rng.random() < 0.5:
             world.merge(row.task_id, after[0].task_id, ahead=rng.choice([0, SECOND // 10, SECOND]))
-        elif inside and len(world.rows) < 6:
-            keys = {
-                key[: rng.choice([11, len(key)])] for key in rng.sample(inside, min(len(inside), rng.choice([1, 2])))
-            }
-            world.split(row.task_id, *(key for key in keys if key in row.span and key > row.span.start))
+        elif len(world.rows) < 6:
+            picked = rng.sample(inside, min(len(inside), rng.choice([1, 2])))
+            cuts = {key[: rng.choice([11, len(key)])] for key in picked}
+            if cuts := {key for key in cuts if key in row.span and key > row.span.start}:
+                world.split(row.task_id, *cuts)
 
     def _withdraw(self) -> None:
         final = {parent for merge in self.world.merges if merge.final for parent in merge.parents}

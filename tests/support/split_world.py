@@ -104,6 +104,7 @@ class SplitWorld:
         self.rows = {1: Row(1, WHOLE)}
         self.merges: list[Merge] = []
         self.late: list[SorterNode] = []
+        self.withheld: set[tuple[int, int]] = set()  # (task, store): nothing is sent to it of that
         self.sealed: list[int] = []  # tasks, as the meta server heard of it
         self._ids = 1
         self._nonces = random.Random(7)
@@ -200,6 +201,8 @@ class SplitWorld:
             received = task.received()
             files = []
             for (store, chain), by_prev in self._arrived.items():
+                if (task.task_id, store) in self.withheld:
+                    continue
                 at = next((one.at_ts for one in received.get(store, ()) if one.first_ts == chain), 0)
                 while at in by_prev:
                     files.append(by_prev[at])
@@ -279,7 +282,11 @@ class SplitWorld:
         before = self.route()
         for merge in list(self.merges):
             told = [reports.get(parent) for parent in merge.parents]
-            if all(one is not None and one.sealed for one in told):
+            if any(one is not None and one.sealed and one.sealed != [merge.child] for one in told):
+                self.merges.remove(merge)  # an order before this one had been followed already
+                for parent in merge.parents:
+                    self.rows[parent].order = None
+            elif all(one is not None and one.sealed for one in told):
                 self._replace(merge.parents, [merge.child])
                 self.merges.remove(merge)
             elif not merge.final and all(one is not None and one.stop_at == merge.stop_at for one in told):
@@ -327,6 +334,7 @@ class PoolReader:
     world: SplitWorld
     route: TenantRoute
     resolved_ts: int = 0
+    flushed_ts: int = 0
     crossed: int = 0  # seals that its route did not know of
     _lineage: Lineage = field(init=False)
     _segments: SharedSegments = field(init=False)
@@ -337,7 +345,7 @@ class PoolReader:
         self._segments = SharedSegments()
 
     def refresh(self) -> None:
-        """What the sorter tells first, then the manifests; resolved_ts must not go down."""
+        """What the sorter tells first, then the manifests; these must not go back."""
         tasks = {task.task_id: task for task in self.world.node.tasks()}
         told = {task_id: task.status(0, 0) for task_id, task in tasks.items()}
         covers = []
@@ -354,8 +362,10 @@ class PoolReader:
         assert edges[0][0] == edges[-1][1] == b""
         assert all(left[1] == right[0] for left, right in itertools.pairwise(edges)), "each key once"
         found = reached(covers, {task_id: told[task_id] for task_id in routed if task_id in told})
-        assert found >= self.resolved_ts
-        self.resolved_ts = found
+        self.resolved_ts = max(self.resolved_ts, found)  # what was told stays true, also after a crash
+        flushed_ts = reached(covers, {})
+        assert flushed_ts >= self.flushed_ts
+        self.flushed_ts = flushed_ts
         self._segments.update(cover.log for cover in covers)
 
     def rows(self) -> pl.DataFrame:

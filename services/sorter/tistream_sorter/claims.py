@@ -99,7 +99,8 @@ class Claims:
         try:
             held: Held | Ended | None = self._claimed(identity, nonce)
         except Sealed as error:
-            log.info("task is sealed", extra={"task_id": identity.task_id, "children": str(error.children)})
+            children = str([task_id for task_id, _ in error.children])
+            log.info("task is sealed", extra={"task_id": identity.task_id, "children": children})
             held = Ended(identity, error.children)
         except Fenced as error:
             log.warning("task is held by a newer epoch", extra={"task_id": identity.task_id, "error": str(error)})

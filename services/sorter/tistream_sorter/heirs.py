@@ -41,6 +41,7 @@ def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number:
         positions=common([seal.positions for seal in seals], seals[0].flushed_ts),
         pending=tuple(piece for seal in seals for piece in _clipped(seal.pending, identity.span)),
         live_segments=_united([view.segments for view in parents]),
+        stop_at=seals[0].stop_at,  # rows may wait above it, below the watermark: lifting it flushes them
         inherited=True,
     )
     return begun(state)

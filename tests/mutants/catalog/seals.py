@@ -162,6 +162,15 @@ MUTANTS = (
         catchers=(f"{SEALS}::test_the_children_go_on_where_the_parent_ended",),
     ),
     Mutant(
+        name="heir-passes-what-waits-above-the-stop",
+        invariants=(5, 6, 9),
+        breaks="a child of several tells its parents' watermark though rows wait between it and their stop_at",
+        file=HEIRS,
+        old="        stop_at=seals[0].stop_at,  # rows may wait above it, below the watermark: lifting it flushes them\n",
+        new="",
+        catchers=(f"{SEALS}::test_a_merge_stops_both_at_one_ts_and_goes_on_as_one",),
+    ),
+    Mutant(
         name="heir-takes-the-higher-position",
         invariants=(2, 7, 13),
         breaks="a child of several goes on behind the file that the fastest parent has taken",

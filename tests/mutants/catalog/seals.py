@@ -13,7 +13,8 @@ POSITIONS = "services/sorter/tistream_sorter/positions.py"
 REPORTS = "services/sorter/tistream_sorter/reports.py"
 LINEAGE = "shared/tistream/pool/lineage.py"
 SEALS = "tests/unit/sorter/test_seals.py"
-INHERITED = "tests/unit/sorter/test_inherited_state.py"
+COMMON = "tests/unit/sorter/test_common_positions.py"
+SLICES = "tests/unit/sorter/test_slices.py"
 CROSSING = "tests/unit/pool/test_lineage.py"
 
 MUTANTS = (
@@ -179,7 +180,7 @@ MUTANTS = (
         new="        lowest[chain.first_ts] = max(chain.at_ts, lowest.get(chain.first_ts, chain.at_ts))\n",
         catchers=(
             f"{SEALS}::test_a_child_of_a_merge_takes_what_only_one_parent_has_taken_again_and_writes_it_once",
-            f"{INHERITED}::test_files_come_again_from_where_every_parent_has_been",
+            f"{COMMON}::test_files_come_again_from_where_every_parent_has_been",
         ),
     ),
     Mutant(
@@ -189,7 +190,7 @@ MUTANTS = (
         file=POSITIONS,
         old="        any(chain.first_ts == first_ts or first_ts < chain.first_ts <= flushed_ts for chain in chains)\n",
         new="        any(chain.first_ts == first_ts or chain.first_ts <= flushed_ts for chain in chains)\n",
-        catchers=(f"{INHERITED}::test_files_come_again_from_where_every_parent_has_been",),
+        catchers=(f"{COMMON}::test_files_come_again_from_where_every_parent_has_been",),
     ),
     Mutant(
         name="heir-forgets-waiting-rows",
@@ -198,7 +199,7 @@ MUTANTS = (
         file=SLICE_HEIRS,
         old="        waiting += [row.clipped(piece.start, piece.end) for row, piece in pieces if piece is not None]\n",
         new="        del pieces\n",
-        catchers=(f"{INHERITED}::test_slices_and_waiting_rows_are_each_keys_own_parents",),
+        catchers=(f"{SLICES}::test_nor_while_tasks_are_split_and_merged_and_files_come_again",),
     ),
     Mutant(
         name="heir-told-before-its-first-manifest",

@@ -271,7 +271,7 @@ def test_a_stop_at_binds_who_holds_the_task_next() -> None:
     push(world, 400, 210, [whole(b"a", 306, 308, 10)], 10, 12, 390)
     world.node.tick()
     world.crash()
-    assert world.progress_ts() == 305, "though all has come up to 390"
+    assert world.task(2).state.progress_ts == 305, "though all has come up to 390"
     for _ in range(3):
         world.node.tick()
         world.clock.advance(11_000)
@@ -417,8 +417,9 @@ def test_a_child_is_not_held_before_every_parent_is_sealed_in_its_favour() -> No
     world.assign()
     for _ in range(3):
         world.node.tick()
-    assert not world.node.assign([replace(child, span=KeySpan(b"", Z))]), "the seals name it with another span"
-    assert world.node.assign([child])
+    other = replace(child, span=KeySpan(b"", Z), task_epoch=2)
+    assert not world.node.assign([other]), "the seals name it with another span"
+    assert world.node.assign([replace(child, task_epoch=3)])
     world.node.tick()
     assert world.node.find(9) is not None
 
@@ -535,21 +536,20 @@ def through_split_and_merge(world: SplitWorld, after_death: int) -> bool:
         nonlocal died
         try:
             act()  # type: ignore[operator]
+            world.tick()
         except Killed:
             died = True
-            world.crash(late=True)
-        for late in world.late:
-            late.tick()
-        world.tick()
+            world.crash()
+            world.tick()
 
     surviving(world.tick)
     rows = [whole(b"a", 206, 300, 6), whole(b"z", 206, 301, 7), prewrite(b"a1", 207, 8), prewrite(b"z1", 208, 9)]
     surviving(lambda: push(world, 210, 200, rows, 6, 9, 205))
-    surviving(lambda: (world.split(1, M), world.tick()))
+    surviving(lambda: world.split(1, M))
     rows = [commit(b"a1", 207, 302, 10), commit(b"z1", 208, 303, 11)]
-    surviving(lambda: (push(world, 310, 210, rows, 10, 11, 301), world.tick()))
-    surviving(lambda: (world.merge(*sorted(world.rows), ahead=20), world.tick()))
-    surviving(lambda: (push(world, 400, 310, [whole(b"a", 310, 350, 12)], 12, 13, 390), world.tick()))
+    surviving(lambda: push(world, 310, 210, rows, 10, 11, 301))
+    surviving(lambda: world.merge(*sorted(world.rows), ahead=20))
+    surviving(lambda: push(world, 400, 310, [whole(b"a", 310, 350, 12)], 12, 13, 390))
     return died
 
 

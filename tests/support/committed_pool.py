@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tistream.format import manifest as manifest_format
-from tistream.format.manifest import KIND_CLAIM, KIND_TICK, Manifest
+from tistream.format.manifest import KIND_CHECKPOINT, KIND_CLAIM, KIND_SEAL, KIND_TICK, Manifest
 from tistream.format.segment import SCHEMA, SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
@@ -32,6 +32,7 @@ class CommittedTask:
         self.span = span
         self.number = 0
         self.flushed_ts = snapshot_ts
+        self.live: list[SegmentRef] = []
         self._commit(KIND_CLAIM, 0, 0, ())
 
     def flush(self, flushed_ts: int, rows: Sequence[Row] = ()) -> None:
@@ -68,8 +69,27 @@ class CommittedTask:
         }
         return TaskStatus(**{**told, **changes})
 
-    def _commit(self, kind: str, low_ts: int, flushed_ts: int, segments: tuple[SegmentRef, ...]) -> None:
+    def seal(self, *heirs: CommittedTask) -> None:
+        """The last manifest: it names the tasks that carry on."""
+        children = tuple((heir.task_id, heir.span) for heir in heirs)
+        self._commit(KIND_SEAL, self.flushed_ts, self.flushed_ts, (), children)
+
+    def inherit(self, *parents: CommittedTask) -> None:
+        """The first manifest of a task that carries on sealed ones."""
+        self.flushed_ts = parents[0].flushed_ts
+        self.live = list({segment.key: segment for parent in parents for segment in parent.live}.values())
+        self._commit(KIND_CHECKPOINT, self.flushed_ts, self.flushed_ts, ())
+
+    def _commit(
+        self,
+        kind: str,
+        low_ts: int,
+        flushed_ts: int,
+        segments: tuple[SegmentRef, ...],
+        children: tuple[tuple[int, KeySpan], ...] = (),
+    ) -> None:
         self.number += 1
+        self.live += segments
         made = Manifest(
             tenant=self.tenant,
             task_id=self.task_id,
@@ -81,5 +101,7 @@ class CommittedTask:
             low_ts=low_ts,
             flushed_ts=flushed_ts,
             segments=segments,
+            live_segments=None if kind in (KIND_CLAIM, KIND_TICK) else tuple(self.live),
+            children=children,
         )
         self._objects.put_new(layout.manifest(self.tenant, self.task_id, self.number), manifest_format.encode(made))

@@ -35,7 +35,7 @@ from tistream_dispatcher.settings import DispatcherSettings
 from tistream_meta.app import build_app as build_meta
 from tistream_meta.settings import MetaSettings
 from tistream_sorter import routes as sorter_routes
-from tistream_sorter.assignment import TaskRules, coming_tasks, wanted_tasks
+from tistream_sorter.assignment import TaskRules, coming_tasks, seal_orders, wanted_tasks
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import SorterNode
 from tistream_sorter.progress import ProgressFeed
@@ -119,8 +119,9 @@ class SorterProcess:
             return
         table = self._meta.routes(self._version, wait_ms=200)
         rules = TaskRules(keep_index_keys=False, checkpoint_every=64)
-        complete = self.node.assign(wanted_tasks(table, self._name, registered.start_epoch, rules))
-        self.node.prepare(coming_tasks(table, self._name, registered.start_epoch, rules))
+        me = self._name, registered.start_epoch
+        complete = self.node.assign(wanted_tasks(table, *me, rules), seal_orders(table, *me, rules))
+        self.node.prepare(coming_tasks(table, *me, rules))
         if complete:
             self._version = table.version
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -68,6 +68,14 @@ WILD = ClusterConfig(
         slow_ms=(200, 1_500),
     ),
     keep_truth=True,
+)
+
+# Bulk transactions that flush again and again while regions move: flushes come after the commit, or are lost and only
+# a scan has them.
+FLUSHING = replace(WILD, mix=replace(WILD.mix, bulk=0.5), churn=replace(WILD.churn, move=6.0, restart=2.0))
+# Agents that lose what they had, while locks come and go: scans bring back what was settled.
+LOSING = replace(
+    WILD, mix=replace(WILD.mix, long=0.3, abandoned=0.2), churn=replace(WILD.churn, restart=6.0, lost_push=1.0)
 )
 
 Answer = Callable[[AskCoverage], Sequence[tuple[KeySpan, int]]]

@@ -28,6 +28,7 @@ from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
 from tistream_dispatcher.router import Router, TaskSpan
 from tistream_sorter.jobs.shard_io import process_guarded
+from tistream_sorter.positions import moved
 from tistream_sorter.tick import (
     TaskFile,
     TaskIdentity,
@@ -36,7 +37,6 @@ from tistream_sorter.tick import (
     first_state,
     lookup_needed,
     manifest_of,
-    moved,
     needs_job,
     plan,
     recovered_state,

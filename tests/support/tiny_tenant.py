@@ -7,7 +7,7 @@ from typing import Any
 
 from support import change_files
 from support.golden import Delivery
-from support.oracle import COMMIT, COMMITTED, PREWRITE, WATERMARK
+from support.oracle import COMMIT, COMMITTED, PREWRITE, ROLLBACK, WATERMARK
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 
@@ -43,6 +43,10 @@ def prewrite(name: bytes, start_ts: int, index: int, **more: Any) -> Row:
 
 def commit(name: bytes, start_ts: int, commit_ts: int, index: int) -> Row:
     return {**_change(COMMIT, name, start_ts, index), "commit_ts": commit_ts}
+
+
+def rollback(name: bytes, start_ts: int, index: int) -> Row:
+    return _change(ROLLBACK, name, start_ts, index)
 
 
 def whole(name: bytes, start_ts: int, commit_ts: int, index: int) -> Row:

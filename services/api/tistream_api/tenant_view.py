@@ -7,7 +7,8 @@ that it rests on, then the logs up to at least those numbers, then the schema, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import Counter
 
@@ -15,9 +16,10 @@ from tistream.clock import Clock
 from tistream.concurrency import Event, new_condition, new_lock, new_rlock
 from tistream.errors import Gone, TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
-from tistream.pool.task_log import TaskLog
+from tistream.model.span import KeySpan
+from tistream.pool.lineage import Cover, Lineage, SharedSegments, reached
 from tistream.storage.object_store import ObjectStore
-from tistream.wire.meta import TenantRoute
+from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream.wire.schema_client import SchemaReplica
 from tistream.wire.sorter import TaskStatus
 from tistream.wire.sorter_client import SorterClient
@@ -65,15 +67,17 @@ class TenantView:
         self._refreshing = new_lock()
         self._refreshed_ms = -(1 << 62)
         self._asked_ms = -(1 << 62)
-        self._logs: dict[int, TaskLog] = {}  # touched by whoever refreshes, and by nobody else
-        self._segments: dict[int, SegmentIndex] = {}
+        self._lineage = Lineage(objects, self.tenant)  # touched by whoever refreshes, and by nobody else
+        self._covers: dict[int, list[Cover]] = {}  # by task of the route: what its rows were last read from
+        self._shared = SharedSegments()
+        self._segments = SegmentIndex()
         self._progress: dict[int, int] = {}
-        self._resolved_ts = 0
+        self._resolved_ts = self._flushed_ts = 0
         self._barriers: dict[tuple[int, bytes, int], Barrier] = {}
         self.source = TenantSource(
             self._lock,
             lambda: self._replica.history if self._replica else None,
-            self._segments.values,
+            lambda: [self._segments],
             cache,
             self.refresh,
         )
@@ -86,10 +90,9 @@ class TenantView:
             return self._resolved_ts
 
     def flushed_ts(self) -> int:
-        """The lowest high end of what the tasks have committed; 0 where a task has not been read yet."""
+        """The lowest high end of what the tasks have committed; 0 until each has been read. Never goes down."""
         with self._lock:
-            flushed = [self._flushed(task.task_id) for task in self.route.tasks]
-        return min(flushed, default=0)
+            return self._flushed_ts
 
     def earliest_ts(self) -> int:
         """Where the tenant's history begins. Raises Unavailable while that is not known."""
@@ -186,12 +189,13 @@ class TenantView:
     def _refresh(self) -> None:
         problems: dict[str, str] = {}
         statuses = self._ask_sorters(problems)
-        complete = self._read_logs(statuses, problems)
+        complete = self._read_logs(self.route.tasks, statuses, problems)
         self._read_schema(problems)
         with self._moved:
             self.statuses = {**{one: self.statuses[one] for one in self.statuses if one in complete}, **statuses}
             self.problems = problems
-            self._progress.update(complete)
+            known = self._progress | complete
+            self._progress = {task_id: ts for task_id, ts in known.items() if task_id in self._covers}
             self._resolve()
             self._refreshed_ms = self._clock.monotonic_ms()
             self._moved.notify_all()
@@ -212,25 +216,27 @@ class TenantView:
                     statuses[status.task_id] = status
         return statuses
 
-    def _read_logs(self, statuses: dict[int, TaskStatus], problems: dict[str, str]) -> dict[int, int]:
+    def _read_logs(
+        self, tasks: Sequence[TaskRoute], statuses: dict[int, TaskStatus], problems: dict[str, str]
+    ) -> dict[int, int]:
         """Read each task's manifests as far as its progress rests on them; the progress of those that came so far."""
         progress: dict[int, int] = {}
-        for task in self.route.tasks:
-            task_log = self._logs.get(task.task_id) or TaskLog(self._objects, self.tenant, task.task_id)
+        for task in tasks:
             status = statuses.get(task.task_id)
             try:
                 # While its sorter answers, its status says whether there is anything new: no object is asked for.
-                if status is None or task.task_id not in self._segments or status.manifest > task_log.number:
-                    task_log.refresh()
-                    self._logs[task.task_id] = task_log
-                    with self._lock:
-                        self._segments.setdefault(task.task_id, SegmentIndex()).update(task_log.segments)
+                covers = self._lineage.covers(_Routed.of(task), status.manifest if status else None)
             except TiStreamError as error:
                 problems[f"task {task.task_id}"] = str(error)
                 continue
-            progress[task.task_id] = task_log.flushed_ts
-            if status is not None and status.manifest <= task_log.number:
-                progress[task.task_id] = max(task_log.flushed_ts, status.progress_ts)
+            self._covers[task.task_id] = covers
+            progress[task.task_id] = reached(covers, statuses)
+        if len(progress) == len(tasks):  # else what a task's rows were read from before may be another one's
+            self._covers = {task_id: self._covers[task_id] for task_id in progress}
+            self._lineage.forget_others()
+        self._shared.update(cover.log for covers in self._covers.values() for cover in covers)
+        with self._lock:
+            self._segments.update(self._shared.segments)
         return progress
 
     def _read_schema(self, problems: dict[str, str]) -> None:
@@ -254,19 +260,31 @@ class TenantView:
         known = [self._progress.get(task.task_id, 0) for task in self.route.tasks]
         lowest = min([schema_ts, *known]) if known else 0
         self._resolved_ts = max(self._resolved_ts, lowest)
-
-    def _flushed(self, task_id: int) -> int:
-        task_log = self._logs.get(task_id)
-        return task_log.flushed_ts if task_log else 0
+        covers = [self._covers.get(task.task_id, []) for task in self.route.tasks]
+        if covers and all(covers):
+            flushed_ts = min(cover.log.flushed_ts for some in covers for cover in some)
+            self._flushed_ts = max(self._flushed_ts, flushed_ts)
 
     def use(self, route: TenantRoute) -> None:
-        """Take a newer route."""
+        """Take a newer route. What was read by the one before stays, until this one's tasks have been looked at."""
         with self._lock:
             self.route = route
-            for task_id in set(self._segments) - {task.task_id for task in route.tasks}:
-                del self._segments[task_id]
 
     def schema_resolved_ts(self) -> int:
         """How far the schema is known."""
         with self._lock:
             return self._replica.resolved_ts if self._replica else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Routed:
+    """A task as the lineage follows it."""
+
+    task_id: int
+    span: KeySpan
+    parents: Sequence[int]
+
+    @classmethod
+    def of(cls, task: TaskRoute) -> _Routed:
+        span = KeySpan(bytes.fromhex(task.start_key), bytes.fromhex(task.end_key))
+        return cls(task.task_id, span, task.parents)

@@ -23,6 +23,7 @@ class SchemaTask:
     span: KeySpan
     task_epoch: int
     sorter_url: str | None
+    parents: tuple[int, ...] = ()
 
 
 class Told(Protocol):
@@ -47,8 +48,13 @@ class Promise:
 def schema_tasks(route: TenantRoute) -> list[SchemaTask]:
     """The tasks that the schema comes from, in key order."""
     tasks = [_task(task) for task in route.tasks]
-    needed = [task for task in tasks if any(task.span.overlaps(span) for span in SCHEMA_SPANS)]
+    needed = [task for task in tasks if needs(task.span)]
     return sorted(needed, key=lambda task: task.span.start)
+
+
+def needs(span: KeySpan) -> bool:
+    """Whether any of the schema's keys may lie in the span."""
+    return any(span.overlaps(one) for one in SCHEMA_SPANS)
 
 
 def gap(tasks: list[SchemaTask]) -> KeySpan | None:
@@ -76,4 +82,4 @@ def promises(tasks: list[SchemaTask], statuses: Mapping[int, Told]) -> dict[int,
 
 def _task(route: TaskRoute) -> SchemaTask:
     span = KeySpan(bytes.fromhex(route.start_key), bytes.fromhex(route.end_key))
-    return SchemaTask(route.task_id, span, route.task_epoch, route.sorter_url)
+    return SchemaTask(route.task_id, span, route.task_epoch, route.sorter_url, tuple(route.parents))

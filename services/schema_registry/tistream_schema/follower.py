@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from tistream.errors import CorruptObject, InvariantBroken, NotFoundYet
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
+from tistream.pool.lineage import Cover, Lineage, reached
 from tistream.pool.task_log import TaskLog
 from tistream.schema.log_format import LogObject
 from tistream.schema.meta_change import MetaDecoder, MetaRow, UndecodableMeta
@@ -37,7 +38,8 @@ class SchemaFollower:
         self._footers = footers
         self._quiet_segments = quiet_segments
         self._decoder = MetaDecoder()
-        self._logs: dict[int, TaskLog] = {}
+        self._lineage = Lineage(objects, schema.tenant)
+        self._logs: dict[int, TaskLog] = {}  # those that the schema's keys were last found in
         self._read_segments = 0  # since the last object of the log
         self._broken = False
 
@@ -91,16 +93,14 @@ class SchemaFollower:
 
     def _covered(self, tasks: Sequence[SchemaTask], promises: Mapping[int, Promise]) -> int:
         """The ts up to which every row of every task stands in manifests that were read."""
-        self._logs = {task.task_id: self._logs.get(task.task_id) or self._open(task) for task in tasks}
-        reached = []
+        covers: list[Cover] = []
         for task in tasks:
-            task_log = self._logs[task.task_id]
             promise = promises.get(task.task_id)
-            if promise is None or promise.manifest > task_log.number:
-                task_log.refresh()
-            kept = promise is not None and promise.manifest <= task_log.number
-            reached.append(max(task_log.flushed_ts, promise.progress_ts if promise is not None and kept else 0))
-        return min(reached)
+            found = self._lineage.covers(task, promise.manifest if promise else None)
+            covers += [cover for cover in found if expected_tasks.needs(cover.span)]
+        self._lineage.forget_others()
+        self._logs = {cover.log.task_id: cover.log for cover in covers}
+        return reached(covers, promises)
 
     def _read_to(self, high_ts: int) -> None:
         low_ts = self._schema.resolved_ts
@@ -149,9 +149,6 @@ class SchemaFollower:
         self._read_segments = 0
         for record in log_object.records:
             self._decoder.learn(record)
-
-    def _open(self, task: SchemaTask) -> TaskLog:
-        return TaskLog(self._objects, self._schema.tenant, task.task_id)
 
     def _hold(self, name: str | None, reason: str) -> None:
         hold = Hold(stage="schema", object=name, reason=reason)

@@ -27,14 +27,13 @@ def schema_rows(
         CorruptObject: a segment is damaged.
     """
     rows: list[MetaRow] = []
-    segments = 0
-    for log in logs:
-        for segment in log.segments_overlapping(window):
-            segments += 1
-            table = read_rows(objects, segment, window, SCHEMA_TABLES, _COLUMNS, footers)
-            rows += _rows(table.to_pydict())
+    # Each once: tasks that carry on a sealed one list the same segments.
+    segments = {segment.key: segment for log in logs for segment in log.segments_overlapping(window)}
+    for segment in segments.values():
+        table = read_rows(objects, segment, window, SCHEMA_TABLES, _COLUMNS, footers)
+        rows += _rows(table.to_pydict())
     rows.sort(key=lambda row: (row.commit_ts, row.start_ts, row.key))
-    return rows, segments
+    return rows, len(segments)
 
 
 def _rows(columns: dict[str, list[Any]]) -> Iterator[MetaRow]:

@@ -23,7 +23,7 @@ from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
-from tistream_sorter.assignment import TaskRules, coming_tasks, wanted_tasks
+from tistream_sorter.assignment import TaskRules, coming_tasks, seal_orders, wanted_tasks
 from tistream_sorter.jobs.shard import StoreRules
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import Runner, SorterNode
@@ -125,9 +125,11 @@ class _Running:
         interval = self._settings.tick.interval_ms
         tick = Loop("tick", self._tick, interval_ms=interval, backoff_max_ms=1_000, metrics=metrics)
         self.node.wake = tick.wake
+        beat = Loop("beat", self._membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=metrics)
+        self.node.tell = beat.wake
         self._preparing = Loop("prepare", self._prepare, interval_ms=PREPARE_MS, metrics=metrics)
         return [
-            Loop("beat", self._membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=metrics),
+            beat,
             Loop("assignment", self._assign, interval_ms=0, backoff_max_ms=1_000, metrics=metrics),
             self._preparing,
             tick,
@@ -140,8 +142,9 @@ class _Running:
         routes = self._meta.routes(self._version, wait_ms=ROUTES_WAIT_MS if self._version >= 0 else 0)
         tick = self._settings.tick
         rules = TaskRules(tick.keep_index_keys, tick.checkpoint_every)
-        complete = self.node.assign(wanted_tasks(routes, self._settings.node, registered.start_epoch, rules))
-        self._coming = coming_tasks(routes, self._settings.node, registered.start_epoch, rules)
+        me = self._settings.node, registered.start_epoch
+        complete = self.node.assign(wanted_tasks(routes, *me, rules), seal_orders(routes, *me, rules))
+        self._coming = coming_tasks(routes, *me, rules)
         self._preparing.wake()
         self._version = routes.version
         if not complete:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
-from tistream.wire.meta import RouteTable, TaskRoute
+from tistream.wire.meta import RouteTable, SealOrder, TaskRoute
 from tistream_sorter.tick import TaskIdentity
 
 
@@ -23,6 +23,13 @@ def wanted_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: Task
     """The tasks routed to this start of `node_id`, of tenants whose snapshot_ts is known."""
     me = (node_id, start_epoch)
     return [one for one, task in _tasks(routes, rules) if (task.sorter_node, task.sorter_start_epoch) == me]
+
+
+def seal_orders(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> dict[int, SealOrder]:
+    """What the owner wants of those that are to be split or merged, by task."""
+    me = (node_id, start_epoch)
+    tasks = (task for _, task in _tasks(routes, rules) if (task.sorter_node, task.sorter_start_epoch) == me)
+    return {task.task_id: task.seal for task in tasks if task.seal is not None}
 
 
 def coming_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> list[TaskIdentity]:
@@ -44,5 +51,6 @@ def _tasks(routes: RouteTable, rules: TaskRules) -> Iterator[tuple[TaskIdentity,
                 task_epoch=task.task_epoch,
                 keep_index_keys=rules.keep_index_keys,
                 checkpoint_every=rules.checkpoint_every,
+                parents=tuple(task.parents),
             )
             yield identity, task

@@ -5,13 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 from tistream.clock import Clock
 from tistream.concurrency import new_lock
 from tistream.errors import CommitStateUnknown, Fenced, RetryableError, TiStreamError
 from tistream.format.manifest import Manifest
-from tistream.storage.manifest_log import ManifestLog
+from tistream.format.task_view import TaskView
+from tistream.model.span import KeySpan
+from tistream.storage.manifest_follow import TaskObjects
+from tistream.storage.manifest_log import ManifestLog, Sealed
 from tistream.storage.object_store import ObjectStore
+from tistream_sorter.heirs import inherited_state
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.task import Task, TickLimits
 from tistream_sorter.tick import TaskIdentity, TaskState, first_state, recovered_state
@@ -29,6 +34,15 @@ class Held:
         self.doubtful: tuple[Manifest, TaskState, int] | None = None
         self.beside: Future[list[tuple[Held, Manifest, TaskState, int]]] | None = None
         self.told_ms = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A task whose seal is there: who comes to know tells. `task` is what it was, if it was sealed here."""
+
+    identity: TaskIdentity
+    children: tuple[tuple[int, KeySpan], ...]
+    task: Task | None = None
 
 
 class Claims:
@@ -77,13 +91,17 @@ class Claims:
         with self._lock:
             return sorted(self._prepared)
 
-    def open(self, identity: TaskIdentity) -> tuple[Held | None, bool]:
-        """The task, if it could be claimed; and whether that answer is final for this epoch."""
+    def open(self, identity: TaskIdentity) -> tuple[Held | Ended | None, bool]:
+        """The task, if it could be claimed, or its end; and whether that answer is final for this epoch."""
         key = (identity.task_id, identity.task_epoch)
         with self._lock:
             nonce = self._nonces.setdefault(key, self._new_nonce())
         try:
-            held = self._claimed(identity, nonce)
+            held: Held | Ended | None = self._claimed(identity, nonce)
+        except Sealed as error:
+            children = str([task_id for task_id, _ in error.children])
+            log.info("task is sealed", extra={"task_id": identity.task_id, "children": children})
+            held = Ended(identity, error.children)
         except Fenced as error:
             log.warning("task is held by a newer epoch", extra={"task_id": identity.task_id, "error": str(error)})
             self._metrics.fenced.inc()
@@ -104,8 +122,13 @@ class Claims:
         if manifests is None:
             manifests = ManifestLog(self._objects, identity.tenant, identity.task_id, identity.span)
         view = manifests.claim(identity.task_epoch, nonce, self._clock.now_ms())
-        if view.state is None:
-            state = first_state(identity, view.number)
-        else:
+        if view.state is not None:
             state = recovered_state(identity, view.state, view.segments, view.number)
+        elif identity.parents:
+            state = inherited_state(identity, [self._parent(identity, one) for one in identity.parents], view.number)
+        else:
+            state = first_state(identity, view.number)
         return Held(Task(state, self._limits), manifests)
+
+    def _parent(self, identity: TaskIdentity, task_id: int) -> TaskView:
+        return TaskObjects(self._objects, identity.tenant, task_id).follow()

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tistream_sorter.tick import Positions, TaskFile, follows, moved
+from tistream.wire.file_batch import RowGroupRef
+from tistream_sorter.positions import Positions, follows, moved
+from tistream_sorter.tick import TaskFile
 
 PEEK_FILES = 512  # bounds the history of slices that one tick's kernel walks through
 
@@ -83,7 +85,13 @@ def _by_time(files: list[TaskFile]) -> list[TaskFile]:
     return [files[at] for at in sorted(range(len(files)), key=times.__getitem__)]
 
 
+def groups_of(file: TaskFile, task_id: int) -> list[RowGroupRef]:
+    """The file's row groups that the task must read."""
+    wanted = file.ref.row_groups.get(task_id, ())
+    by_index = {group.index: group for group in file.ref.groups} if wanted else {}
+    return [by_index[index] for index in wanted]
+
+
 def bytes_of(file: TaskFile, task_id: int) -> int:
-    """Bytes of the file's row groups that the task must read."""
-    by_index = {group.index: group.length for group in file.ref.groups}
-    return sum(by_index[index] for index in file.ref.row_groups.get(task_id, ()))
+    """Their bytes."""
+    return sum(group.length for group in groups_of(file, task_id))

@@ -15,6 +15,7 @@ from tistream.model.span import KeySpan
 
 NEAR = 0.1  # of a share: so far from an even cut a better one is looked for
 UNEVEN = 1.3  # times its share: more than that in one shard is worth reading row groups twice
+HALF_MIN = 0.25  # of the work: with less on one side a cut is not worth it
 KEY_BYTES = 40  # table, index, and some columns of an index key
 FINE_BYTES = 8  # of a cut between two keys, behind what both begin with
 FRACTION_BITS = 8 * KEY_BYTES + 32  # of the work for each key: exact sums, also of dense and of sparse loads
@@ -59,6 +60,17 @@ def evenly(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
         if key in span and key > (bounds[-1] if bounds else span.start):
             bounds.append(key)
     return bounds
+
+
+def halving(span: KeySpan, loads: Sequence[Load]) -> bytes | None:
+    """A key strictly inside the span with about half of the work on each side; None if there is none, as where one key
+    has it all."""
+    total = sum(load.weight for load in loads)
+    if not total:
+        return None
+    scale = _KeyScale(loads)
+    keys = [*between(span, loads, 2), *evenly(span, loads, 2)]
+    return next((key for key in keys if HALF_MIN * total <= scale.below(key) <= (1 - HALF_MIN) * total), None)
 
 
 @dataclass(frozen=True, slots=True)

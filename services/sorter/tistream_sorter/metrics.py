@@ -33,6 +33,14 @@ class SorterMetrics:
         self.damaged = Counter(
             "tistream_sorter_damaged_files_total", "Reads of row groups that failed their checks.", registry=registry
         )
+        self.seals = Counter(
+            "tistream_sorter_seals_total", "Tasks sealed here, by why: split or merge.", ("why",), registry=registry
+        )
+        self.refused = Counter(
+            "tistream_sorter_seal_orders_refused_total",
+            "Orders to split or merge a task that do not fit it.",
+            registry=registry,
+        )
         self.broken = Counter(
             "tistream_sorter_invariant_broken_total",
             "Times that a task stopped, by invariant.",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from tistream.clock import Clock
@@ -15,12 +16,13 @@ from tistream.errors import (
     TiStreamError,
     Unavailable,
 )
-from tistream.format.manifest import Manifest
+from tistream.format.manifest import KIND_SEAL, Manifest
 from tistream.storage.measured import MeasuredObjectStore
-from tistream.wire.meta import TaskReport
-from tistream_sorter.claims import Claims, Held
+from tistream.wire.meta import SealOrder, TaskReport
+from tistream_sorter.claims import Claims, Ended, Held
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.reports import reports
 from tistream_sorter.task import Task, TickLimits
 from tistream_sorter.tick import (
     Plan,
@@ -34,6 +36,7 @@ log = logging.getLogger(__name__)
 
 COMMIT_THREADS = 8
 LARGE_THREADS = 4  # large ticks under way at a time; each has its own thread, and waits most of the time
+NO_ORDERS: Mapping[int, SealOrder] = MappingProxyType({})
 TROUBLE_AGAIN_MS = 10_000  # how often a tick that goes on failing is logged
 
 
@@ -62,11 +65,13 @@ class SorterNode:
         self._large_work = limits.large_work
         self._claims = Claims(objects, limits, clock, new_nonce, metrics)
         self._held: dict[int, Held] = {}
+        self._sealed: dict[int, Ended] = {}  # sealed, and still routed here
         self._lock = new_lock()
         self._pool = new_executor("commit", COMMIT_THREADS)
         self._beside = new_executor("large", LARGE_THREADS)
         self._one_by_one = False
         self.wake: Callable[[], None] = lambda: None  # called when files have come; the tick loop sets it
+        self.tell: Callable[[], None] = lambda: None  # called when the meta server waits for what is to be reported
 
     def tasks(self) -> list[Task]:
         """The tasks held now."""
@@ -79,30 +84,53 @@ class SorterNode:
             held = self._held.get(task_id)
         return held.task if held else None
 
+    def known(self, task_id: int) -> Task | None:
+        """One task, if it is held, or was sealed here and is still routed here."""
+        with self._lock:
+            ended = self._sealed.get(task_id)
+        return self.find(task_id) or (ended.task if ended else None)
+
     # -- assignment -----------------------------------------------------------------------------------------------
 
-    def assign(self, wanted: Sequence[TaskIdentity]) -> bool:
-        """Hold exactly the wanted tasks, each under its epoch; claims run side by side. False: some must be tried
-        again, because the store did not answer."""
+    def assign(self, wanted: Sequence[TaskIdentity], orders: Mapping[int, SealOrder] = NO_ORDERS) -> bool:
+        """Hold exactly the wanted tasks, each under its epoch, and do with them what is ordered; claims run side by
+        side. False: some must be tried again, because the store did not answer."""
         epochs = {identity.task_id: identity.task_epoch for identity in wanted}
         with self._lock:
             current = {task_id: held.task.state.identity.task_epoch for task_id, held in self._held.items()}
+            current |= {task_id: ended.identity.task_epoch for task_id, ended in self._sealed.items()}
             for task_id, epoch in current.items():
                 if epochs.get(task_id) != epoch:
-                    del self._held[task_id]
+                    self._held.pop(task_id, None)
+                    self._sealed.pop(task_id, None)
+        for task in self.tasks():
+            self._give(task, orders)
         self._claims.keep_only(epochs)
         new = [identity for identity in wanted if current.get(identity.task_id) != identity.task_epoch]
         complete = True
         for identity, (opened, final) in zip(new, self._pool.map(self._claims.open, new), strict=True):
             complete &= final
-            if opened is not None:
+            if isinstance(opened, Ended):
+                with self._lock:
+                    self._sealed[identity.task_id] = opened
+                self.tell()
+            elif opened is not None:
+                self._give(opened.task, orders)
                 with self._lock:
                     self._held[identity.task_id] = opened
                 log.info("task held", extra=_fields(opened.task.state))
+        self.wake()
         held = self.tasks()
         self._metrics.tasks.set(len(held))
         self._metrics.stopped.set(sum(task.stopped is not None for task in held))
         return complete
+
+    def _give(self, task: Task, orders: Mapping[int, SealOrder]) -> None:
+        """Before anything is committed: without its order a task would go on past its stop_at."""
+        reason = task.order(orders.get(task.task_id))
+        if reason is not None:
+            self._metrics.refused.inc()
+            log.error("order to split or merge refused", extra={**_fields(task.state), "reason": reason})
 
     def prepare(self, coming: Sequence[TaskIdentity]) -> None:
         """Be level with tasks that others hold and that are to come here."""
@@ -111,13 +139,8 @@ class SorterNode:
     def reports(self) -> list[TaskReport]:
         """What the meta server is told with each heartbeat."""
         with self._lock:
-            held = [one.task for one in self._held.values()]
-        running = [
-            TaskReport(task_id=task.task_id, task_epoch=task.state.identity.task_epoch)
-            for task in held
-            if task.stopped is None
-        ]
-        return running + [TaskReport(task_id=one, task_epoch=0, prepared=True) for one in self._claims.prepared()]
+            held, ended = [one.task for one in self._held.values()], list(self._sealed.values())
+        return reports(held, ended, self._claims.prepared(), self._clock.monotonic_ms())
 
     # -- ticks ----------------------------------------------------------------------------------------------------
 
@@ -280,7 +303,20 @@ class SorterNode:
         held.task.committed(after, files, self._clock.monotonic_ms())
         if manifest.live_segments is not None:
             self._raise_floor(held, manifest.number)
+        if manifest.kind == KIND_SEAL:
+            self._end(held, manifest)
+        if manifest.kind == KIND_SEAL or before.inherited or before.stop_at != manifest.stop_at:
+            self.tell()
         return True
+
+    def _end(self, held: Held, manifest: Manifest) -> None:
+        """The task has heirs now. It is told of for as long as it is routed here."""
+        state = held.task.state
+        self._metrics.seals.labels("split" if len(manifest.children) > 1 else "merge").inc()
+        log.info("task sealed", extra={**_fields(state), "children": str([one for one, _ in manifest.children])})
+        with self._lock:
+            if self._drop(held):
+                self._sealed[held.task.task_id] = Ended(state.identity, manifest.children, held.task)
 
     def _raise_floor(self, held: Held, number: int) -> None:
         try:
@@ -311,8 +347,14 @@ class SorterNode:
         self._metrics.fenced.inc()
         log.warning("task is lost", extra={**_fields(held.task.state), "error": str(error)})
         with self._lock:
-            if self._held.get(held.task.task_id) is held:
-                del self._held[held.task.task_id]
+            self._drop(held)
+
+    def _drop(self, held: Held) -> bool:
+        """Under the lock. Whether the task was still held by that."""
+        if self._held.get(held.task.task_id) is not held:
+            return False
+        del self._held[held.task.task_id]
+        return True
 
     def close(self) -> None:
         """No more commits."""

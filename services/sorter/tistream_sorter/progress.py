@@ -26,7 +26,8 @@ class ProgressFeed:
         known = version if boot == self._boot else 0
         moved: list[TaskState] = []
         with self._lock:
-            held = {task.task_id: task.state for task in tasks}
+            # Of an heir without a manifest its own manifests say nothing yet.
+            held = {task.task_id: state for task in tasks if not (state := task.state).inherited}
             for task_id in self._seen.keys() - held.keys():
                 del self._seen[task_id]
             for task_id, state in held.items():

@@ -117,7 +117,7 @@ def progress(request: Request, node: Node, boot: str = "", after: int = 0) -> Pr
 @router.get("/v1/tasks/{task_id}/coverage", operation_id="TaskCoverage")
 def task_coverage(task_id: int, node: Node, start_key: str = "", end_key: str = "") -> Coverage:
     """The task's slices inside [start_key, end_key) (hex; empty = unbounded), in key order, as they are durable."""
-    task = node.find(task_id)
+    task = node.known(task_id)
     if task is None:
         raise UnknownName(f"task {task_id} is not held here")
     try:

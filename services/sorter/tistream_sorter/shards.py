@@ -66,6 +66,13 @@ def cut(
     return Cut(tuple(KeySpan(start, end) for start, end in itertools.pairwise(edges)), work)
 
 
+def cut_at(spans: Sequence[KeySpan], bounds: Sequence[bytes]) -> tuple[KeySpan, ...]:
+    """The neighbouring spans, cut at further keys."""
+    edges = sorted({*(span.start for span in spans), *bounds})
+    inside = [key for key in edges if key >= spans[0].start and (not spans[-1].end or key < spans[-1].end)]
+    return tuple(KeySpan(start, end) for start, end in itertools.pairwise([*inside, spans[-1].end]))
+
+
 def _count(read: int, work: int, rules: CutRules) -> int:
     """How many shards: as many as slots if they are worth it; if that is too few, so many for each slot."""
     rounds = -(-work // (rules.shard_work_max * rules.shards_max))

@@ -6,8 +6,9 @@ from tistream.model.span import KeySpan, shown_key
 from tistream.model.ts import physical_ms
 from tistream.storage import layout
 from tistream.wire.sorter import Chain, Coverage, Hold, SliceStatus, TaskStatus
+from tistream_sorter.positions import Positions
 from tistream_sorter.slices import NO_REGION, NO_STORE
-from tistream_sorter.tick import Positions, TaskState
+from tistream_sorter.tick import TaskState
 
 WAITING_TOLD = 3
 LATE_MS = 5_000  # design.md 5: from here on something must be named
@@ -61,6 +62,10 @@ def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
         )
         for row in slices.slowest_waiting(WAITING_TOLD)
     ]
+    stop_at = state.stop_at
+    if stop_at is not None and slices.watermark() > stop_at and now_ms - physical_ms(stop_at) > LATE_MS:
+        task_id = state.identity.task_id
+        holds.append(Hold(stage="sort", reason=f"task {task_id} stops at {stop_at}: it is to be merged with others"))
     lowest = slices.lowest()
     if now_ms - physical_ms(lowest.resolved_ts) > LATE_MS:
         region = None if lowest.region_id == NO_REGION else str(lowest.region_id)

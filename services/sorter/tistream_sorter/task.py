@@ -9,18 +9,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tistream.concurrency import new_lock
+from tistream.errors import InvalidRequest
 from tistream.format.manifest import Manifest
 from tistream.model.span import KeySpan
+from tistream.wire.meta import SealOrder
 from tistream.wire.sorter import Coverage, Hold, TaskStatus
 from tistream_sorter.damage import Damages
-from tistream_sorter.inbox import Inbox
+from tistream_sorter.inbox import Inbox, groups_of
 from tistream_sorter.jobs.shard import ShardResult
+from tistream_sorter.load import LoadMeter
+from tistream_sorter.positions import Positions
+from tistream_sorter.seal_orders import Order, may_stop, next_step, read_order
 from tistream_sorter.shards import CutRules
 from tistream_sorter.status import coverage, slice_holds, task_status
 from tistream_sorter.sweep import Sweeps
 from tistream_sorter.tick import (
     Plan,
-    Positions,
     TaskFile,
     TaskState,
     manifest_of,
@@ -49,6 +53,9 @@ class Task:
         self.state = state
         self.stopped: str | None = None
         self.trouble: str | None = None  # why the last tick failed; it is tried again
+        self.load = LoadMeter(state.identity.span)
+        self._order: Order | None = None
+        self._told_order: SealOrder | None = None
         self._idle_at_ms: int | None = None  # when progress without changes is written next; None = at once
         self._limits = limits
         self._durable = state
@@ -66,6 +73,27 @@ class Task:
     def rests(self) -> bool:
         """Nothing has come, and all that came is in a manifest: a tick would find nothing to do."""
         return not self._inbox.files and not self.state.unwritten
+
+    @property
+    def stop_at(self) -> int | None:
+        """As the newest manifest has it."""
+        return self._durable.stop_at
+
+    # -- assignment -----------------------------------------------------------------------------------------------
+
+    def order(self, order: SealOrder | None) -> str | None:
+        """What the owner wants now (None: nothing). The first time, why it cannot be, if it cannot."""
+        if order == self._told_order:
+            return None
+        self._told_order = order
+        try:
+            self._order = None if order is None else read_order(order, self.state.identity)
+        except InvalidRequest as error:
+            self._order = None
+            return str(error)
+        if self._order is not None and self._order.stop_at is not None and not may_stop(self.state, self._order):
+            return f"stop_at {self._order.stop_at} lies below the progress {self.state.progress_ts}"
+        return None
 
     # -- routes ---------------------------------------------------------------------------------------------------
 
@@ -110,6 +138,8 @@ class Task:
 
         Files without entries that flush nothing are taken into the state at once: they need neither.
         """
+        if self.stopped is None and (asked := self._asked(nonce, wall_ms)) is not None:
+            return asked
         if self.stopped is not None or self.rests:
             return None
         with self._lock:
@@ -121,13 +151,31 @@ class Task:
         if needs_job(taken[0], files, sweep=idle):
             history = taken[0].history
             self._sweeping = self._sweeps.due(self.state.pending, history, self._limits.cut.rows_small, now_ms)
-            return plan(self.state, taken, nonce, self._limits.cut, self._sweeping)
+            bounds = () if self._order is None else self._order.bounds
+            return plan(self.state, taken, nonce, self._limits.cut, self._sweeping, bounds)
         self.state = rested(taken[0])
         self._took(files)
         if not idle:
             return None
         raised = replace(self.state, flushed_ts=self.state.progress_ts)
         return manifest_of(raised, self.state.flushed_ts, (), nonce, wall_ms)
+
+    def _asked(self, nonce: str, wall_ms: int) -> Plan | tuple[Manifest, TaskState] | None:
+        """What goes before any files: the first manifest of an heir, and what the owner has ordered."""
+        state, order = self.state, self._order
+        if state.inherited:
+            return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
+        step = next_step(state, order)
+        if step is None:
+            return None
+        self._sweeping = frozenset()
+        bound = replace(state, stop_at=step.stop_at)
+        # What happened to the slices is forgotten with a manifest: the locks that wait must have heard of it. And where
+        # nothing binds any more, rows may wait below the watermark.
+        if needs_job(bound, (), sweep=state.unwritten > 0):
+            return plan(bound, take(bound, ()), nonce, self._limits.cut, bounds=() if order is None else order.bounds)
+        raised = replace(bound, flushed_ts=bound.progress_ts)
+        return manifest_of(raised, state.flushed_ts, (), nonce, wall_ms, step.children)
 
     def committed(self, after: TaskState, files: int, now_ms: int) -> None:
         """A manifest was committed that took the first `files` of the inbox. Monotonic time."""
@@ -137,6 +185,7 @@ class Task:
         self.trouble = None
         with self._lock:
             taken = self._inbox.files[:files]
+        self.load.took((group for file in taken for group in groups_of(file, self.task_id)), now_ms)
         self._took(taken)
         self.state = after
         self._durable = after

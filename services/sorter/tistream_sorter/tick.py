@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from tistream.errors import InvariantBroken
 from tistream.format.manifest import (
     KIND_CHECKPOINT,
+    KIND_SEAL,
     KIND_TICK,
     READY,
     SEALED,
     UNMATCHED,
-    ChainPosition,
     Manifest,
     PendingPart,
 )
@@ -37,14 +37,13 @@ from tistream_sorter.jobs.contracts import SCANS_SCHEMA
 from tistream_sorter.jobs.kernel import MatchRules
 from tistream_sorter.jobs.pruning import ReadRules
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
+from tistream_sorter.positions import Positions, follows, moved
 from tistream_sorter.promotion import promoted
-from tistream_sorter.shards import CutRules, cut, touched, touching
+from tistream_sorter.shards import CutRules, cut, cut_at, touched, touching
 from tistream_sorter.slice_history import History
 from tistream_sorter.slices import SliceMap
 
 CLIP_SLICES = 4_096  # of fewer, every shard gets the history of all
-
-Positions = dict[int, tuple[ChainPosition, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,7 @@ class TaskIdentity:
     task_epoch: int
     keep_index_keys: bool = False
     checkpoint_every: int = 64  # manifests; bounds what a reader must read to begin
+    parents: tuple[int, ...] = ()  # sealed tasks whose state it begins with
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,11 @@ class TaskFile:
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """A task as its last manifest left it, plus the progress of files without entries since."""
+    """A task as its last manifest left it, plus the progress of files without entries since.
+
+    `stop_at` binds: nothing above it is flushed, or told as progress. `inherited`: this is what sealed parents have
+    left, and no manifest of the task's own says so yet.
+    """
 
     identity: TaskIdentity
     number: int
@@ -86,11 +90,14 @@ class TaskState:
     scans: tuple[pa.Table, ...] = ()
     next_seq: int = 0
     unwritten: int = 0  # files taken since the manifest
+    stop_at: int | None = None
+    inherited: bool = False
 
     @property
     def progress_ts(self) -> int:
         """Nothing at or below it is pending, and nothing will come: a resolved ts that needs no object."""
-        return max(self.flushed_ts, self.slices.watermark())
+        reached = max(self.flushed_ts, self.slices.watermark())
+        return reached if self.stop_at is None else min(reached, self.stop_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,7 @@ class Plan:
 
 def first_state(identity: TaskIdentity, number: int) -> TaskState:
     """A task that has no state manifest yet. `number` is the last manifest (a claim)."""
-    return _begun(
+    return begun(
         TaskState(
             identity=identity,
             number=number,
@@ -130,7 +137,7 @@ def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[S
     """The task as its newest state manifest says; `number` is the last manifest of any kind."""
     assert manifest.slices is not None
     assert manifest.waiting is not None
-    return _begun(
+    return begun(
         TaskState(
             identity=identity,
             number=number,
@@ -142,11 +149,13 @@ def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[S
             live_segments=tuple(live),
             counters=dict(manifest.counters),
             written_ms=manifest.written_ms,
+            stop_at=manifest.stop_at,
         )
     )
 
 
-def _begun(state: TaskState) -> TaskState:
+def begun(state: TaskState) -> TaskState:
+    """The state of a task that goes on from what is durable: what happened to its slices before decides nothing."""
     return replace(state, history=_history_from(state.slices), scans=(), next_seq=0, unwritten=0)
 
 
@@ -154,26 +163,6 @@ def _history_from(slices: SliceMap) -> History:
     history = History()
     slices.begin(history)
     return history
-
-
-def follows(positions: Positions, ref: FileRef) -> bool:
-    """Whether `ref` is the next file of its chain, or the first of a new one."""
-    chains = positions.get(ref.store_id, ())
-    for chain in chains:
-        if chain.first_ts == ref.chain_ts:
-            return chain.at_ts == ref.prev_ts and ref.ts > chain.at_ts
-    return ref.chain_ts == ref.ts and ref.prev_ts == 0
-
-
-CHAINS_MAX = 8  # open chains of one store; an older one has been replaced by as many restarts
-
-
-def moved(positions: Positions, ref: FileRef) -> Positions:
-    """The positions once `ref` is taken."""
-    chains = positions.get(ref.store_id, ())
-    kept = tuple(chain for chain in chains if chain.first_ts != ref.chain_ts)
-    added = (*kept, ChainPosition(ref.chain_ts, ref.ts))
-    return {**positions, ref.store_id: tuple(sorted(added, key=lambda chain: chain.first_ts))[-CHAINS_MAX:]}
 
 
 def take(state: TaskState, files: Sequence[TaskFile]) -> tuple[TaskState, tuple[tuple[int, TaskFile], ...]]:
@@ -242,9 +231,10 @@ def plan(
     nonce: str,
     rules: CutRules,
     swept: frozenset[str] = frozenset(),
+    bounds: Sequence[bytes] = (),
 ) -> Plan:
     """The shards of one tick. `taken` is what take() answered for `state`; `nonce` is unique to this attempt; `swept`
-    are the large pending parts to be looked through for dead locks."""
+    are the large pending parts to be looked through for dead locks; nothing is written across `bounds`."""
     after, files = taken
     identity = state.identity
     window = Window(state.flushed_ts, after.progress_ts)
@@ -254,7 +244,7 @@ def plan(
     scanned = after.history.scanned()
     pieces = cut(identity.span, sources, state.pending, ReadRules(window.high, rules.rows_small, scanned, swept), rules)
     shards = []
-    for number, span in enumerate(pieces.spans):
+    for number, span in enumerate(cut_at(pieces.spans, bounds)):
         mine, unmatched = touching(sources, span), _of_kind(state.pending, UNMATCHED, span)
         few = len(after.slices) < CLIP_SLICES
         keys = None if few else touched(span, mine, unmatched)
@@ -342,20 +332,27 @@ def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[M
 
 
 def manifest_of(
-    state: TaskState, low_ts: int, segments: tuple[SegmentRef, ...], nonce: str, now_ms: int
+    state: TaskState,
+    low_ts: int,
+    segments: tuple[SegmentRef, ...],
+    nonce: str,
+    now_ms: int,
+    children: Sequence[tuple[int, KeySpan]] = (),
 ) -> tuple[Manifest, TaskState]:
-    """Restate `state` as its next manifest; every `checkpoint_every` manifests with all live segments."""
+    """Restate `state` as its next manifest; the first of an heir, a seal (which names `children`), and one in every
+    `checkpoint_every` manifests, with all live segments."""
     identity, number = state.identity, state.number + 1
-    checkpoint = number - state.checkpoint >= identity.checkpoint_every
+    checkpoint = number - state.checkpoint >= identity.checkpoint_every or state.inherited or bool(children)
     slices, waiting = state.slices.to_tables()
-    after = replace(state, number=number, checkpoint=number if checkpoint else state.checkpoint, written_ms=now_ms)
+    newest = number if checkpoint else state.checkpoint
+    after = replace(state, number=number, checkpoint=newest, written_ms=now_ms, inherited=False)
     manifest = Manifest(
         tenant=identity.tenant,
         task_id=identity.task_id,
         number=number,
         task_epoch=identity.task_epoch,
         nonce=nonce,
-        kind=KIND_CHECKPOINT if checkpoint else KIND_TICK,
+        kind=KIND_SEAL if children else KIND_CHECKPOINT if checkpoint else KIND_TICK,
         span=identity.span,
         low_ts=low_ts,
         flushed_ts=state.flushed_ts,
@@ -365,11 +362,13 @@ def manifest_of(
         positions=state.positions,
         counters=state.counters,
         checkpoint=after.checkpoint,
+        children=tuple(children),
+        stop_at=state.stop_at,
         written_ms=now_ms,
         slices=slices,
         waiting=waiting,
     )
-    return manifest, _begun(after)
+    return manifest, begun(after)
 
 
 def _carried(

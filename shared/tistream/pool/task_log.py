@@ -42,6 +42,15 @@ class TaskLog:
         return self._view
 
     @property
+    def task_id(self) -> int:
+        return self._task.task_id
+
+    @property
+    def begun(self) -> bool:
+        """Whether a manifest tells the task's state. Before that, all that is known of its keys is its parents'."""
+        return self._view.state is not None
+
+    @property
     def number(self) -> int:
         """The newest manifest read; 0 before the first."""
         return self._view.number

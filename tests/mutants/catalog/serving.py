@@ -10,6 +10,7 @@ PLAN = "services/api/tistream_api/plan.py"
 EVENTS = "services/api/tistream_api/events.py"
 CURSOR = "services/api/tistream_api/cursor.py"
 ROWS = "services/api/tistream_api/row_events.py"
+LINEAGE = "shared/tistream/pool/lineage.py"
 INDEX = "services/api/tistream_api/segment_index.py"
 TIMELINE = "shared/tistream/schema/timeline.py"
 HISTORY = "shared/tistream/schema/history.py"
@@ -40,9 +41,9 @@ MUTANTS = (
         name="api-resolved-before-manifests",
         invariants=(6, 9),
         breaks="a sorter's progress counts though the manifest it rests on was not read",
-        file=VIEW,
-        old="            if status is not None and status.manifest <= task_log.number:\n",
-        new="            if status is not None:\n",
+        file=LINEAGE,
+        old="    if promise is not None and promise.manifest <= log.number:\n",
+        new="    if promise is not None:\n",
         catchers=(
             "tests/unit/api/test_tenant_view.py::test_progress_counts_once_the_manifest_that_it_rests_on_was_read",
         ),
@@ -51,9 +52,9 @@ MUTANTS = (
         name="api-reads-manifests-before-progress",
         invariants=(6, 9),
         breaks="the API reads the manifests first and asks for the progress afterwards",
-        file=VIEW,
-        old="                if status is None or task.task_id not in self._segments or status.manifest > task_log.number:\n",
-        new="                if task.task_id not in self._segments:\n",
+        file=LINEAGE,
+        old="        if not log.sealed and (told is None or told > log.number):\n",
+        new="        if not log.number:\n",
         catchers=(
             "tests/unit/api/test_tenant_view.py::test_progress_counts_once_the_manifest_that_it_rests_on_was_read",
         ),
@@ -351,9 +352,9 @@ MUTANTS = (
         name="registry-minimum-over-reporting-tasks",
         invariants=(14, 16),
         breaks="the schema's progress is that of the fastest task of its keys",
-        file=FOLLOWER,
-        old="        return min(reached)\n",
-        new="        return max(reached)\n",
+        file=LINEAGE,
+        old="    return min(_reached(cover.log",
+        new="    return max(_reached(cover.log",
         catchers=(
             "tests/unit/schema_registry/test_schema_follower.py::test_many_tasks_many_ticks_restarts_and_a_rival_tell_the_same[0]",
         ),
@@ -362,9 +363,9 @@ MUTANTS = (
         name="registry-promise-before-manifests",
         invariants=(6, 16),
         breaks="the registry believes a promise whose manifests it has not read",
-        file=FOLLOWER,
-        old="            kept = promise is not None and promise.manifest <= task_log.number\n",
-        new="            kept = promise is not None\n",
+        file=LINEAGE,
+        old="        return max(log.flushed_ts, promise.progress_ts)\n    return log.flushed_ts\n",
+        new="        return max(log.flushed_ts, promise.progress_ts)\n    return promise.progress_ts if promise else log.flushed_ts\n",
         catchers=(
             "tests/unit/schema_registry/test_schema_follower.py::test_a_promise_counts_only_once_its_manifests_are_read",
         ),

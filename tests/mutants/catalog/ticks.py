@@ -5,6 +5,7 @@ from mutants.mutant import Mutant
 
 TICK = "services/sorter/tistream_sorter/tick.py"
 TASK = "services/sorter/tistream_sorter/task.py"
+POSITIONS = "services/sorter/tistream_sorter/positions.py"
 INBOX = "services/sorter/tistream_sorter/inbox.py"
 NODE = "services/sorter/tistream_sorter/node.py"
 SHARD_IO = "services/sorter/tistream_sorter/jobs/shard_io.py"
@@ -81,7 +82,7 @@ MUTANTS = (
         name="chain-not-followed",
         invariants=(2, 13),
         breaks="a task takes a file though the one before it in its chain has not come",
-        file=TICK,
+        file=POSITIONS,
         old="            return chain.at_ts == ref.prev_ts and ref.ts > chain.at_ts\n",
         new="            return ref.ts > chain.at_ts\n",
         catchers=("tests/unit/sorter/test_chain_positions.py::test_a_file_ahead_of_its_chain_is_left_to_come_again",),
@@ -90,7 +91,7 @@ MUTANTS = (
         name="file-taken-twice",
         invariants=(5, 15),
         breaks="a task takes a file that it has taken before",
-        file=TICK,
+        file=POSITIONS,
         old="            return chain.at_ts == ref.prev_ts and ref.ts > chain.at_ts\n",
         new="            return chain.at_ts == ref.prev_ts or ref.ts <= chain.at_ts\n",
         catchers=("tests/unit/sorter/test_chain_positions.py::test_a_file_that_comes_again_is_not_taken_again",),
@@ -290,8 +291,8 @@ MUTANTS = (
         invariants=(11, 21),
         breaks="a task that was fenced stays held",
         file=NODE,
-        old="            if self._held.get(held.task.task_id) is held:\n                del self._held[held.task.task_id]\n",
-        new="            held.task.trouble = str(error)\n",
+        old="        with self._lock:\n            self._drop(held)\n",
+        new="        held.task.trouble = str(error)\n",
         catchers=(
             "tests/unit/sorter/test_loud_stops.py::test_a_process_that_wakes_with_an_old_epoch_lets_go_of_its_tasks",
         ),

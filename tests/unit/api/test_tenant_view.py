@@ -57,6 +57,7 @@ class World:
             CommittedTask(self.objects, TENANT, SNAPSHOT, task_id=number, span=span)
             for number, span in enumerate(spans, 1)
         ]
+        self.parents: dict[int, list[int]] = {}
         self.told: dict[str, TaskStatus] = {}  # sorter -> what it says; one that is not here does not answer
         self.schema_ts = 10_000
         http = HttpClient(transport=httpx.MockTransport(self._answer))
@@ -82,6 +83,7 @@ class World:
                 task_epoch=epoch,
                 sorter_node=f"sorter-{task.task_id}",
                 sorter_url=f"http://sorter-{task.task_id}",
+                parents=self.parents.get(task.task_id, []),
             )
             for task in self.tasks
         ]
@@ -229,3 +231,68 @@ def test_one_pull_too_many_is_asked_to_come_back() -> None:
     assert raised.value.http_status == 429
     assert b"".join(under_way)
     assert b"".join(world.pulls.answer(world.view, Scope(TENANT), asked))
+
+
+def segments(world: World, high: int = 10_000) -> list[int]:
+    return sorted(one.commit_ts_max for one in world.view.source.segments(Window(0, high)))
+
+
+def split(world: World) -> list[CommittedTask]:
+    """The first task is sealed; its children have nothing but their claims."""
+    spans = (KeySpan(b"", b"f"), KeySpan(b"f", b"m"))
+    children = [
+        CommittedTask(world.objects, TENANT, SNAPSHOT, task_id=one, span=span) for one, span in enumerate(spans, 3)
+    ]
+    world.tasks[0].seal(*children)
+    return children
+
+
+@pytest.mark.parametrize("route_first", [True, False], ids=["by its route", "by the seal"])
+def test_a_split_is_crossed_without_going_back_or_counting_twice(route_first: bool) -> None:
+    world = World()
+    world.flush(500, [row(450)])
+    world.tell(600)
+    assert world.refreshed() == 600
+    parent, other = world.tasks
+    world.flush(600, [row(550)])
+    children = split(world)
+    del world.told["sorter-1"]
+
+    def learn() -> None:
+        world.tasks, world.parents = [*children, other], {3: [1], 4: [1]}
+        world.route_anew(epoch=1)
+
+    if route_first:
+        learn()
+        world.told |= {f"sorter-{child.task_id}": child.status(progress_ts=9_000) for child in children}
+    other.flush(700)
+    world.told["sorter-2"] = other.status(800)
+    assert (world.refreshed(), world.view.flushed_ts(), segments(world)) == (600, 600, [450, 550])
+    children[0].inherit(parent)
+    children[0].flush(800, [row(650)])
+    assert (world.refreshed(), segments(world)) == (600, [450, 550, 650])
+    children[1].inherit(parent)
+    children[1].flush(750, [row(660)])
+    world.told |= {f"sorter-{child.task_id}": child.status() for child in children}
+    assert (world.refreshed(), world.view.flushed_ts(), segments(world)) == (750, 700, [450, 550, 650, 660])
+    learn()
+    assert (world.refreshed(), segments(world)) == (750, [450, 550, 650, 660])
+
+
+def test_what_the_old_route_was_read_from_stays_until_the_new_ones_tasks_have_been_read() -> None:
+    """Else rows below resolved_ts would be missing for a while."""
+    world = World()
+    world.flush(500, [row(450)])
+    world.tell(500)
+    assert world.refreshed() == 500
+    children = split(world)
+    for child in children:
+        child.inherit(world.tasks[0])
+    world.tasks, world.parents = [*children, world.tasks[1]], {3: [1], 4: [1]}
+    world.route_anew(epoch=1)
+    assert segments(world) == [450]
+    world.objects.deaf = "/task-"
+    assert (world.refreshed(), segments(world)) == (500, [450])
+    assert set(world.view.problems) >= {"task 3", "task 4"}
+    world.objects.deaf = None
+    assert (world.refreshed(), segments(world)) == (500, [450])

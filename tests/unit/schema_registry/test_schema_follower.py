@@ -30,7 +30,7 @@ from tistream_schema.tenant_schema import TenantSchema
 SMALL = TenantKey("1", "small")
 
 
-def route(tasks: list[CommittedTask]) -> TenantRoute:
+def route(tasks: list[CommittedTask], parents: dict[int, list[int]] | None = None) -> TenantRoute:
     tenant = tasks[0].tenant
     routes = [
         TaskRoute(
@@ -40,6 +40,7 @@ def route(tasks: list[CommittedTask]) -> TenantRoute:
             task_epoch=1,
             sorter_node="s",
             sorter_url="http://127.0.0.1:1",
+            parents=(parents or {}).get(task.task_id, []),
         )
         for task in tasks
     ]
@@ -294,3 +295,33 @@ def test_missing_tasks_are_told() -> None:
     assert "6d" in node.schema.holds[0].reason
     node.step([task])
     assert not node.schema.holds
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["new route", "old route"])
+def test_the_schema_goes_on_across_a_split_and_takes_every_row_once(knows: bool) -> None:
+    objects, parent = small_pool()
+    node = Node(objects, SMALL)
+    parent.flush(50, [diff(20, 1)])
+    node.step([parent])
+    parent.flush(70, [diff(60, 2)])
+    left, right = (
+        CommittedTask(objects, SMALL, 10, task_id=at, span=span) for at, span in enumerate(spans(encode_key(b"E")), 2)
+    )
+    parent.seal(left, right)
+    routed = route([left, right], {2: [1], 3: [1]}) if knows else route([parent])
+    told = {task.task_id: task.status(progress_ts=999) for task in (left, right)} if knows else {}
+    node.follower.step(routed, told)
+    assert (node.schema.resolved_ts, versions(node)) == (70, 2)
+    left.inherit(parent)
+    left.flush(90, [diff(80, 3)])
+    node.follower.step(routed, {})
+    assert node.schema.resolved_ts == 70
+    right.inherit(parent)
+    right.flush(100)
+    fresh = Node(objects, SMALL)
+    for one in (node, fresh):
+        one.follower.step(routed, {})
+        assert (one.schema.resolved_ts, versions(one)) == (90, 3)
+        assert one.schema.holds == []
+    assert node.lines() == fresh.lines()
+    assert len(fresh.lines()) == len(set(fresh.lines())), "a row of a segment that both children list, once"

@@ -4,7 +4,6 @@ pool is what was committed."""
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -14,17 +13,9 @@ from polars.testing import assert_frame_equal
 from support import simulated
 from support.oracle import COLUMNS
 from support.pending_rules import any_rules
-from support.simulated import WILD, arrival
+from support.simulated import FLUSHING, LOSING, WILD, arrival
 from support.sorter_world import SorterWorld
 from tistream_upstream.config import ClusterConfig
-
-# Bulk transactions that flush again and again while regions move: flushes come after the commit, or are lost and only
-# a scan has them.
-FLUSHING = replace(WILD, mix=replace(WILD.mix, bulk=0.5), churn=replace(WILD.churn, move=6.0, restart=2.0))
-# Agents that lose what they had, while locks come and go: scans bring back what was settled.
-LOSING = replace(
-    WILD, mix=replace(WILD.mix, long=0.3, abandoned=0.2), churn=replace(WILD.churn, restart=6.0, lost_push=1.0)
-)
 
 
 def run(config: ClusterConfig, seed: int, ms: int = 4_000) -> None:

@@ -13,8 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tistream.format.manifest import KIND_SEAL, Manifest
+from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.wire.file_batch import WATERMARKS
+from tistream_sorter.slice_heirs import inherited_slices
 from tistream_sorter.slice_history import History
 from tistream_sorter.slices import SliceMap
 
@@ -293,15 +296,48 @@ class Upstream:
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32), cuts=st.lists(st.integers(1, 255), max_size=4, unique=True))
 def test_no_watermark_passes_a_commit_that_has_not_arrived(seed: int, cuts: list[int]) -> None:
+    any_history(seed, cuts)
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 2**32), cuts=st.lists(st.integers(1, 255), max_size=4, unique=True))
+def test_nor_while_tasks_are_split_and_merged_and_files_come_again(seed: int, cuts: list[int]) -> None:
+    """What waits and what is covered is each key's own, whoever carries it on."""
+    any_history(seed, cuts, recut=True)
+
+
+def cut_anew(tasks: list[Arrivals], rng: random.Random) -> list[Arrivals]:
+    """The same keys in the hands of others, who know what the seals of these say."""
+    tenant = TenantKey("7", "acme")
+    seals = []
+    for task in tasks:
+        slices, waiting = task.slices.to_tables()
+        parts = {"slices": slices, "waiting": waiting}
+        seals.append(Manifest(tenant, 1, 2, 1, "00", KIND_SEAL, task.slices.span, 100, 100, **parts))
+    edges = [b"", *(bytes([cut]) for cut in sorted(rng.sample(range(1, 256), rng.randint(0, 4)))), b""]
+    heirs = []
+    for span in (KeySpan(start, end) for start, end in pairwise(edges)):
+        heir = Arrivals(span)
+        heir.slices = inherited_slices(span, [seal for seal in seals if seal.span.overlaps(span)])
+        heirs.append(heir)
+    return heirs
+
+
+def any_history(seed: int, cuts: list[int], recut: bool = False) -> None:
     rng = random.Random(seed)
     edges = [b"", *(bytes([cut]) for cut in sorted(cuts)), b""]
     tasks = [Arrivals(KeySpan(start, end)) for start, end in pairwise(edges)]
+    taken: list[dict[str, Any]] = []
     upstream = Upstream(rng)
     arrived: set[tuple[bytes, int]] = set()
 
     def deliver(at: int) -> None:
         one, brought = upstream.files.pop(at)
         arrived.update(brought)
+        taken.append(one)
+        offer(one)
+
+    def offer(one: dict[str, Any]) -> None:
         for task in tasks:
             before = task.slices.watermark()
             assert task.file(one) >= before
@@ -317,10 +353,17 @@ def test_no_watermark_passes_a_commit_that_has_not_arrived(seed: int, cuts: list
 
     for _ in range(60):
         region = rng.choice(upstream.regions)
-        step = rng.choices(["write", "report", "split", "merge", "deliver", "lose", "scan"], [8, 5, 1, 1, 6, 0.5, 1])[0]
+        steps = {"write": 8, "report": 5, "split": 1, "merge": 1, "deliver": 6, "lose": 0.5, "scan": 1}
+        steps |= {"recut": 2, "again": 3} if recut else {}
+        step = rng.choices([*steps], [*steps.values()])[0]
         if step == "deliver":
             if upstream.files:
                 deliver(rng.randrange(len(upstream.files)))
+        elif step == "recut":
+            tasks[:] = cut_anew(tasks, rng)
+        elif step == "again":
+            if taken:
+                offer(rng.choice(taken))
         elif step == "scan":
             upstream.scan(region, coverage(region))
         else:

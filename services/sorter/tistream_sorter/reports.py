@@ -1,0 +1,39 @@
+"""What the meta server is told of tasks with each heartbeat. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tistream.wire.meta import ChildTask, TaskReport
+from tistream_sorter.claims import Ended
+from tistream_sorter.task import Task
+
+
+def reports(held: Iterable[Task], ended: Iterable[Ended], prepared: Iterable[int], now_ms: int) -> list[TaskReport]:
+    """Of tasks that work, of those that are sealed, and of those that could be taken over (monotonic time).
+
+    A task that stopped is not told of; nor is an heir before its first manifest: until then its parents are needed.
+    """
+    working = [_working(task, now_ms) for task in held if task.stopped is None and not task.state.inherited]
+    coming = [TaskReport(task_id=one, task_epoch=0, prepared=True) for one in prepared]
+    return [*working, *map(_ended, ended), *coming]
+
+
+def _working(task: Task, now_ms: int) -> TaskReport:
+    state = task.state
+    return TaskReport(
+        task_id=task.task_id,
+        task_epoch=state.identity.task_epoch,
+        load=task.load.per_second(now_ms),
+        split_key=task.load.split_key(now_ms).hex(),
+        progress_ts=state.progress_ts,
+        stop_at=task.stop_at,
+    )
+
+
+def _ended(ended: Ended) -> TaskReport:
+    children = [
+        ChildTask(task_id=task_id, start_key=span.start.hex(), end_key=span.end.hex())
+        for task_id, span in ended.children
+    ]
+    return TaskReport(task_id=ended.identity.task_id, task_epoch=ended.identity.task_epoch, sealed=children)

@@ -1,0 +1,31 @@
+"""Whatever happens to tasks and sorters while files arrive, the pool is what one task would have made of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from support.simulated import FLUSHING, LOSING, WILD
+from support.split_histories import History
+from tistream_upstream.config import ClusterConfig
+
+
+@example(seed=117)
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 2**32))
+def test_tasks_that_are_split_and_merged_write_what_one_task_would(seed: int) -> None:
+    History(WILD, seed).run()
+
+
+@pytest.mark.parametrize("config", [pytest.param(FLUSHING, id="flushing"), pytest.param(LOSING, id="losing")])
+def test_the_same_where_one_thing_happens_often(config: ClusterConfig) -> None:
+    History(config, 3005).run()
+
+
+def test_histories_meet_what_they_have_to() -> None:
+    met = [History(WILD, seed, 3_000) for seed in (1, 2, 3)]
+    for history in met:
+        history.run()
+    assert sum(len(history.world.sealed) for history in met) > 6
+    assert sum(reader.crossed for history in met for reader in history.readers)

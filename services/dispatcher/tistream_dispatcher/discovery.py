@@ -54,7 +54,7 @@ class Discovery:
         if new:
             self._tell()
 
-    def list(self) -> set[int]:
+    def listed(self) -> set[int]:
         """LIST the stores; none where that failed: `problem` says why."""
         try:
             entries = list(self._objects.list_after(layout.push_prefix(self._tenant), delimiter="/"))

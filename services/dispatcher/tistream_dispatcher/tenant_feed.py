@@ -241,7 +241,7 @@ class TenantFeed:
             self._store(store_id)
         if self._pace.discovery_due(now_ms) and self._share.discovers:
             # Those of which tasks have received files are known without a LIST.
-            self._found(self._receivers.stores() | self._discovery.list())
+            self._found(self._receivers.stores() | self._discovery.listed())
         for store_id, stamps in announced.items():
             self._look_for(now_ms, store_id, stamps)
         if deafened:  # after what was announced before

@@ -76,6 +76,10 @@ class SimRepository:
     def close(self) -> None:
         self._inner.close()
 
+    @property
+    def owner_rev(self) -> int:
+        return self._inner.owner_rev
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call = getattr(self._inner, name)
 

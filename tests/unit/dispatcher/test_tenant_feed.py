@@ -273,7 +273,7 @@ def test_a_silent_store_of_a_tenant_whose_other_stores_are_busy_elsewhere_is_loo
         assert not silent.feed.stir(), "once a second is enough"
     else:
         silent.sorter.received[9] = [Chain(first_ts=500, at_ts=600)]
-        silent.run(61)
+        silent.run(2)
     silent.put(1, 220, 210)
     silent.run(3)
     assert silent.at(1) == 220

@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass, field
 
 from tistream.format import manifest as manifest_format
-from tistream.format.manifest import KIND_CLAIM, SEALED, Manifest
+from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, SEALED, Manifest
 from tistream.format.source_file import SourceFile
 from tistream.storage.memory import MemoryObjectStore
 
@@ -50,6 +50,13 @@ class Audit:
     checkpoints: int = 0
     sources: int = 0  # source files that pending rows were found to point into
     sealed: int = 0  # pending parts that are segments already
+    seals: int = 0
+    children: dict[int, int] = field(default_factory=dict)  # of seals: task -> flushed_ts of its parents
+
+    @property
+    def heirs(self) -> int:
+        """Tasks that have begun with the state of others."""
+        return len(self.children.keys() & self.last.keys())
 
     def wrote(self, key: str, body: bytes) -> None:
         """An object is there."""
@@ -76,7 +83,17 @@ class Audit:
             self._require(11, new.task_epoch > epoch, f"task {task_id}: epoch {new.task_epoch} claims after {epoch}")
         else:
             self._require(11, new.task_epoch == epoch, f"task {task_id}: epoch {new.task_epoch} writes under {epoch}")
-        flushed = (before.flushed_ts if before else 0) or new.low_ts  # the first window begins at the snapshot
+        if before is not None:
+            self._require(11, before.kind != KIND_SEAL, f"task {task_id}: manifest {new.number} after its seal")
+        # The first window begins at the snapshot, or where the task's parents have ended.
+        flushed = (before.flushed_ts if before else 0) or self.children.get(task_id) or new.low_ts
+        if new.kind == KIND_CLAIM and not new.flushed_ts:
+            flushed = 0
+        if new.kind == KIND_SEAL:
+            self.seals += 1
+            for child, _ in new.children:
+                ended = self.children.setdefault(child, new.flushed_ts)
+                self._require(3, ended == new.flushed_ts, f"task {child}: its parents end at {ended}, {new.flushed_ts}")
         self._require(3, new.low_ts == flushed, f"task {task_id}: window from {new.low_ts}, flushed {flushed}")
         self._require(3, new.flushed_ts >= new.low_ts, f"task {task_id}: flushed_ts falls to {new.flushed_ts}")
         self._named_objects(task_id, new)

@@ -91,7 +91,7 @@ class Chaos:
         if not self.going:
             return
         strikes = (self._some_kill, self._some_pause, self._some_replace, self._cut, self._isolate, self._some_storm)
-        self.rng.choices((*strikes, self._operate, self._kill_many), (3, 3, 2, 1, 1, 3, 3, 0.3))[0]()
+        self.rng.choices((*strikes, self._operate, self._kill_many), (3, 3, 2, 1, 1, 3, 5, 0.3))[0]()
         self._next()
 
     def _someone(self) -> Member:
@@ -172,7 +172,7 @@ class Chaos:
 
     def _operate(self) -> None:
         """An operator's command, from outside; what cannot be done just now is not done."""
-        act = self.rng.choice((Operator.move, Operator.move, Operator.drain))
+        act = self.rng.choice((Operator.move, Operator.split, Operator.split, Operator.merge, Operator.drain))
         operator = Operator(self.platform, random.Random(self.rng.random()))
         self._tell(act.__name__)
         self.platform.scheduler.start(self.platform.outside, "operator", lambda: act(operator))

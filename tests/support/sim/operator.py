@@ -1,4 +1,5 @@
-"""What an operator asks of a simulated platform: tasks are moved, nodes drained. In a fiber of its own."""
+"""What an operator asks of a simulated platform: tasks are moved, split and merged, nodes drained. In a fiber of its
+own."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from tistream.wire.meta_client import MetaClient
 log = logging.getLogger(__name__)
 
 DRAINED_US = 3_000_000
+TASKS_MAX = 10
 
 
 @dataclass
@@ -35,6 +37,36 @@ class Operator:
                 log.info("task moved by an operator")
 
         self._try(ask)
+
+    def split(self) -> None:
+        """A task, at some key of its own."""
+
+        def ask(meta: MetaClient) -> None:
+            task = self._task(meta)
+            if task is not None and len(meta.tasks().tasks) < TASKS_MAX:
+                meta.split(task.task_id, self._key_inside(task))
+
+        self._try(ask)
+
+    def merge(self) -> None:
+        """Two neighbours."""
+
+        def ask(meta: MetaClient) -> None:
+            tasks = sorted(meta.tasks().tasks, key=lambda task: task.start_key)
+            if len(tasks) > 1:
+                at = self.rng.randrange(len(tasks) - 1)
+                meta.merge(tasks[at].task_id, tasks[at + 1].task_id)
+
+        self._try(ask)
+
+    def _key_inside(self, task: TaskInfo) -> str:
+        """Between the ends as numbers; of the whole key space near a table's rows, where there is something to cut."""
+        start = bytes.fromhex(task.start_key)
+        end = bytes.fromhex(task.end_key) or b"t\x80\0\0\0\0\0\1\0"
+        width = max(len(start), len(end)) + 2
+        low = int.from_bytes(max(start, b"t\x80" if end > b"t\x80" else b"").ljust(width, b"\0"), "big")
+        high = int.from_bytes(end.ljust(width, b"\0"), "big")
+        return self.rng.randrange(low + 1, max(low + 2, high)).to_bytes(width, "big").hex()
 
     def drain(self) -> None:
         """A node is to be empty for a while."""

@@ -176,6 +176,8 @@ class World:
                 "elections": said["owner now"],
                 "tasks moved": said["task moved by an operator"],
                 "nodes drained": said["node drains"],
+                "tasks sealed": self.platform.objects.audit.seals,
+                "tasks that carried on others": self.platform.objects.audit.heirs,
                 "dispatchers": len(self.platform.of("dispatcher")),
                 "stores that went to another dispatcher": said["store is another dispatcher's"],
                 "answers": sum(consumer.answers for consumer in self.consumers),
@@ -238,12 +240,14 @@ class World:
         assert not written, f"{written} objects were written though nothing came"
 
     def pool(self) -> pl.DataFrame:
-        """Every committed row of the user's tables, in (commit_ts, start_ts, key) order."""
-        tables = []
-        for task_id in range(1, self.platform.ranges + 1):
+        """Every committed row of the user's tables, in (commit_ts, start_ts, key) order: of each segment that any task
+        that there was names; those of a parent are its children's too."""
+        segments = {}
+        for task_id in self.platform.objects.audit.last:
             log = TaskLog(self.platform.objects, self.upstream.tenant, task_id)
             log.refresh()
-            tables += [read_rows(self.platform.objects, one, Window(0, 2**62)) for one in log.segments]
+            segments |= {segment.key: segment for segment in log.segments}
+        tables = [read_rows(self.platform.objects, one, Window(0, 2**62)) for one in segments.values()]
         frame = pl.DataFrame(schema=COLUMNS) if not tables else pl.from_arrow(pa.concat_tables(tables))
         assert isinstance(frame, pl.DataFrame)
         return frame.select(list(COLUMNS)).sort("commit_ts", "start_ts", "key")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,7 @@ from support.tiny_tenant import TinyTenant, watermark, whole
 from tistream.errors import InvalidRequest, UnknownName
 from tistream.pool.task_log import TaskLog
 from tistream.storage import layout
+from tistream.wire.meta import TaskInfo
 
 TINY = TinyTenant()
 COUNT = 40
@@ -39,12 +41,14 @@ def push(world: World, number: int) -> None:
 
 def pool(world: World) -> Counter[int]:
     """commit_ts of every row in the segments that the manifests name."""
-    (task,) = world.client.tasks().tasks
-    log = TaskLog(world.objects, TINY.tenant, task.task_id)
-    log.refresh()
+    segments = set[str]()
+    for task in world.client.tasks().tasks:
+        log = TaskLog(world.objects, TINY.tenant, task.task_id)
+        log.refresh()
+        segments |= {segment.key for segment in log.segments}
     found = Counter[int]()
-    for segment in log.segments:
-        found.update(pl.read_parquet(io.BytesIO(world.objects.get(segment.key)))["commit_ts"])
+    for key in segments:
+        found.update(pl.read_parquet(io.BytesIO(world.objects.get(key)))["commit_ts"])
     return found
 
 
@@ -69,6 +73,62 @@ def test_a_task_that_is_moved_back_and_forth_loses_nothing_and_writes_nothing_tw
         eventually(lambda: pool(world).get(last))
         assert world.client.tasks().tasks[0].task_epoch == 6
         assert pool(world) == Counter(1_000 + 10 * number + 2 for number in range(COUNT)), "each row once"
+        other.stop()
+
+
+SECOND = 1_000 << 18
+
+
+def push_a_second(world: World, number: int) -> None:
+    """As push, of a store that pushes once a second of its own time: a merge waits for a ts some seconds ahead."""
+    ts, prev_ts = SECOND * (number + 1), SECOND * number
+    rows = [whole(b"k%03d" % number, ts + 1, ts + 2, 5 + number)]
+    marks = {"base_ts": 100} if not number else {}
+    first = 6 if not number else 5 + number
+    file = TINY.file(1, ts, prev_ts, rows, watermark(first, 5 + number, ts + 5, **marks))
+    world.objects.put(file.key, file.data)
+    world.notify(TINY.tenant, 1, ts)
+
+
+def settled_tasks(world: World) -> list[TaskInfo]:
+    found: list[TaskInfo] = []
+
+    def all_run() -> bool:
+        found[:] = world.client.tasks().tasks
+        return all(task.phase == "running" for task in found)
+
+    eventually(all_run)
+    return sorted(found, key=lambda task: task.start_key)
+
+
+def test_tasks_that_are_split_moved_and_merged_lose_nothing_and_write_nothing_twice(tmp_path: Path) -> None:
+    with running(tmp_path) as world:
+        other = SorterProcess(world, "sorter-2")
+        begin(world)
+        seen, done, merging = set[int](), Counter[str](), 0
+        for number in range(COUNT):
+            if number % 10 == 0 and merging:  # by now the files have gone past its stop
+                eventually(lambda fewer=merging: len(world.client.tasks().tasks) == fewer)
+            tasks = settled_tasks(world)
+            seen |= {task.task_id for task in tasks}
+            with contextlib.suppress(InvalidRequest):  # a merge is under way
+                if number % 10 == 1:
+                    world.client.split(tasks[0].task_id, (b"k0%d5" % (number // 10)).hex())
+                    eventually(lambda before=len(tasks): len(world.client.tasks().tasks) == before + 1)
+                    done["split"] += 1
+                elif number % 10 == 3:
+                    target = "sorter-2" if tasks[-1].sorter_node == "sorter-1" else "sorter-1"
+                    world.client.move(tasks[-1].task_id, target)
+                    done["move"] += 1
+                elif number % 10 == 5 and len(tasks) > 1:
+                    world.client.merge(tasks[0].task_id, tasks[1].task_id)
+                    done["merge"] += 1
+                    merging = len(tasks) - 1
+            push_a_second(world, number)
+        wanted = Counter(SECOND * (number + 1) + 2 for number in range(COUNT))
+        eventually(lambda: pool(world) == wanted)
+        assert min(done[what] for what in ("split", "move", "merge")) >= 2
+        assert len(seen) >= 6, "tasks came and went"
         other.stop()
 
 

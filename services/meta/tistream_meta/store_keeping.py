@@ -35,6 +35,7 @@ class StoreKeeping:
     _found: dict[tuple[TenantKey, int], Store] = field(default_factory=dict)  # no row names them yet
     _heard: set[str] = field(default_factory=set)  # dispatchers that this owner has heard
     _moved_ms: int | None = None
+    _rest: tuple[Plan, Mapping[str, NodeState], int] | None = None  # when nothing was to be done, and with what
     _plan: Plan | None = None  # that `_holders` is made of
     _holders: dict[tuple[TenantKey, int], str | None] = field(default_factory=dict)
     _tenants: set[TenantKey] = field(default_factory=set)
@@ -44,7 +45,7 @@ class StoreKeeping:
         self._loads.clear()
         self._found.clear()
         self._heard.clear()
-        self._moved_ms = None
+        self._moved_ms = self._rest = None
 
     def hear(self, plan: Plan, node_id: str, told: Iterable[Told]) -> bool:
         """What a dispatcher has told; whether there are new stores, which nobody reads."""
@@ -70,12 +71,22 @@ class StoreKeeping:
         """Stores that are new, or go to another dispatcher now."""
         self._take(plan)
         new = list(self._found.values())
+        if not new and self._rests(plan, dispatchers, now_ms):
+            return []
         given = allot([*plan.stores, *new], dispatchers, self._loads, self._budget(dispatchers, now_ms))
         if any(one.taken for one in given):
             self._moved_ms = now_ms
         placed = {one.store.key for one in given}
         homeless = [Given(store, "no dispatcher is alive") for store in new if store.key not in placed]
+        self._rest = None if given or homeless else (plan, dispatchers, now_ms)
         return given + homeless
+
+    def _rests(self, plan: Plan, dispatchers: Mapping[str, NodeState], now_ms: int) -> bool:
+        """Whether only loads may have changed since nothing was to be done, a short while ago."""
+        if self._rest is None:
+            return False
+        known, states, at_ms = self._rest
+        return known is plan and states == dispatchers and now_ms - at_ms < MOVES_MS
 
     def _budget(self, dispatchers: Mapping[str, NodeState], now_ms: int) -> int:
         """None before every dispatcher was heard: its stores would seem to weigh nothing."""

@@ -176,7 +176,7 @@ def test_after_any_joins_losses_drains_and_discoveries_every_store_has_one_livin
         for _ in range(int(which) if what == "wait" else 1):
             owner.round(load)
     owner.states["a"] = ALIVE
-    moved = sum(owner.round(load) for _ in range(40 * MOVES_MS // 250))
+    moved = sum(owner.round(load) for _ in range(12 * MOVES_MS // 250))
     assert {store_id for _, store_id in owner.rows} == owner.there, "each found store has one row"
     for store in owner.rows.values():
         assert owner.states[store.dispatcher_node or ""] in (ALIVE, SUSPECT)
@@ -192,9 +192,9 @@ def test_a_new_owner_moves_nothing_before_it_has_heard_how_much_each_has_to_do()
     plan = owner.plan()
     assert owner.keeping.due(plan, owner.states, 0) == []
     owner.keeping.hear(plan, "b", [Told(ACME, number, 10.0) for number in range(1, 10)])
-    assert owner.keeping.due(plan, owner.states, 250) == []
+    assert owner.keeping.due(plan, owner.states, MOVES_MS) == []
     owner.keeping.hear(plan, "a", [Told(ACME, 0, 9_000.0)])
-    assert owner.keeping.due(plan, owner.states, 500) == [], "the one store weighs as much as the nine"
+    assert owner.keeping.due(plan, owner.states, 2 * MOVES_MS) == [], "the one store weighs as much as the nine"
 
 
 def test_a_store_that_has_moved_weighs_what_it_weighed_until_it_is_measured_again() -> None:

@@ -104,16 +104,13 @@ class _Shares:
 
 def _moves(stores: Sequence[Store], nodes: Mapping[str, NodeState], loads: Loads, shares: _Shares) -> Iterator[Given]:
     """First away from dispatchers that are to go, then from those with too much to those with the least."""
-    ordered = _heaviest_first(stores, loads)
-    for store in ordered:
-        if nodes[store.dispatcher_node or ""] is NodeState.DRAINING:
-            yield Given(shares.give(store, shares.least()), f"{store.dispatcher_node} is drained", taken=True)
-    mean = sum(shares.of.values()) / len(shares.of)
-    for store in ordered:
-        source, amount = store.dispatcher_node or "", _weight(store, loads)
-        if shares.of.get(source, 0.0) <= UNEVEN * mean:
-            continue
-        target = shares.least()
+    leaving = [store for store in stores if nodes[store.dispatcher_node or ""] is NodeState.DRAINING]
+    for store in _heaviest_first(leaving, loads):
+        yield Given(shares.give(store, shares.least()), f"{store.dispatcher_node} is drained", taken=True)
+    enough = UNEVEN * sum(shares.of.values()) / len(shares.of)
+    heavy = {node for node, amount in shares.of.items() if amount > enough}
+    for store in _heaviest_first([store for store in stores if store.dispatcher_node in heavy], loads):
+        source, target, amount = store.dispatcher_node or "", shares.least(), _weight(store, loads)
         # Only what leaves both nearer to the mean: else two would hand one store to and fro.
-        if shares.of[target] + amount < shares.of[source]:
+        if shares.of[source] > enough and shares.of[target] + amount < shares.of[source]:
             yield Given(shares.give(store, target), f"{source} has more to do than others", taken=True)

@@ -74,7 +74,7 @@ MUTANTS = (
         invariants=(21,),
         breaks="a store is moved though that brings no two dispatchers nearer to each other",
         file=POLICY,
-        old="        if shares.of[target] + amount < shares.of[source]:\n",
+        old="        if shares.of[source] > enough and shares.of[target] + amount < shares.of[source]:\n",
         new="        if shares.of[target] < shares.of[source]:\n",
         catchers=(f"{POLICY_TESTS}::test_who_comes_gets_its_part_and_no_store_goes_to_and_fro",),
     ),

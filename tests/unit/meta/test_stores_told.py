@@ -9,7 +9,7 @@ import pytest
 from test_many_metas import ACME, Metas
 
 from support.http_world import eventually
-from tistream.errors import Superseded, UnknownName
+from tistream.errors import Superseded, Unavailable, UnknownName
 from tistream.wire.meta import StartOf, StoreReport, TenantRoute
 from tistream.wire.meta_client import MetaClient
 
@@ -85,3 +85,39 @@ def test_nodes_tell_how_many_stores_they_have(metas: Metas) -> None:
     start = started(client, "d-1")
     client.heartbeat("d-1", start, sequence=1, stores=[report(1), report(2)])
     assert {node.node_id: node.stores for node in client.nodes().nodes} == {"d-1": 2}
+
+
+def test_who_looks_for_stores_changes_also_if_the_database_is_silent_when_a_dispatcher_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Metas(tmp_path, 1)
+    running.owner()
+    client = running.client()
+    client.create_tenant(ACME.cluster_id, ACME.tenant_id)
+    eventually(lambda: client.routes().tenants[0].tasks)
+    repository = running.server(0)._repository
+    raise_version, failed = repository.raise_version, []
+
+    def silent_once() -> None:
+        if not failed:
+            failed.append(True)
+            raise Unavailable("the database does not answer")
+        raise_version()
+
+    staying = started(client, "staying")
+    names = [f"going-{number}" for number in range(8)]  # one of so many has the tenant
+    for name in names:
+        started(client, name)
+    assert tenant(running).dispatcher_node is not None
+    monkeypatch.setattr(repository, "raise_version", silent_once)
+    sequences = iter(range(1, 10_000))
+
+    def alone() -> bool:
+        client.heartbeat("staying", staying, sequence=next(sequences))
+        lost = {node.node_id for node in client.nodes().nodes if node.state == "lost"}
+        return lost == set(names)
+
+    eventually(alone)
+    assert failed
+    eventually(lambda: alone() and tenant(running).dispatcher_node == "staying", 5)
+    running.end()

@@ -30,7 +30,7 @@ class History:
         self.readers = [PoolReader(self.world, self.world.route())]
 
     def run(self) -> None:
-        tick_share = self.rng.choice([0.05, 0.3, 1.0])
+        tick_share = self.rng.choice([0.3, 0.7, 1.0])
         for file in arrival(self.upstream, self.rng):
             self.world.push(file)
             if self.rng.random() < tick_share:
@@ -54,13 +54,13 @@ class History:
     def something(self) -> None:
         """What may happen between two files."""
         world, rng = self.world, self.rng
-        if rng.random() < 0.3:
+        if rng.random() < 0.7:
             world.meta()
-        if rng.random() < 0.1:  # tasks come to stand apart
+        if rng.random() < 0.2:  # tasks come to stand apart
             world.withheld.add((rng.choice(sorted(world.rows)), rng.choice([1, 2, 3])))
-        if rng.random() < 0.05:
+        if rng.random() < 0.1:
             world.withheld.clear()
-        if rng.random() < 0.06:
+        if rng.random() < 0.3:
             self._order()
         if rng.random() < 0.02:
             self._withdraw()
@@ -83,7 +83,7 @@ class History:
         after = [other for other in free if row.span.end and other.span.start == row.span.end]
         inside = [key for key in self.keys if key in row.span and key > row.span.start]
         if after and rng.random() < 0.5:
-            world.merge(row.task_id, after[0].task_id, ahead=rng.choice([0, SECOND // 10, SECOND]))
+            world.merge(row.task_id, after[0].task_id, ahead=rng.choice([0, SECOND // 100, SECOND // 10]))
         elif len(world.rows) < 6:
             picked = rng.sample(inside, min(len(inside), rng.choice([1, 2])))
             cuts = {key[: rng.choice([11, len(key)])] for key in picked}

@@ -24,6 +24,7 @@ from tistream.model.ts import Window
 from tistream.pool.lineage import Lineage, SharedSegments, reached
 from tistream.pool.rows import read_rows
 from tistream.storage.change_reader import open_change_file, read_watermarks
+from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
@@ -158,9 +159,14 @@ class SplitWorld:
         return [task.stopped for task in self.node.tasks() if task.stopped]
 
     def progress_ts(self) -> int:
-        held = {task.task_id: task.state.progress_ts for task in self.node.tasks()}
-        assert held.keys() == self.rows.keys()
-        return min(held.values())
+        """Of all tasks; of one that is sealed, and waits for others to come as far, where it ended."""
+        found = []
+        for task_id in self.rows:
+            task = self.node.find(task_id)
+            view = TaskObjects(self.objects, self.origin.tenant, task_id).follow()
+            assert (task is None) == view.sealed
+            found.append(view.flushed_ts if task is None else task.state.progress_ts)
+        return min(found)
 
     # -- the dispatcher -----------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from tistream_sorter.claims import Claims, Ended, Held
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.reports import reports
+from tistream_sorter.status import log_fields
 from tistream_sorter.task import Task, TickLimits
 from tistream_sorter.tick import (
     Plan,
@@ -118,7 +119,7 @@ class SorterNode:
                 self._give(opened.task, orders)
                 with self._lock:
                     self._held[identity.task_id] = opened
-                log.info("task held", extra=_fields(opened.task.state))
+                log.info("task held", extra=log_fields(opened.task.state))
         self.wake()
         held = self.tasks()
         self._metrics.tasks.set(len(held))
@@ -130,7 +131,7 @@ class SorterNode:
         reason = task.order(orders.get(task.task_id))
         if reason is not None:
             self._metrics.refused.inc()
-            log.error("order to split or merge refused", extra={**_fields(task.state), "reason": reason})
+            log.error("order to split or merge refused", extra={**log_fields(task.state), "reason": reason})
 
     def prepare(self, coming: Sequence[TaskIdentity]) -> None:
         """Be level with tasks that others hold and that are to come here."""
@@ -277,7 +278,7 @@ class SorterNode:
         now_ms = self._clock.monotonic_ms()
         if held.task.trouble is None or now_ms - held.told_ms >= TROUBLE_AGAIN_MS:
             held.told_ms = now_ms
-            log.warning("tick failed", extra={**_fields(held.task.state), "reason": reason})
+            log.warning("tick failed", extra={**log_fields(held.task.state), "reason": reason})
         held.task.trouble = reason
 
     def _commit(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> bool:
@@ -303,6 +304,8 @@ class SorterNode:
         held.task.committed(after, files, self._clock.monotonic_ms())
         if manifest.live_segments is not None:
             self._raise_floor(held, manifest.number)
+        if before.stop_at != manifest.stop_at:
+            log.info("task stops at", extra={**log_fields(after), "stop_at": str(manifest.stop_at)})
         if manifest.kind == KIND_SEAL:
             self._end(held, manifest)
         if manifest.kind == KIND_SEAL or before.inherited or before.stop_at != manifest.stop_at:
@@ -313,7 +316,7 @@ class SorterNode:
         """The task has heirs now. It is told of for as long as it is routed here."""
         state = held.task.state
         self._metrics.seals.labels("split" if len(manifest.children) > 1 else "merge").inc()
-        log.info("task sealed", extra={**_fields(state), "children": str([one for one, _ in manifest.children])})
+        log.info("task sealed", extra={**log_fields(state), "children": str([one for one, _ in manifest.children])})
         with self._lock:
             if self._drop(held):
                 self._sealed[held.task.task_id] = Ended(state.identity, manifest.children, held.task)
@@ -340,12 +343,12 @@ class SorterNode:
         held.task.stopped = reason
         self._metrics.broken.labels(str(error.number) if isinstance(error, InvariantBroken) else "none").inc()
         self._metrics.stopped.inc()
-        fields = {**_fields(held.task.state), "error": reason}
+        fields = {**log_fields(held.task.state), "error": reason}
         log.error("task stops and keeps everything", exc_info=None if known else error, extra=fields)
 
     def _lost(self, held: Held, error: TiStreamError) -> None:
         self._metrics.fenced.inc()
-        log.warning("task is lost", extra={**_fields(held.task.state), "error": str(error)})
+        log.warning("task is lost", extra={**log_fields(held.task.state), "error": str(error)})
         with self._lock:
             self._drop(held)
 
@@ -360,14 +363,3 @@ class SorterNode:
         """No more commits."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._beside.shutdown(wait=False, cancel_futures=True)
-
-
-def _fields(state: TaskState) -> dict[str, object]:
-    identity = state.identity
-    return {
-        "tenant": str(identity.tenant),
-        "task_id": identity.task_id,
-        "task_epoch": identity.task_epoch,
-        "manifest": state.number,
-        "flushed_ts": str(state.flushed_ts),
-    }

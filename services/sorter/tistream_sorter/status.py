@@ -40,6 +40,18 @@ def task_status(
     )
 
 
+def log_fields(state: TaskState) -> dict[str, object]:
+    """Which task it is, and how far, in every line of the log about it."""
+    identity = state.identity
+    return {
+        "tenant": str(identity.tenant),
+        "task_id": identity.task_id,
+        "task_epoch": identity.task_epoch,
+        "manifest": state.number,
+        "flushed_ts": str(state.flushed_ts),
+    }
+
+
 def chains(positions: Positions) -> dict[int, list[Chain]]:
     """Positions on the wire."""
     return {

@@ -171,8 +171,10 @@ class Task:
         self._sweeping = frozenset()
         bound = replace(state, stop_at=step.stop_at)
         # What happened to the slices is forgotten with a manifest: the locks that wait must have heard of it. And where
-        # nothing binds any more, rows may wait below the watermark.
-        if needs_job(bound, (), sweep=state.unwritten > 0):
+        # nothing binds any more, rows may wait below the watermark. One tick sees to both, whatever the bounds of what
+        # is left of a part say.
+        unheard, unflushed = state.unwritten > 0, bound.progress_ts > state.flushed_ts
+        if (unheard or unflushed) and needs_job(bound, (), sweep=unheard):
             return plan(bound, take(bound, ()), nonce, self._limits.cut, bounds=() if order is None else order.bounds)
         raised = replace(bound, flushed_ts=bound.progress_ts)
         return manifest_of(raised, state.flushed_ts, (), nonce, wall_ms, step.children)

@@ -41,8 +41,8 @@ MUTANTS = (
         invariants=(7, 23),
         breaks="what happened to the slices since the last manifest is forgotten with the seal though locks wait",
         file=TASK,
-        old="        if needs_job(bound, (), sweep=state.unwritten > 0):\n",
-        new="        if needs_job(bound, (), sweep=False):\n",
+        old="needs_job(bound, (), sweep=unheard):\n",
+        new="needs_job(bound, (), sweep=False):\n",
         catchers=(f"{SEALS}::test_locks_that_wait_hear_of_a_scan_before_the_seal",),
     ),
     Mutant(
@@ -50,8 +50,8 @@ MUTANTS = (
         invariants=(5, 6, 9),
         breaks="a stop_at is lifted, and the progress told above rows that came meanwhile and are not flushed",
         file=TASK,
-        old="        if needs_job(bound, (), sweep=state.unwritten > 0):\n",
-        new="        if state.unwritten and needs_job(bound, (), sweep=True):\n",
+        old="        if (unheard or unflushed) and needs_job(",
+        new="        if unheard and needs_job(",
         catchers=(f"{SEALS}::test_an_order_that_is_taken_back_lets_the_task_go_on",),
     ),
     Mutant(

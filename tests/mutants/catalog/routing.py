@@ -317,11 +317,11 @@ MUTANTS = (
         name="tasks-of-lost-sorters-stay",
         invariants=(21,),
         breaks="the tasks of a sorter that is lost are not given to another",
-        file="services/meta/tistream_meta/assignment.py",
-        old="        if node is None or sorters.get(node, Liveness.LOST) is Liveness.LOST:\n",
-        new="        if node is None:\n",
+        file="services/meta/tistream_meta/policies.py",
+        old="    return node is None or nodes.get(node, NodeState.LOST) is NodeState.LOST\n",
+        new="    return node is None\n",
         catchers=(
-            "tests/unit/meta/test_assignment_rules.py::test_every_task_ends_with_a_sorter_that_is_not_lost_if_one_is_alive",
+            "tests/unit/meta/test_policies.py::test_it_comes_to_rest_with_every_task_at_a_sorter_that_is_there",
         ),
     ),
     Mutant(

@@ -114,7 +114,8 @@ def test_tasks_that_are_split_moved_and_merged_lose_nothing_and_write_nothing_tw
             with contextlib.suppress(InvalidRequest):  # a merge is under way
                 if number % 10 == 1:
                     world.client.split(tasks[0].task_id, (b"k0%d5" % (number // 10)).hex())
-                    eventually(lambda before=len(tasks): len(world.client.tasks().tasks) == before + 1)
+                    more = len(tasks) + 1
+                    eventually(lambda more=more: len(world.client.tasks().tasks) == more)
                     done["split"] += 1
                 elif number % 10 == 3:
                     target = "sorter-2" if tasks[-1].sorter_node == "sorter-1" else "sorter-1"

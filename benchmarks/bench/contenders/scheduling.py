@@ -20,9 +20,10 @@ from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.route_merge import merged
 from tistream_meta.liveness import Timings
 from tistream_meta.metrics import MetaMetrics
+from tistream_meta.options import Options
 from tistream_meta.reports import Holding
 from tistream_meta.repository import Repository
-from tistream_meta.server import MetaServer, Options
+from tistream_meta.server import MetaServer
 from tistream_meta.starts import Start
 
 TASKS_A_TENANT = 100

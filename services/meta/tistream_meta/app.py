@@ -19,9 +19,10 @@ from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
 from tistream_meta.liveness import Timings
 from tistream_meta.metrics import MetaMetrics
+from tistream_meta.options import Options
 from tistream_meta.repository import Repository
 from tistream_meta.routes import FORWARDED, router
-from tistream_meta.server import MetaServer, Options
+from tistream_meta.server import MetaServer
 from tistream_meta.settings import MetaSettings
 
 

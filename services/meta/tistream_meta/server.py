@@ -9,7 +9,6 @@ import logging
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from tistream.clock import Clock
 from tistream.concurrency import new_rlock
@@ -24,15 +23,16 @@ from tistream_meta.announcements import AnnouncementBoard
 from tistream_meta.book import Book, Touched
 from tistream_meta.discoverer import dispatchers
 from tistream_meta.heard import HeardNodes
-from tistream_meta.liveness import NodeState, Timings
+from tistream_meta.liveness import NodeState
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.model import Change, Node, Owner, Task, Tenant
+from tistream_meta.options import Options
 from tistream_meta.ownership import Ownership
 from tistream_meta.placement import Placement
 from tistream_meta.reports import Holding, Reports
 from tistream_meta.repository import Repository
 from tistream_meta.route_board import RouteBoard
-from tistream_meta.scheduler import Rules, Scheduler
+from tistream_meta.scheduler import Scheduler
 from tistream_meta.starts import Standing, Start, standing
 from tistream_meta.store_keeping import StoreKeeping, Told
 from tistream_meta.tenant_start import TenantStarts
@@ -41,19 +41,6 @@ log = logging.getLogger(__name__)
 
 FOLLOW_WAIT_MS = 10_000  # long polls of the owner's routes
 FOLLOW_PAUSE_MS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The settings that decide something here; see settings.py."""
-
-    own_url: str
-    ranges_per_tenant: int
-    lease_ms: int
-    timings: Timings
-    snapshot_retry_max_ms: int
-    announcements_max: int
-    rules: Rules = field(default_factory=Rules)
 
 
 class MetaServer:

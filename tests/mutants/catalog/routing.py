@@ -320,9 +320,7 @@ MUTANTS = (
         file="services/meta/tistream_meta/policies.py",
         old="    return node is None or nodes.get(node, NodeState.LOST) is NodeState.LOST\n",
         new="    return node is None\n",
-        catchers=(
-            "tests/unit/meta/test_policies.py::test_it_comes_to_rest_with_every_task_at_a_sorter_that_is_there",
-        ),
+        catchers=("tests/unit/meta/test_policies.py::test_it_comes_to_rest_with_every_task_at_a_sorter_that_is_there",),
     ),
     Mutant(
         name="ranges-with-a-gap",

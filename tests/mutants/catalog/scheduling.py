@@ -21,9 +21,7 @@ MUTANTS = (
         file="services/meta/tistream_meta/policies.py",
         old="    return [node for node, state in nodes.items() if state is NodeState.ALIVE]\n",
         new="    return [node for node, state in nodes.items() if state is not NodeState.LOST]\n",
-        catchers=(
-            "tests/unit/meta/test_policies.py::test_a_node_that_is_drained_ends_without_a_task_some_at_a_time",
-        ),
+        catchers=("tests/unit/meta/test_policies.py::test_a_node_that_is_drained_ends_without_a_task_some_at_a_time",),
     ),
     Mutant(
         name="two-hand-one-task-to-and-fro",
@@ -101,7 +99,9 @@ MUTANTS = (
         file="services/meta/tistream_meta/scheduler.py",
         old="            self._news |= self._homeless\n",
         new="",
-        catchers=("tests/unit/meta/test_meta_routes.py::test_a_tenant_waits_for_its_snapshot_and_is_then_cut_and_served",),
+        catchers=(
+            "tests/unit/meta/test_meta_routes.py::test_a_tenant_waits_for_its_snapshot_and_is_then_cut_and_served",
+        ),
     ),
     Mutant(
         name="lease-taken-from-ones-successor",

@@ -18,8 +18,9 @@ from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import Mark
 from tistream_meta.liveness import Timings
 from tistream_meta.metrics import MetaMetrics
+from tistream_meta.options import Options
 from tistream_meta.repository import Repository
-from tistream_meta.server import MetaServer, Options
+from tistream_meta.server import MetaServer
 from tistream_meta.starts import Start
 
 LEASE_MS = 300

@@ -1,0 +1,21 @@
+"""What the settings decide about the meta server's work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tistream_meta.liveness import Timings
+from tistream_meta.scheduler import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The settings that decide something here; see settings.py."""
+
+    own_url: str
+    ranges_per_tenant: int
+    lease_ms: int
+    timings: Timings
+    snapshot_retry_max_ms: int
+    announcements_max: int
+    rules: Rules = field(default_factory=Rules)

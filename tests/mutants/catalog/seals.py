@@ -199,7 +199,7 @@ MUTANTS = (
         file=SLICE_HEIRS,
         old="        waiting += [row.clipped(piece.start, piece.end) for row, piece in pieces if piece is not None]\n",
         new="        del pieces\n",
-        catchers=(f"{SLICES}::test_nor_while_tasks_are_split_and_merged_and_files_come_again",),
+        catchers=(f"{SLICES}::test_what_waits_goes_on_waiting_with_the_heirs_of_its_keys",),
     ),
     Mutant(
         name="heir-told-before-its-first-manifest",
@@ -236,7 +236,7 @@ MUTANTS = (
         old="    segments = {segment.key: segment for",
         new="    segments = {(log.task_id, segment.key): segment for",
         catchers=(
-            "tests/unit/schema_registry/test_schema_follower.py::test_the_schema_goes_on_across_a_split_and_takes_every_row_once",
+            "tests/unit/schema_registry/test_schema_follower.py::test_a_registry_that_comes_after_a_split_takes_the_rows_of_a_shared_segment_once",
         ),
     ),
     Mutant(

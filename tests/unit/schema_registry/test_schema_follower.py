@@ -298,7 +298,7 @@ def test_missing_tasks_are_told() -> None:
 
 
 @pytest.mark.parametrize("knows", [True, False], ids=["new route", "old route"])
-def test_the_schema_goes_on_across_a_split_and_takes_every_row_once(knows: bool) -> None:
+def test_the_schema_goes_on_across_a_split(knows: bool) -> None:
     objects, parent = small_pool()
     node = Node(objects, SMALL)
     parent.flush(50, [diff(20, 1)])
@@ -324,4 +324,18 @@ def test_the_schema_goes_on_across_a_split_and_takes_every_row_once(knows: bool)
         assert (one.schema.resolved_ts, versions(one)) == (90, 3)
         assert one.schema.holds == []
     assert node.lines() == fresh.lines()
-    assert len(fresh.lines()) == len(set(fresh.lines())), "a row of a segment that both children list, once"
+
+
+def test_a_registry_that_comes_after_a_split_takes_the_rows_of_a_shared_segment_once() -> None:
+    objects, parent = small_pool()
+    parent.flush(50, [diff(20, 1), diff(40, 2)])
+    heirs = [
+        CommittedTask(objects, SMALL, 10, task_id=at, span=span) for at, span in enumerate(spans(encode_key(b"E")), 2)
+    ]
+    parent.seal(*heirs)
+    for heir in heirs:
+        heir.inherit(parent)
+    node = Node(objects, SMALL)
+    node.step(heirs)
+    assert (node.schema.resolved_ts, versions(node)) == (50, 2)
+    assert len(node.lines()) == len(set(node.lines()))

@@ -306,7 +306,15 @@ def test_nor_while_tasks_are_split_and_merged_and_files_come_again(seed: int, cu
     any_history(seed, cuts, recut=True)
 
 
-def cut_anew(tasks: list[Arrivals], rng: random.Random) -> list[Arrivals]:
+def test_what_waits_goes_on_waiting_with_the_heirs_of_its_keys() -> None:
+    arrivals = begun()
+    assert arrivals.file(row((b"", b""), 1, 1, (13, 15), 200)) == 100
+    (one,) = cut_anew([arrivals], [])
+    left, right = cut_anew([one], [b"m"])
+    assert [heir.file(row((b"", b""), 1, 1, (11, 12), 150)) for heir in (left, right)] == [200, 200]
+
+
+def cut_anew(tasks: list[Arrivals], cuts: Sequence[bytes]) -> list[Arrivals]:
     """The same keys in the hands of others, who know what the seals of these say."""
     tenant = TenantKey("7", "acme")
     seals = []
@@ -314,9 +322,8 @@ def cut_anew(tasks: list[Arrivals], rng: random.Random) -> list[Arrivals]:
         slices, waiting = task.slices.to_tables()
         parts = {"slices": slices, "waiting": waiting}
         seals.append(Manifest(tenant, 1, 2, 1, "00", KIND_SEAL, task.slices.span, 100, 100, **parts))
-    edges = [b"", *(bytes([cut]) for cut in sorted(rng.sample(range(1, 256), rng.randint(0, 4)))), b""]
     heirs = []
-    for span in (KeySpan(start, end) for start, end in pairwise(edges)):
+    for span in (KeySpan(start, end) for start, end in pairwise([b"", *sorted(cuts), b""])):
         heir = Arrivals(span)
         heir.slices = inherited_slices(span, [seal for seal in seals if seal.span.overlaps(span)])
         heirs.append(heir)
@@ -360,7 +367,7 @@ def any_history(seed: int, cuts: list[int], recut: bool = False) -> None:
             if upstream.files:
                 deliver(rng.randrange(len(upstream.files)))
         elif step == "recut":
-            tasks[:] = cut_anew(tasks, rng)
+            tasks[:] = cut_anew(tasks, [bytes([cut]) for cut in rng.sample(range(1, 256), rng.randint(0, 4))])
         elif step == "again":
             if taken:
                 offer(rng.choice(taken))

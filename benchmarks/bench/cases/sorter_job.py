@@ -20,7 +20,7 @@ WHAT = (
     "regions, taken as one tick: matched, sorted, written as Parquet with zstd; Spark local[2] with every rule on, in "
     "segments by key range, the others join and order only, into one file"
 )
-TRANSACTIONS = 2_000_000
+TRANSACTIONS, REGIONS = 2_000_000, 8
 CORES = 2
 USUAL = 4
 GROUP = "match, sort, write"
@@ -50,7 +50,8 @@ def run(bench: Bench) -> None:
 
 def _compare(bench: Bench, scale: int) -> None:
     root = bench.tmp / f"objects-{scale}"
-    load = Load(transactions=bench.sized(TRANSACTIONS, scale), seconds=10)
+    # A region is split when it has grown: more work is more of them, and not larger ones.
+    load = Load(transactions=bench.sized(TRANSACTIONS, scale), seconds=10, regions=bench.sized(REGIONS, scale))
     written = write(load, root)
     keys = [key for second in written.keys for key in second]
     paths = [str(root / key) for key in keys]

@@ -18,7 +18,7 @@ class TickSettings(BaseModel):
     )
     shard_bytes_min: int = Field(default=8 << 20, ge=1 << 16, description="a task is cut into shards of at least this")
     shard_work_max: int = Field(
-        default=114 << 20,
+        default=128 << 20,
         ge=1 << 14,
         description="work of one shard: bytes of the row groups it reads, unpacked, and 128 a row; bounds its memory",
     )

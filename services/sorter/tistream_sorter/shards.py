@@ -30,7 +30,7 @@ class CutRules:
 
     shards_max: int
     shard_bytes_min: int
-    shard_work_max: int = 114 << 20
+    shard_work_max: int = 128 << 20
     rows_small: int = 16_384
     store: StoreRules = field(default_factory=StoreRules)
 

@@ -13,7 +13,7 @@ KEEP_MS = 10_000
 
 ENVIRON = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),  # glibc (numpy, Python): the heap, not a mapping for each array
-    "MALLOC_TRIM_THRESHOLD_": str(512 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
     "MIMALLOC_PURGE_DELAY": str(KEEP_MS),  # Arrow
     "_RJEM_MALLOC_CONF": f"dirty_decay_ms:{KEEP_MS},muzzy_decay_ms:{KEEP_MS}",  # Polars
 }

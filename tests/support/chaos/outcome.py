@@ -69,6 +69,8 @@ class Outcome:
     verify: dict[str, Any] = field(default_factory=dict)
     not_run: list[str] = field(default_factory=list)
     traces: list[dict[str, Any]] = field(default_factory=list)  # log lines that carry a traceback
+    manifests: int = 0  # read again at the end, each held against the one before it
+    seals: int = 0  # of them: by which a task was split or merged
     problems: list[str] = field(default_factory=list)
 
     def judge(self) -> None:
@@ -81,6 +83,9 @@ class Outcome:
                 detail = f"the lag was back under 5 s after {recovered / 1000:.1f} s"
                 self.problems.append(f"{struck.fault}: {detail}, {self.recover_s:g} s are allowed")
             self._judge_statuses(struck)
+            away = struck.fault.kind == Kind.PAUSE and set(struck.fault.targets) == {"meta"}
+            if away and struck.worst_lag_ms(self.samples) > struck.fault.seconds * 500:
+                self.problems.append(f"{struck.fault}: data did not flow meanwhile")
         for trace in self.traces:
             if not any(struck.explains(trace) for struck in self.struck):
                 where = f"{trace['ts']} {trace['service']} {trace['message']}"
@@ -141,7 +146,8 @@ class Outcome:
             f"{report.get('rows', 0)} rows and {report.get('ddls', 0)} DDLs pulled, "
             f"{report.get('events_compared_with_truth', 0)} held against {report.get('truth_lines_compared', 0)} truth "
             f"lines; {pulls.get('events', 0)} events in {pulls.get('pages', 0)} other pulls; "
-            f"violations: {report.get('violations') or 'none'}.",
+            f"violations: {report.get('violations') or 'none'}; "
+            f"{self.manifests} manifests, {self.seals} of them seals, held against each other.",
             *self.not_run,
             *(f"PROBLEM {problem}" for problem in self.problems),
         ]
@@ -165,6 +171,8 @@ class Outcome:
                 for struck in self.struck
             ],
             "verify": self.verify,
+            "manifests": self.manifests,
+            "seals": self.seals,
             "not_run": self.not_run,
             "problems": self.problems,
         }

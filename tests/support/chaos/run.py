@@ -24,6 +24,7 @@ from support.chaos.outcome import LATE_MS, Outcome, StatusSeen, Struck
 from support.chaos.plan import Fault, Kind
 from support.lan_platform import LanPlatform
 from support.platform import COMMAND, Platform, Process, _die_with_us, mains
+from support.sim.audit import of_directory
 from tistream.verify.lag import LagSample, Promise, beyond_promises
 
 CLUSTER, TENANT = "1", "chaos"
@@ -192,6 +193,9 @@ class Chaos:
         except AssertionError as error:
             problems.append(f"up did not stop as it should: {str(error)[:1_000]}")
         self.outcome.traces = self.platform.traces()
+        audit = of_directory(self.platform.objects)
+        problems += audit.problems
+        self.outcome.manifests, self.outcome.seals = audit.manifests, audit.seals
 
     # --- faults --------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tistream.format import manifest as manifest_format
 from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, SEALED, Manifest
@@ -16,6 +17,15 @@ from tistream.format.source_file import SourceFile
 from tistream.storage.memory import MemoryObjectStore
 
 _MANIFEST = re.compile(r"committed/.*/task-(\d+)/manifest/(\d{20})$")
+
+
+def of_directory(objects: Path) -> Audit:
+    """An audit of all that processes have left in a directory: tasks after those that they descend from, in order."""
+    audit = Audit(None)
+    found = [(match, path) for path in objects.rglob("manifest/*") if (match := _MANIFEST.search(str(path)))]
+    for _, path in sorted(found, key=lambda one: (int(one[0][1]), int(one[0][2]))):
+        audit.wrote(str(path.relative_to(objects)), path.read_bytes())
+    return audit
 
 
 class ObservedStore(MemoryObjectStore):
@@ -41,7 +51,7 @@ class ObservedStore(MemoryObjectStore):
 class Audit:
     """`problems`: what was found, with the invariant's number."""
 
-    objects: ObservedStore
+    objects: ObservedStore | None  # None: long after the writes, when what they named may have been used up
     problems: list[str] = field(default_factory=list)
     last: dict[int, Manifest] = field(default_factory=dict)  # by task
     told: dict[int, dict[int, int]] = field(default_factory=dict)  # task -> manifest -> highest progress told on it
@@ -96,22 +106,25 @@ class Audit:
                 self._require(3, ended == new.flushed_ts, f"task {child}: its parents end at {ended}, {new.flushed_ts}")
         self._require(3, new.low_ts == flushed, f"task {task_id}: window from {new.low_ts}, flushed {flushed}")
         self._require(3, new.flushed_ts >= new.low_ts, f"task {task_id}: flushed_ts falls to {new.flushed_ts}")
-        self._named_objects(task_id, new)
+        if self.objects is not None:
+            self._named_objects(self.objects, task_id, new)
         self._windows(task_id, new)
         self.last[task_id] = new
 
-    def _named_objects(self, task_id: int, new: Manifest) -> None:
+    def _named_objects(self, objects: ObservedStore, task_id: int, new: Manifest) -> None:
         for named in (*new.segments, *new.pending):
-            body = self.objects.peek(named.key)
+            body = objects.peek(named.key)
             there = body is not None and len(body) == named.size and f"{zlib.crc32(body):08x}" == named.checksum
             self._require(10, there, f"task {task_id}: manifest {new.number} names {named.key}, which is not so")
         for source in {source for part in new.pending for source in part.sources}:
-            self._require(12, self._source_is_there(source), f"task {task_id}: {new.number} points into {source.key}")
+            self._require(
+                12, self._source_is_there(objects, source), f"task {task_id}: {new.number} points into {source.key}"
+            )
 
-    def _source_is_there(self, source: SourceFile) -> bool:
+    def _source_is_there(self, objects: ObservedStore, source: SourceFile) -> bool:
         """Whether the row groups that are pointed into are what the manifest says."""
         self.sources += 1
-        body = self.objects.peek(source.key)
+        body = objects.peek(source.key)
         return (
             body is not None
             and len(body) == source.size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.meta import Heartbeat, RouteTable, TaskReport
+from tistream.wire.meta import Heartbeat, RouteTable, TaskReport, TaskRoute
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.route_merge import merged
@@ -29,7 +30,7 @@ from tistream_meta.starts import Start
 TASKS_A_TENANT = 100
 STEP_MS = 250
 PREPARE_MS, TAKE_OVER_MS, CLAIM_MS = 1_000, 200, 1_000
-TIMINGS = Timings(suspect_ms=5_000, lost_ms=15_000)
+TIMINGS = Timings(suspect_ms=4_000, lost_ms=10_000)
 
 
 @dataclass
@@ -191,13 +192,13 @@ class ManyNodes:
         return sum(
             (sorter := self.sorters.get(task.sorter_node or "")) is None
             or sorter.ready_ms.get((task.task_id, task.task_epoch), 1 << 62) > self._now()
-            for task, _, _ in self.server.tasks()
+            for task in self._tasks()
         )
 
     def unevenness(self) -> float:
         """How many times the mean the highest load of a sorter is, or the mean the lowest: the larger of the two."""
         loads = dict.fromkeys(self.sorters, 0.0)
-        for task, _, _ in self.server.tasks():
+        for task in self._tasks():
             if task.sorter_node in loads:
                 loads[task.sorter_node] += self.load[task.task_id]
         mean = sum(loads.values()) / len(loads)
@@ -205,7 +206,12 @@ class ManyNodes:
 
     def moving(self) -> bool:
         """Whether any task is on its way."""
-        return any(task.next_node is not None for task, _, _ in self.server.tasks())
+        return any(task.next_node is not None for task in self._tasks())
+
+    def _tasks(self) -> Iterator[TaskRoute]:
+        table = self.server.routes().current()
+        assert table is not None
+        return (task for tenant in table.tenants for task in tenant.tasks)
 
 
 def _nobody(url: str) -> MetaClient:

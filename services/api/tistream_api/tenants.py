@@ -129,7 +129,7 @@ class Tenants:
 
     def _take_now(self) -> None:
         with suppress(StaleRoutes):  # another thread has taken newer ones meanwhile
-            self._take(self._meta.routes())
+            self._take(self._meta.routes(fresh=True))
 
     def _take(self, routes: RouteTable) -> None:
         """Take a table. Two threads ask: the answer of the slower one may be older than what the other has taken, and

@@ -104,10 +104,10 @@ class Reports:
             settled_ms=now_ms - since_ms,
         )
 
-    def load(self, task: Task) -> float | None:
-        """Of a task, if its sorter has told."""
+    def load(self, task: Task) -> float:
+        """Bytes a second of a task; 0 until its sorter has told."""
         held = self._holding(task.sorter_node, task.task_id)
-        return None if held is None else held.load
+        return 0.0 if held is None else held.load
 
     def _holding(self, node_id: str | None, task_id: int) -> Holding | None:
         heard = self._of.get(node_id or "")

@@ -264,9 +264,12 @@ def routes(
     known_rev: int = -1,
     node_id: str | None = None,
     wait_ms: WaitMs = 0,
+    fresh: bool = False,
 ) -> RouteTable:
     """The route table, or what has changed since `known_version` of that owner; waits while that is the newest. A meta
-    server that is not the owner tells what the owner told it last."""
+    server that is not the owner tells what the owner told it last, or if it has to be `fresh` asks it first."""
+    if fresh and (owner := _elsewhere(request)) is not None:
+        _server(request).routes().publish(owner.routes(fresh=True))
     table = _server(request).routes().wait(Mark(known_rev, known_version), wait_ms, node_id)
     if table is None:
         raise Unavailable("no routes yet")

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 SPREAD_MS = 500  # between two looks at everything
 SPREAD_MS_A_TASK = 0.1  # and so much more for each task
+TASK_LOAD = 1_000.0  # bytes a second that count for any task: its ticks cost something though nothing comes
 AGAIN_PART = 5  # while the budget held moves back, so many times sooner: others have ended meanwhile
 
 States = Mapping[str, NodeState]
@@ -97,8 +98,7 @@ class Scheduler:
         yield from self._take_orders(orders)
 
     def _known_loads(self, tasks: Iterable[Task]) -> dict[int, float]:
-        found = ((task.task_id, self._reports.load(task)) for task in tasks)
-        return {task_id: load for task_id, load in found if load is not None}
+        return {task.task_id: TASK_LOAD + self._reports.load(task) for task in tasks}
 
     def _command(self, commands: Sequence[Command]) -> Iterator[Change]:
         if not commands:

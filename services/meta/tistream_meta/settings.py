@@ -16,8 +16,8 @@ class MetaSettings(ServiceSettings):
     database_url: str = Field(default="sqlite:///meta.db", description="sqlite:///path or mysql+pymysql://user@host/db")
     ranges_per_tenant: int = Field(default=1, ge=1, le=RANGES_MAX, description="tasks that a new tenant is cut into")
     lease_ms: int = Field(default=9_000, ge=300, le=600_000, description="how long the owner's lease lasts unrenewed")
-    suspect_ms: int = Field(default=5_000, ge=100, description="silence after which a node is suspect")
-    lost_ms: int = Field(default=15_000, ge=200, description="silence after which its tasks go to another")
+    suspect_ms: int = Field(default=4_000, ge=100, description="silence after which a node is suspect")
+    lost_ms: int = Field(default=10_000, ge=200, description="silence after which its tasks go to another")
     check_ms: int = Field(default=250, ge=10, le=10_000, description="how often nodes and tasks are looked at")
     snapshot_retry_max_ms: int = Field(
         default=2_000, ge=10, description="longest pause between looks for a schema_snap"

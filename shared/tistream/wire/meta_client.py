@@ -62,14 +62,14 @@ class MetaClient:
         self._lock = new_lock()
         self.seen = NOTHING_SEEN
 
-    def routes(self, known_version: int = -1, wait_ms: int = 0) -> RouteTable:
-        """The route table, whole; waits up to wait_ms while its version is `known_version`. Raises StaleRoutes if what
-        answers is behind what was seen before."""
+    def routes(self, known_version: int = -1, wait_ms: int = 0, *, fresh: bool = False) -> RouteTable:
+        """The route table, whole; waits up to wait_ms while its version is `known_version`. `fresh`: as new as the
+        owner's, or Unavailable. Raises StaleRoutes if what answers is behind what was seen before."""
         with self._lock:
             base = self._table
-        params: dict[str, int | str] = {"known_version": -1}
+        params: dict[str, int | str] = {"known_version": -1, "fresh": int(fresh)}
         if base is not None:  # only what has changed since is told
-            params = {"known_version": base.version, "known_rev": base.owner_rev}
+            params |= {"known_version": base.version, "known_rev": base.owner_rev}
             wait_ms = wait_ms if known_version == base.version else 0
         if self._node_id is not None:
             params["node_id"] = self._node_id

@@ -44,7 +44,8 @@ class Fault:
     @property
     def group(self) -> str:
         """Faults of one group are counted together."""
-        return f"{self.kind} {' + '.join(self.targets) if len(self.targets) == 1 else 'two at once'}"
+        alone = len(self.targets) == 1 or self.kind == Kind.CUT or len(set(self.targets)) == 1
+        return f"{self.kind} {' + '.join(self.targets) if alone else 'two at once'}"
 
 
 KILLED = (*SERVICES, "jvm", "worker", "up", EVERYTHING)
@@ -55,7 +56,7 @@ _SHOWN_SECONDS = 9.0  # a lag above 5 s, and with it what the status says of the
 PAUSED = (*SERVICES, "jvm", "worker", "up", EVERYTHING)
 
 
-_PAST_LEASE_SECONDS = (18.0, 25.0)  # a sorter is lost after 15 s without a heartbeat
+_PAST_LEASE_SECONDS = (14.0, 20.0)  # a sorter is lost after 10 s without a heartbeat
 _AWAY_SECONDS = 60.0
 
 

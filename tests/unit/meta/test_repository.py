@@ -80,7 +80,7 @@ def test_starts_are_counted_on_in_a_database_of_before_they_bore_an_instance(eng
     assert repository.plan().nodes[0].start_epoch == 7
     start = Start("a", repository.new_start())
     assert start.start_epoch == 8
-    assert repository.register("api-1", "api", "http://b", start).url == "http://b"
+    assert repository.register("api-1", "api", "http://b", start)[0].url == "http://b"
     assert repository.plan().nodes[0].start_epoch == 8
 
 

@@ -1,0 +1,161 @@
+"""The services one by one, as on machines of their own, on what a cluster shares: a real MySQL server, and S3."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import boto3
+import httpx
+import pytest
+
+from support import golden
+from support.compare import shown, tenant_differences
+from support.mariadb import MariaDb
+from support.platform import _die_with_us, free_port
+from support.pull import Consumer
+from support.services import Services
+from tistream.model.ids import TenantKey
+from tistream.storage.open import open_objects
+
+pytestmark = pytest.mark.e2e
+
+NODES = {"meta": 3, "schema": 1, "dispatcher": 2, "sorter": 2, "api": 2}
+KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+# With one thread: with several, two conditional puts at once may both win.
+MOTO = """
+import sys
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+app = DomainDispatcherApplication(create_backend_app)
+make_server("127.0.0.1", int(sys.argv[1]), app, threaded=False).serve_forever()
+"""
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    server = MariaDb(tmp_path_factory.mktemp("mariadb"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    """The object store's URL."""
+    port = free_port()
+    server = subprocess.Popen(
+        [sys.executable, "-c", MOTO, str(port)],
+        stderr=subprocess.DEVNULL,
+        preexec_fn=_die_with_us,  # noqa: PLW1509 (as in platform.py)
+    )
+    endpoint = f"http://127.0.0.1:{port}"
+    waited(lambda: answers(endpoint), 60)
+    names = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+    boto3.client("s3", endpoint_url=endpoint, **names).create_bucket(Bucket="tistream")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in KEYS.items():
+            patch.setenv(name, value)
+        yield f"s3://tistream/some/prefix?endpoint={endpoint}&region=us-east-1"
+    server.kill()
+    server.wait()
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory, database: MariaDb, bucket: str) -> Iterator[Services]:
+    data_dir = tmp_path_factory.mktemp("services")
+    services = Services(data_dir, ranges=4, nodes=NODES, database_url=database.url, objects_url=bucket)
+    try:
+        yield services.start()
+        services.stop()
+    except BaseException:
+        print(services.report())
+        raise
+    finally:
+        services.close()
+
+
+def answers(url: str) -> bool:
+    try:
+        return bool(httpx.get(url, trust_env=False, timeout=5).status_code)
+    except httpx.TransportError:
+        return False
+
+
+def waited(check: Callable[[], object], seconds: float) -> float:
+    began = time.monotonic()
+    while not check():
+        assert time.monotonic() - began < seconds, f"not within {seconds} s"
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+def push(bucket: str, deliveries: list[golden.Delivery]) -> None:
+    objects = open_objects(bucket)
+    for delivery in deliveries:
+        objects.put(delivery.key, delivery.data)
+
+
+def owner(up: Services) -> str:
+    answer = httpx.get(f"{up.url}/v1/owner", trust_env=False, timeout=10)
+    return str(answer.json()["node_id"]) if answer.status_code == httpx.codes.OK else ""
+
+
+def test_services_on_a_shared_database_and_bucket_serve_what_tidb_wrote(up: Services, bucket: str) -> None:
+    loaded = golden.load("everything")
+    push(bucket, loaded.deliveries)
+    up.create_for(loaded)
+    for api in ("api", "api-2"):
+        consumer = Consumer(up.url_of(api), loaded.tenant)
+        events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+        problems = tenant_differences(loaded, events)
+        assert not problems, shown(problems)
+    held = {node["node_id"]: node for node in httpx.get(f"{up.url}/v1/nodes", trust_env=False).json()["nodes"]}
+    assert all(node["state"] == "alive" for node in held.values())
+    assert len(held) == sum(NODES.values()) - NODES["meta"]
+    assert [held[name]["tasks"] for name in ("sorter-1", "sorter-2")] == [2, 2], "each has its share"
+
+
+def test_an_owner_that_dies_for_good_is_replaced(up: Services, bucket: str) -> None:
+    dead = owner(up)
+    (process,) = up.named(dead, up.alive())
+    os.kill(process.pid, signal.SIGKILL)
+    took = waited(lambda: owner(up) not in ("", dead), 12)
+    print(f"another owner after {took:.1f} s")
+    up.start_one(dead.removesuffix("-1"))
+
+
+def test_a_sorter_that_dies_for_good_is_replaced_by_the_other(up: Services, bucket: str) -> None:
+    loaded = golden.load_as("everything", "9", "sorter-dies")
+    push(bucket, [loaded.schema_snap])
+    consumer = up.create_tenant(TenantKey("9", "sorter-dies"))
+    waited(lambda: int(consumer.status()["resolved_ts"]) >= loaded.snapshot_ts, 60)
+    (process,) = up.named("sorter-2", up.alive())
+    os.kill(process.pid, signal.SIGKILL)
+    push(bucket, list(loaded.files))
+    took = waited(lambda: int(consumer.status()["resolved_ts"]) >= loaded.end_ts, 40)
+    print(f"level after {took:.1f} s")
+    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    problems = tenant_differences(loaded, events)
+    assert not problems, shown(problems)
+    up.start_one("sorter-2")
+
+
+def test_the_database_is_restarted_and_nobody_loses_anything(up: Services, bucket: str, database: MariaDb) -> None:
+    loaded = golden.load_as("everything", "9", "database-away")
+    half = len(loaded.files) // 2
+    push(bucket, [loaded.schema_snap, *loaded.files[:half]])
+    consumer = up.create_tenant(TenantKey("9", "database-away"))
+    waited(lambda: int(consumer.status()["resolved_ts"]) > loaded.snapshot_ts, 60)
+    database.stop()
+    push(bucket, list(loaded.files[half:]))
+    waited(lambda: int(consumer.status()["resolved_ts"]) >= loaded.end_ts, 60)
+    database.start()
+    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    problems = tenant_differences(loaded, events)
+    assert not problems, shown(problems)
+    up.create_tenant(TenantKey("9", "after-the-restart"))

@@ -1,0 +1,94 @@
+"""A MariaDB server of its own on 127.0.0.1: the one on PATH, or Debian's package where the user may install it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pymysql
+
+from support.platform import _die_with_us, free_port
+
+STARTING_SECONDS = 60
+
+
+class NoMariaDb(Exception):
+    """There is none, and it cannot be installed here: why."""
+
+
+def binary() -> str:
+    """The server's program. Raises NoMariaDb."""
+    wanted = ("mariadbd", "/usr/sbin/mariadbd")
+    if (found := next(filter(None, map(shutil.which, wanted)), None)) is None and os.geteuid() == 0:
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (
+            ("apt-get", "update"),
+            ("apt-get", "install", "-y", "--no-install-recommends", "mariadb-server"),
+        ):
+            try:
+                subprocess.run(command, check=True, capture_output=True, text=True, env=quiet)
+            except (OSError, subprocess.CalledProcessError) as error:
+                raise NoMariaDb(f"{' '.join(command)}: {error} {getattr(error, 'stderr', '')}") from error
+        found = next(filter(None, map(shutil.which, wanted)), None)
+    if found is None:
+        raise NoMariaDb("no mariadbd on PATH, and only root can install it (apt-get install mariadb-server)")
+    return found
+
+
+@dataclass
+class MariaDb:
+    """Data below `directory`; a database `tistream` that a user `tistream` may change, with a password."""
+
+    directory: Path
+    port: int = field(default_factory=free_port)
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """For the meta server."""
+        return f"mysql+pymysql://tistream:secret@127.0.0.1:{self.port}/tistream"
+
+    def start(self) -> None:
+        """Run it, and wait until it answers. The first time it is set up."""
+        program, data = binary(), self.directory / "mysql"
+        if fresh := not data.exists():
+            self.directory.mkdir(parents=True, exist_ok=True)
+            set_up = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root", "--skip-test-db"]
+            subprocess.run(set_up, check=True, capture_output=True)
+        options = ["--no-defaults", f"--datadir={data}", "--user=root", "--bind-address=127.0.0.1"]
+        options += [f"--port={self.port}", f"--socket={self.directory}/mysql.sock", f"--pid-file={self.directory}/pid"]
+        with (self.directory / "mysql.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [program, *options],
+                stdout=log,
+                stderr=log,
+                preexec_fn=_die_with_us,  # noqa: PLW1509 (as in platform.py)
+            )
+        self._wait(fresh)
+
+    def _wait(self, fresh: bool) -> None:
+        deadline = time.monotonic() + STARTING_SECONDS
+        while True:
+            try:
+                connection = pymysql.connect(unix_socket=f"{self.directory}/mysql.sock", user="root")
+                break
+            except pymysql.err.OperationalError as error:
+                if time.monotonic() >= deadline:
+                    raise NoMariaDb((self.directory / "mysql.log").read_text()[-2_000:]) from error
+                time.sleep(0.1)
+        with connection, connection.cursor() as cursor:
+            if fresh:
+                cursor.execute("CREATE DATABASE tistream")
+                cursor.execute("CREATE USER tistream@127.0.0.1 IDENTIFIED BY 'secret'")
+                cursor.execute("GRANT ALL ON tistream.* TO tistream@127.0.0.1")
+
+    def stop(self) -> None:
+        """As an operator would."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(60)
+            self._process = None

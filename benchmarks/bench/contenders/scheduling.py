@@ -24,6 +24,7 @@ from tistream_meta.metrics import MetaMetrics
 from tistream_meta.options import Options
 from tistream_meta.reports import Holding
 from tistream_meta.repository import Repository
+from tistream_meta.scheduler import TASK_LOAD
 from tistream_meta.server import MetaServer
 from tistream_meta.starts import Start
 
@@ -200,7 +201,7 @@ class ManyNodes:
         loads = dict.fromkeys(self.sorters, 0.0)
         for task in self._tasks():
             if task.sorter_node in loads:
-                loads[task.sorter_node] += self.load[task.task_id]
+                loads[task.sorter_node] += TASK_LOAD + self.load[task.task_id]
         mean = sum(loads.values()) / len(loads)
         return max(max(loads.values()) / mean, mean / max(1e-9, min(loads.values())))
 

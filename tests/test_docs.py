@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tistream_meta.placement import TRANSITIONS
+
 ROOT = Path(__file__).parent.parent
 DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 CODE = [path for folder in ("shared", "services", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
@@ -31,3 +33,16 @@ def test_named_modules_and_tests_exist(document: Path) -> None:
 def test_links_lead_somewhere(document: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", document.read_text())
     assert [link for link in links if "://" not in link and not (document.parent / link).exists()] == []
+
+
+def test_the_diagram_of_a_tasks_phases_is_that_of_the_code() -> None:
+    drawn = re.search(
+        r"```mermaid\nstateDiagram-v2\n(.*?)```", (ROOT / "docs" / "scheduling.md").read_text(), re.DOTALL
+    )
+    assert drawn is not None
+    assert drawn[1].splitlines() == [
+        f"  {phase.value} --> {after.value} : {step.value}"
+        for phase, steps in TRANSITIONS.items()
+        for step, after in steps.items()
+        if after is not phase
+    ]

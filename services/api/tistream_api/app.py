@@ -16,7 +16,7 @@ from tistream.concurrency import Event, new_event, new_executor, start_thread
 from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
-from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
 from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
@@ -56,7 +56,7 @@ def build_app(
     objects = measured(objects, registry)
     http = new_http()
     asking = new_http(deadline_s=STATUS_DEADLINE_S)
-    meta = MetaClient(http, settings.meta_url)
+    meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
     executor = new_executor("refresh", settings.refresh_threads)
     warm = new_event()
 

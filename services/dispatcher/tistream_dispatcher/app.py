@@ -13,7 +13,7 @@ from tistream.model.ids import TenantKey
 from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
-from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
 from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
@@ -58,7 +58,7 @@ def build_app(
     metrics, loop_metrics = DispatcherMetrics(registry), LoopMetrics(registry)
     counted = measured(objects, registry)
     http = new_http()
-    meta = MetaClient(http, settings.meta_url)
+    meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
     sorters = SorterClient(http)
     limits = Limits(settings.window_files, settings.window_bytes, settings.batch_files, settings.batch_bytes)
     polling = PollSettings(

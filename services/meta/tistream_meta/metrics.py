@@ -23,6 +23,13 @@ class MetaMetrics:
             "tistream_meta_stores", "Stores by whether anybody is to read them.", ("read",), registry=registry
         )
         self.nodes = Gauge("tistream_meta_nodes", "Nodes by what is known of them.", ("state",), registry=registry)
+        self.refused = Counter(
+            "tistream_meta_refused_total",
+            "Messages that came too late: report (a newer one was heard), start (a newer one has registered), "
+            "write (another is the owner).",
+            ("what",),
+            registry=registry,
+        )
         self.announced = Counter("tistream_meta_announcements_total", "Files announced by writers.", registry=registry)
 
     def count_nodes(self, states: Iterable[NodeState]) -> None:

@@ -11,6 +11,7 @@ from tistream.concurrency import Lock
 from tistream.errors import Fenced, Unavailable
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
+from tistream_meta.metrics import MetaMetrics
 from tistream_meta.model import Owner
 from tistream_meta.repository import Repository
 
@@ -30,10 +31,12 @@ class Ownership:
         own_url: str,
         new_client: Callable[[str], MetaClient],
         begin: Callable[[int], None],
+        metrics: MetaMetrics,
     ) -> None:
         self._repository, self._clock, self._lock = repository, clock, lock
         self._lease_ms, self._own_url = lease_ms, own_url
         self._new_client, self._begin = new_client, begin
+        self._metrics = metrics
         self._since_ms: int | None = None  # None: this process is not the owner
         self._renewed_ms = 0  # when the last renewal of the lease that succeeded was begun
         self._lapsed = False  # no renewal came through for as long as the lease lasts
@@ -95,6 +98,7 @@ class Ownership:
         try:
             yield
         except Fenced as error:
+            self._metrics.refused.labels("write").inc()
             if self._since_ms is not None:
                 log.error("lost the ownership", extra={"owner_rev": self.rev, "reason": str(error)})
             self._since_ms = None

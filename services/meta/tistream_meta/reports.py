@@ -41,9 +41,8 @@ class _Heard:
 
 @dataclass(slots=True)
 class Reports:
-    """The newest of every node. `stale` counts those that were not taken."""
+    """The newest of every node."""
 
-    stale: int = 0
     _of: dict[str, _Heard] = field(default_factory=dict)
 
     def take(
@@ -53,7 +52,6 @@ class Reports:
         was heard. Monotonic time."""
         known = self._of.get(node_id)
         if known is not None and known.start == start and sequence <= known.sequence:
-            self.stale += 1
             return None
         held: dict[int, Holding] = {}
         prepared: dict[int, Holding] = {}

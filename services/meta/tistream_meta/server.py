@@ -72,7 +72,7 @@ class MetaServer:
         self._scheduler = Scheduler(repository, self._reports, options.rules)
         self._starts = TenantStarts(objects, clock, options.snapshot_retry_max_ms)
         self._ownership = Ownership(
-            repository, clock, self._lock, options.lease_ms, options.own_url, new_client, self._begin
+            repository, clock, self._lock, options.lease_ms, options.own_url, new_client, self._begin, metrics
         )
         self._book: Book | None = None  # None: to be read
         self._touched = Touched()  # since the last route table
@@ -257,7 +257,11 @@ class MetaServer:
         self._require_owner()
         with self._lock:
             with self._writing():
-                node, change = self._repository.register(node_id, role, url, start)
+                try:
+                    node, change = self._repository.register(node_id, role, url, start)
+                except Superseded:
+                    self._metrics.refused.labels("start").inc()
+                    raise
                 self._take(change)
                 self._heard.hear(node_id, self._clock.monotonic_ms())
             log.info("node registered", extra={"node": node_id, "role": role, "start_epoch": node.start_epoch})
@@ -290,11 +294,14 @@ class MetaServer:
                 case Standing.UNKNOWN:
                     raise UnknownName(f"no node {node_id} with start_epoch {start.start_epoch}")
                 case Standing.SUPERSEDED:
+                    self._metrics.refused.labels("start").inc()
                     raise Superseded(f"a newer start of {node_id} has registered")
             now_ms = self._clock.monotonic_ms()
             # A process of a version that tells no sequence is heard all the same; what it holds is not known.
             news = self._reports.take(node_id, start, sequence, holdings, now_ms) if sequence else set()
-            if news is not None:
+            if news is None:
+                self._metrics.refused.labels("report").inc()
+            else:
                 self._heard.hear(node_id, now_ms)
                 self._scheduler.touch(news)
                 if node is not None and node.role == "dispatcher" and self._stores.hear(book, node_id, stores):

@@ -12,7 +12,7 @@ from tistream.clock import Clock
 from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
-from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
 from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
@@ -38,7 +38,7 @@ def build_app(
     """The app, its loops running for as long as it serves; `end` ends the process."""
     metrics_registry = new_registry()
     loop_metrics = LoopMetrics(metrics_registry)
-    meta = MetaClient(http, settings.meta_url)
+    meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(metrics_registry).inc)
     membership = Membership(meta, settings.node, "schema", settings.url, instance=new_nonce(), end=end)
     registry = Registry(
         measured(objects, metrics_registry),

@@ -93,7 +93,7 @@ class _Running:
         self._settings, self._clock = settings, clock
         self._http = outside.new_http()
         self._end = outside.end
-        meta = MetaClient(self._http, settings.meta_url, settings.node)
+        meta = MetaClient(self._http, settings.meta_url, settings.node, on_stale=metrics.stale_routes.inc)
         self._meta = meta
         self._coming: list[TaskIdentity] = []
         self._runner = outside.new_runner(settings)

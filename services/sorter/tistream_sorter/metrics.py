@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from tistream.service.metrics import stale_routes
+
 _SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -29,6 +31,7 @@ class SorterMetrics:
         self.segment_bytes = Counter("tistream_sorter_segment_bytes_total", "Their bytes.", registry=registry)
         self.manifests = Counter("tistream_sorter_manifests_total", "Manifests committed.", registry=registry)
         self.rows = Counter("tistream_sorter_rows_total", "Rows by what became of them.", ("what",), registry=registry)
+        self.stale_routes = stale_routes(registry)
         self.fenced = Counter("tistream_sorter_fenced_total", "Tasks lost to a newer epoch.", registry=registry)
         self.damaged = Counter(
             "tistream_sorter_damaged_files_total", "Reads of row groups that failed their checks.", registry=registry

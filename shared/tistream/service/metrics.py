@@ -38,6 +38,15 @@ class HttpMetrics:
         )
 
 
+def stale_routes(registry: CollectorRegistry) -> Counter:
+    """Counts route tables that are not followed."""
+    return Counter(
+        "tistream_stale_routes_total",
+        "Route tables that were not followed: of an older owner, or older than one that was.",
+        registry=registry,
+    )
+
+
 class LoopMetrics:
     """Runs and errors of the background loops of a process."""
 

@@ -51,11 +51,19 @@ class MetaClient:
     """The meta servers at `base_urls` (separated by commas): any of them answers, the others when it does not.
 
     Thread-safe. `seen` is how new the newest route table was. With a `node_id` the routes tell of its own tasks alone.
+    `on_stale` is called for each table that is not followed.
     """
 
-    def __init__(self, http: HttpClient, base_urls: str, node_id: str | None = None) -> None:
+    def __init__(
+        self,
+        http: HttpClient,
+        base_urls: str,
+        node_id: str | None = None,
+        on_stale: Callable[[], object] = lambda: None,
+    ) -> None:
         self._http = http
         self._node_id = node_id
+        self._on_stale = on_stale
         self._table: RouteTable | None = None  # the newest, whole
         self._base_urls = [url.rstrip("/") for url in base_urls.split(",")]
         self._at = 0  # of the one that answered last
@@ -80,6 +88,7 @@ class MetaClient:
                 newest = self._table
                 if fresh and newest is not None and Mark(newest.owner_rev, newest.version) == self.seen:
                     return newest  # another thread has taken it since the owner answered this one
+                self._on_stale()
                 raise StaleRoutes(f"routes {mark} are older than {self.seen}")
             self._table = table = merged(self._table, told)
             self.seen = mark

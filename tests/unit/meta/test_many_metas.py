@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,12 +179,16 @@ def test_an_owner_that_hung_past_its_lease_is_not_obeyed_when_it_wakes(metas: Me
     with engine_paused(metas, server):
         eventually(lambda: any(metas.server(number).is_owner() for number in others))
     eventually(lambda: client.routes().owner_rev == 2)
-    behind = metas.client(old)
+    stale: list[bool] = []
+    behind = MetaClient(metas.http, metas.servers[old].url, on_stale=lambda: stale.append(True))
     behind.seen = client.seen
     with pytest.raises(StaleRoutes):
         behind.routes()
     with pytest.raises(Unavailable):
         behind.create_tenant("7", "other")
+    assert stale
+    told = httpx.get(f"{metas.servers[old].url}/metrics").text
+    assert re.search(r'^tistream_meta_refused_total{what="write"} [1-9]', told, re.MULTILINE)
     server.is_owner, server.hold_lease = hang, renew  # type: ignore[method-assign]
 
 

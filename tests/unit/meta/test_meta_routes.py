@@ -230,3 +230,16 @@ def test_metrics_tell_what_is_served(meta):
     text = meta.http.get("/metrics").text
     assert "tistream_meta_tenants 1.0" in text
     assert "tistream_meta_owner_rev 1.0" in text
+
+
+def test_what_comes_too_late_is_refused_and_counted(meta):
+    first = meta.register("sorter-1")
+    second = meta.register("sorter-1")
+    assert meta.heartbeat("sorter-1", first).status_code == 409
+    body = {name: second[name] for name in ("instance", "start_epoch")}
+    for sequence in (5, 4):
+        answer = meta.http.post("/upcall/v1/nodes/sorter-1/heartbeat", json={**body, "sequence": sequence})
+        assert answer.status_code == 200
+    text = meta.http.get("/metrics").text
+    assert 'tistream_meta_refused_total{what="start"} 1.0' in text
+    assert 'tistream_meta_refused_total{what="report"} 1.0' in text

@@ -3,9 +3,11 @@ service that hangs is replaced by another of its kind."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -82,6 +84,53 @@ def test_any_api_server_gives_every_event_and_takes_any_cursor(up: Platform) -> 
         for name in ("sorter", "sorter-2")
     ]
     assert [len(held) for held in tasks] == [2, 2], "each sorter has its share"
+
+
+def command(up: Platform, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`tistream …` as an operator would type it."""
+    line = [str(platform.COMMAND), *arguments, "--url", up.url]
+    return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+
+
+def listed(up: Platform, what: str) -> list[list[str]]:
+    """The lines of `node list` or `task list`, without the head."""
+    shown = command(up, what, "list")
+    assert not shown.returncode, shown.stderr
+    return [line.split() for line in shown.stdout.splitlines()[1:]]
+
+
+def test_an_operator_sees_who_does_what_and_changes_it(up: Platform) -> None:
+    loaded = golden.load("everything")
+    consumer = up.consumer(loaded.tenant)
+    before = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    assert json.loads(command(up, "owner").stdout)["node_id"].startswith("meta-")
+    nodes = {line[0]: line[1:3] for line in listed(up, "node")}
+    assert nodes["sorter-2"] == ["sorter", "alive"]
+    assert len(nodes) == 6, "two sorters, two API servers, a dispatcher, a registry"
+    first, second, third = (line[0] for line in listed(up, "task")[:3])
+    refused = {
+        ("task", "split", "999"): "no task 999",
+        ("task", "split", first, "--key", "xyz"): "hex",
+        ("task", "split", second, "--key", "00"): "does not cut",
+        ("task", "split", first): "give one",
+        ("task", "merge", first, third): "no neighbours",
+        ("task", "move", first, "api-1"): "no sorter that is alive",
+        ("node", "drain", "nobody"): "no node nobody",
+        ("node", "drain", "api-1"): "only sorters and dispatchers",
+    }
+    for asked, reason in refused.items():
+        answer = command(up, *asked)
+        assert answer.returncode, asked
+        assert reason in answer.stderr, (asked, answer.stderr)
+    done = command(up, "task", "split", first, "--key", "01")
+    assert not done.returncode, done.stderr
+    waited(lambda: {line[4] for line in listed(up, "task")} == {"running"} and len(listed(up, "task")) == 5, 30)
+    after = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    assert changes(after) == changes(before)
+    assert not command(up, "node", "drain", "sorter-2").returncode
+    waited(lambda: {line[6] for line in listed(up, "task")} == {"sorter-1"}, 60)
+    assert not command(up, "node", "drain", "sorter-2", "--undo").returncode
+    waited(lambda: {line[6] for line in listed(up, "task")} == {"sorter-1", "sorter-2"}, 60)
 
 
 def test_an_owner_that_hangs_is_replaced_and_follows_when_it_wakes(up: Platform) -> None:

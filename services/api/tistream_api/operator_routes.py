@@ -31,7 +31,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
 
     @router.get("/v1/nodes", operation_id="ListNodes", responses=openapi.OPERATE_PROBLEMS)
     def list_nodes(request: Request) -> Response:
-        """Every process of the platform, and whether it is alive, suspect, lost or draining."""
+        """Every process but the meta servers, and whether it is alive, suspect, lost or draining."""
         return forward(request, "GET", "/v1/nodes")
 
     @router.post(

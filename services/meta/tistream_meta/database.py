@@ -6,6 +6,16 @@ from sqlalchemy import BigInteger, ColumnElement, Engine, cast, create_engine, e
 from sqlalchemy.engine import make_url
 
 BUSY_TIMEOUT_MS = 5_000
+# Of MySQL, in seconds. A transaction of a process that has vanished must not keep the owner's row locked for longer
+# than an election may take, and a server that has vanished must not be waited for.
+ANSWER_S = 20
+LOCK_WAIT_S = 5
+IDLE_S = 8
+_SESSION = (
+    f"SET SESSION wait_timeout = {IDLE_S}, "
+    f"SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}, "
+    "SESSION time_zone = '+00:00'"
+)
 
 
 def open_engine(url: str) -> Engine:
@@ -18,7 +28,10 @@ def open_engine(url: str) -> Engine:
         return engine
     if parsed.get_backend_name() == "mysql":
         # READ COMMITTED: a transaction reads what others have committed once its first statement has won the lock.
-        return create_engine(parsed, pool_pre_ping=True, pool_recycle=1800, isolation_level="READ COMMITTED")
+        limits = {"connect_timeout": 5, "read_timeout": ANSWER_S, "write_timeout": ANSWER_S, "init_command": _SESSION}
+        return create_engine(
+            parsed, pool_pre_ping=True, pool_recycle=1800, isolation_level="READ COMMITTED", connect_args=limits
+        )
     raise ValueError(f"database {parsed.get_backend_name()!r}: sqlite and mysql are known")
 
 

@@ -42,6 +42,7 @@ class Ownership:
         self._lapsed = False  # no renewal came through for as long as the lease lasts
         self._other: tuple[Owner, MetaClient] | None = None  # another, as the database told
         self._seen = NOTHING_SEEN  # the newest routes that any node has followed
+        self._restored = False  # a node has followed routes that the database knows nothing of
         self.rev = 0  # of the last time that this process was elected
 
     @property
@@ -60,16 +61,17 @@ class Ownership:
         """The owner, where it is another and known."""
         return None if self._other is None else self._other[1]
 
-    def saw(self, mark: Mark) -> None:
-        """A node has followed these routes."""
+    def saw(self, mark: Mark, newest: Mark) -> None:
+        """A node has followed these routes; `newest` are those of the database just now."""
         self._seen = max(self._seen, mark)
+        self._restored |= mark > newest
 
-    def hold(self, newest: Mark, heard: Callable[[], Iterable[str]]) -> bool:
-        """Become the owner, or stay it; whether it was elected now. `newest` are the routes published last, `heard`
-        hands over the nodes heard since it was asked before."""
+    def hold(self, heard: Callable[[], Iterable[str]]) -> bool:
+        """Become the owner, or stay it; whether it was elected now. `heard` hands over the nodes heard since it was
+        asked before."""
         if self._since_ms is None:
             return self._take()
-        if self._seen > newest:
+        if self._restored:
             # The database was restored: it has forgotten routes that nodes have followed, and they obey no older ones.
             log.warning("nodes have seen newer routes than the database has: elected anew", extra={"seen": self._seen})
             return self._take()
@@ -115,6 +117,7 @@ class Ownership:
             return False
         with self._lock:
             self.rev = taken.owner_rev
+            self._restored = False
             self._begin(taken.owner_rev)
             self._other = None
             self._lapsed = False

@@ -78,7 +78,7 @@ class Placement:
     next_node: str | None = None
     held: bool = False
     prepared: bool = False
-    ordered: bool = False  # to seal itself: it stays where it is until it has
+    ordered: bool = False  # to seal itself: whoever holds it then does
     sealed: bool = False
 
     @property
@@ -98,8 +98,6 @@ class Placement:
             raise WrongStep(f"task {self.task_id} is {self.phase.value}: no {step.value}")
         match step:
             case Step.PREPARE:
-                if self.ordered:
-                    raise WrongStep(f"task {self.task_id} is about to be split or merged")
                 if node is None or node == self.sorter_node:
                     raise WrongStep(f"task {self.task_id} is with {node} already")
                 return replace(self, next_node=node, prepared=False)

@@ -120,7 +120,7 @@ def spread(
     settled = [
         task
         for task in placements
-        if task.phase in (Phase.COMMITTING, Phase.RUNNING) and not task.ordered and not _lost(task.sorter_node, nodes)
+        if task.phase in (Phase.COMMITTING, Phase.RUNNING) and not _lost(task.sorter_node, nodes)
     ]
     return list(islice(_moves(settled, nodes, load, loads, limits), max(0, budget)))
 
@@ -171,7 +171,7 @@ def _moves(
             yield Command(task.task_id, Step.PREPARE, node, f"{task.sorter_node} is drained")
     mean = sum(loads.of.values()) / len(loads.of)
     by_load = sorted(
-        (task for task in tasks if task.phase is Phase.RUNNING and task.sorter_node in loads.of),
+        (task for task in tasks if task.phase is Phase.RUNNING and not task.ordered and task.sorter_node in loads.of),
         key=lambda task: (-_load(task, load), task.task_id),
     )
     for task in by_load:

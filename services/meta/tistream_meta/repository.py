@@ -11,7 +11,7 @@ to another writes nothing. Whatever changes a route raises the route version in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -207,6 +207,12 @@ class Repository:
             task_rows.take(connection, commands)
             return self._of_tasks(connection, [command.task_id for command in commands])
 
+    def raise_epochs(self, above: Mapping[int, int]) -> Change:
+        """Give tasks epochs above these, each to the sorter that it is with."""
+        with self._writing() as connection:
+            task_rows.raise_epochs(connection, above)
+            return self._of_tasks(connection, list(above))
+
     def give(self, stores: Sequence[Store]) -> Change:
         """Note stores and who reads them, in one transaction: known ones move, the others are new."""
         with self._writing() as connection:
@@ -271,8 +277,9 @@ class Repository:
     # -- everything ----------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
-        """Everything, as of one moment; tenants, stores and nodes by name, tasks of a tenant in key order."""
-        with _translated(), self._engine.begin() as connection:
+        """Everything, as of one moment: as the owner, so that whatever it has written before is there, or will never
+        be. Tenants, stores and nodes by name, tasks of a tenant in key order."""
+        with self._writing() as connection:
             version = counter_rows.read(connection, tables.ROUTE_VERSION)
             tenant_rows = connection.execute(
                 select(tables.tenants).order_by(tables.tenants.c.cluster_id, tables.tenants.c.tenant_id)

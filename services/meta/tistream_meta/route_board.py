@@ -11,6 +11,7 @@ from tistream.wire.meta import RouteTable, TenantRoute
 from tistream.wire.route_mark import Mark
 
 _POLL_S = 0.2  # how soon a waiting reader notices that the process stops
+_NO_REV = -1
 _REMEMBERED = 65_536  # changes of tenants: who is further behind is told everything
 
 Keys = set[TenantKey]
@@ -79,7 +80,11 @@ class RouteBoard:
             return self._answer(known, node_id)
 
     def _nothing_new(self, known: Mark) -> bool:
-        return self._table is None or self._table.version == known.version
+        newest = self._table
+        if newest is None:
+            return True
+        # Who tells no owner_rev is of an older version, and compares versions alone.
+        return newest.version == known.version and known.owner_rev in (newest.owner_rev, _NO_REV)
 
     def _answer(self, known: Mark, node_id: str | None) -> RouteTable | None:
         table = self._table
@@ -95,7 +100,7 @@ class RouteBoard:
     def _keys(self, since: int | None, node_id: str | None) -> list[TenantKey]:
         if since is None:
             assert node_id is not None
-            return sorted(self._at.get(node_id, ()))
+            return sorted(self._at.get(node_id, Keys()) & self._tenants.keys())
         found: Keys = set()
         for version, changed in reversed(self._log):
             if version <= since:

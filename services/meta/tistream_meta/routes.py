@@ -247,6 +247,7 @@ def _holding(report: TaskReport) -> Holding:
         progress_ts=report.progress_ts,
         stop_at=report.stop_at,
         sealed=tuple(Child(child.task_id, _span(child)) for child in report.sealed),
+        fenced_by=report.fenced_by,
     )
 
 

@@ -72,18 +72,28 @@ class Scheduler:
             placements = [self._reports.placement(task) for task in news]
             if not there:
                 self._homeless.update(task.task_id for task in placements)
-            yield from self._command(urgent(placements, sorters, self._known_loads(news), self._loads))
+            yield from self._command(urgent(placements, sorters, self._known_loads(news, now_ms), self._loads))
+            yield from self._above_the_manifests(book, news)
         if now_ms >= self._spread_at_ms:
             yield from self._look_at_everything(book, sorters, now_ms)
 
+    def _above_the_manifests(self, book: Book, news: Iterable[Task]) -> Iterator[Change]:
+        tasks = [book.tasks[task.task_id] for task in news if task.task_id in book.tasks]
+        claimed = {task.task_id: by for task in tasks if (by := self._reports.claimed_by(task)) is not None}
+        if claimed:
+            log.warning("manifests have newer epochs than the database", extra={"tasks": len(claimed)})
+            yield self._repository.raise_epochs(claimed)
+
     def _look_at_everything(self, book: Book, sorters: States, now_ms: int) -> Iterator[Change]:
         tasks = book.in_order()
-        load = self._known_loads(tasks)
+        load = self._known_loads(tasks, now_ms)
         placements = [self._reports.placement(task) for task in tasks]
         there = alive(sorters)
         self._loads = Loads(there, placements, load)
         limits = replace(self._rules.moves, moves_max=max(self._rules.moves.moves_max, len(there)))
-        commands = spread(placements, sorters, load, self._loads, limits)
+        # A new owner hears the sorters one after the other: those that it has not heard do not rest for that.
+        commands = spread(placements, sorters, load, self._loads, limits) if self._reports.heard(there) else []
+        self._reports.keep(book.tasks)
         pause_ms = SPREAD_MS + SPREAD_MS_A_TASK * len(tasks)
         self._spread_at_ms = now_ms + (pause_ms / AGAIN_PART if commands else pause_ms)
         # What is urgent was seen to already, unless some news was missed.
@@ -94,11 +104,12 @@ class Scheduler:
         if ended := seals.carried_on(tasks, told):
             yield from self._carry_on(ended)
             return
-        orders = [self._order(wish) for wish in seals.wishes(tasks, told, len(there), self._rules.seals)]
+        found = seals.wishes(tasks, told, len(there), self._rules.seals, self._ages_ms(now_ms))
+        orders = [self._order(wish) for wish in found]
         yield from self._take_orders(orders)
 
-    def _known_loads(self, tasks: Iterable[Task]) -> dict[int, float]:
-        return {task.task_id: TASK_LOAD + self._reports.load(task) for task in tasks}
+    def _known_loads(self, tasks: Iterable[Task], now_ms: int) -> dict[int, float]:
+        return {task.task_id: TASK_LOAD + self._reports.load(task, now_ms) for task in tasks}
 
     def _command(self, commands: Sequence[Command]) -> Iterator[Change]:
         if not commands:
@@ -114,9 +125,11 @@ class Scheduler:
 
     # -- what operators ask for ----------------------------------------------------------------------------------
 
-    def move(self, book: Book, states: States, task_id: int, node_id: str) -> Change:
-        """Let a sorter prepare to take a task over."""
+    def move(self, book: Book, states: States, task_id: int, node_id: str) -> Change | None:
+        """Let a sorter prepare to take a task over; None if it does already."""
         task = _find(book, task_id)
+        if task.next_node == node_id:
+            return None
         if states.get(node_id) is not NodeState.ALIVE or node_id not in book.of_role("sorter"):
             raise InvalidRequest(f"{node_id} is no sorter that is alive", {"parameter": "node_id"})
         try:
@@ -125,8 +138,12 @@ class Scheduler:
             raise InvalidRequest(str(error)) from error
         return self._repository.take([Command(task_id, Step.PREPARE, node_id, "asked for")])
 
-    def split(self, book: Book, task_id: int, key: bytes | None, now_ms: int) -> tuple[Change, tuple[int, ...]]:
-        """Order a task to be split at a key, or where its load halves; and the ids of its children."""
+    def split(self, book: Book, task_id: int, key: bytes | None, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
+        """Order a task to be split at a key, or where its load halves; and the ids of its children. The same again
+        changes nothing: an answer may have been lost."""
+        seal = _find(book, task_id).seal
+        if seal is not None and not seal.merges and (key is None or seal.children[1].span.start == key):
+            return None, tuple(_ids(seal.children))
         task, told = self._working(book, task_id, now_ms)
         at = told.split_key if key is None else key
         if not at:
@@ -137,17 +154,20 @@ class Scheduler:
             raise InvalidRequest(f"key {at.hex()} does not cut task {task_id}", {"parameter": "key"})
         return self._ask(seals.Wish((task_id,), spans, None, "asked for"))
 
-    def merge(self, book: Book, task_id: int, other_id: int, now_ms: int) -> tuple[Change, tuple[int, ...]]:
-        """Order two neighbours to be merged; and the id of their child."""
+    def merge(self, book: Book, task_id: int, other_id: int, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
+        """Order two neighbours to be merged; and the id of their child. The same again changes nothing."""
+        seal = _find(book, task_id).seal
+        if seal is not None and seal.merges and task_id != other_id and _find(book, other_id).seal == seal:
+            return None, tuple(_ids(seal.children))
         pair = [self._working(book, one, now_ms) for one in (task_id, other_id)]
         (left, ours), (right, theirs) = sorted(pair, key=lambda one: one[0].span.start)
         if left.tenant != right.tenant or not left.span.end or left.span.end != right.span.start:
             raise InvalidRequest(f"tasks {task_id} and {other_id} are no neighbours", {"parameter": "neighbour"})
         return self._ask(seals.merge(left, right, ours, theirs, "asked for"))
 
-    def placements(self, book: Book) -> list[tuple[Task, Placement, float | None]]:
-        """Every task, where it is, and its load if that is known."""
-        return [(task, self._reports.placement(task), self._reports.load(task)) for task in book.in_order()]
+    def placements(self, book: Book, now_ms: int) -> list[tuple[Task, Placement, float]]:
+        """Every task, where it is, and its load."""
+        return [(task, self._reports.placement(task), self._reports.load(task, now_ms)) for task in book.in_order()]
 
     def _ask(self, wish: seals.Wish) -> tuple[Change, tuple[int, ...]]:
         order = self._order(wish)
@@ -170,9 +190,12 @@ class Scheduler:
         """Children for what is sealed, and what becomes of merges that are under way."""
         yield from self._carry_on(seals.carried_on(*self._concerned(book, book.sealing | self._news, now_ms)))
         self._ordered_ms = {task_id: self._ordered_ms.get(task_id, now_ms) for task_id in book.sealing}
-        age_ms = {task_id: now_ms - since_ms for task_id, since_ms in self._ordered_ms.items()}
+        age_ms = self._ages_ms(now_ms)
         ordered, told = self._concerned(book, book.sealing, now_ms)
         yield from self._take_orders(seals.under_way(ordered, told, age_ms, self._rules.seals))
+
+    def _ages_ms(self, now_ms: int) -> dict[int, int]:
+        return {task_id: now_ms - since_ms for task_id, since_ms in self._ordered_ms.items()}
 
     def _carry_on(self, ended: Sequence[seals.CarryOn]) -> Iterator[Change]:
         if not ended:
@@ -189,7 +212,8 @@ class Scheduler:
     def _order(self, wish: seals.Wish) -> seals.Order:
         first = self._repository.new_task_ids(len(wish.spans))
         children = tuple(Child(first + at, span) for at, span in enumerate(wish.spans))
-        return seals.Order(wish.task_ids, Seal(children, wish.stop_at, final=wish.stop_at is None), wish.why)
+        stop_at = None if wish.stop_at is None else seals.own_stop(wish.stop_at, children[0])
+        return seals.Order(wish.task_ids, Seal(children, stop_at, final=stop_at is None), wish.why)
 
     def _take_orders(self, orders: Sequence[seals.Order]) -> Iterator[Change]:
         if not orders:

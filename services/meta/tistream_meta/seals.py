@@ -1,8 +1,8 @@
 """Splits and merges: what follows from what sorters tell of tasks that are to end, and which tasks are to. Pure.
 
     split   a task that is hot is ordered to seal itself into two, at a key that halves its load
-    merge   two cold neighbours are ordered to come to rest at one flushed_ts, `stop_at`; once both have committed that,
-            they are ordered to seal themselves into one
+    merge   two cold neighbours are ordered to come to rest at one flushed_ts, `stop_at`; once both have committed that
+            and have come to it, they are ordered to seal themselves into one
 
 The seal in a task's manifests is the truth, not the order: whoever tells of one is believed, and the children it names
 take the place of their parents once those cover the same keys.
@@ -14,18 +14,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import MappingProxyType
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream_meta.model import Child, Seal, Task
 
+_LOGICAL = (1 << 18) - 1  # of a ts
 MARGIN_TS = 3_000 << 18  # how far ahead of their progress tasks are stopped: an order takes a moment to arrive
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
     """What a task's sorter told last. `load`: bytes a second; `split_key` empty: not known; `settled_ms`: how long it
-    has worked under this epoch, as far as this owner knows."""
+    has worked under this epoch, and `still_ms`: how long its progress has not moved, as far as this owner knows."""
 
     held: bool = False
     load: float = 0.0
@@ -34,6 +36,7 @@ class Told:
     stop_at: int | None = None
     sealed: tuple[Child, ...] = ()
     settled_ms: int = 0
+    still_ms: int = 0
 
 
 NOTHING_TOLD = Told()
@@ -45,7 +48,9 @@ class Rules:
 
     hot: bytes a second below which no task is split. cold: of two neighbours together, at which they are merged.
     settle_ms: how long a task has worked before its load says anything. under_way_max: orders at a time.
-    patience_ms: how long a merge may take to come to rest. tasks_max, tasks_min: of a tenant.
+    patience_ms: how long a merge may take to come to rest, and an order counts as under way. still_ms: tasks whose
+    progress has not moved for so long are left alone: they would not come to rest, and nothing is to be written for
+    them. tasks_max, tasks_min: of a tenant.
     """
 
     hot: float = 4 << 20
@@ -54,6 +59,7 @@ class Rules:
     settle_ms: int = 60_000
     under_way_max: int = 4
     patience_ms: int = 60_000
+    still_ms: int = 10_000
     tasks_max: int = 4_096
     tasks_min: int = 1
 
@@ -122,18 +128,31 @@ def under_way(tasks: Iterable[Task], told: Mapping[int, Told], age_ms: Mapping[i
             continue  # one of them may be sealed: there is no way back
         if _around([task.span for task in parents]) != seal.children[0].span:
             out.append(Order(ids, None, "its neighbour has gone"))
-        elif all(one.stop_at == seal.stop_at for one in heard):
-            out.append(Order(ids, replace(seal, final=True), "all stop at one ts"))
+        elif all(one.stop_at == seal.stop_at and one.progress_ts >= (seal.stop_at or 0) for one in heard):
+            out.append(Order(ids, replace(seal, final=True), "all rest at one ts"))
         elif max(age_ms.get(task.task_id, 0) for task in parents) > rules.patience_ms:
             out.append(Order(ids, None, "they did not come to rest"))
         elif any(one.stop_at != seal.stop_at and one.progress_ts > (seal.stop_at or 0) for one in heard):
-            out.append(Order(ids, replace(seal, stop_at=_stop(heard)), "one has gone past the stop"))
+            stop_at = own_stop(_stop(heard), seal.children[0])
+            out.append(Order(ids, replace(seal, stop_at=stop_at), "one has gone past the stop"))
     return out
 
 
-def wishes(tasks: Sequence[Task], told: Mapping[int, Told], sorters: int, rules: Rules = DEFAULT_RULES) -> list[Wish]:
-    """Which tasks to split and to merge now. `tasks` of a tenant are in key order; `sorters`: how many are alive."""
-    budget = rules.under_way_max - len({task.seal.children[0].task_id for task in tasks if task.seal is not None})
+def wishes(
+    tasks: Sequence[Task],
+    told: Mapping[int, Told],
+    sorters: int,
+    rules: Rules = DEFAULT_RULES,
+    age_ms: Mapping[int, int] = MappingProxyType({}),
+) -> list[Wish]:
+    """Which tasks to split and to merge now. `tasks` of a tenant are in key order; `sorters`: how many are alive;
+    `age_ms`: how long this owner knows of a task's order: one that hangs hinders no others for ever."""
+    under_way = {
+        task.seal.children[0].task_id
+        for task in tasks
+        if task.seal is not None and age_ms.get(task.task_id, 0) <= rules.patience_ms
+    }
+    budget = rules.under_way_max - len(under_way)
     counts: dict[TenantKey, int] = defaultdict(int)
     for task in tasks:
         counts[task.tenant] += 1
@@ -162,6 +181,7 @@ def wishes(tasks: Sequence[Task], told: Mapping[int, Told], sorters: int, rules:
             and _ready(left, ours, rules)
             and _ready(right, theirs, rules)
             and ours.load + theirs.load <= rules.cold
+            and max(ours.still_ms, theirs.still_ms) < rules.still_ms
         ):
             taken |= {left.task_id, right.task_id}
             counts[left.tenant] -= 1
@@ -186,6 +206,12 @@ def halves(span: KeySpan, key: bytes) -> tuple[KeySpan, KeySpan] | None:
 def _ready(task: Task, told: Told, rules: Rules) -> bool:
     settled = told.held and told.settled_ms >= rules.settle_ms
     return settled and task.seal is None and task.next_node is None and not told.sealed
+
+
+def own_stop(stop_at: int, child: Child) -> int:
+    """A stop that no other order had: one that was taken back must not come again, since one of two holders may not
+    have heard of that yet (adr/0008)."""
+    return stop_at & ~_LOGICAL | child.task_id & _LOGICAL
 
 
 def _stop(told: Iterable[Told]) -> int:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from tistream.clock import Clock
 from tistream.concurrency import new_rlock
-from tistream.errors import Superseded, Unavailable, UnknownName
+from tistream.errors import InvalidRequest, Superseded, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.meta import Announcement
@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 
 FOLLOW_WAIT_MS = 10_000  # long polls of the owner's routes
 FOLLOW_PAUSE_MS = 200
+PROBLEM_MAX = 1_000  # characters of why a tenant waits
 
 
 class MetaServer:
@@ -106,8 +107,7 @@ class MetaServer:
             version = self._repository.prepare()
             self._prepared = True
             log.info("database ready", extra={"schema_version": version})
-        newest = Mark(self._ownership.rev, self._book.version if self._book else -1)
-        if self._ownership.hold(newest, self._heard_lately):
+        if self._ownership.hold(self._heard_lately):
             self._metrics.owner_rev.set(self._ownership.rev)
             self.look_after_nodes()
 
@@ -224,6 +224,7 @@ class MetaServer:
             log.info("tenant starts", extra=fields)
 
     def _cannot(self, key: TenantKey, problem: str) -> None:
+        problem = problem[:PROBLEM_MAX]  # what outsiders wrote is in it
         with self._writing() as book:
             known = book.tenants.get(key)
             if known is not None and known.problem != problem:
@@ -287,8 +288,8 @@ class MetaServer:
         """
         self._require_owner()
         with self._lock:
-            self._ownership.saw(seen)
             book = self._known()
+            self._ownership.saw(seen, Mark(self._ownership.rev, book.version))
             node = book.nodes.get(node_id)
             match standing(node, start):
                 case Standing.UNKNOWN:
@@ -309,9 +310,13 @@ class MetaServer:
             return self._ownership.rev, self._known().version, self._heard.next_ms()
 
     def drain(self, node_id: str, draining: bool) -> None:
-        """Move everything off a node, and give it nothing more; or take that back. Raises UnknownName."""
+        """Move everything off a node, and give it nothing more; or take that back. Raises UnknownName; InvalidRequest
+        where there is nothing that could be moved."""
         self._require_owner()
-        with self._writing():
+        with self._writing() as book:
+            node = book.nodes.get(node_id)
+            if node is not None and node.role not in ("sorter", "dispatcher"):
+                raise InvalidRequest(f"{node_id} is of role {node.role}: only sorters and dispatchers are drained")
             self._take(self._repository.drain(node_id, draining))
         log.info("node drains" if draining else "node takes work again", extra={"node": node_id})
 
@@ -350,11 +355,11 @@ class MetaServer:
                 (node, self._heard.states[name], tasks[name], stores[name]) for name, node in sorted(book.nodes.items())
             ]
 
-    def tasks(self) -> list[tuple[Task, Placement, float | None]]:
-        """Every task, where it is, and its load if that is known."""
+    def tasks(self) -> list[tuple[Task, Placement, float]]:
+        """Every task, where it is, and its load."""
         self._require_owner()
         with self._lock:
-            return self._scheduler.placements(self._known())
+            return self._scheduler.placements(self._known(), self._clock.monotonic_ms())
 
     def who_owns(self) -> Owner:
         """The owner as the database has it."""

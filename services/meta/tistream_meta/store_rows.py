@@ -21,7 +21,15 @@ def every(connection: Connection) -> tuple[Store, ...]:
 def give(connection: Connection, given: Sequence[Store], now_ms: ColumnElement[int]) -> None:
     """Insert or update. Who asks need not know which: an earlier answer of the database may have been lost."""
     stores = tables.stores
-    known = {store.key for store in every(connection)}
+    known = {
+        (tenant, store_id)
+        for tenant in {store.tenant for store in given}
+        for store_id in connection.execute(
+            select(stores.c.store_id).where(
+                stores.c.cluster_id == tenant.cluster_id, stores.c.tenant_id == tenant.tenant_id
+            )
+        ).scalars()
+    }
     moved = [_values(store) for store in given if store.key in known]
     new = [_values(store) for store in given if store.key not in known]
     if moved:

@@ -4,7 +4,7 @@ Only what must survive a restart of every process is here. Timestamps from the u
 milliseconds since the Unix epoch of the database's clock.
 """
 
-from sqlalchemy import BigInteger, Column, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, String, Table, Text
 
 metadata = MetaData()
 
@@ -39,6 +39,7 @@ tasks = Table(
     Column("next_node", String(63)),  # the sorter that prepares to take it over
     Column("parents", Text),  # JSON: the sealed tasks that it carries on
     Column("seal", Text),  # JSON: the order to end it, and its children; null = none
+    Index("tasks_by_sorter", "sorter_node"),
 )
 
 nodes = Table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
@@ -101,6 +101,13 @@ def take(connection: Connection, commands: Iterable[Command]) -> None:
             "next_node": None,
         }
         connection.execute(update(_TASKS).where(this_task).values(**values_held), held)
+
+
+def raise_epochs(connection: Connection, above: Mapping[int, int]) -> None:
+    """Epochs above what manifests were found to have."""
+    lower = (_TASKS.c.task_id == bindparam("of_task")) & (_TASKS.c.task_epoch <= bindparam("above"))
+    rows = [{"of_task": task_id, "above": epoch, "epoch": epoch + 1} for task_id, epoch in above.items()]
+    connection.execute(update(_TASKS).where(lower).values(task_epoch=bindparam("epoch")), rows)
 
 
 def fence(connection: Connection, sorter: str) -> None:

@@ -61,12 +61,14 @@ class Claims:
         self._new_nonce, self._metrics = new_nonce, metrics
         self._lock = new_lock()
         self._nonces: dict[tuple[int, int], str] = {}  # (task, epoch) -> of claims without an answer
+        self._fenced: dict[tuple[int, int], int] = {}  # (task, epoch) -> the epoch that has claimed it
         self._prepared: dict[int, ManifestLog] = {}  # of tasks that are to be taken over, read as far as they were
 
     def keep_only(self, epochs: Mapping[int, int]) -> None:
         """Forget claims of tasks, or under epochs, that are not wanted any more."""
         with self._lock:
             self._nonces = {key: nonce for key, nonce in self._nonces.items() if epochs.get(key[0]) == key[1]}
+            self._fenced = {key: by for key, by in self._fenced.items() if epochs.get(key[0]) == key[1]}
 
     def prepare(self, coming: Sequence[TaskIdentity]) -> None:
         """Be level with the tasks that are to be taken over, and with no others."""
@@ -91,6 +93,11 @@ class Claims:
         with self._lock:
             return sorted(self._prepared)
 
+    def fenced(self) -> list[tuple[int, int, int]]:
+        """(task, epoch, the epoch that has claimed it) of those that cannot be had under the epoch that is wanted."""
+        with self._lock:
+            return [(task_id, epoch, by) for (task_id, epoch), by in sorted(self._fenced.items())]
+
     def open(self, identity: TaskIdentity) -> tuple[Held | Ended | None, bool]:
         """The task, if it could be claimed, or its end; and whether that answer is final for this epoch."""
         key = (identity.task_id, identity.task_epoch)
@@ -106,6 +113,8 @@ class Claims:
             log.warning("task is held by a newer epoch", extra={"task_id": identity.task_id, "error": str(error)})
             self._metrics.fenced.inc()
             held = None
+            with self._lock:
+                self._fenced[key] = error.current_epoch
         except (RetryableError, CommitStateUnknown) as error:
             log.warning("cannot claim task yet", extra={"task_id": identity.task_id, "error": str(error)})
             return None, False

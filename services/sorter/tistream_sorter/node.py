@@ -141,7 +141,8 @@ class SorterNode:
         """What the meta server is told with each heartbeat."""
         with self._lock:
             held, ended = [one.task for one in self._held.values()], list(self._sealed.values())
-        return reports(held, ended, self._claims.prepared(), self._clock.monotonic_ms())
+        prepared, fenced = self._claims.prepared(), self._claims.fenced()
+        return reports(held, ended, prepared, self._clock.monotonic_ms(), fenced)
 
     # -- ticks ----------------------------------------------------------------------------------------------------
 

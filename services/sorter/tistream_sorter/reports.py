@@ -9,14 +9,22 @@ from tistream_sorter.claims import Ended
 from tistream_sorter.task import Task
 
 
-def reports(held: Iterable[Task], ended: Iterable[Ended], prepared: Iterable[int], now_ms: int) -> list[TaskReport]:
-    """Of tasks that work, of those that are sealed, and of those that could be taken over (monotonic time).
+def reports(
+    held: Iterable[Task],
+    ended: Iterable[Ended],
+    prepared: Iterable[int],
+    now_ms: int,
+    fenced: Iterable[tuple[int, int, int]] = (),
+) -> list[TaskReport]:
+    """Of tasks that work, of those that are sealed, of those that could be taken over (monotonic time), and of those
+    that another epoch has claimed.
 
     A task that stopped is not told of; nor is an heir before its first manifest: until then its parents are needed.
     """
     working = [_working(task, now_ms) for task in held if task.stopped is None and not task.state.inherited]
     coming = [TaskReport(task_id=one, task_epoch=0, prepared=True) for one in prepared]
-    return [*working, *map(_ended, ended), *coming]
+    refused = [TaskReport(task_id=one, task_epoch=epoch, fenced_by=by) for one, epoch, by in fenced]
+    return [*working, *map(_ended, ended), *coming, *refused]
 
 
 def _working(task: Task, now_ms: int) -> TaskReport:

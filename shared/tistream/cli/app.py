@@ -98,7 +98,7 @@ def tenant_status(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> N
 
 @node_app.command("list")
 def node_list(url: Url = DEFAULT_URL) -> None:
-    """Every process of the platform: its role, its state, its tasks, its stores."""
+    """Every process but the meta servers: its role, its state, its tasks, its stores."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.operate import list_nodes
@@ -112,7 +112,7 @@ def node_drain(
     undo: Annotated[bool, typer.Option("--undo", help="Let it take tasks and stores again.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Move every task and store off a node, and give it none."""
+    """Move every task and store off a node, and give it none until it is started again."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.operate import drain_node

@@ -255,9 +255,9 @@ class Registered(Wire):
 
 
 class TaskReport(Wire):
-    """A sorter says of one task that it works under task_epoch, that it is `prepared` to take it over, or that its seal
-    names the tasks in `sealed`. `load`: bytes of row groups a second, lately; `split_key` (hex, empty: not known) cuts
-    it in halves of about the same load."""
+    """A sorter says of one task that it works under task_epoch, that it is `prepared` to take it over, that its seal
+    names the tasks in `sealed`, or that it cannot have it: its manifests were claimed under `fenced_by`. `load`: bytes
+    of row groups a second, lately; `split_key` (hex, empty: not known) cuts it in halves of about the same load."""
 
     task_id: int
     task_epoch: int
@@ -267,6 +267,7 @@ class TaskReport(Wire):
     progress_ts: int = 0
     stop_at: int | None = None  # committed: no later holder flushes further
     sealed: list[ChildTask] = Field(default_factory=list)
+    fenced_by: int | None = Field(default=None, ge=0)
 
 
 class StoreReport(Wire):

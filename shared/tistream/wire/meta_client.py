@@ -69,6 +69,7 @@ class MetaClient:
         self._at = 0  # of the one that answered last
         self._lock = new_lock()
         self.seen = NOTHING_SEEN
+        self._told = NOTHING_SEEN  # the newest table that there is, as heartbeats were told
 
     def routes(self, known_version: int = -1, wait_ms: int = 0, *, fresh: bool = False) -> RouteTable:
         """The route table, whole; waits up to wait_ms while its version is `known_version`. `fresh`: as new as the
@@ -79,6 +80,9 @@ class MetaClient:
         if base is not None:  # only what has changed since is told
             params |= {"known_version": base.version, "known_rev": base.owner_rev}
             wait_ms = wait_ms if known_version == base.version else 0
+        expected = self._told
+        if expected > self.seen:
+            wait_ms = 0  # there is a newer one than this process has: whoever knows of none is not waited for
         if self._node_id is not None:
             params["node_id"] = self._node_id
         told = self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/routes", RouteTable, params, wait_ms=wait_ms))
@@ -90,6 +94,10 @@ class MetaClient:
                     return newest  # another thread has taken it since the owner answered this one
                 self._on_stale()
                 raise StaleRoutes(f"routes {mark} are older than {self.seen}")
+            if mark < expected:
+                self._at = (self._at + 1) % len(self._base_urls)  # it does not hear from the owner: ask another
+                self._on_stale()
+                raise StaleRoutes(f"routes {mark} are older than {expected}, of which a heartbeat was told")
             self._table = table = merged(self._table, told)
             self.seen = mark
             return table
@@ -132,7 +140,9 @@ class MetaClient:
             stores=list(stores),
         )
         path = f"/upcall/v1/nodes/{node_id}/heartbeat"
-        return self._of_any(lambda url: self._http.send("POST", url + path, body, HeartbeatAnswer))
+        answer = self._of_any(lambda url: self._http.send("POST", url + path, body, HeartbeatAnswer))
+        self._told = Mark(answer.owner_rev, answer.route_version)
+        return answer
 
     def create_tenant(self, cluster_id: str, tenant_id: str) -> TenantInfo:
         """Register a tenant; again the same is no error. Raises InvalidRequest, AlreadyDiffers."""

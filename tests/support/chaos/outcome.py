@@ -13,6 +13,7 @@ from support.chaos.plan import EVERYTHING, Fault, Kind
 from tistream.verify.lag import LagSample, recovered_ms
 
 LATE_MS = 5_000
+_LONG_SECONDS = 30.0  # longer than any lease
 _SPARK = {"jvm", "worker", "sorter", "up", EVERYTHING}
 
 
@@ -84,7 +85,8 @@ class Outcome:
                 self.problems.append(f"{struck.fault}: {detail}, {self.recover_s:g} s are allowed")
             self._judge_statuses(struck)
             away = struck.fault.kind == Kind.PAUSE and set(struck.fault.targets) == {"meta"}
-            if away and struck.worst_lag_ms(self.samples) > struck.fault.seconds * 500:
+            long = struck.fault.seconds >= _LONG_SECONDS
+            if away and long and struck.worst_lag_ms(self.samples) > self.recover_s * 1000:
                 self.problems.append(f"{struck.fault}: data did not flow meanwhile")
         for trace in self.traces:
             if not any(struck.explains(trace) for struck in self.struck):

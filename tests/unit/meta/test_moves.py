@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from sqlalchemy import create_engine, text
 
 from support.http_world import SorterProcess, World, eventually, running
 from support.tiny_tenant import TinyTenant, watermark, whole
@@ -158,3 +159,35 @@ def test_what_cannot_be_moved_is_told(tmp_path: Path) -> None:
             world.client.move(task.task_id, "sorter-1")
         with pytest.raises(UnknownName, match="no node nobody"):
             world.client.drain("nobody")
+
+
+def test_epochs_that_a_restored_database_has_forgotten_are_found_in_the_manifests(tmp_path: Path) -> None:
+    with running(tmp_path) as world:
+        begin(world)
+        for number in range(3):
+            push(world, number)
+        for _ in range(3):
+            world.restart_sorter()
+            eventually(lambda: holder(world) == "sorter-1")
+
+        def restored() -> None:
+            with create_engine(f"sqlite:///{tmp_path}/meta.db").begin() as connection:
+                connection.execute(text("UPDATE tasks SET task_epoch = 1"))
+                connection.execute(text("UPDATE owner SET owner_rev = 0, lease_until_ms = 0"))
+
+        world.restart_meta(restored)
+        for number in range(3, 6):
+            push(world, number)
+        eventually(lambda: pool(world) == Counter(1_000 + 10 * number + 2 for number in range(6)))
+        assert holder(world) == "sorter-1"
+
+
+def test_asked_again_is_asked_once(tmp_path: Path) -> None:
+    """An answer may be lost: the same question to the next meta server is no error."""
+    with running(tmp_path, ranges=2) as world:
+        begin(world)
+        left, right = world.client.tasks().tasks
+        merged = [world.client.merge(left.task_id, right.task_id).children for _ in range(2)]
+        assert merged[0] == merged[1]
+        with pytest.raises(InvalidRequest, match="already"):
+            world.client.split(left.task_id, "66")

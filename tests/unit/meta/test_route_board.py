@@ -142,3 +142,24 @@ def test_who_followed_another_owner_is_told_everything() -> None:
     told = routes.wait(Mark(2, 1), 0)
     assert told is not None
     assert (told.since, len(told.tenants)) == (None, len(TENANTS))
+
+
+def test_a_tenant_that_a_restored_database_does_not_know_is_told_to_nobody() -> None:
+    owner, routes = Owner(1), board()
+    routes.publish(owner.table())
+    fewer = owner.table().model_copy(update={"owner_rev": 9, "version": 2})
+    routes.publish(fewer.model_copy(update={"tenants": fewer.tenants[1:]}))
+    told = routes.wait(Mark(3, 1), 0, "sorter-1")
+    assert told is not None
+    assert TENANTS[0].tenant_id not in {tenant.tenant_id for tenant in told.tenants}
+
+
+def test_who_waits_hears_of_a_new_owner_though_it_changed_nothing() -> None:
+    owner, routes = Owner(1), board()
+    table_now = owner.table()
+    routes.publish(table_now)
+    known = Mark(table_now.owner_rev, table_now.version)
+    routes.publish(table_now.model_copy(update={"owner_rev": known.owner_rev + 1}))
+    told = routes.wait(known, 60_000)
+    assert told is not None
+    assert told.owner_rev == known.owner_rev + 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream_meta.model import Child, Seal, Task
-from tistream_meta.seals import MARGIN_TS, CarryOn, Order, Rules, Told, carried_on, halves, under_way, wishes
+from tistream_meta.seals import MARGIN_TS, CarryOn, Order, Rules, Told, carried_on, halves, own_stop, under_way, wishes
 
 ACME, OTHER = TenantKey("c1", "acme"), TenantKey("c1", "other")
 RULES = Rules(hot=1_000, cold=100, settle_ms=1_000, patience_ms=5_000)
@@ -78,11 +78,12 @@ def test_orders_have_a_budget() -> None:
     assert len(wishes(ordered, told, 2, RULES)) == 3
 
 
-def test_a_merge_may_seal_once_both_have_committed_the_stop() -> None:
+def test_a_merge_may_seal_once_both_have_come_to_the_stop() -> None:
     both = [replace(LEFT, seal=MERGED), replace(RIGHT, seal=MERGED)]
-    stopped = replace(WORKS, stop_at=700)
-    assert under_way(both, {1: stopped, 2: WORKS}, {}, RULES) == []
-    (order,) = under_way(both, {1: stopped, 2: stopped}, {}, RULES)
+    stops, rests = replace(WORKS, stop_at=700), replace(WORKS, stop_at=700, progress_ts=700)
+    assert under_way(both, {1: rests, 2: WORKS}, {}, RULES) == []
+    assert under_way(both, {1: rests, 2: stops}, {}, RULES) == [], "the other may never come to it"
+    (order,) = under_way(both, {1: rests, 2: rests}, {}, RULES)
     assert order.seal == replace(MERGED, final=True)
     assert order.task_ids == (1, 2)
 
@@ -91,7 +92,34 @@ def test_a_merge_that_came_too_late_for_one_gets_a_new_stop() -> None:
     both = [replace(LEFT, seal=MERGED), replace(RIGHT, seal=MERGED)]
     told = {1: replace(WORKS, stop_at=700, progress_ts=700), 2: replace(WORKS, progress_ts=701)}
     (order,) = under_way(both, told, {}, RULES)
-    assert order.seal == replace(MERGED, stop_at=701 + MARGIN_TS)
+    assert order.seal == replace(MERGED, stop_at=own_stop(701 + MARGIN_TS, MERGED.children[0]))
+
+
+def test_no_two_orders_stop_at_the_same_ts() -> None:
+    """One that was taken back may still be on its way to a holder, who would seal where the other does not."""
+    span = KeySpan(b"", b"")
+    stops = {own_stop(500 + MARGIN_TS, Child(task_id, span)) for task_id in range(1, 1_000)}
+    assert len(stops) == 999
+    assert min(stops) > 500 + MARGIN_TS - (1 << 18)
+
+
+def test_tasks_that_stand_still_are_not_merged() -> None:
+    """They would not come to rest, and for a tenant of which nothing comes nothing is to be written."""
+    still = replace(WORKS, still_ms=RULES.still_ms)
+    assert wishes([LEFT, RIGHT], {1: WORKS, 2: still}, 2, RULES) == []
+    assert len(wishes([LEFT, RIGHT], dict.fromkeys((1, 2), WORKS), 2, RULES)) == 1
+
+
+def test_an_order_that_hangs_hinders_no_other_for_ever() -> None:
+    tasks = [task(number, b"%02d" % number, b"%02d" % (number + 1)) for number in range(1, 31)]
+    hangs = [
+        replace(one, seal=Seal((Child(100 + one.task_id, one.span),), None, final=True)) if one.task_id < 5 else one
+        for one in tasks
+    ]
+    told = {one.task_id: WORKS for one in tasks}
+    young, old = (dict.fromkeys((1, 2, 3, 4), age_ms) for age_ms in (RULES.patience_ms, RULES.patience_ms + 1))
+    assert wishes(hangs, told, 2, RULES, young) == []
+    assert len(wishes(hangs, told, 2, RULES, old)) == 4
 
 
 def test_a_merge_that_does_not_come_to_rest_is_given_up_but_never_one_that_may_have_sealed() -> None:

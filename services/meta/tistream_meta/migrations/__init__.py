@@ -4,9 +4,9 @@ A number may be missing: what is applied is noted file by file, so that one whic
 the newest, is applied all the same. Files do not build on those with higher numbers.
 
 A file's statements end in `;` at the end of a line. MySQL commits DDL at once, so a migration that was cut short is
-run again: its statements must bear that (`IF NOT EXISTS`; MySQL and SQLite have no such words for a column: an
-`ALTER TABLE … ADD COLUMN` of one column is left out where the column is there). `$NAME` stands for the type modifiers
-of a name: compared by its bytes, which MySQL does not do by default.
+run again: its statements must bear that (`IF NOT EXISTS`; MySQL has no such words for columns and indexes: an `ALTER
+TABLE … ADD COLUMN` of one column and a `CREATE INDEX` are left out where they have been done). `$NAME` stands for the
+type modifiers of a name: compared by its bytes, which MySQL does not do by default.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 _FILE = re.compile(r"(\d{4})_[a-z_]+\.sql")
 _ADD_COLUMN = re.compile(r"\s*ALTER TABLE (\w+) ADD COLUMN (\w+) ")
+_CREATE_INDEX = re.compile(r"\s*CREATE INDEX (\w+) ON (\w+) ")
 _NAME_TYPE = {"mysql": "CHARACTER SET ascii COLLATE ascii_bin", "sqlite": "COLLATE BINARY"}
 
 
@@ -62,6 +63,9 @@ def _apply(connection: Connection, number: int, sql: str) -> None:
 
 
 def _is_there(connection: Connection, statement: str) -> bool:
-    """Whether the statement adds a column that an attempt cut short has added."""
+    """Whether the statement adds what an attempt cut short has added."""
+    index = _CREATE_INDEX.match(statement)
+    if index is not None:
+        return index[1] in {one["name"] for one in inspect(connection).get_indexes(index[2])}
     added = _ADD_COLUMN.match(statement)
     return added is not None and added[2] in {column["name"] for column in inspect(connection).get_columns(added[1])}

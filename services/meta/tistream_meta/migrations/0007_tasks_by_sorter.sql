@@ -1,0 +1,1 @@
+CREATE INDEX tasks_by_sorter ON tasks (sorter_node);

@@ -40,7 +40,7 @@ CALM_MS = 12_000  # then only watermarks come: the lag must come down meanwhile
 LAG_MAX_S = 5.0
 RECOVERY_MS = 40_000
 READERS_MS = 8_000  # for a store that moves at the very end
-SETTLE_MS = 25_000  # above the longest pause between two manifests of a task, and any write that is still under way
+SETTLE_MS = 75_000  # a merge that was ordered just before is taken back after a minute, which is written
 IDLE_MS = 12_000
 IDLE_EVERY = 8  # one seed in so many also rests
 

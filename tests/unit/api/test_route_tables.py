@@ -17,11 +17,11 @@ from tistream_api.group_cache import GroupCache
 from tistream_api.tenants import Tenants
 
 
-def table(version: int, *tenants: str) -> RouteTable:
+def table(version: int, *tenants: str, **services: str) -> RouteTable:
     routes = [
         TenantRoute(cluster_id="7", tenant_id=tenant, snapshot_ts=None, tasks=[], problem=None) for tenant in tenants
     ]
-    return RouteTable(version=version, tenants=routes, services={})
+    return RouteTable(version=version, tenants=routes, services={role: [url] for role, url in services.items()})
 
 
 class Meta:
@@ -30,6 +30,7 @@ class Meta:
     def __init__(self, now: RouteTable) -> None:
         self.now = now
         self.meanwhile = lambda: None
+        self.registries: list[str] = []  # those that were asked
         http = HttpClient(transport=httpx.MockTransport(self._answer))
         objects = MemoryObjectStore()
         self.tenants = Tenants(
@@ -45,6 +46,9 @@ class Meta:
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         answer = self.now
+        if "/schema/" in request.url.path:
+            self.registries.append(request.url.host)
+            return httpx.Response(503, headers={"retry-after": "1"})
         if "wait_ms" in request.url.params:
             meanwhile, self.meanwhile = self.meanwhile, lambda: None
             meanwhile()
@@ -77,3 +81,16 @@ def test_a_meta_database_that_was_restored_is_believed() -> None:
     routes = meta.tenants.routes()
     assert routes is not None
     assert routes.version == 3
+
+
+def test_a_registry_that_was_started_again_elsewhere_is_asked_there() -> None:
+    """Everything was killed, and routes were taken before the registry had told its new address."""
+    meta = Meta(table(5, "acme", schema="http://before"))
+    meta.tenants.follow()
+    view = meta.tenants.view("7", "acme")
+    view.refresh()
+    meta.now = table(6, "acme", schema="http://now")
+    meta.tenants.follow()
+    view.refresh()
+    assert meta.registries == ["before", "now"]
+    assert meta.tenants.view("7", "acme") is view

@@ -111,7 +111,11 @@ class TenantStatus:
         holds: list[Hold] = []
         for url in self.tenants.services("schema"):
             try:
-                holds.extend(SchemaClient(self.http, url).status(view.tenant).holds)
+                holds.extend(_client(self.http, url).status(view.tenant).holds)
             except TiStreamError as error:
                 holds.append(Hold(stage="schema", reason=f"schema registry {url}: {error}"))
         return holds
+
+
+def _client(http: HttpClient, url: str) -> SchemaClient:
+    return SchemaClient(http, lambda: url)

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_lock
-from tistream.errors import InvalidRequest, UnknownName
+from tistream.errors import InvalidRequest, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
 from tistream.storage.object_store import ObjectStore
@@ -69,6 +69,12 @@ class Tenants:
         """Base URLs of the live services of a role."""
         routes = self._routes
         return routes.services.get(role, []) if routes else []
+
+    def _registry(self) -> str:
+        urls = self.services("schema")
+        if not urls:
+            raise Unavailable("no schema registry is known")
+        return urls[0]
 
     def view(self, cluster_id: str, tenant_id: str) -> TenantView:
         """A tenant's view. Raises UnknownName; Unavailable if the meta server has never answered."""
@@ -152,9 +158,8 @@ class Tenants:
                 self._begun_ms.pop(key, None)
 
     def _new_view(self, route: TenantRoute, key: TenantKey) -> TenantView:
-        def new_replica() -> SchemaReplica | None:
-            urls = self.services("schema")  # the registry may come later than the tenant
-            return SchemaReplica(SchemaClient(self._http, urls[0]), key) if urls else None
+        def new_replica() -> SchemaReplica | None:  # the registry may come later than the tenant
+            return SchemaReplica(SchemaClient(self._http, self._registry), key) if self.services("schema") else None
 
         sorters = SorterClient(self._http)
         return TenantView(

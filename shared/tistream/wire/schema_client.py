@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream.schema.history import History
@@ -11,11 +13,12 @@ from tistream.wire.schema import LogPage, SchemaStatus, SchemaView
 
 
 class SchemaClient:
-    """The schema registry at `base_url`."""
+    """The schema registry. `find_url` tells where it is now: started again it may be elsewhere. It raises Unavailable
+    where that is not known."""
 
-    def __init__(self, http: HttpClient, base_url: str) -> None:
+    def __init__(self, http: HttpClient, find_url: Callable[[], str]) -> None:
         self._http = http
-        self._base_url = base_url.rstrip("/")
+        self._find_url = find_url
 
     def schema(self, tenant: TenantKey, ts: int | None = None) -> SchemaView:
         """The visible schema at `ts` (default: newest). Raises UnknownName, Gone, Unavailable (ts not reached)."""
@@ -31,7 +34,7 @@ class SchemaClient:
         return self._http.get(self._url(tenant, "schema/status"), SchemaStatus)
 
     def _url(self, tenant: TenantKey, path: str) -> str:
-        return f"{self._base_url}/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/{path}"
+        return f"{self._find_url().rstrip('/')}/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/{path}"
 
 
 class SchemaReplica:

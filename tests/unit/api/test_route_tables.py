@@ -18,11 +18,12 @@ from tistream_api.group_cache import GroupCache
 from tistream_api.tenants import Tenants
 
 
-def table(version: int, *tenants: str, owner_rev: int = 1) -> RouteTable:
+def table(version: int, *tenants: str, owner_rev: int = 1, **services: str) -> RouteTable:
     routes = [
         TenantRoute(cluster_id="7", tenant_id=tenant, snapshot_ts=None, tasks=[], problem=None) for tenant in tenants
     ]
-    return RouteTable(version=version, owner_rev=owner_rev, tenants=routes, services={})
+    found = {role: [url] for role, url in services.items()}
+    return RouteTable(version=version, owner_rev=owner_rev, tenants=routes, services=found)
 
 
 class Meta:
@@ -31,6 +32,7 @@ class Meta:
     def __init__(self, now: RouteTable) -> None:
         self.now = now
         self.meanwhile = lambda: None
+        self.registries: list[str] = []  # those that were asked
         http = HttpClient(transport=httpx.MockTransport(self._answer))
         objects = MemoryObjectStore()
         self.tenants = Tenants(
@@ -46,6 +48,9 @@ class Meta:
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         answer = self.now
+        if "/schema/" in request.url.path:
+            self.registries.append(request.url.host)
+            return httpx.Response(503, headers={"retry-after": "1"})
         if "wait_ms" in request.url.params:
             meanwhile, self.meanwhile = self.meanwhile, lambda: None
             meanwhile()
@@ -83,3 +88,16 @@ def test_routes_that_are_behind_are_not_followed_and_those_of_a_newer_owner_are(
     routes = meta.tenants.routes()
     assert routes is not None
     assert (routes.version, [tenant.tenant_id for tenant in routes.tenants]) == (3, ["restored"])
+
+
+def test_a_registry_that_was_started_again_elsewhere_is_asked_there() -> None:
+    """Everything was killed, and routes were taken before the registry had told its new address."""
+    meta = Meta(table(5, "acme", schema="http://before"))
+    meta.tenants.follow()
+    view = meta.tenants.view("7", "acme")
+    view.refresh()
+    meta.now = table(6, "acme", schema="http://now")
+    meta.tenants.follow()
+    view.refresh()
+    assert meta.registries == ["before", "now"]
+    assert meta.tenants.view("7", "acme") is view

@@ -56,7 +56,7 @@ class Service:
         until(lambda: self._server.started)
         port = self._server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        self.client = SchemaClient(self.http, self.url)
+        self.client = SchemaClient(self.http, lambda: self.url)
         self.app.state.registry.take_routes(RouteTable(version=1, tenants=[route(one) for one in tenants]))
 
     def stop(self) -> None:

@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -17,7 +17,7 @@ import pytest
 
 from support import golden, platform
 from support.compare import shown, tenant_differences
-from support.platform import Platform
+from support.platform import Platform, waited
 from support.pull import Consumer
 from support.sim.audit import of_directory
 from tistream.model.ids import TenantKey
@@ -53,14 +53,6 @@ def pid_of(up: Platform, name: str) -> int:
 def changes(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Without resolved events: how many there are is how far the platform was when it was asked."""
     return [event for event in events if event["type"] != "resolved"]
-
-
-def waited(check: Callable[[], object], seconds: float) -> float:
-    began = time.monotonic()
-    while not check():
-        assert time.monotonic() - began < seconds, f"not within {seconds} s"
-        time.sleep(0.1)
-    return time.monotonic() - began
 
 
 def test_any_api_server_gives_every_event_and_takes_any_cursor(up: Platform) -> None:

@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import boto3
 import httpx
@@ -16,7 +15,7 @@ import pytest
 from support import golden
 from support.compare import shown, tenant_differences
 from support.mariadb import MariaDb, NoMariaDb
-from support.platform import _die_with_us, free_port
+from support.platform import _die_with_us, free_port, waited
 from support.pull import Consumer
 from support.services import Services
 from tistream.model.ids import TenantKey
@@ -87,14 +86,6 @@ def answers(url: str) -> bool:
         return bool(httpx.get(url, trust_env=False, timeout=5).status_code)
     except httpx.TransportError:
         return False
-
-
-def waited(check: Callable[[], object], seconds: float) -> float:
-    began = time.monotonic()
-    while not check():
-        assert time.monotonic() - began < seconds, f"not within {seconds} s"
-        time.sleep(0.1)
-    return time.monotonic() - began
 
 
 def push(bucket: str, deliveries: list[golden.Delivery]) -> None:

@@ -6,6 +6,7 @@ transport are replaced by the most naive thing that keeps to their contract. One
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from support.golden import Delivery, GoldenSet
 from support.oracle import COLUMNS
 from support.pending_rules import any_rules
 from tistream.format import manifest as manifests
-from tistream.format.manifest import Manifest
+from tistream.format.manifest import Manifest, PendingPart
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
@@ -201,8 +202,13 @@ class Simulation:
         return pl.concat(frames).sort("commit_ts", "start_ts", "key")
 
     def pending_rows(self) -> int:
-        """Entries that are still waiting."""
-        return sum(part.rows for task in self.tasks for part in task.state.pending)
+        """Entries that wait. What is left of a part may be pieces, each with the rows of its own span: none
+        where other shards had them all (`part.rows` is of the whole part)."""
+        return sum(self._rows_of(part) for task in self.tasks for part in task.state.pending)
+
+    def _rows_of(self, part: PendingPart) -> int:
+        keys = pl.read_parquet(io.BytesIO(self.objects.get(part.key)), columns=["key"])["key"]
+        return sum(key in part.span for key in keys.to_list())
 
 
 @dataclass(frozen=True, slots=True)

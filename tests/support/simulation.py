@@ -142,8 +142,8 @@ class Simulation:
         self._send(task)
 
     def tick(self, task: SimulatedTask, files: int, *, sweep: bool = False) -> bool:
-        """One tick of one task, with at most so many files; `sweep`: every part is looked through for dead locks. False:
-        it crashed."""
+        """One tick of one task, with at most so many files; `sweep`: every part is looked through for dead locks.
+        False: it crashed."""
         batch = task.queue[:files]
         taken = take(task.state, batch)
         nonce = f"{self.rng.getrandbits(64):016x}"

@@ -6,7 +6,6 @@ transport are replaced by the most naive thing that keeps to their contract. One
 
 from __future__ import annotations
 
-import io
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from support.golden import Delivery, GoldenSet
 from support.oracle import COLUMNS
 from support.pending_rules import any_rules
 from tistream.format import manifest as manifests
-from tistream.format.manifest import Manifest, PendingPart
+from tistream.format.manifest import UNMATCHED, Manifest
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
@@ -128,9 +127,8 @@ class Simulation:
                 if self.rng.random() < tick_share:
                     self.tick(task, self.rng.randint(1, 5))
         for task in self.tasks:
-            while task.queue:
+            while task.queue or not self.tick(task, 0, sweep=True):
                 self.tick(task, self.rng.randint(1, 40))
-            self.tick(task, 0, sweep=True)
 
     def crash(self, task: SimulatedTask) -> None:
         """Forget everything that no manifest holds."""
@@ -143,16 +141,18 @@ class Simulation:
             task.state = first_state(task.identity, number=1)
         self._send(task)
 
-    def tick(self, task: SimulatedTask, files: int, *, sweep: bool = False) -> None:
-        """One tick of one task, with at most so many files."""
+    def tick(self, task: SimulatedTask, files: int, *, sweep: bool = False) -> bool:
+        """One tick of one task, with at most so many files; `sweep`: every part is looked through for dead locks.
+        False: it crashed."""
         batch = task.queue[:files]
         taken = take(task.state, batch)
         nonce = f"{self.rng.getrandbits(64):016x}"
         if not needs_job(taken[0], batch, sweep=sweep):
             task.state = taken[0]
             del task.queue[: len(batch)]
-            return
-        planned = plan(task.state, taken, nonce, any_rules(self.rng, self.rng.randint(1, 3), 1 << 12))
+            return True
+        swept = frozenset(part.key for part in task.state.pending if sweep and part.kind == UNMATCHED)
+        planned = plan(task.state, taken, nonce, any_rules(self.rng, self.rng.randint(1, 3), 1 << 12), swept)
         results = [process_guarded(self.objects, shard) for shard in planned.shards]
         again = lookup_needed(planned, results)
         if again is not None:
@@ -161,10 +161,11 @@ class Simulation:
         assert not any(result.bad_files or result.failed for result in results), results
         manifest, state = conclude(planned, results, now_ms=0)
         if self.rng.random() < 0.05:
-            return self.crash(task)  # after the job, before the manifest: what was written is garbage
+            self.crash(task)  # after the job, before the manifest: what was written is garbage
+            return False
         self._commit(task, manifest, state)
         del task.queue[: len(batch)]
-        return None
+        return True
 
     def _commit(self, task: SimulatedTask, manifest: Manifest, state: TaskState) -> None:
         key = layout.manifest(task.identity.tenant, task.identity.task_id, manifest.number)
@@ -202,13 +203,8 @@ class Simulation:
         return pl.concat(frames).sort("commit_ts", "start_ts", "key")
 
     def pending_rows(self) -> int:
-        """Entries that wait. What is left of a part may be pieces, each with the rows of its own span: none
-        where other shards had them all (`part.rows` is of the whole part)."""
-        return sum(self._rows_of(part) for task in self.tasks for part in task.state.pending)
-
-    def _rows_of(self, part: PendingPart) -> int:
-        keys = pl.read_parquet(io.BytesIO(self.objects.get(part.key)), columns=["key"])["key"]
-        return sum(key in part.span for key in keys.to_list())
+        """Entries that are still waiting."""
+        return sum(part.rows for task in self.tasks for part in task.state.pending)
 
 
 @dataclass(frozen=True, slots=True)

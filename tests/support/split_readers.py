@@ -57,7 +57,7 @@ class Readers:
             world.objects,
             GroupCache(world.objects, 1 << 24),
             SorterClient(http),
-            lambda: SchemaReplica(SchemaClient(http, lambda: "http://schema"), tenant),
+            SchemaReplica(SchemaClient(http, lambda: "http://schema"), tenant),
             clock,
             concurrency.new_event(),
             metrics.undecodable,

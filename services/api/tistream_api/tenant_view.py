@@ -7,7 +7,7 @@ that it rests on, then the logs up to at least those numbers, then the schema, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prometheus_client import Counter
@@ -46,7 +46,7 @@ class TenantView:
         objects: ObjectStore,
         cache: GroupCache,
         sorters: SorterClient,
-        new_replica: Callable[[], SchemaReplica | None],
+        replica: SchemaReplica,
         clock: Clock,
         stopping: Event,
         undecodable: Counter,
@@ -57,8 +57,7 @@ class TenantView:
         self.problems: dict[str, str] = {}  # what the last refresh could not reach, and why
         self._objects = objects
         self._sorters = sorters
-        self._new_replica = new_replica
-        self._replica: SchemaReplica | None = None
+        self._replica = replica
         self._clock = clock
         self._stopping = stopping
         self._undecodable = undecodable
@@ -76,7 +75,7 @@ class TenantView:
         self._barriers: dict[tuple[int, bytes, int], Barrier] = {}
         self.source = TenantSource(
             self._lock,
-            lambda: self._replica.history if self._replica else None,
+            lambda: self._replica.history,
             lambda: [self._segments],
             cache,
             self.refresh,
@@ -240,11 +239,6 @@ class TenantView:
         return progress
 
     def _read_schema(self, problems: dict[str, str]) -> None:
-        if self._replica is None:
-            self._replica = self._new_replica()
-        if self._replica is None:
-            problems["schema"] = "no schema registry is known"
-            return
         try:
             complete = False
             while not complete:
@@ -256,7 +250,7 @@ class TenantView:
 
     def _resolve(self) -> None:
         """Invariant 14: the minimum is over every task of the route, not over those that answered."""
-        schema_ts = self._replica.resolved_ts if self._replica else 0
+        schema_ts = self._replica.resolved_ts
         known = [self._progress.get(task.task_id, 0) for task in self.route.tasks]
         lowest = min([schema_ts, *known]) if known else 0
         self._resolved_ts = max(self._resolved_ts, lowest)
@@ -273,7 +267,7 @@ class TenantView:
     def schema_resolved_ts(self) -> int:
         """How far the schema is known."""
         with self._lock:
-            return self._replica.resolved_ts if self._replica else 0
+            return self._replica.resolved_ts
 
 
 @dataclass(frozen=True, slots=True)

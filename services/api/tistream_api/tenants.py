@@ -158,16 +158,13 @@ class Tenants:
                 self._begun_ms.pop(key, None)
 
     def _new_view(self, route: TenantRoute, key: TenantKey) -> TenantView:
-        def new_replica() -> SchemaReplica | None:  # the registry may come later than the tenant
-            return SchemaReplica(SchemaClient(self._http, self._registry), key) if self.services("schema") else None
-
         sorters = SorterClient(self._http)
         return TenantView(
             route,
             self._objects,
             self._cache,
             sorters,
-            new_replica,
+            SchemaReplica(SchemaClient(self._http, self._registry), key),
             self._clock,
             self._stopping,
             self.metrics.undecodable,

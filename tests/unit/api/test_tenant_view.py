@@ -67,7 +67,7 @@ class World:
             self.objects,
             GroupCache(self.objects, 1 << 20),
             SorterClient(http),
-            lambda: SchemaReplica(SchemaClient(http, lambda: "http://schema"), TENANT),
+            SchemaReplica(SchemaClient(http, lambda: "http://schema"), TENANT),
             CLOCK,
             concurrency.new_event(),
             metrics.undecodable,

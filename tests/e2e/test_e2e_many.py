@@ -85,10 +85,9 @@ def command(up: Platform, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def listed(up: Platform, what: str) -> list[list[str]]:
-    """The lines of `node list` or `task list`, without the head."""
+    """The lines of `node list` or `task list`, without the head; none while nobody can say."""
     shown = command(up, what, "list")
-    assert not shown.returncode, shown.stderr
-    return [line.split() for line in shown.stdout.splitlines()[1:]]
+    return [line.split() for line in shown.stdout.splitlines()[1:]] if not shown.returncode else []
 
 
 def test_an_operator_sees_who_does_what_and_changes_it(up: Platform) -> None:
@@ -116,7 +115,7 @@ def test_an_operator_sees_who_does_what_and_changes_it(up: Platform) -> None:
         assert reason in answer.stderr, (asked, answer.stderr)
     done = command(up, "task", "split", first, "--key", "01")
     assert not done.returncode, done.stderr
-    waited(lambda: {line[4] for line in listed(up, "task")} == {"running"} and len(listed(up, "task")) == 5, 30)
+    waited(lambda: [line[4] for line in listed(up, "task")] == ["running"] * 5, 60)
     after = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
     assert changes(after) == changes(before)
     assert not command(up, "node", "drain", "sorter-2").returncode

@@ -32,6 +32,7 @@ from tistream_meta.seals import CarryOn, Order
 from tistream_meta.starts import Standing, Start, standing
 
 _OWNER_ROW = 1
+FORGOTTEN_IDS = 1 << 20  # that a database may have given to tasks after the backup from which it was restored
 
 
 class Repository:
@@ -75,7 +76,8 @@ class Repository:
         """Become the owner, under a new owner_rev, if the lease has run out or is this process's own, or at its `first`
         time that of an earlier process of its name; who is the owner now.
 
-        Its routes come after the ones `above`: a database that was restored has forgotten how far it had come.
+        Its routes come after the ones `above`: a database that was restored has forgotten how far it had come, and
+        which ids it had given to tasks, whose manifests are there.
         """
         owner = tables.owner
         # A process that was the owner before knows of no successor under its own name, and must not take it for itself.
@@ -93,6 +95,8 @@ class Repository:
         )
         with _translated(), self._engine.begin() as connection:
             if taken := connection.execute(take).rowcount == 1:
+                if counter_rows.read(connection, tables.ROUTE_VERSION) < above.version:
+                    counter_rows.raise_by(connection, tables.LAST_TASK_ID, FORGOTTEN_IDS)
                 counter_rows.raise_to(connection, tables.ROUTE_VERSION, above.version + 1)
             found = self._owner(connection)
         if taken:

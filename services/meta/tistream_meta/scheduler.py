@@ -52,6 +52,8 @@ class Scheduler:
         self._loads = Loads((), (), {})
         self._spread_at_ms: float = 0
         self._ordered_ms: dict[int, int] = {}  # task -> since when this owner knows of the order to seal it
+        self._withdrawn_ms: dict[int, int] = {}  # task -> when a merge of it was taken back last
+        self._impossible: set[int] = set()  # children whose ids others have; each was logged
 
     def touch(self, task_ids: Iterable[int]) -> None:
         """There is news of these tasks."""
@@ -102,9 +104,12 @@ class Scheduler:
         told = {task.task_id: self._reports.told(task, now_ms) for task in tasks}
         # Those that nobody ordered, as far as a restored database knows, were no news together.
         if ended := seals.carried_on(tasks, told):
-            yield from self._carry_on(ended)
+            yield from self._carry_on(book, ended)
             return
-        found = seals.wishes(tasks, told, len(there), self._rules.seals, self._ages_ms(now_ms))
+        pause_ms = self._rules.seals.pause_ms
+        self._withdrawn_ms = {task: at for task, at in self._withdrawn_ms.items() if now_ms - at < pause_ms}
+        ages_ms = self._ages_ms(now_ms)
+        found = seals.wishes(tasks, told, len(there), self._rules.seals, ages_ms, self._withdrawn_ms)
         orders = [self._order(wish) for wish in found]
         yield from self._take_orders(orders)
 
@@ -188,22 +193,40 @@ class Scheduler:
 
     def _look_after_seals(self, book: Book, now_ms: int) -> Iterator[Change]:
         """Children for what is sealed, and what becomes of merges that are under way."""
-        yield from self._carry_on(seals.carried_on(*self._concerned(book, book.sealing | self._news, now_ms)))
+        ended = seals.carried_on(*self._concerned(book, book.sealing | self._news, now_ms))
+        yield from self._carry_on(book, ended)
         self._ordered_ms = {task_id: self._ordered_ms.get(task_id, now_ms) for task_id in book.sealing}
         age_ms = self._ages_ms(now_ms)
         ordered, told = self._concerned(book, book.sealing, now_ms)
-        yield from self._take_orders(seals.under_way(ordered, told, age_ms, self._rules.seals))
+        orders = seals.under_way(ordered, told, age_ms, self._rules.seals)
+        for task_id in [task_id for order in orders if order.seal is None for task_id in order.task_ids]:
+            del self._ordered_ms[task_id]  # the next order of it begins anew
+            self._withdrawn_ms[task_id] = now_ms
+        yield from self._take_orders(orders)
 
     def _ages_ms(self, now_ms: int) -> dict[int, int]:
         return {task_id: now_ms - since_ms for task_id, since_ms in self._ordered_ms.items()}
 
-    def _carry_on(self, ended: Sequence[seals.CarryOn]) -> Iterator[Change]:
+    def _carry_on(self, book: Book, found: Sequence[seals.CarryOn]) -> Iterator[Change]:
+        ended = [one for one in found if not self._impossible_ids(book, one)]
         if not ended:
             return
         change = self._repository.carry_on(ended)
         for one in ended:
             log.info("tasks carry on", extra={"parents": one.parents, "children": _ids(one.children)})
         yield change
+
+    def _impossible_ids(self, book: Book, one: seals.CarryOn) -> bool:
+        """Whether ids of children have been given to others: by a database that was restored, before it was noticed.
+        That holds its own tenant, and must not hold others."""
+        taken = [child.task_id for child in one.children if child.task_id in book.tasks]
+        if not self._impossible.issuperset(taken):
+            self._impossible.update(taken)
+            log.error(
+                "sealed tasks cannot carry on: ids of their children are those of other tasks",
+                extra={"tenant": str(one.tenant), "parents": one.parents, "ids": taken},
+            )
+        return bool(taken)
 
     def _concerned(self, book: Book, task_ids: Iterable[int], now_ms: int) -> tuple[list[Task], dict[int, seals.Told]]:
         tasks = [book.tasks[task_id] for task_id in sorted(task_ids) if task_id in book.tasks]

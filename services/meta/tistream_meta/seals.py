@@ -11,17 +11,20 @@ take the place of their parents once those cover the same keys.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.model.ts import from_physical_ms
 from tistream_meta.model import Child, Seal, Task
 
-_LOGICAL = (1 << 18) - 1  # of a ts
-MARGIN_TS = 3_000 << 18  # how far ahead of their progress tasks are stopped: an order takes a moment to arrive
+_LOGICAL = from_physical_ms(1) - 1  # bits of a ts
+MARGIN_TS = from_physical_ms(
+    3_000
+)  # how far ahead of their progress tasks are stopped: an order takes a moment to arrive
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,8 @@ class Rules:
     settle_ms: how long a task has worked before its load says anything. under_way_max: orders at a time.
     patience_ms: how long a merge may take to come to rest, and an order counts as under way. still_ms: tasks whose
     progress has not moved for so long are left alone: they would not come to rest, and nothing is to be written for
-    them. tasks_max, tasks_min: of a tenant.
+    them; nor are neighbours merged that are so far from each other. pause_ms: after a merge that was taken back, until
+    the next of the same tasks. tasks_max, tasks_min: of a tenant.
     """
 
     hot: float = 4 << 20
@@ -60,6 +64,7 @@ class Rules:
     under_way_max: int = 4
     patience_ms: int = 60_000
     still_ms: int = 10_000
+    pause_ms: int = 600_000
     tasks_max: int = 4_096
     tasks_min: int = 1
 
@@ -126,7 +131,9 @@ def under_way(tasks: Iterable[Task], told: Mapping[int, Told], age_ms: Mapping[i
         heard = [told.get(task.task_id, NOTHING_TOLD) for task in parents]
         if seal.final:
             continue  # one of them may be sealed: there is no way back
-        if _around([task.span for task in parents]) != seal.children[0].span:
+        if any(one.sealed == seal.children for one in heard):  # the leave to is lost, in a database that was restored
+            out.append(Order(ids, replace(seal, final=True), "one of them is sealed"))
+        elif _around([task.span for task in parents]) != seal.children[0].span:
             out.append(Order(ids, None, "its neighbour has gone"))
         elif all(one.stop_at == seal.stop_at and one.progress_ts >= (seal.stop_at or 0) for one in heard):
             out.append(Order(ids, replace(seal, final=True), "all rest at one ts"))
@@ -144,9 +151,11 @@ def wishes(
     sorters: int,
     rules: Rules = DEFAULT_RULES,
     age_ms: Mapping[int, int] = MappingProxyType({}),
+    withdrawn: Container[int] = (),
 ) -> list[Wish]:
     """Which tasks to split and to merge now. `tasks` of a tenant are in key order; `sorters`: how many are alive;
-    `age_ms`: how long this owner knows of a task's order: one that hangs hinders no others for ever."""
+    `age_ms`: how long this owner knows of a task's order: one that hangs hinders no others for ever. `withdrawn`: tasks
+    of which a merge was taken back lately."""
     under_way = {
         task.seal.children[0].task_id
         for task in tasks
@@ -182,6 +191,9 @@ def wishes(
             and _ready(right, theirs, rules)
             and ours.load + theirs.load <= rules.cold
             and max(ours.still_ms, theirs.still_ms) < rules.still_ms
+            and abs(ours.progress_ts - theirs.progress_ts) < from_physical_ms(rules.still_ms)
+            and left.task_id not in withdrawn
+            and right.task_id not in withdrawn
         ):
             taken |= {left.task_id, right.task_id}
             counts[left.tenant] -= 1

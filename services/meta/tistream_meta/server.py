@@ -224,7 +224,8 @@ class MetaServer:
             log.info("tenant starts", extra=fields)
 
     def _cannot(self, key: TenantKey, problem: str) -> None:
-        problem = problem[:PROBLEM_MAX]  # what outsiders wrote is in it
+        # What outsiders wrote is in it, in characters that a column of a database may not have.
+        problem = problem.encode("ascii", "backslashreplace").decode()[:PROBLEM_MAX]
         with self._writing() as book:
             known = book.tenants.get(key)
             if known is not None and known.problem != problem:

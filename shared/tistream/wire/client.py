@@ -62,18 +62,32 @@ class HttpClient:
         deadline_s: float | None = None,
     ) -> M:
         """GET `url` as `model`. A long poll adds `wait_ms` to the deadline and to the query."""
-        patience_s = self._deadline_s if deadline_s is None else min(deadline_s, self._deadline_s)
+        patience_s = self._patience_s(deadline_s)
         query = dict(params or {})
         if wait_ms:
             query["wait_ms"] = wait_ms
         answer = self.request("GET", url, params=query, deadline_s=patience_s + wait_ms / 1000, attempts=attempts)
         return parse(url, answer, model)
 
-    def send(self, method: str, url: str, body: BaseModel, model: type[M], *, attempts: int = 1) -> M:
+    def send(
+        self,
+        method: str,
+        url: str,
+        body: BaseModel,
+        model: type[M],
+        *,
+        attempts: int = 1,
+        deadline_s: float | None = None,
+    ) -> M:
         """PUT or POST `body` as JSON; the answer as `model`."""
-        content = body.model_dump_json().encode()
-        answer = self.request(method, url, content=content, content_type="application/json", attempts=attempts)
+        content, kind = body.model_dump_json().encode(), "application/json"
+        patience_s = self._patience_s(deadline_s)
+        answer = self.request(method, url, content=content, content_type=kind, deadline_s=patience_s, attempts=attempts)
         return parse(url, answer, model)
+
+    def _patience_s(self, deadline_s: float | None) -> float:
+        """A call's own deadline is never later than that of the process."""
+        return self._deadline_s if deadline_s is None else min(deadline_s, self._deadline_s)
 
     def request(
         self,

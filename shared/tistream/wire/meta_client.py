@@ -42,6 +42,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# A meta server that hangs is given up, and the next one asked, well before a node that beats counts as lost (10 s).
+BEAT_DEADLINE_S = 3.0
+
 
 class StaleRoutes(Unavailable):
     """Who answered has not heard of routes that this process has followed already: come again."""
@@ -140,7 +143,9 @@ class MetaClient:
             stores=list(stores),
         )
         path = f"/upcall/v1/nodes/{node_id}/heartbeat"
-        answer = self._of_any(lambda url: self._http.send("POST", url + path, body, HeartbeatAnswer))
+        answer = self._of_any(
+            lambda url: self._http.send("POST", url + path, body, HeartbeatAnswer, deadline_s=BEAT_DEADLINE_S)
+        )
         self._told = Mark(answer.owner_rev, answer.route_version)
         return answer
 

@@ -36,6 +36,7 @@ def body(data: bytes) -> Callable[[Path], object]:
         pytest.param(body(snap({"id": 5, "partition": [1]})), id="partition-is-a-list"),
         pytest.param(body(snap({"id": 5, "partition": "x"})), id="partition-is-text"),
         pytest.param(body(snap({"id": 5, "partition": {"definitions": 3}})), id="definitions-is-a-number"),
+        pytest.param(body(orjson.dumps({"version": "\u6f22"})), id="other-characters"),
         pytest.param(lambda path: path.symlink_to("/etc/hostname"), id="link-out-of-the-store"),
         pytest.param(lambda path: path.symlink_to(path), id="link-to-itself"),
         pytest.param(os.mkdir, id="directory"),
@@ -59,3 +60,5 @@ def test_the_others_start_and_the_bad_one_is_told(tmp_path, hostile):
             return good["snapshot_ts"] == "42" and layout.schema_snap(BAD) in (bad["problem"] or "")
 
         eventually(told)
+        problem = http.get("/v1/clusters/7/tenants").json()["tenants"][0]["problem"]
+        assert problem.isascii(), "a database may know no other characters"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.model.ts import from_physical_ms
 from tistream_meta.model import Child, Seal, Task
 from tistream_meta.seals import MARGIN_TS, CarryOn, Order, Rules, Told, carried_on, halves, own_stop, under_way, wishes
 
@@ -110,6 +111,22 @@ def test_tasks_that_stand_still_are_not_merged() -> None:
     assert len(wishes([LEFT, RIGHT], dict.fromkeys((1, 2), WORKS), 2, RULES)) == 1
 
 
+def test_neighbours_that_are_far_from_each_other_are_not_merged() -> None:
+    """The one that is ahead would stand still until the other has come to where it is."""
+    far = replace(WORKS, progress_ts=WORKS.progress_ts + from_physical_ms(RULES.still_ms))
+    near = replace(far, progress_ts=far.progress_ts - 1)
+    assert wishes([LEFT, RIGHT], {1: WORKS, 2: far}, 2, RULES) == []
+    assert len(wishes([LEFT, RIGHT], {1: far, 2: near}, 2, RULES)) == 1
+    assert len(wishes([LEFT, RIGHT], {1: WORKS, 2: near}, 2, RULES)) == 1
+
+
+def test_tasks_of_which_a_merge_was_taken_back_lately_are_left_alone() -> None:
+    told = dict.fromkeys((1, 2), WORKS)
+    for lately in (1, 2):
+        assert wishes([LEFT, RIGHT], told, 2, RULES, withdrawn={lately}) == []
+    assert len(wishes([LEFT, RIGHT], told, 2, RULES, withdrawn={3})) == 1
+
+
 def test_an_order_that_hangs_hinders_no_other_for_ever() -> None:
     tasks = [task(number, b"%02d" % number, b"%02d" % (number + 1)) for number in range(1, 31)]
     hangs = [
@@ -126,6 +143,9 @@ def test_a_merge_that_does_not_come_to_rest_is_given_up_but_never_one_that_may_h
     both = [replace(LEFT, seal=MERGED), replace(RIGHT, seal=MERGED)]
     age = {1: 5_001, 2: 5_001}
     assert under_way(both, {1: WORKS, 2: WORKS}, age, RULES) == [Order((1, 2), None, "they did not come to rest")]
+    sealed = Told(sealed=MERGED.children)
+    (order,) = under_way(both, {1: sealed, 2: WORKS}, age, RULES)
+    assert order.seal == replace(MERGED, final=True), "the database has forgotten that it gave leave"
     final = [replace(one, seal=replace(MERGED, final=True)) for one in both]
     assert under_way(final, {1: WORKS, 2: WORKS}, age, RULES) == []
     assert under_way(both[:1], {1: WORKS}, {}, RULES) == [Order((1,), None, "its neighbour has gone")]

@@ -1,0 +1,56 @@
+"""A database that was restored has forgotten which ids it had given to tasks; their manifests are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.wire.route_mark import Mark
+from tistream_meta.book import Book
+from tistream_meta.liveness import NodeState
+from tistream_meta.model import Child
+from tistream_meta.placement import Step
+from tistream_meta.policies import Command
+from tistream_meta.reports import Holding, Reports
+from tistream_meta.repository import FORGOTTEN_IDS, Repository
+from tistream_meta.scheduler import Rules, Scheduler
+from tistream_meta.seals import halves
+from tistream_meta.starts import Start
+
+ACME, OTHER = TenantKey("7", "acme"), TenantKey("7", "other")
+WHOLE = KeySpan(b"", b"")
+HALVES = halves(WHOLE, b"m")
+assert HALVES is not None
+
+
+def test_ids_are_given_out_far_above_those_that_may_have_been_forgotten(tmp_path: Path) -> None:
+    repository = Repository.open(f"sqlite:///{tmp_path}/meta.db", "meta-1")
+    repository.prepare()
+    repository.take_ownership(60_000, "http://meta")
+    repository.take_ownership(60_000, "http://meta", Mark(1, repository.plan().version))
+    assert repository.new_task_ids(1) == 1, "nothing was forgotten"
+    repository.take_ownership(60_000, "http://meta", Mark(5, repository.plan().version + 1))
+    assert repository.new_task_ids(1) == 2 + FORGOTTEN_IDS
+
+
+def test_a_seal_whose_children_cannot_be_holds_no_other_tenant(tmp_path: Path) -> None:
+    repository = Repository.open(f"sqlite:///{tmp_path}/meta.db", "meta-1")
+    repository.prepare()
+    repository.take_ownership(60_000, "http://meta")
+    start = Start("i", repository.new_start())
+    repository.register("sorter-1", "sorter", "http://sorter-1", start)
+    for tenant in (ACME, OTHER):
+        repository.create_tenant(tenant)
+        repository.activate(tenant, 42, [WHOLE])
+    repository.take([Command(task, Step.HAND_OVER, "sorter-1", "test") for task in (1, 2)])
+    book, reports = Book(repository.plan()), Reports()
+    scheduler = Scheduler(repository, reports, Rules())
+    taken = tuple(Child(1 + at, span) for at, span in enumerate(HALVES))  # 2 is the other tenant's
+    free = tuple(Child(11 + at, span) for at, span in enumerate(HALVES))
+    reports.take("sorter-1", start, 1, [Holding(1, 1, sealed=taken), Holding(2, 1, sealed=free)], 0)
+    scheduler.touch([1, 2])
+    for _ in range(2):
+        for change in scheduler.step(book, {"sorter-1": NodeState.ALIVE}, 0):
+            book.take(change)
+    assert sorted(book.tasks) == [1, 11, 12]

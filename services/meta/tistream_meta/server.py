@@ -35,13 +35,13 @@ from tistream_meta.route_board import RouteBoard
 from tistream_meta.scheduler import Scheduler
 from tistream_meta.starts import Standing, Start, standing
 from tistream_meta.store_keeping import StoreKeeping, Told
+from tistream_meta.store_policy import summed_up
 from tistream_meta.tenant_start import TenantStarts
 
 log = logging.getLogger(__name__)
 
 FOLLOW_WAIT_MS = 10_000  # long polls of the owner's routes
 FOLLOW_PAUSE_MS = 200
-PROBLEM_MAX = 1_000  # characters of why a tenant waits
 
 
 class MetaServer:
@@ -155,11 +155,8 @@ class MetaServer:
         given = self._stores.due(book, there, now_ms, turned=turned)
         if given:
             self._take(self._repository.give([one.store for one in given]))
-        for why in sorted({one.why for one in given}):
-            of_why = [one.store for one in given if one.why == why]
-            nodes = sorted({store.dispatcher_node for store in of_why if store.dispatcher_node})
-            named = [f"{store.tenant} {store.store_id}" for store in of_why[:3]]
-            log.info("stores given", extra={"stores": len(of_why), "named": named, "nodes": nodes, "why": why})
+        for fields in summed_up(given):
+            log.info("stores given", extra=fields)
 
     def _read(self) -> Book:
         """Begin anew from what the database has."""
@@ -224,8 +221,6 @@ class MetaServer:
             log.info("tenant starts", extra=fields)
 
     def _cannot(self, key: TenantKey, problem: str) -> None:
-        # What outsiders wrote is in it, in characters that a column of a database may not have.
-        problem = problem.encode("ascii", "backslashreplace").decode()[:PROBLEM_MAX]
         with self._writing() as book:
             known = book.tenants.get(key)
             if known is not None and known.problem != problem:

@@ -38,6 +38,17 @@ class Given:
     taken: bool = False
 
 
+def summed_up(given: Sequence[Given]) -> list[dict[str, object]]:
+    """For a log: how many stores are given for each reason, some of them by name, and to which dispatchers."""
+    out: list[dict[str, object]] = []
+    for why in sorted({one.why for one in given}):
+        of_why = [one.store for one in given if one.why == why]
+        nodes = sorted({store.dispatcher_node for store in of_why if store.dispatcher_node})
+        named = [f"{store.tenant} {store.store_id}" for store in of_why[:3]]
+        out.append({"stores": len(of_why), "named": named, "nodes": nodes, "why": why})
+    return out
+
+
 def allot(stores: Sequence[Store], nodes: Mapping[str, NodeState], loads: Loads, budget: int) -> list[Given]:
     """The stores that are to be given to another dispatcher now; none once everything is as it should be.
 

@@ -15,6 +15,8 @@ from tistream_meta import snapshot
 
 log = logging.getLogger(__name__)
 
+PROBLEM_MAX = 1_000  # characters of why a tenant waits
+
 
 @dataclass(slots=True)
 class _Retry:
@@ -48,7 +50,8 @@ class TenantStarts:
             retry.pause_ms = min(retry.pause_ms * 2, self._retry_max_ms)
             facts = self._read(key)
             if isinstance(facts, str):
-                missing(key, facts)
+                # What outsiders wrote is in it, in characters that a column of a database may not have.
+                missing(key, facts.encode("ascii", "backslashreplace").decode()[:PROBLEM_MAX])
             else:
                 found(key, facts)
 

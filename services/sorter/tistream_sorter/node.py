@@ -9,13 +9,7 @@ from typing import Protocol
 
 from tistream.clock import Clock
 from tistream.concurrency import new_executor, new_lock
-from tistream.errors import (
-    CommitStateUnknown,
-    Fenced,
-    InvariantBroken,
-    TiStreamError,
-    Unavailable,
-)
+from tistream.errors import CommitStateUnknown, Fenced, InvariantBroken, TiStreamError, Unavailable
 from tistream.format.manifest import KIND_SEAL, Manifest
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.wire.meta import SealOrder, TaskReport
@@ -25,13 +19,7 @@ from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.reports import reports
 from tistream_sorter.status import log_fields
 from tistream_sorter.task import Task, TickLimits
-from tistream_sorter.tick import (
-    Plan,
-    TaskIdentity,
-    TaskState,
-    conclude,
-    lookup_needed,
-)
+from tistream_sorter.tick import Plan, TaskIdentity, TaskState, conclude, lookup_needed
 
 log = logging.getLogger(__name__)
 

@@ -34,7 +34,6 @@ class Operator:
             task, node = self._task(meta), self._node(meta, "sorter")
             if task is not None and node is not None:
                 meta.move(task.task_id, node.node_id)
-                log.info("task moved by an operator")
 
         self._try(ask)
 

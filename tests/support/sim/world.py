@@ -55,9 +55,12 @@ class Tracebacks(logging.Handler):
         self.found: list[str] = []
         self.said: Counter[str] = Counter()
         self.doubts = 0  # ticks whose commit is not known
+        self.moved = 0  # tasks handed over once the next sorter was prepared
 
     def emit(self, record: logging.LogRecord) -> None:
         self.said[record.getMessage()] += record.name.startswith("tistream")
+        if record.getMessage() == "tasks" and "prepared" in getattr(record, "why", ()):
+            self.moved += record.tasks
         self.doubts += "unknown whether the write happened" in str(getattr(record, "reason", ""))
         if record.exc_info and record.exc_info[1] is not None:
             text = "".join(traceback.format_exception(record.exc_info[1]))
@@ -174,7 +177,7 @@ class World:
                 "events of one table or database": len(self.consumers[2].events),
                 "meta servers": len(self.platform.of("meta")),
                 "elections": said["owner now"],
-                "tasks moved": said["task moved by an operator"],
+                "tasks moved": self.tracebacks.moved,
                 "nodes drained": said["node drains"],
                 "tasks sealed": self.platform.objects.audit.seals,
                 "tasks that carried on others": self.platform.objects.audit.heirs,

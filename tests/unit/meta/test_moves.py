@@ -174,6 +174,7 @@ def test_epochs_that_a_restored_database_has_forgotten_are_found_in_the_manifest
             with create_engine(f"sqlite:///{tmp_path}/meta.db").begin() as connection:
                 connection.execute(text("UPDATE tasks SET task_epoch = 1"))
                 connection.execute(text("UPDATE owner SET owner_rev = 0, lease_until_ms = 0"))
+                connection.execute(text("UPDATE counters SET value = 1 WHERE name = 'route_version'"))
 
         world.restart_meta(restored)
         for number in range(3, 6):

@@ -64,6 +64,50 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        name="merge-taken-back-though-one-is-sealed",
+        invariants=(21,),
+        breaks="a merge of which one task is sealed is given up, where the database has forgotten that it gave leave",
+        file="services/meta/tistream_meta/seals.py",
+        old="        if any(one.sealed == seal.children for one in heard):",
+        new="        if False:",
+        catchers=(
+            "tests/unit/meta/test_splits_and_merges.py::test_a_merge_that_does_not_come_to_rest_is_given_up_but_never_one_that_may_have_sealed",
+        ),
+    ),
+    Mutant(
+        name="neighbours-far-apart-merged",
+        invariants=(21,),
+        breaks="a task waits for a neighbour that is far behind, to be merged with it",
+        file="services/meta/tistream_meta/seals.py",
+        old="            and abs(ours.progress_ts - theirs.progress_ts) < from_physical_ms(rules.still_ms)\n",
+        new="",
+        catchers=(
+            "tests/unit/meta/test_splits_and_merges.py::test_neighbours_that_are_far_from_each_other_are_not_merged",
+        ),
+    ),
+    Mutant(
+        name="forgotten-ids-given-again",
+        invariants=(11,),
+        breaks="a database that was restored gives tasks ids whose manifests are there",
+        file="services/meta/tistream_meta/repository.py",
+        old="                    counter_rows.raise_by(connection, tables.LAST_TASK_ID, FORGOTTEN_IDS)\n",
+        new="                    pass\n",
+        catchers=(
+            "tests/unit/meta/test_restored_ids.py::test_ids_are_given_out_far_above_those_that_may_have_been_forgotten",
+        ),
+    ),
+    Mutant(
+        name="beats-wait-for-a-meta-server-that-hangs",
+        invariants=(21,),
+        breaks="a node counts as lost though it works, because one of several meta servers hangs",
+        file="shared/tistream/wire/meta_client.py",
+        old=", deadline_s=BEAT_DEADLINE_S",
+        new="",
+        catchers=(
+            "tests/unit/wire/test_meta_client.py::test_a_heartbeat_asks_the_next_meta_server_before_its_node_counts_as_lost",
+        ),
+    ),
+    Mutant(
         name="task-id-given-again",
         invariants=(11,),
         breaks="the id of a task that was sealed is given to another one",

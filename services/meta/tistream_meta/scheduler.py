@@ -103,8 +103,8 @@ class Scheduler:
         tasks = book.in_order()
         told = {task.task_id: self._reports.told(task, now_ms) for task in tasks}
         # Those that nobody ordered, as far as a restored database knows, were no news together.
-        if ended := seals.carried_on(tasks, told):
-            yield from self._carry_on(book, ended)
+        if ended := self._possible(book, seals.carried_on(tasks, told)):
+            yield from self._carry_on(ended)
             return
         pause_ms = self._rules.seals.pause_ms
         self._withdrawn_ms = {task: at for task, at in self._withdrawn_ms.items() if now_ms - at < pause_ms}
@@ -194,7 +194,7 @@ class Scheduler:
     def _look_after_seals(self, book: Book, now_ms: int) -> Iterator[Change]:
         """Children for what is sealed, and what becomes of merges that are under way."""
         ended = seals.carried_on(*self._concerned(book, book.sealing | self._news, now_ms))
-        yield from self._carry_on(book, ended)
+        yield from self._carry_on(self._possible(book, ended))
         self._ordered_ms = {task_id: self._ordered_ms.get(task_id, now_ms) for task_id in book.sealing}
         age_ms = self._ages_ms(now_ms)
         ordered, told = self._concerned(book, book.sealing, now_ms)
@@ -207,8 +207,7 @@ class Scheduler:
     def _ages_ms(self, now_ms: int) -> dict[int, int]:
         return {task_id: now_ms - since_ms for task_id, since_ms in self._ordered_ms.items()}
 
-    def _carry_on(self, book: Book, found: Sequence[seals.CarryOn]) -> Iterator[Change]:
-        ended = [one for one in found if not self._impossible_ids(book, one)]
+    def _carry_on(self, ended: Sequence[seals.CarryOn]) -> Iterator[Change]:
         if not ended:
             return
         change = self._repository.carry_on(ended)
@@ -216,17 +215,21 @@ class Scheduler:
             log.info("tasks carry on", extra={"parents": one.parents, "children": _ids(one.children)})
         yield change
 
-    def _impossible_ids(self, book: Book, one: seals.CarryOn) -> bool:
-        """Whether ids of children have been given to others: by a database that was restored, before it was noticed.
-        That holds its own tenant, and must not hold others."""
-        taken = [child.task_id for child in one.children if child.task_id in book.tasks]
-        if not self._impossible.issuperset(taken):
-            self._impossible.update(taken)
-            log.error(
-                "sealed tasks cannot carry on: ids of their children are those of other tasks",
-                extra={"tenant": str(one.tenant), "parents": one.parents, "ids": taken},
-            )
-        return bool(taken)
+    def _possible(self, book: Book, ended: Sequence[seals.CarryOn]) -> list[seals.CarryOn]:
+        """Without those whose children's ids others have: a database that was restored gave them out before it was
+        noticed. That holds a tenant, and must not hold others."""
+        out = []
+        for one in ended:
+            taken = [child.task_id for child in one.children if child.task_id in book.tasks]
+            if not taken:
+                out.append(one)
+            elif not self._impossible.issuperset(taken):
+                self._impossible.update(taken)
+                log.error(
+                    "sealed tasks cannot carry on: ids of their children are those of other tasks",
+                    extra={"tenant": str(one.tenant), "parents": one.parents, "ids": taken},
+                )
+        return out
 
     def _concerned(self, book: Book, task_ids: Iterable[int], now_ms: int) -> tuple[list[Task], dict[int, seals.Told]]:
         tasks = [book.tasks[task_id] for task_id in sorted(task_ids) if task_id in book.tasks]

@@ -15,7 +15,7 @@ from tistream_meta.policies import Command
 from tistream_meta.reports import Holding, Reports
 from tistream_meta.repository import FORGOTTEN_IDS, Repository
 from tistream_meta.scheduler import Rules, Scheduler
-from tistream_meta.seals import halves
+from tistream_meta.seals import DEFAULT_RULES, halves
 from tistream_meta.starts import Start
 
 ACME, OTHER = TenantKey("7", "acme"), TenantKey("7", "other")
@@ -54,3 +54,9 @@ def test_a_seal_whose_children_cannot_be_holds_no_other_tenant(tmp_path: Path) -
         for change in scheduler.step(book, {"sorter-1": NodeState.ALIVE}, 0):
             book.take(change)
     assert sorted(book.tasks) == [1, 11, 12]
+    for sequence, at_ms in ((2, 1), (3, 1 + DEFAULT_RULES.settle_ms)):
+        working = [Holding(task, 1, progress_ts=sequence) for task in (11, 12)]
+        reports.take("sorter-1", start, sequence, [Holding(1, 1, sealed=taken), *working], at_ms)
+        for change in scheduler.step(book, {"sorter-1": NodeState.ALIVE}, at_ms):
+            book.take(change)
+    assert book.sealing == {11, 12}, "cold neighbours of the other tenant are merged as ever"

@@ -22,9 +22,8 @@ from tistream.model.ts import from_physical_ms
 from tistream_meta.model import Child, Seal, Task
 
 _LOGICAL = from_physical_ms(1) - 1  # bits of a ts
-MARGIN_TS = from_physical_ms(
-    3_000
-)  # how far ahead of their progress tasks are stopped: an order takes a moment to arrive
+# How far ahead of their progress tasks are stopped: an order takes a moment to arrive.
+MARGIN_TS = from_physical_ms(3_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,7 @@ def under_way(tasks: Iterable[Task], told: Mapping[int, Told], age_ms: Mapping[i
         heard = [told.get(task.task_id, NOTHING_TOLD) for task in parents]
         if seal.final:
             continue  # one of them may be sealed: there is no way back
-        if any(one.sealed == seal.children for one in heard):  # the leave to is lost, in a database that was restored
+        if any(one.sealed == seal.children for one in heard):  # a restored database has forgotten the leave
             out.append(Order(ids, replace(seal, final=True), "one of them is sealed"))
         elif _around([task.span for task in parents]) != seal.children[0].span:
             out.append(Order(ids, None, "its neighbour has gone"))

@@ -214,7 +214,7 @@ def test_a_silent_sorter_loses_its_tasks_to_one_that_is_there(tmp_path):
         eventually(lambda: meta.tenant()["tasks"] and meta.tenant()["problem"] is None)
         meta.heartbeat("sorter-1", silent)  # its last
         there = meta.register("sorter-2")
-        assert {task["sorter_node"] for task in meta.tenant()["tasks"]} == {"sorter-1"}
+        assert {(task["sorter_node"], task["task_epoch"]) for task in meta.tenant()["tasks"]} == {("sorter-1", 1)}
 
         def moved() -> bool:
             meta.heartbeat("sorter-2", there)

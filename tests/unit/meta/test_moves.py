@@ -161,6 +161,15 @@ def test_what_cannot_be_moved_is_told(tmp_path: Path) -> None:
             world.client.drain("nobody")
 
 
+def test_a_task_that_has_nothing_to_do_is_split_only_where_it_is_said(tmp_path: Path) -> None:
+    with running(tmp_path) as world:
+        begin(world)
+        (task,) = world.client.tasks().tasks
+        with pytest.raises(InvalidRequest, match="knows no key that halves its load; give one"):
+            world.client.split(task.task_id)
+        assert len(world.client.split(task.task_id, "6d").children) == 2
+
+
 def test_epochs_that_a_restored_database_has_forgotten_are_found_in_the_manifests(tmp_path: Path) -> None:
     with running(tmp_path) as world:
         begin(world)

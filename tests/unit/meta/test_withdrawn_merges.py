@@ -41,6 +41,7 @@ class Merges:
         began_ms = self.now_ms
         while (self.book.sealing == {1, 2}) is not ordered:
             self.now_ms += BEAT_MS
+            assert self.now_ms - began_ms < 2 * DEFAULT_RULES.pause_ms
             told = [Holding(task, 1, progress_ts=self.now_ms) for task in (1, 2)]
             self.reports.take("sorter-1", self.start, self.now_ms, told, self.now_ms)
             for change in self.scheduler.step(self.book, {"sorter-1": NodeState.ALIVE}, self.now_ms):

@@ -2,7 +2,7 @@
 
 A task's manifests are numbered from 1 without a hole. Each is one object, created by a conditional put:
 
-    b"TSMF" | u32 LE version = 2 | u32 LE crc32 of the rest | zstd( u32 LE header length | header JSON | Arrow IPC )
+    b"TSMF" | u32 LE version = 3 | u32 LE crc32 of the rest | zstd( u32 LE header length | header JSON | Arrow IPC )
 
 The Arrow part is one IPC stream each for `slices` and `waiting` (tistream_sorter.slices), concatenated; their
 lengths stand in the header. What a manifest restates is complete: positions, pending parts, slices and waiting
@@ -28,8 +28,10 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 
 MAGIC = b"TSMF"
-VERSION = 2
-KNOWN_VERSIONS = (1, 2)  # a part of version 1 has neither sources nor row_groups
+VERSION = 3
+# A part of version 1 has neither sources nor row_groups; before 3 nothing was collected, so retained_ts and heritage are
+# not told.
+KNOWN_VERSIONS = (1, 2, 3)
 
 KIND_CLAIM = "claim"  # empty: only says that an epoch has begun
 KIND_TICK = "tick"
@@ -116,6 +118,8 @@ class Manifest:
     checkpoint: int = 0  # number of the newest checkpoint manifest at or before this one; 0 = none
     children: tuple[tuple[int, KeySpan], ...] = ()  # SEAL: (task_id, span)
     stop_at: int | None = None  # a flushed_ts that binds later holders (merge, design.md 4)
+    retained_ts: int = 0  # rows at or below it may be gone from the pool (docs/adr/0009)
+    heritage: tuple[int, ...] = ()  # sealed tasks, of which objects may still be there
     written_ms: int = 0  # wall clock of the writer, for people
     slices: pa.Table | None = None
     waiting: pa.Table | None = None
@@ -148,7 +152,7 @@ def encode(manifest: Manifest) -> bytes:
         "children": [[task, span.start.hex(), span.end.hex()] for task, span in manifest.children],
         "arrow": [len(slices), len(waiting)],
     }
-    for name in _PLAIN:
+    for name in (*_PLAIN, *_SINCE_3):
         header[name] = getattr(manifest, name)
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     body = zstandard.compress(struct.pack("<I", len(text)) + text + slices + waiting, 3)
@@ -168,6 +172,7 @@ _PLAIN = (
     "stop_at",
     "written_ms",
 )
+_SINCE_3 = ("retained_ts", "heritage")
 
 
 def decode(key: str, data: bytes) -> Manifest:
@@ -199,6 +204,8 @@ def decode(key: str, data: bytes) -> Manifest:
         ),
         slices=_table(body[4 + length : slices_end]),
         waiting=_table(body[slices_end : slices_end + header["arrow"][1]]),
+        retained_ts=header.get("retained_ts", 0),
+        heritage=tuple(header.get("heritage", ())),
         **{name: header[name] for name in _PLAIN},
     )
 

@@ -117,7 +117,8 @@ class TenantRoute(Wire):
     `problem` then says what is missing or wrong.
 
     `dispatcher_node` looks for stores that `stores` does not name yet. `stores` is None where the meta server is of a
-    version that gives no stores out: then a dispatcher reads all that it finds.
+    version that gives no stores out: then a dispatcher reads all that it finds. `retention_ms` is how long committed
+    rows are kept after their commit; None: for ever.
     """
 
     cluster_id: str
@@ -127,6 +128,7 @@ class TenantRoute(Wire):
     problem: str | None = None
     stores: list[StoreRoute] | None = None
     dispatcher_node: str | None = None
+    retention_ms: int | None = None
 
 
 class RouteTable(Wire):

@@ -31,7 +31,8 @@ class TaskStatus(Wire):
 
     `received` is what was accepted into memory, `durable` what the last manifest carries: a dispatcher that lost
     its memory starts from `received`, and source files are needed beyond `durable`. `progress_ts` >= flushed_ts is
-    a resolved ts that needs no object: nothing at or below it is pending, and nothing will come.
+    a resolved ts that needs no object: nothing at or below it is pending, and nothing will come. `pointed` is, by store,
+    the ts of the oldest file that the last manifest points into; None: the sorter is of a version that does not say.
     """
 
     cluster_id: str
@@ -51,6 +52,8 @@ class TaskStatus(Wire):
     counters: dict[str, int]
     holds: list[Hold] = []
     stopped: str | None = None
+    retained_ts: int = 0
+    pointed: dict[int, int] | None = None
 
 
 class TaskList(Wire):

@@ -26,13 +26,16 @@ from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
+from tistream_sorter.compaction import Rewrite, Rewritten
+from tistream_sorter.jobs.compact import rewrite_guarded
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.jobs.shard_io import process_guarded
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import Runner, SorterNode
 from tistream_sorter.shards import CutRules
 from tistream_sorter.task import TickLimits
-from tistream_sorter.tick import TaskFile, TaskIdentity
+from tistream_sorter.task_state import TaskIdentity
+from tistream_sorter.tick import TaskFile
 
 
 class InlineRunner:
@@ -43,6 +46,9 @@ class InlineRunner:
 
     def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
         return [process_guarded(self.objects, shard) for shard in shards]
+
+    def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
+        return [rewrite_guarded(self.objects, unit) for unit in units]
 
 
 class Origin(Protocol):

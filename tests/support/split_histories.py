@@ -10,8 +10,11 @@ from polars.testing import assert_frame_equal
 
 from support import simulated
 from support.pending_rules import any_rules
+from support.sim.audit import ObservedStore
 from support.simulated import arrival
 from support.split_world import PoolReader, SplitWorld
+from tistream_sorter.collection import CollectRules
+from tistream_sorter.compaction import CompactRules
 from tistream_upstream.config import ClusterConfig
 
 SECOND = 1_000 << 18
@@ -26,7 +29,15 @@ class History:
         self.keys = sorted(set(self.truth["key"]))
         self.rng = random.Random(seed + 1)
         cut = any_rules(random.Random(seed + 2), self.rng.choice([1, 3]), 1 << 9)
-        self.world = SplitWorld(self.upstream, cut=cut)
+        few = random.Random(seed + 3)
+        self.objects = ObservedStore()
+        self.world = SplitWorld(
+            self.upstream,
+            cut=cut,
+            objects=self.objects,
+            collect=CollectRules(few.choice([0, 20, 20_000]), 10),
+            compact=CompactRules(fan_in=few.choice([2, 3, 16]), small_bytes=few.choice([1 << 12, 4 << 20])),
+        )
         self.readers = [PoolReader(self.world, self.world.route())]
 
     def run(self) -> None:
@@ -43,6 +54,8 @@ class History:
             self.world.tick()
             self.world.clock.advance(11_000)
         self.world.tick()
+        self.world.node.collect()
+        assert self.objects.audit.problems == []
         assert self.world.stopped() == []
         assert self.world.progress_ts() >= self.upstream.end_ts
         self.readers.append(PoolReader(self.world, self.world.route()))
@@ -68,6 +81,10 @@ class History:
             world.crash(late=rng.random() < 0.5)
         if world.late and rng.random() < 0.1:
             rng.choice(world.late).tick()
+        if rng.random() < 0.2:
+            rng.choice([world.node, *world.late]).collect()
+        if rng.random() < 0.2:
+            rng.choice([world.node, *world.late]).compact()
         if rng.random() < 0.05:
             self.readers.append(PoolReader(world, world.route()))
             self.readers[1:] = self.readers[-3:]

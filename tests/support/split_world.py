@@ -31,7 +31,9 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
 from tistream.wire.meta import ChildTask, RouteTable, SealOrder, TaskReport, TaskRoute, TenantRoute
 from tistream_dispatcher.router import Router, TaskSpan
-from tistream_sorter.assignment import TaskRules, seal_orders, wanted_tasks
+from tistream_sorter.assignment import TaskRules, kept, seal_orders, wanted_tasks
+from tistream_sorter.collection import COLLECT_DEFAULT, CollectRules
+from tistream_sorter.compaction import CompactRules
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import SorterNode
 from tistream_sorter.shards import CutRules
@@ -97,11 +99,22 @@ class SplitWorld:
     """One tenant, at first one task of all keys. `node` is the process that holds its tasks; those before it, which do
     not know that they were replaced, are `late`."""
 
-    def __init__(self, origin: Origin, *, cut: CutRules | None = None, objects: ObjectStore | None = None) -> None:
+    def __init__(
+        self,
+        origin: Origin,
+        *,
+        cut: CutRules | None = None,
+        objects: ObjectStore | None = None,
+        collect: CollectRules = COLLECT_DEFAULT,
+        compact: CompactRules | None = None,
+    ) -> None:
         self.origin = origin
         self.objects = objects or MemoryObjectStore()
         self.clock = ManualClock(origin.snapshot_ts >> 18)
-        self.limits = TickLimits(1 << 30, 10_000, 10_000, cut or CutRules(1, 1 << 30))
+        self.limits = TickLimits(
+            1 << 30, 10_000, 10_000, cut or CutRules(1, 1 << 30), collect=collect, compact=compact or CompactRules()
+        )
+        self.keep_ms: int | None = None
         self.rows = {1: Row(1, WHOLE)}
         self.merges: list[Merge] = []
         self.late: list[SorterNode] = []
@@ -139,7 +152,7 @@ class SplitWorld:
     def assign(self) -> bool:
         """Tell the sorter the newest route table."""
         table = self.table()
-        return self.node.assign(wanted_tasks(table, NODE, 1, RULES), seal_orders(table, NODE, 1, RULES))
+        return self.node.assign(wanted_tasks(table, NODE, 1, RULES), seal_orders(table, NODE, 1, RULES), kept(table))
 
     def tick(self) -> None:
         """Ticks until nothing is left to do, and everything is sent and told that may be."""
@@ -229,6 +242,7 @@ class SplitWorld:
             tenant_id=tenant.tenant_id,
             snapshot_ts=self.origin.snapshot_ts,
             tasks=[row.route() for row in self._ordered()],
+            retention_ms=self.keep_ms,
         )
 
     def table(self) -> RouteTable:

@@ -25,7 +25,7 @@ from tistream_sorter.jobs.session import build_session
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import SorterNode
 from tistream_sorter.settings import TickSettings
-from tistream_sorter.tick import TaskIdentity
+from tistream_sorter.task_state import TaskIdentity
 
 HUGE_TASK, SMALL_TASK = 1, 2
 SAMPLE_S = 0.1

@@ -14,7 +14,8 @@ from tistream.storage.open import open_objects
 from tistream_sorter.jobs.run import SparkRunner
 from tistream_sorter.jobs.session import build_session
 from tistream_sorter.shards import CutRules
-from tistream_sorter.tick import TaskFile, conclude, first_state, plan, take
+from tistream_sorter.task_state import first_state
+from tistream_sorter.tick import TaskFile, conclude, plan, take
 
 COPIES = 8  # names under which each file is there: what a worker knows of a file it has seen must not help it
 

@@ -1,7 +1,8 @@
 """One answer to a pull: a page that ends where design.md 5 says, or an endless stream.
 
 An answer is an iterator of bytes. What can go wrong before the first of them is an error with a status. Later, what may
-pass (an object store that does not answer) ends a page early, where its last line says, and only delays a stream;
+pass (an object store that does not answer) ends a page early, where its last line says, and only delays a stream; an
+answer that retention overtakes ends where its last line says;
 anything else cuts the answer, which then never ends with a `resolved` that is not true.
 """
 
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tistream.clock import Clock
-from tistream.errors import RetryableError, Undecodable
+from tistream.errors import Gone, RetryableError, Undecodable
 from tistream_api import cursor as cursors
 from tistream_api.cursor import Place, Position, Scope
 from tistream_api.encoding import Encoder
@@ -75,7 +76,7 @@ class Pull:
                 try:
                     for events in page.take(self.scan(page.at, high, self.params.limit)):
                         yield from self._bytes(events)
-                except RetryableError:
+                except (RetryableError, Gone):
                     if not page.sent:  # else what was sent stands, and the next answer goes on behind it
                         raise
             self._refuse(page.barrier, page.at, page.sent)
@@ -138,6 +139,10 @@ class Pull:
                 if told_ms is None and not page.sent:
                     raise
                 interrupted = True
+            except Gone:  # retention has overtaken it: its next request is told so
+                if told_ms is None and not page.sent:
+                    raise
+                break
             self._refuse(page.barrier, page.at, page.sent if told_ms is None else 1)
             now_ms = self.clock.monotonic_ms()
             if page.barrier or told_ms is None or now_ms - told_ms >= IDLE_MS:

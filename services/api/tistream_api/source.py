@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tistream.concurrency import Lock
-from tistream.errors import Unavailable
+from tistream.errors import Gone, Unavailable
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import MAX_TS, Window
 from tistream.schema.history import History, ListedTable
@@ -26,6 +26,11 @@ from tistream_api.source_contract import GroupIndex
 Ints = npt.NDArray[np.int64]
 
 
+def not_kept(ts: int, earliest_ts: int) -> Gone:
+    """Changes above `ts` are not all kept."""
+    return Gone(f"ts {ts} lies below the earliest one kept, {earliest_ts}", {"earliest_ts": str(earliest_ts)})
+
+
 class TenantSource:
     """source_contract.Source of one tenant. `lock` guards history and segments; row groups are read outside of it."""
 
@@ -36,12 +41,14 @@ class TenantSource:
         segments: Callable[[], Iterable[SegmentIndex]],
         cache: GroupCache,
         replan: Callable[[], None],
+        retained_ts: Callable[[], int] = lambda: 0,
     ) -> None:
         self.replan = replan
         self._lock = lock
         self._history_now = history
         self._segments = segments
         self._cache = cache
+        self._retained_ts = retained_ts
 
     def _history(self) -> History:
         history = self._history_now()
@@ -58,6 +65,9 @@ class TenantSource:
 
     def segments(self, window: Window) -> list[SegmentRef]:
         with self._lock:
+            retained_ts = self._retained_ts()
+            if window.low < retained_ts:
+                raise not_kept(window.low, retained_ts)
             return [segment for index in self._segments() for segment in index.overlapping(window)]
 
     def physical_ids(self, scope: Scope, window: Window) -> Ints | None:

@@ -14,7 +14,7 @@ from prometheus_client import Counter
 
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_condition, new_lock, new_rlock
-from tistream.errors import Gone, TiStreamError, Unavailable
+from tistream.errors import TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.pool.lineage import Cover, Lineage, SharedSegments, reached
@@ -26,7 +26,7 @@ from tistream.wire.sorter_client import SorterClient
 from tistream_api.group_cache import GroupCache
 from tistream_api.row_events import Barrier
 from tistream_api.segment_index import SegmentIndex
-from tistream_api.source import TenantSource
+from tistream_api.source import TenantSource, not_kept
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class TenantView:
         self._shared = SharedSegments()
         self._segments = SegmentIndex()
         self._progress: dict[int, int] = {}
-        self._resolved_ts = self._flushed_ts = 0
+        self._resolved_ts = self._flushed_ts = self._retained_ts = 0
         self._barriers: dict[tuple[int, bytes, int], Barrier] = {}
         self.source = TenantSource(
             self._lock,
@@ -79,6 +79,7 @@ class TenantView:
             lambda: [self._segments],
             cache,
             self.refresh,
+            lambda: self._retained_ts,
         )
 
     # ---- what pulls ask
@@ -97,13 +98,14 @@ class TenantView:
         """Where the tenant's history begins. Raises Unavailable while that is not known."""
         if self.route.snapshot_ts is None:
             raise Unavailable(f"tenant {self.tenant} cannot be read yet: {self.route.problem or 'it has no tasks yet'}")
-        return self.route.snapshot_ts
+        with self._lock:
+            return max(self.route.snapshot_ts, self._retained_ts)
 
     def check_retained(self, ts: int) -> None:
         """Raises Gone if changes above `ts` are not all kept."""
         earliest_ts = self.earliest_ts()
         if ts < earliest_ts:
-            raise Gone(f"ts {ts} lies below the earliest one kept, {earliest_ts}", {"earliest_ts": str(earliest_ts)})
+            raise not_kept(ts, earliest_ts)
 
     def check_known(self) -> None:
         """Raises Unavailable while nothing at all can be read."""
@@ -234,8 +236,11 @@ class TenantView:
             self._covers = {task_id: self._covers[task_id] for task_id in progress}
             self._lineage.forget_others()
         self._shared.update(cover.log for covers in self._covers.values() for cover in covers)
-        with self._lock:
+        states = (cover.log.view.state for covers in self._covers.values() for cover in covers)
+        retained_ts = max((state.retained_ts for state in states if state is not None), default=0)
+        with self._lock:  # together: who finds a segment gone is told that its rows are
             self._segments.update(self._shared.segments)
+            self._retained_ts = max(self._retained_ts, retained_ts)
         return progress
 
     def _read_schema(self, problems: dict[str, str]) -> None:

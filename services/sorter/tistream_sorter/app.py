@@ -23,16 +23,18 @@ from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
-from tistream_sorter.assignment import TaskRules, coming_tasks, seal_orders, wanted_tasks
+from tistream_sorter.assignment import TaskRules, coming_tasks, kept, seal_orders, wanted_tasks
+from tistream_sorter.collection import CollectRules
+from tistream_sorter.compaction import CompactRules
 from tistream_sorter.jobs.shard import StoreRules
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node import Runner, SorterNode
 from tistream_sorter.progress import ProgressFeed
 from tistream_sorter.routes import router
-from tistream_sorter.settings import SorterSettings, TickSettings
+from tistream_sorter.settings import CollectSettings, CompactSettings, SorterSettings, TickSettings
 from tistream_sorter.shards import CutRules
 from tistream_sorter.task import TickLimits
-from tistream_sorter.tick import TaskIdentity
+from tistream_sorter.task_state import TaskIdentity
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +63,24 @@ class JobRunner(Runner, Protocol):
         """End it."""
 
 
-def tick_limits(tick: TickSettings, slots: int) -> TickLimits:
+def tick_limits(
+    tick: TickSettings, slots: int, collect: CollectSettings | None = None, compact: CompactSettings | None = None
+) -> TickLimits:
     """What the settings say, on so many slots."""
     store = StoreRules(tick.point_bytes_min, tick.seal_bytes_min)
     cut = CutRules(slots, tick.shard_bytes_min, tick.shard_work_max, tick.rows_small, store)
-    return TickLimits(tick.bytes_max, tick.idle_manifest_ms, tick.inbox_files_max, cut, tick.large_work)
+    collect = collect or CollectSettings()
+    compact = compact or CompactSettings()
+    compacting = CompactRules(compact.fan_in, compact.small_bytes, compact.bytes_max) if compact.enabled else None
+    return TickLimits(
+        tick.bytes_max,
+        tick.idle_manifest_ms,
+        tick.inbox_files_max,
+        cut,
+        tick.large_work,
+        CollectRules(collect.grace_ms, collect.every_ms),
+        compacting,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +112,7 @@ class _Running:
         self._meta = meta
         self._coming: list[TaskIdentity] = []
         self._runner = outside.new_runner(settings)
-        limits = tick_limits(settings.tick, self._runner.slots)
+        limits = tick_limits(settings.tick, self._runner.slots, settings.collect, settings.compact)
         self.node = SorterNode(counted, self._runner, limits, clock, outside.new_nonce, metrics)
         self._membership = Membership(
             meta,
@@ -133,6 +148,8 @@ class _Running:
             Loop("assignment", self._assign, interval_ms=0, backoff_max_ms=1_000, metrics=metrics),
             self._preparing,
             tick,
+            Loop("collect", self.node.collect, interval_ms=self._settings.collect.every_ms, metrics=metrics),
+            Loop("compact", self._compact, interval_ms=self._settings.compact.every_ms, metrics=metrics),
         ]
 
     def _assign(self) -> int:
@@ -143,7 +160,7 @@ class _Running:
         tick = self._settings.tick
         rules = TaskRules(tick.keep_index_keys, tick.checkpoint_every)
         me = self._settings.node, registered.start_epoch
-        complete = self.node.assign(wanted_tasks(routes, *me, rules), seal_orders(routes, *me, rules))
+        complete = self.node.assign(wanted_tasks(routes, *me, rules), seal_orders(routes, *me, rules), kept(routes))
         self._coming = coming_tasks(routes, *me, rules)
         self._preparing.wake()
         self._version = routes.version
@@ -166,6 +183,9 @@ class _Running:
             self._warm.set()
             self._warm_at_ms = self._clock.monotonic_ms() + WARM_EVERY_MS
         return 0 if self.node.tick() else None
+
+    def _compact(self) -> int | None:
+        return 0 if self._warm.is_set() and self.node.compact() else None
 
     def close(self) -> None:
         """Stop Spark; its JVM ends with it."""

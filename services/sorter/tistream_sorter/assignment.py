@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.wire.meta import RouteTable, SealOrder, TaskRoute
-from tistream_sorter.tick import TaskIdentity
+from tistream_sorter.task_state import TaskIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,15 @@ def coming_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: Task
     """The tasks that this start of `node_id` is to prepare for."""
     me = (node_id, start_epoch)
     return [one for one, task in _tasks(routes, rules) if (task.next_node, task.next_start_epoch) == me]
+
+
+def kept(routes: RouteTable) -> dict[TenantKey, int]:
+    """How long committed rows are kept (ms), of tenants that do not keep them for ever."""
+    return {
+        TenantKey(tenant.cluster_id, tenant.tenant_id): tenant.retention_ms
+        for tenant in routes.tenants
+        if tenant.retention_ms is not None
+    }
 
 
 def _tasks(routes: RouteTable, rules: TaskRules) -> Iterator[tuple[TaskIdentity, TaskRoute]]:

@@ -16,17 +16,19 @@ from tistream.model.span import KeySpan
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.manifest_log import ManifestLog, Sealed
 from tistream.storage.object_store import ObjectStore
+from tistream_sorter.collection import Garbage
 from tistream_sorter.heirs import inherited_state
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.task import Task, TickLimits
-from tistream_sorter.tick import TaskIdentity, TaskState, first_state, recovered_state
+from tistream_sorter.task_state import TaskIdentity, TaskState, first_state, recovered_state
 
 log = logging.getLogger(__name__)
 
 
 class Held:
     """A task with its hold on the manifests. `doubtful` is a commit whose answer never came; `beside` a large tick
-    under way; `told_ms` when its trouble was last logged (monotonic)."""
+    under way; `told_ms` when its trouble was last logged (monotonic). The rest belongs to Collector: when it looked for
+    what earlier epochs have left, when it looks at what sealed tasks have left, and the schema registry's log."""
 
     def __init__(self, task: Task, manifests: ManifestLog) -> None:
         self.task = task
@@ -34,6 +36,12 @@ class Held:
         self.doubtful: tuple[Manifest, TaskState, int] | None = None
         self.beside: Future[list[tuple[Held, Manifest, TaskState, int]]] | None = None
         self.told_ms = 0
+        self.garbage = Garbage()
+        self.looked_ms: int | None = None
+        self.heritage_ms = 0
+        self.floor: int | None = None  # manifests from here on have not been noted as garbage
+        self.schema_log_key = ""
+        self.schema_read_ts = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from tistream.format.task_view import TaskView
 from tistream.model.span import KeySpan
 from tistream_sorter.positions import common
 from tistream_sorter.slice_heirs import inherited_slices
-from tistream_sorter.tick import TaskIdentity, TaskState, begun, first_state
+from tistream_sorter.task_state import TaskIdentity, TaskState, begun, first_state
 
 
 def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number: int) -> TaskState:
@@ -43,6 +43,8 @@ def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number:
         live_segments=_united([view.segments for view in parents]),
         stop_at=seals[0].stop_at,  # rows may wait above it, below the watermark: lifting it flushes them
         inherited=True,
+        retained_ts=max(seal.retained_ts for seal in seals),
+        heritage=tuple(sorted({task_id for seal in seals for task_id in (seal.task_id, *seal.heritage)})),
     )
     return begun(state)
 

@@ -36,6 +36,21 @@ class SorterMetrics:
         self.damaged = Counter(
             "tistream_sorter_damaged_files_total", "Reads of row groups that failed their checks.", registry=registry
         )
+        self.compacted = Counter(
+            "tistream_sorter_compacted_segments_total", "Segments written again as larger ones.", registry=registry
+        )
+        self.compacted_bytes = Counter(
+            "tistream_sorter_compacted_bytes_total", "Bytes of those larger ones.", registry=registry
+        )
+        self.compact_failures = Counter(
+            "tistream_sorter_compact_failures_total", "Compactions that came to nothing.", registry=registry
+        )
+        self.collected = Counter(
+            "tistream_sorter_collected_objects_total", "Objects deleted that nobody needs any more.", registry=registry
+        )
+        self.collect_failures = Counter(
+            "tistream_sorter_collect_failures_total", "Turns of collection that failed for a task.", registry=registry
+        )
         self.seals = Counter(
             "tistream_sorter_seals_total", "Tasks sealed here, by why: split or merge.", ("why",), registry=registry
         )

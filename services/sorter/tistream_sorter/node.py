@@ -11,20 +11,27 @@ from tistream.clock import Clock
 from tistream.concurrency import new_executor, new_lock
 from tistream.errors import CommitStateUnknown, Fenced, InvariantBroken, TiStreamError, Unavailable
 from tistream.format.manifest import KIND_SEAL, Manifest
+from tistream.model.ids import TenantKey
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.wire.meta import SealOrder, TaskReport
 from tistream_sorter.claims import Claims, Ended, Held
+from tistream_sorter.collecting import Collector
+from tistream_sorter.collection import dropped, manifests_below
+from tistream_sorter.compacting import Compactor
+from tistream_sorter.compaction import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.reports import reports
 from tistream_sorter.status import log_fields
 from tistream_sorter.task import Task, TickLimits
-from tistream_sorter.tick import Plan, TaskIdentity, TaskState, conclude, lookup_needed
+from tistream_sorter.task_state import TaskIdentity, TaskState
+from tistream_sorter.tick import Plan, conclude, lookup_needed
 
 log = logging.getLogger(__name__)
 
 COMMIT_THREADS = 8
 LARGE_THREADS = 4  # large ticks under way at a time; each has its own thread, and waits most of the time
+KEEP_ALL: Mapping[TenantKey, int] = MappingProxyType({})
 NO_ORDERS: Mapping[int, SealOrder] = MappingProxyType({})
 TROUBLE_AGAIN_MS = 10_000  # how often a tick that goes on failing is logged
 
@@ -35,6 +42,9 @@ class Runner(Protocol):
     def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
         """Results in the order of `shards`. `beside`: a long job, whose shards make room for others between them,
         called from a thread of its own."""
+
+    def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
+        """Each unit's segments as one, likewise beside the ticks."""
 
 
 class SorterNode:
@@ -52,6 +62,8 @@ class SorterNode:
         self._objects, self._runner, self._clock = objects, runner, clock
         self._new_nonce, self._metrics = new_nonce, metrics
         self._large_work = limits.large_work
+        self._collector = Collector(objects, limits.collect, clock, metrics)
+        self._compactor = Compactor(objects, runner, limits.compact, new_nonce, metrics)
         self._claims = Claims(objects, limits, clock, new_nonce, metrics)
         self._held: dict[int, Held] = {}
         self._sealed: dict[int, Ended] = {}  # sealed, and still routed here
@@ -81,9 +93,15 @@ class SorterNode:
 
     # -- assignment -----------------------------------------------------------------------------------------------
 
-    def assign(self, wanted: Sequence[TaskIdentity], orders: Mapping[int, SealOrder] = NO_ORDERS) -> bool:
-        """Hold exactly the wanted tasks, each under its epoch, and do with them what is ordered; claims run side by
-        side. False: some must be tried again, because the store did not answer."""
+    def assign(
+        self,
+        wanted: Sequence[TaskIdentity],
+        orders: Mapping[int, SealOrder] = NO_ORDERS,
+        keep: Mapping[TenantKey, int] = KEEP_ALL,
+    ) -> bool:
+        """Hold exactly the wanted tasks, each under its epoch, and do with them what is ordered; `keep` is how long
+        their committed rows are kept (ms). Claims run side by side. False: some must be tried again, because the store
+        did not answer."""
         epochs = {identity.task_id: identity.task_epoch for identity in wanted}
         with self._lock:
             current = {task_id: held.task.state.identity.task_epoch for task_id, held in self._held.items()}
@@ -93,6 +111,7 @@ class SorterNode:
                     self._held.pop(task_id, None)
                     self._sealed.pop(task_id, None)
         for task in self.tasks():
+            task.keep(keep.get(task.state.identity.tenant))
             self._give(task, orders)
         self._claims.keep_only(epochs)
         new = [identity for identity in wanted if current.get(identity.task_id) != identity.task_epoch]
@@ -104,6 +123,7 @@ class SorterNode:
                     self._sealed[identity.task_id] = opened
                 self.tell()
             elif opened is not None:
+                opened.task.keep(keep.get(identity.tenant))
                 self._give(opened.task, orders)
                 with self._lock:
                     self._held[identity.task_id] = opened
@@ -132,6 +152,21 @@ class SorterNode:
         prepared, fenced = self._claims.prepared(), self._claims.fenced()
         return reports(held, ended, prepared, self._clock.monotonic_ms(), fenced)
 
+    def collect(self) -> None:
+        """Delete what nobody needs any more, from a thread of its own."""
+        with self._lock:
+            held = list(self._held.values())
+        self._collector.collect(held)
+
+    def compact(self) -> bool:
+        """Write small segments as larger ones, one job for all tasks, from a thread of its own. Whether any were."""
+        with self._lock:
+            held = list(self._held.values())
+        if not self._compactor.compact([one.task for one in held if one.task.stopped is None]):
+            return False
+        self.wake()
+        return True
+
     # -- ticks ----------------------------------------------------------------------------------------------------
 
     def tick(self) -> bool:
@@ -148,6 +183,7 @@ class SorterNode:
             if one.beside is not None:
                 commits += self._ended(one)
                 continue
+            one.garbage.note(one.task.settle(), self._clock.monotonic_ms())
             try:
                 due = one.task.due(self._clock.monotonic_ms(), self._clock.now_ms(), self._new_nonce())
             except Exception as error:  # whatever one tenant's input may cause: the other tasks go on
@@ -273,7 +309,7 @@ class SorterNode:
     def _commit(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> bool:
         """Whether it was committed."""
         held.doubtful = None
-        before = held.task.state
+        before, durable = held.task.state, held.task.durable
         try:
             held.manifests.commit(manifest)
         except Fenced as error:
@@ -290,6 +326,7 @@ class SorterNode:
             self._stop(held, error)
             return False
         self._observe(held.task, manifest, before, files)
+        held.garbage.note(dropped(durable, manifest, after), self._clock.monotonic_ms())
         held.task.committed(after, files, self._clock.monotonic_ms())
         if manifest.live_segments is not None:
             self._raise_floor(held, manifest.number)
@@ -312,9 +349,13 @@ class SorterNode:
 
     def _raise_floor(self, held: Held, number: int) -> None:
         try:
-            held.manifests.raise_floor(number)
+            floor = held.manifests.raise_floor(number)
         except TiStreamError as error:  # costs readers a longer start, until the next checkpoint
             log.warning("cannot raise the floor", extra={"task_id": held.task.task_id, "error": str(error)})
+            return
+        if held.floor is not None:  # else the first look finds them
+            held.garbage.note(manifests_below(held.task.durable, held.floor, floor), self._clock.monotonic_ms())
+            held.floor = floor
 
     def _observe(self, task: Task, manifest: Manifest, before: TaskState, files: int) -> None:
         self._metrics.manifests.inc()

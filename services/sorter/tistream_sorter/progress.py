@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tistream.concurrency import new_lock
 from tistream.wire.sorter import ProgressPage, TaskProgress
 from tistream_sorter.task import Task
-from tistream_sorter.tick import TaskState
+from tistream_sorter.task_state import TaskState
 
 
 class ProgressFeed:

@@ -13,7 +13,7 @@ from tistream.errors import InvalidRequest
 from tistream.format.manifest import SEALED
 from tistream.model.span import KeySpan
 from tistream.wire.meta import ChildTask, SealOrder
-from tistream_sorter.tick import TaskIdentity, TaskState
+from tistream_sorter.task_state import TaskIdentity, TaskState
 
 Children = tuple[tuple[int, KeySpan], ...]
 

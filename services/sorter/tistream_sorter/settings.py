@@ -42,6 +42,29 @@ class TickSettings(BaseModel):
     keep_index_keys: bool = Field(default=False, description="keep index entries in the pool, for restores")
 
 
+class CollectSettings(BaseModel):
+    """When objects that nobody needs any more are deleted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    grace_ms: int = Field(
+        default=600_000, ge=0, description="how long an object is left where it is once no manifest names it"
+    )
+    every_ms: int = Field(default=60_000, ge=10, description="pause between two turns of collection")
+
+
+class CompactSettings(BaseModel):
+    """How small segments become larger ones."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = Field(default=True, description="put small segments together")
+    fan_in: int = Field(default=16, ge=2, le=256, description="neighbours of about one size that become one")
+    small_bytes: int = Field(default=4 << 20, ge=1 << 10, description="segments of this size stay as they are")
+    bytes_max: int = Field(default=64 << 20, ge=1 << 20, description="of one job: bytes of segments read")
+    every_ms: int = Field(default=1_000, ge=10, description="pause while there is nothing to put together")
+
+
 class SparkSettings(BaseModel):
     """Where the executors are."""
 
@@ -58,4 +81,6 @@ class SorterSettings(ServiceSettings):
 
     port: int = Field(default=8004, ge=0, le=65535, description="port to bind")
     tick: TickSettings = TickSettings()
+    collect: CollectSettings = CollectSettings()
+    compact: CompactSettings = CompactSettings()
     spark: SparkSettings = SparkSettings()

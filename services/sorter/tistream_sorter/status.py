@@ -8,7 +8,7 @@ from tistream.storage import layout
 from tistream.wire.sorter import Chain, Coverage, Hold, SliceStatus, TaskStatus
 from tistream_sorter.positions import Positions
 from tistream_sorter.slices import NO_REGION, NO_STORE
-from tistream_sorter.tick import TaskState
+from tistream_sorter.task_state import TaskState
 
 WAITING_TOLD = 3
 LATE_MS = 5_000  # design.md 5: from here on something must be named
@@ -37,6 +37,7 @@ def task_status(
         counters=state.counters,
         holds=holds,
         stopped=stopped,
+        retained_ts=state.retained_ts,
     )
 
 

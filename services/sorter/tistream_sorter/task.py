@@ -12,27 +12,24 @@ from tistream.concurrency import new_lock
 from tistream.errors import InvalidRequest
 from tistream.format.manifest import Manifest
 from tistream.model.span import KeySpan
+from tistream.model.ts import MAX_TS
+from tistream.schema.meta_change import SCHEMA_SPANS
 from tistream.wire.meta import SealOrder
 from tistream.wire.sorter import Coverage, Hold, TaskStatus
+from tistream_sorter.collection import COLLECT_DEFAULT, CollectRules
+from tistream_sorter.compaction import COMPACT_DEFAULT, CompactRules, Rewritten, replaced
 from tistream_sorter.damage import Damages
 from tistream_sorter.inbox import Inbox, groups_of
 from tistream_sorter.jobs.shard import ShardResult
 from tistream_sorter.load import LoadMeter
 from tistream_sorter.positions import Positions
+from tistream_sorter.restate import manifest_of
 from tistream_sorter.seal_orders import Order, may_stop, next_step, read_order
 from tistream_sorter.shards import CutRules
 from tistream_sorter.status import coverage, slice_holds, task_status
 from tistream_sorter.sweep import Sweeps
-from tistream_sorter.tick import (
-    Plan,
-    TaskFile,
-    TaskState,
-    manifest_of,
-    needs_job,
-    plan,
-    rested,
-    take,
-)
+from tistream_sorter.task_state import Retention, TaskState
+from tistream_sorter.tick import Plan, TaskFile, needs_job, plan, rested, take
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +41,8 @@ class TickLimits:
     inbox_files_max: int
     cut: CutRules
     large_work: int = 256 << 20  # a tick of more work (shards.Cut) runs beside the others
+    collect: CollectRules = COLLECT_DEFAULT
+    compact: CompactRules | None = COMPACT_DEFAULT  # None: segments stay as they are
 
 
 class Task:
@@ -62,6 +61,11 @@ class Task:
         self._inbox = Inbox(state.positions)
         self._damages = Damages()
         self._sweeps = Sweeps()
+        self._keep_ms: int | None = None
+        self.read_by_registry = any(state.identity.span.overlaps(span) for span in SCHEMA_SPANS)
+        self._read_ts = 0 if self.read_by_registry else MAX_TS
+        self._disinherited: frozenset[int] = frozenset()
+        self._rewritten: list[Rewritten] = []
         self._sweeping: frozenset[str] = frozenset()  # large parts that the tick under way looks through
         self._lock = new_lock()
 
@@ -78,6 +82,56 @@ class Task:
     def stop_at(self) -> int | None:
         """As the newest manifest has it."""
         return self._durable.stop_at
+
+    @property
+    def to_settle(self) -> bool:
+        """Whether segments were written as one of which no manifest tells yet."""
+        with self._lock:
+            return bool(self._rewritten) or self.state.restate
+
+    @property
+    def durable(self) -> TaskState:
+        """As the newest manifest has it."""
+        return self._durable
+
+    # -- what is kept ---------------------------------------------------------------------------------------------
+
+    def keep(self, keep_ms: int | None) -> None:
+        """How long committed rows are kept from now on; None: for ever."""
+        self._keep_ms = keep_ms
+
+    def read_through(self, ts: int) -> None:
+        """The schema registry has read the pool up to `ts`, for good: nothing above it may go before."""
+        self._read_ts = ts
+
+    def disinherit(self, task_id: int) -> None:
+        """Nothing is left of a sealed task that this one carries on."""
+        self._disinherited |= {task_id}
+
+    def rewritten(self, done: Rewritten) -> None:
+        """Small segments were written as one: the next manifest says so."""
+        with self._lock:
+            self._rewritten.append(done)
+
+    def settle(self) -> list[str]:
+        """Take over what other threads have said. The objects that have come to nothing."""
+        state, rule = self.state, Retention(self._keep_ms, self._read_ts)
+        if state.retention != rule:
+            state = replace(state, retention=rule)
+        if not self._disinherited.isdisjoint(state.heritage):
+            state = replace(state, heritage=tuple(one for one in state.heritage if one not in self._disinherited))
+        with self._lock:
+            done, self._rewritten = self._rewritten, []
+        vain: list[str] = []
+        for one in done:
+            assert one.output is not None
+            after = replaced(state, one)
+            if after is None:  # retention has taken some of them meanwhile
+                vain.append(one.output.key)
+            else:
+                state = after
+        self.state = state
+        return vain
 
     # -- assignment -----------------------------------------------------------------------------------------------
 
@@ -166,6 +220,8 @@ class Task:
         if state.inherited:
             return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
         step = next_step(state, order)
+        if step is None and state.restate and self.rests:
+            return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
         if step is None:
             return None
         self._sweeping = frozenset()
@@ -189,8 +245,8 @@ class Task:
             taken = self._inbox.files[:files]
         self.load.took((group for file in taken for group in groups_of(file, self.task_id)), now_ms)
         self._took(taken)
-        self.state = after
         self._durable = after
+        self.state = after
 
     def _took(self, files: Sequence[TaskFile]) -> None:
         with self._lock:

@@ -12,24 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.errors import InvariantBroken
-from tistream.format.manifest import (
-    KIND_CHECKPOINT,
-    KIND_SEAL,
-    KIND_TICK,
-    READY,
-    SEALED,
-    UNMATCHED,
-    Manifest,
-    PendingPart,
-)
-from tistream.format.segment import SegmentRef
-from tistream.model.ids import TenantKey
+from tistream.format.manifest import READY, SEALED, UNMATCHED, Manifest, PendingPart
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS, Window
 from tistream.wire.file_batch import FileRef
@@ -37,27 +26,13 @@ from tistream_sorter.jobs.contracts import SCANS_SCHEMA
 from tistream_sorter.jobs.kernel import MatchRules
 from tistream_sorter.jobs.pruning import ReadRules
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
-from tistream_sorter.positions import Positions, follows, moved
+from tistream_sorter.positions import follows, moved
 from tistream_sorter.promotion import promoted
+from tistream_sorter.restate import manifest_of
 from tistream_sorter.shards import CutRules, cut, cut_at, touched, touching
-from tistream_sorter.slice_history import History
-from tistream_sorter.slices import SliceMap
+from tistream_sorter.task_state import TaskState, begun_history
 
 CLIP_SLICES = 4_096  # of fewer, every shard gets the history of all
-
-
-@dataclass(frozen=True, slots=True)
-class TaskIdentity:
-    """What never changes during an epoch."""
-
-    tenant: TenantKey
-    task_id: int
-    span: KeySpan
-    snapshot_ts: int
-    task_epoch: int
-    keep_index_keys: bool = False
-    checkpoint_every: int = 64  # manifests; bounds what a reader must read to begin
-    parents: tuple[int, ...] = ()  # sealed tasks whose state it begins with
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,38 +41,6 @@ class TaskFile:
 
     ref: FileRef
     watermarks: pa.Table
-
-
-@dataclass(frozen=True, slots=True)
-class TaskState:
-    """A task as its last manifest left it, plus the progress of files without entries since.
-
-    `stop_at` binds: nothing above it is flushed, or told as progress. `inherited`: this is what sealed parents have
-    left, and no manifest of the task's own says so yet.
-    """
-
-    identity: TaskIdentity
-    number: int
-    checkpoint: int
-    flushed_ts: int
-    slices: SliceMap
-    positions: Positions
-    pending: tuple[PendingPart, ...]
-    live_segments: tuple[SegmentRef, ...]
-    counters: dict[str, int]
-    written_ms: int
-    history: History = field(default_factory=History)
-    scans: tuple[pa.Table, ...] = ()
-    next_seq: int = 0
-    unwritten: int = 0  # files taken since the manifest
-    stop_at: int | None = None
-    inherited: bool = False
-
-    @property
-    def progress_ts(self) -> int:
-        """Nothing at or below it is pending, and nothing will come: a resolved ts that needs no object."""
-        reached = max(self.flushed_ts, self.slices.watermark())
-        return reached if self.stop_at is None else min(reached, self.stop_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,56 +56,6 @@ class Plan:
     shards: tuple[Shard, ...]
     files: tuple[tuple[int, TaskFile], ...]
     work: int = 0
-
-
-def first_state(identity: TaskIdentity, number: int) -> TaskState:
-    """A task that has no state manifest yet. `number` is the last manifest (a claim)."""
-    return begun(
-        TaskState(
-            identity=identity,
-            number=number,
-            checkpoint=0,
-            flushed_ts=identity.snapshot_ts,
-            slices=SliceMap(identity.span, identity.snapshot_ts),
-            positions={},
-            pending=(),
-            live_segments=(),
-            counters={},
-            written_ms=0,
-        )
-    )
-
-
-def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[SegmentRef], number: int) -> TaskState:
-    """The task as its newest state manifest says; `number` is the last manifest of any kind."""
-    assert manifest.slices is not None
-    assert manifest.waiting is not None
-    return begun(
-        TaskState(
-            identity=identity,
-            number=number,
-            checkpoint=manifest.checkpoint,
-            flushed_ts=manifest.flushed_ts,
-            slices=SliceMap.from_tables(identity.span, manifest.slices, manifest.waiting),
-            positions=dict(manifest.positions),
-            pending=manifest.pending,
-            live_segments=tuple(live),
-            counters=dict(manifest.counters),
-            written_ms=manifest.written_ms,
-            stop_at=manifest.stop_at,
-        )
-    )
-
-
-def begun(state: TaskState) -> TaskState:
-    """The state of a task that goes on from what is durable: what happened to its slices before decides nothing."""
-    return replace(state, history=_history_from(state.slices), scans=(), next_seq=0, unwritten=0)
-
-
-def _history_from(slices: SliceMap) -> History:
-    history = History()
-    slices.begin(history)
-    return history
 
 
 def take(state: TaskState, files: Sequence[TaskFile]) -> tuple[TaskState, tuple[tuple[int, TaskFile], ...]]:
@@ -212,7 +105,7 @@ def rested(state: TaskState) -> TaskState:
     next file decides nothing any more."""
     if any(part.kind == UNMATCHED for part in state.pending):
         return state
-    return replace(state, history=_history_from(state.slices), scans=())
+    return replace(state, history=begun_history(state.slices), scans=())
 
 
 def needs_job(state: TaskState, files: Sequence[TaskFile], *, sweep: bool) -> bool:
@@ -255,7 +148,7 @@ def plan(
             nonce=nonce,
             number=number,
             span=span,
-            rules=MatchRules(window, identity.snapshot_ts, identity.keep_index_keys, rows_small=rules.rows_small),
+            rules=MatchRules(window, after.begins_ts, identity.keep_index_keys, rows_small=rules.rows_small),
             files=mine,
             unmatched=unmatched,
             ready=_of_kind(state.pending, READY, span),
@@ -329,46 +222,6 @@ def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[M
         counters=dict(sorted(counters.items())),
     )
     return manifest_of(written, done.window.low, segments, done.nonce, now_ms)
-
-
-def manifest_of(
-    state: TaskState,
-    low_ts: int,
-    segments: tuple[SegmentRef, ...],
-    nonce: str,
-    now_ms: int,
-    children: Sequence[tuple[int, KeySpan]] = (),
-) -> tuple[Manifest, TaskState]:
-    """Restate `state` as its next manifest; the first of an heir, a seal (which names `children`), and one in every
-    `checkpoint_every` manifests, with all live segments."""
-    identity, number = state.identity, state.number + 1
-    checkpoint = number - state.checkpoint >= identity.checkpoint_every or state.inherited or bool(children)
-    slices, waiting = state.slices.to_tables()
-    newest = number if checkpoint else state.checkpoint
-    after = replace(state, number=number, checkpoint=newest, written_ms=now_ms, inherited=False)
-    manifest = Manifest(
-        tenant=identity.tenant,
-        task_id=identity.task_id,
-        number=number,
-        task_epoch=identity.task_epoch,
-        nonce=nonce,
-        kind=KIND_SEAL if children else KIND_CHECKPOINT if checkpoint else KIND_TICK,
-        span=identity.span,
-        low_ts=low_ts,
-        flushed_ts=state.flushed_ts,
-        segments=segments,
-        live_segments=state.live_segments if checkpoint else None,
-        pending=state.pending,
-        positions=state.positions,
-        counters=state.counters,
-        checkpoint=after.checkpoint,
-        children=tuple(children),
-        stop_at=state.stop_at,
-        written_ms=now_ms,
-        slices=slices,
-        waiting=waiting,
-    )
-    return manifest, begun(after)
 
 
 def _carried(

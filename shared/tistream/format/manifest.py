@@ -29,8 +29,7 @@ from tistream.model.span import KeySpan
 
 MAGIC = b"TSMF"
 VERSION = 3
-# A part of version 1 has neither sources nor row_groups; before 3 nothing was collected, so retained_ts and heritage are
-# not told.
+# A part of version 1 has neither sources nor row_groups; before 3 nothing was collected: no retained_ts, no heritage.
 KNOWN_VERSIONS = (1, 2, 3)
 
 KIND_CLAIM = "claim"  # empty: only says that an epoch has begun

@@ -33,20 +33,21 @@ VALUES = ("key", "value", "old_value")
 Ints = npt.NDArray[np.int64]
 
 
-def write_segment(table: pa.Table, key: str) -> tuple[memoryview, SegmentRef]:
+def write_segment(table: pa.Table, key: str, packed_rows: int = PACKED_ROWS) -> tuple[memoryview, SegmentRef]:
     """Encode rows as the segment object `key`.
 
     Args:
         table: at least one row, columns of segment.SCHEMA (any binary type for binary columns), sorted by
             segment.ORDER.
         key: the object's key, for the reference.
+        packed_rows: small tables share a row group up to so many rows.
 
     Raises:
         InvariantBroken: the rows are not in order (of table_id and commit_ts).
     """
     table_ids, commit_ts = _ints(table, "table_id"), _ints(table, "commit_ts")
     _check_order(table_ids, commit_ts)
-    cuts = row_group_cuts(table_ids, _row_bytes(table))
+    cuts = row_group_cuts(table_ids, _row_bytes(table), packed_rows)
     sink = pa.BufferOutputStream()
     groups = []
     with pq.ParquetWriter(sink, _file_schema(table), **_options(table)) as writer:
@@ -58,7 +59,9 @@ def write_segment(table: pa.Table, key: str) -> tuple[memoryview, SegmentRef]:
     return body, SegmentRef(key, len(body), checksum, table.num_rows, tuple(groups))
 
 
-def row_group_cuts(table_ids: Ints, row_bytes: Ints | None = None) -> list[tuple[int, int]]:
+def row_group_cuts(
+    table_ids: Ints, row_bytes: Ints | None = None, packed_rows: int = PACKED_ROWS
+) -> list[tuple[int, int]]:
     """[start, end) of each row group for rows sorted by table: small tables whole and together, large ones alone.
 
     `row_bytes` (None: all small) ends a row group early where its rows are long.
@@ -67,12 +70,12 @@ def row_group_cuts(table_ids: Ints, row_bytes: Ints | None = None) -> list[tuple
     packed = 0  # where the row group that is being filled begins
     filled = 0
     for start, end in _runs(table_ids):
-        if end - start > PACKED_ROWS or end - packed > PACKED_ROWS:
+        if end - start > packed_rows or end - packed > packed_rows:
             if filled > packed:
                 cuts.append((packed, filled))
             packed = start
         filled = end
-        if end - start > PACKED_ROWS:
+        if end - start > packed_rows:
             cuts.extend((at, min(at + SPLIT_ROWS, end)) for at in range(start, end, SPLIT_ROWS))
             packed = end
     if filled > packed:

@@ -15,6 +15,7 @@ _PUSH = re.compile(
     r"/Tenant-(?P<tenant>[A-Za-z0-9][A-Za-z0-9_-]{0,62})"
     r"/store-(?P<store>0|[1-9][0-9]{0,18})/file-(?P<ts>[0-9]{20})"
 )
+_WRITTEN = re.compile(r"/(segment|pending)/(?P<epoch>[0-9]{10})-[^/]+\.parquet$")
 _STORE = re.compile(r"store-(?P<store>0|[1-9][0-9]{0,18})/")
 
 
@@ -57,6 +58,23 @@ def task_prefix(tenant: TenantKey, task_id: int) -> str:
     return f"committed/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/task-{task_id}/"
 
 
+def manifests(tenant: TenantKey, task_id: int) -> str:
+    """Where a task's manifests are."""
+    return f"{task_prefix(tenant, task_id)}manifest/"
+
+
+def data_prefixes(tenant: TenantKey, task_id: int) -> tuple[str, str]:
+    """Where a task's segments and pending parts are."""
+    prefix = task_prefix(tenant, task_id)
+    return f"{prefix}segment/", f"{prefix}pending/"
+
+
+def epoch_of(key: str) -> int | None:
+    """The epoch under which a segment or pending part was written; None for any other name."""
+    found = _WRITTEN.search(key)
+    return None if found is None else int(found["epoch"])
+
+
 def manifest(tenant: TenantKey, task_id: int, number: int) -> str:
     """Manifest `number` (>= 1) of a task."""
     return f"{task_prefix(tenant, task_id)}manifest/{number:020d}"
@@ -79,4 +97,9 @@ def pending_part(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: 
 
 def schema_log(tenant: TenantKey, number: int) -> str:
     """Record batch `number` (>= 1) of the schema registry's log."""
-    return f"schema/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/log/{number:020d}"
+    return f"{schema_log_prefix(tenant)}{number:020d}"
+
+
+def schema_log_prefix(tenant: TenantKey) -> str:
+    """Where the schema registry's log is."""
+    return f"schema/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/log/"

@@ -11,9 +11,11 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tistream.format import floor as floor_format
 from tistream.format import manifest as manifest_format
 from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, SEALED, Manifest
 from tistream.format.source_file import SourceFile
+from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
 
 _MANIFEST = re.compile(r"committed/.*/task-(\d+)/manifest/(\d{20})$")
@@ -41,6 +43,10 @@ class ObservedStore(MemoryObjectStore):
         self.writes += 1
         self.audit.wrote(key, body)
 
+    def delete(self, key: str) -> None:
+        super().delete(key)
+        self.audit.deleted(key)
+
     def peek(self, key: str) -> bytes | None:
         """An object's bytes, if it is there; also while a write is under way."""
         found = self._objects.get(key)
@@ -61,6 +67,12 @@ class Audit:
     sources: int = 0  # source files that pending rows were found to point into
     sealed: int = 0  # pending parts that are segments already
     seals: int = 0
+    deletes: int = 0  # of what tasks have written
+    compacted: int = 0  # segments that were replaced by larger ones
+    live: dict[int, set[str]] = field(default_factory=dict)  # by task: segments, since its first state
+    pending: dict[int, set[str]] = field(default_factory=dict)
+    rows_of: dict[str, int] = field(default_factory=dict)  # by segment
+    total: dict[int, int] = field(default_factory=dict)  # by task: rows of its live segments
     children: dict[int, int] = field(default_factory=dict)  # of seals: task -> flushed_ts of its parents
 
     @property
@@ -73,6 +85,29 @@ class Audit:
         found = _MANIFEST.match(key)
         if found is not None:
             self._manifest(int(found[1]), int(found[2]), manifest_format.decode(key, body))
+
+    def deleted(self, key: str) -> None:
+        """An object is gone: nothing that goes on may rest on it."""
+        if not key.startswith("committed/"):
+            return
+        self.deletes += 1
+        found = _MANIFEST.match(key)
+        if found is not None:
+            self._require(12, self._below_floor(int(found[1]), int(found[2])), f"{key} is gone, and above the floor")
+        for task_id in self.last:
+            goes_on = self.last[task_id].kind != KIND_SEAL or not self._heirs_have_begun(task_id)
+            named = key in self.live.get(task_id, ()) or key in self.pending.get(task_id, ())
+            self._require(12, not (goes_on and named), f"{key} is gone, and task {task_id} names it")
+
+    def _below_floor(self, task_id: int, number: int) -> bool:
+        assert self.objects is not None
+        last = self.last[task_id]
+        key = layout.floor(last.tenant, task_id)
+        body = self.objects.peek(key)
+        return body is not None and number < floor_format.decode(key, body)
+
+    def _heirs_have_begun(self, task_id: int) -> bool:
+        return all(child in self.live for child, _ in self.last[task_id].children)
 
     def progress(self, task_id: int, manifest: int, progress_ts: int) -> None:
         """A sorter has said how far a task is, as of a manifest."""
@@ -110,9 +145,28 @@ class Audit:
             self._named_objects(self.objects, task_id, new)
         self._windows(task_id, new)
         self.last[task_id] = new
+        if new.kind != KIND_CLAIM:
+            self._named(task_id, new)
+
+    def _named(self, task_id: int, new: Manifest) -> None:
+        """What the task's newest state rests on. Where segments are put together, no row is lost or doubled."""
+        before = self.live.setdefault(task_id, set())
+        live = before | {segment.key for segment in new.segments}
+        if new.live_segments is not None:
+            self.compacted += len(live - {segment.key for segment in new.live_segments})
+            live = {segment.key for segment in new.live_segments}
+        self.live[task_id], self.pending[task_id] = live, {part.key for part in new.pending}
+        for segment in new.live_segments or new.segments:
+            self.rows_of[segment.key] = segment.rows
+        total = sum(self.rows_of[key] for key in live)
+        added = sum(segment.rows for segment in new.segments)
+        known = self.total.get(task_id)
+        if known is not None and not new.retained_ts:
+            self._require(7, total == known + added, f"task {task_id}: {total} rows in {new.number}, {known} + {added}")
+        self.total[task_id] = total
 
     def _named_objects(self, objects: ObservedStore, task_id: int, new: Manifest) -> None:
-        for named in (*new.segments, *new.pending):
+        for named in (*new.segments, *new.pending, *(new.live_segments or ())):
             body = objects.peek(named.key)
             there = body is not None and len(body) == named.size and f"{zlib.crc32(body):08x}" == named.checksum
             self._require(10, there, f"task {task_id}: manifest {new.number} names {named.key}, which is not so")

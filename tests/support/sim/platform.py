@@ -35,9 +35,11 @@ from tistream_schema.app import build_app as build_schema
 from tistream_schema.settings import SchemaSettings
 from tistream_sorter.app import Outside
 from tistream_sorter.app import build_app as build_sorter
+from tistream_sorter.compaction import Rewrite, Rewritten
+from tistream_sorter.jobs.compact import rewrite_guarded
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.jobs.shard_io import process_guarded
-from tistream_sorter.settings import SorterSettings, TickSettings
+from tistream_sorter.settings import CollectSettings, CompactSettings, SorterSettings, TickSettings
 from tistream_sorter.shards import bundles
 
 PATIENCE_S = 2.0  # for every answer; longer ones of production would let most of a seed's time pass in waiting
@@ -144,6 +146,12 @@ class SimRunner:
             fiber.join()
         order = {(shard.task_id, shard.number): at for at, shard in enumerate(shards)}
         return sorted(results, key=lambda result: order[result.task_id, result.number])
+
+    def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
+        self._scheduler.sleep(self._scheduler.rng.randrange(5_000, 40_000))
+        if self._scheduler.rng.random() < self._faults.job_lost:
+            raise RuntimeError("the executor was lost")
+        return [rewrite_guarded(self._objects, unit) for unit in units]
 
     def _work(self, bundle: Sequence[Shard]) -> list[ShardResult]:
         return [process_guarded(self._objects, shard) for shard in bundle]
@@ -288,7 +296,8 @@ class SimPlatform:
             case "dispatcher":
                 return build_dispatcher(DispatcherSettings(**common), objects, clock, new_http, self._nonce, end)
             case "sorter":
-                settings = SorterSettings(**common, tick=self._tick_settings())
+                space = {"collect": self._collect_settings(), "compact": self._compact_settings()}
+                settings = SorterSettings(**common, tick=self._tick_settings(), **space)
                 objects_there = self._objects_of(self._executor)
                 runner = SimRunner(self.scheduler, self._executor, objects_there, self.faults, self._note_large_job)
                 outside = Outside(lambda _: runner, new_http, self._nonce, lambda _: self._end(process), end)
@@ -310,6 +319,16 @@ class SimPlatform:
             rows_small=choose([0, 5, 16_384]),
             point_bytes_min=choose([1, 2_000, 256 << 10]),
             seal_bytes_min=choose([1, 2_000, 1 << 20]),
+        )
+
+    def _collect_settings(self) -> CollectSettings:
+        """Now and then nothing is left to whoever still reads it."""
+        return CollectSettings(grace_ms=self.scheduler.rng.choice([0, 1_000, 5_000]), every_ms=500)
+
+    def _compact_settings(self) -> CompactSettings:
+        choose = self.scheduler.rng.choice
+        return CompactSettings(
+            fan_in=choose([2, 4, 16]), small_bytes=choose([1 << 12, 4 << 20]), every_ms=choose([100, 1_000])
         )
 
     def _objects_of(self, process: Process) -> SimObjectStore:

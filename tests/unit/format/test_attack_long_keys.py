@@ -14,7 +14,7 @@ from tistream.schema.meta_change import MetaRow, UndecodableMeta
 from tistream_sorter.jobs import shard_io
 from tistream_sorter.slices import SliceMap
 from tistream_sorter.status import slice_holds
-from tistream_sorter.tick import TaskIdentity, first_state
+from tistream_sorter.task_state import TaskIdentity, first_state
 
 LONG = b"x" * (1 << 20)
 SHORT_LINE = 1_000

@@ -57,7 +57,7 @@ def test_a_manifest_of_version_1_is_read() -> None:
 
 
 def test_a_manifest_of_a_version_to_come_is_refused() -> None:
-    with pytest.raises(CorruptObject, match="version 3"):
+    with pytest.raises(CorruptObject, match="version 4"):
         manifests.decode("m", as_version(3, manifests.encode(manifest(PLAIN))))
 
 

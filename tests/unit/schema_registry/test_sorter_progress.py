@@ -16,7 +16,8 @@ from tistream_schema.metrics import SchemaMetrics
 from tistream_schema.sorter_progress import SorterProgress
 from tistream_sorter.progress import ProgressFeed
 from tistream_sorter.task import Task, TickLimits
-from tistream_sorter.tick import CutRules, TaskIdentity, first_state
+from tistream_sorter.task_state import TaskIdentity, first_state
+from tistream_sorter.tick import CutRules
 
 URL = "http://sorter-1"
 LIMITS = TickLimits(1 << 20, 10_000, 99, CutRules(1, 1 << 20))

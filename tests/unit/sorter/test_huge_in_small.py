@@ -17,6 +17,7 @@ from tistream.pool.task_log import TaskLog
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import Body
+from tistream_sorter.compaction import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult, StoreRules
 from tistream_sorter.sweep import EVERY_MS
 from tistream_sorter.task import TickLimits
@@ -268,6 +269,9 @@ class Gate:
             self.entered.set()
             assert self.open.wait(30)
         return self._inner.run(shards)
+
+    def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
+        return self._inner.rewrite(units)
 
 
 def large_and_small() -> tuple[SorterWorld, Gate]:

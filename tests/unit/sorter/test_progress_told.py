@@ -8,6 +8,7 @@ import pytest
 
 from support.sorter_world import InlineRunner, SorterWorld
 from support.tiny_tenant import TinyTenant, key, watermark, whole
+from tistream_sorter.compaction import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 
 TINY = TinyTenant()
@@ -27,6 +28,9 @@ class Watched:
         if self.failed is not None:
             return [ShardResult(shard.task_id, shard.number, failed=self.failed) for shard in shards]
         return self._inner.run(shards)
+
+    def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
+        return self._inner.rewrite(units)
 
 
 def test_nothing_is_told_before_it_is_committed() -> None:

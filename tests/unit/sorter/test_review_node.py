@@ -16,6 +16,7 @@ from tistream.format import manifest as manifests
 from tistream.format.manifest import KIND_TICK, Manifest
 from tistream.storage import layout, manifest_log
 from tistream.storage.memory import MemoryObjectStore
+from tistream_sorter.compaction import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.tick import lookup_needed
 
@@ -47,6 +48,9 @@ class BrokenRunner:
         if self.failed is not None:
             return [ShardResult(shard.task_id, shard.number, failed=self.failed) for shard in shards]
         return self._inner.run(shards)
+
+    def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
+        return self._inner.rewrite(units)
 
 
 def holds(world: SorterWorld) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tistream_sorter.compaction import Rewrite, Rewritten
 from tistream_sorter.jobs import shard_io
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.shards import bundles
@@ -68,6 +69,18 @@ class SparkRunner:
             results = self._context.runJob(self._context.parallelize(work, len(work)), given)
         order = {(shard.task_id, shard.number): at for at, shard in enumerate(shards)}
         return sorted(results, key=lambda result: order[result.task_id, result.number])
+
+    def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
+        """Small segments written as one, each in a Spark task of its own, in the pool that makes room for ticks."""
+        url = self._url
+
+        def given(bundle: Iterable[bytes]) -> Iterator[Rewritten]:
+            for part in bundle:
+                yield shard_io.rewrite(url, pickle.loads(part))
+
+        work = [pickle.dumps(unit, pickle.HIGHEST_PROTOCOL) for unit in units]
+        self._context.setLocalProperty("spark.scheduler.pool", LARGE_POOL)
+        return list(self._context.runJob(self._context.parallelize(work, len(work)), given))
 
     def close(self) -> None:
         """Stop Spark; its JVM ends with it."""

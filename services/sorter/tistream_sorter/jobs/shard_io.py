@@ -26,6 +26,8 @@ from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream.storage.write_behind import WriteBehind
+from tistream_sorter.compaction import Rewrite, Rewritten
+from tistream_sorter.jobs.compact import rewrite_guarded
 from tistream_sorter.jobs.contracts import CHANGE_COLUMNS, UNMATCHED_SCHEMA
 from tistream_sorter.jobs.kernel import IDENTITY, Matched, match
 from tistream_sorter.jobs.key_range import inside
@@ -52,6 +54,11 @@ def process(url: str, shards: list[Shard]) -> list[ShardResult]:
     with new_executor("put", WRITERS) as writers:
         begun = [_begun(objects, shard, writers) for shard in shards]
         return [one.ended() for one in begun]
+
+
+def rewrite(url: str, unit: Rewrite) -> Rewritten:
+    """What a Spark task does with segments that are to become one."""
+    return rewrite_guarded(_objects(url), unit)
 
 
 def process_guarded(objects: ObjectStore, shard: Shard) -> ShardResult:

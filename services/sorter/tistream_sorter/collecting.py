@@ -1,0 +1,128 @@
+"""Deletes what nobody needs any more, as collection.py tells (docs/adr/0009). All I/O; decides nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tistream.clock import Clock
+from tistream.errors import TiStreamError
+from tistream.format.manifest import PendingPart
+from tistream.format.segment import SegmentRef
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.pool.lineage import Lineage
+from tistream.schema import log_format
+from tistream.storage import layout
+from tistream.storage.manifest_follow import TaskObjects
+from tistream.storage.manifest_log import ManifestLog
+from tistream.storage.object_store import ObjectStore
+from tistream_sorter.claims import Held
+from tistream_sorter.collection import CollectRules, left_behind, unnamed
+from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.status import log_fields
+from tistream_sorter.task_state import TaskState
+
+log = logging.getLogger(__name__)
+
+DELETES_MAX = 1_000  # of one task in one turn: others wait
+
+
+class Collector:
+    """Call `collect` again and again, from one thread."""
+
+    def __init__(self, objects: ObjectStore, rules: CollectRules, clock: Clock, metrics: SorterMetrics) -> None:
+        self._objects, self._rules, self._clock, self._metrics = objects, rules, clock, metrics
+
+    def collect(self, held: Iterable[Held]) -> None:
+        """One turn for each task. What fails for one is tried again at the next turn; the others go on."""
+        for one in held:
+            try:
+                self._turn(one)
+            except TiStreamError as error:
+                self._metrics.collect_failures.inc()
+                log.warning("cannot collect", extra={**log_fields(one.task.state), "error": str(error)})
+
+    def _turn(self, held: Held) -> None:
+        now_ms = self._clock.monotonic_ms()
+        state = held.task.durable
+        if held.looked_ms is None:
+            self._look(held, state, now_ms)
+            held.looked_ms = now_ms
+        if held.task.read_by_registry and state.retention.keep_ms is not None:
+            held.task.read_through(self._schema_read_ts(held, state.identity.tenant))
+        if state.heritage and now_ms >= held.heritage_ms:
+            for ancestor in state.heritage:
+                self._look_at_ancestor(held, state, ancestor, now_ms)
+            held.heritage_ms = now_ms + self._rules.every_ms
+        keys = held.garbage.due(now_ms, self._rules.grace_ms, DELETES_MAX)
+        for key in keys:
+            self._objects.delete(key)
+            self._metrics.collected.inc()
+            held.garbage.deleted([key])
+
+    def _look(self, held: Held, state: TaskState, now_ms: int) -> None:
+        """What earlier epochs have left. `state` was read before: what it ceases to name meanwhile is noted anyway."""
+        identity = state.identity
+        found = left_behind(self._keys(identity.tenant, identity.task_id), state)
+        held.garbage.note(found, now_ms)
+        held.floor = TaskObjects(self._objects, identity.tenant, identity.task_id).floor()
+        held.garbage.note(self._manifests_below_floor(identity.tenant, identity.task_id), now_ms)
+
+    def _look_at_ancestor(self, held: Held, state: TaskState, ancestor: int, now_ms: int) -> None:
+        """What a sealed task has left, and nobody who carries on names."""
+        tenant = state.identity.tenant
+        keys = list(self._keys(tenant, ancestor))
+        old = self._manifests_below_floor(tenant, ancestor)
+        if not keys and not old:
+            held.task.disinherit(ancestor)
+            return
+        view = TaskObjects(self._objects, tenant, ancestor).follow()
+        assert view.last is not None, "an ancestor was sealed, and its seal stays"
+        covers = Lineage(self._objects, tenant).covers(_Sealed(ancestor, view.last.span), None)
+        logs = {cover.log.task_id: cover.log for cover in covers}
+        if min(logs) != state.identity.task_id:
+            return
+        found: list[tuple[tuple[PendingPart, ...], tuple[SegmentRef, ...]]] = [
+            (log.view.state.pending, log.segments) for log in logs.values() if log.view.state is not None
+        ]
+        if len(found) == len(logs):
+            held.garbage.note(unnamed(keys, found), now_ms)
+        if view.sealed and TaskObjects(self._objects, tenant, ancestor).floor() < view.number:
+            ManifestLog(self._objects, tenant, ancestor, view.last.span).raise_floor(view.number)
+        held.garbage.note(old, now_ms)
+
+    def _keys(self, tenant: TenantKey, task_id: int) -> Iterable[str]:
+        for prefix in layout.data_prefixes(tenant, task_id):
+            for info in self._objects.list_after(prefix):
+                yield info.key
+
+    def _manifests_below_floor(self, tenant: TenantKey, task_id: int) -> list[str]:
+        floor = TaskObjects(self._objects, tenant, task_id).floor()
+        first = layout.manifest(tenant, task_id, floor)
+        out = []
+        for info in self._objects.list_after(layout.manifests(tenant, task_id)):
+            if info.key >= first:
+                break
+            out.append(info.key)
+        return out
+
+    def _schema_read_ts(self, held: Held, tenant: TenantKey) -> int:
+        """How far the schema registry's log goes: what it has not read of the pool must stay."""
+        last = held.schema_log_key
+        for info in self._objects.list_after(layout.schema_log_prefix(tenant), last):
+            last = info.key
+        if last != held.schema_log_key:
+            held.schema_read_ts = log_format.decode(last, self._objects.get(last)).high_ts
+            held.schema_log_key = last
+        return held.schema_read_ts
+
+
+@dataclass(frozen=True, slots=True)
+class _Sealed:
+    """A task as the lineage follows it from its seal."""
+
+    task_id: int
+    span: KeySpan
+    parents: tuple[int, ...] = ()

@@ -1,0 +1,70 @@
+"""Has small segments written as larger ones, as compaction.py tells. Commits nothing: the task's next manifest does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from tistream.storage.measured import MeasuredObjectStore
+from tistream_sorter.compaction import CompactRules, Rewrite, Rewritten, rewrite
+from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.status import log_fields
+from tistream_sorter.task import Task
+
+log = logging.getLogger(__name__)
+
+UNITS_MAX = 8  # of one job: what comes back is committed before more is begun
+
+
+class Rewriter(Protocol):
+    """Writes segments as one, as a job."""
+
+    def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]: ...
+
+
+class Compactor:
+    """Call `compact` again and again, from one thread. `rules` None: nothing is compacted."""
+
+    def __init__(
+        self,
+        objects: MeasuredObjectStore,
+        runner: Rewriter,
+        rules: CompactRules | None,
+        new_nonce: Callable[[], str],
+        metrics: SorterMetrics,
+    ) -> None:
+        self._objects, self._runner, self._rules = objects, runner, rules
+        self._new_nonce, self._metrics = new_nonce, metrics
+        self._alone: frozenset[str] = frozenset()  # segments that could not be read, or are too much with another
+
+    def compact(self, tasks: Sequence[Task]) -> bool:
+        """One job, if there is anything to do; whether there was."""
+        if self._rules is None:
+            return False
+        found = [(task, unit) for task in tasks if (unit := self._unit(task, self._rules)) is not None][:UNITS_MAX]
+        if not found:
+            return False
+        by_task = {unit.task_id: task for task, unit in found}
+        for done in self._runner.rewrite([unit for _, unit in found]):
+            self._objects.add_all(done.traffic)
+            self._take(by_task[done.task_id], done)
+        return True
+
+    def _unit(self, task: Task, rules: CompactRules) -> Rewrite | None:
+        state = task.durable
+        if task.to_settle or state.inherited:
+            return None  # what came of the last job is not committed yet
+        return rewrite(state.identity, state.live_segments, self._alone, self._new_nonce(), rules)
+
+    def _take(self, task: Task, done: Rewritten) -> None:
+        if done.failed is not None or len(done.inputs) < 2:
+            self._alone |= frozenset(done.inputs)
+            self._metrics.compact_failures.inc()
+            reason = done.failed or "its rows are too much to be put together with others"
+            log.warning("segments cannot be compacted", extra={**log_fields(task.state), "reason": reason})
+            return
+        assert done.output is not None
+        self._metrics.compacted.inc(len(done.inputs))
+        self._metrics.compacted_bytes.inc(done.output.size)
+        task.rewritten(done)

@@ -1,0 +1,126 @@
+"""Which small segments are to become one, and what a task's list of segments is afterwards (docs/adr/0009). Pure.
+
+Neighbours in the list alone are put together, so that a segment stays narrow in commit_ts; and the task's own alone:
+what it shares with other heirs of a sealed task is told apart by its key.
+
+A segment is of tier t if it holds `fan_in`^t to `fan_in`^(t+1) KiB. `fan_in` neighbours of one tier or lower ones make
+one of the next: each byte is written again once per tier at most, until it is in a segment of `small_bytes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from tistream.format.segment import SegmentRef
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream.storage.measured import Traffic
+from tistream_sorter.task_state import TaskIdentity, TaskState
+
+TIER_BYTES = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class CompactRules:
+    """See SorterSettings.compact. `rows_max` bounds what one job holds in memory, with what its rows unpack to."""
+
+    fan_in: int = 16
+    small_bytes: int = 4 << 20
+    bytes_max: int = 64 << 20
+    rows_max: int = 1 << 20
+    unpacked_max: int = 512 << 20
+
+
+COMPACT_DEFAULT = CompactRules()
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Segments, in the order of the list, of which the first ones, as many as fit, are to be written as one, `key`."""
+
+    tenant: TenantKey
+    task_id: int
+    inputs: tuple[SegmentRef, ...]
+    key: str
+    unpacked_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What came of a Rewrite: `output` holds the rows of `inputs`. failed: why there is none; where there are `inputs`,
+    because of them, else it may go better the next time."""
+
+    task_id: int
+    inputs: tuple[str, ...] = ()
+    output: SegmentRef | None = None
+    failed: str | None = None
+    traffic: dict[str, Traffic] = field(default_factory=dict)
+
+
+def rewrite(
+    identity: TaskIdentity, live: Sequence[SegmentRef], skip: frozenset[str], nonce: str, rules: CompactRules
+) -> Rewrite | None:
+    """What to put together next, if anything; segments whose keys are in `skip` are left alone."""
+    own = layout.task_prefix(identity.tenant, identity.task_id)
+    tiers = [_tier(segment, own, skip, rules) for segment in live]
+    found: tuple[SegmentRef, ...] = ()
+    for tier in range(_tiers(rules)):
+        for begin, end in _runs(tiers, tier):
+            found = _fitting(live[begin:end], rules)
+            if len(found) >= rules.fan_in:
+                key = layout.segment(identity.tenant, identity.task_id, identity.task_epoch, nonce, 0)
+                return Rewrite(identity.tenant, identity.task_id, found, key, rules.unpacked_max)
+    return None
+
+
+def replaced(state: TaskState, done: Rewritten) -> TaskState | None:
+    """The state with the output in the place of its inputs; None if these are not all there, side by side, any more."""
+    assert done.output is not None
+    keys = [segment.key for segment in state.live_segments]
+    try:
+        at = keys.index(done.inputs[0])
+    except ValueError:
+        return None
+    end = at + len(done.inputs)
+    if tuple(keys[at:end]) != done.inputs:
+        return None
+    live = (*state.live_segments[:at], done.output, *state.live_segments[end:])
+    return replace(state, live_segments=live, restate=True)
+
+
+def _tier(segment: SegmentRef, own: str, skip: frozenset[str], rules: CompactRules) -> int | None:
+    """None: it stays as it is."""
+    if segment.size >= rules.small_bytes or segment.key in skip or not segment.key.startswith(own):
+        return None
+    tier, size = 0, segment.size // TIER_BYTES
+    while size >= rules.fan_in:
+        tier, size = tier + 1, size // rules.fan_in
+    return tier
+
+
+def _tiers(rules: CompactRules) -> int:
+    count, size = 1, rules.small_bytes // TIER_BYTES
+    while size >= rules.fan_in:
+        count, size = count + 1, size // rules.fan_in
+    return count
+
+
+def _runs(tiers: Sequence[int | None], highest: int) -> Iterator[tuple[int, int]]:
+    """[begin, end) of each longest run of neighbours of tier `highest` or lower."""
+    begin = 0
+    for at, tier in enumerate([*tiers, None]):
+        if tier is None or tier > highest:
+            if at > begin:
+                yield begin, at
+            begin = at + 1
+
+
+def _fitting(run: Sequence[SegmentRef], rules: CompactRules) -> tuple[SegmentRef, ...]:
+    """The first of them, as many as one job takes."""
+    size = rows = 0
+    for at, segment in enumerate(run):
+        size, rows = size + segment.size, rows + segment.rows
+        if size > rules.bytes_max or rows > rules.rows_max:
+            return tuple(run[:at])
+    return tuple(run)

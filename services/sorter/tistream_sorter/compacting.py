@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from tistream.format.segment import SegmentRef
 from tistream.storage.measured import MeasuredObjectStore
 from tistream_sorter.compaction import CompactRules, Rewrite, Rewritten, rewrite
 from tistream_sorter.metrics import SorterMetrics
@@ -38,10 +39,14 @@ class Compactor:
         self._new_nonce, self._metrics = new_nonce, metrics
         self._alone: frozenset[str] = frozenset()  # segments that could not be read, or are too much with another
 
+        self._looked: dict[int, tuple[SegmentRef, ...]] = {}  # by task: segments of which there is nothing to do
+
     def compact(self, tasks: Sequence[Task]) -> bool:
         """One job, if there is anything to do; whether there was."""
         if self._rules is None:
             return False
+        held = {task.task_id for task in tasks}
+        self._looked = {task_id: live for task_id, live in self._looked.items() if task_id in held}
         found = [(task, unit) for task in tasks if (unit := self._unit(task, self._rules)) is not None][:UNITS_MAX]
         if not found:
             return False
@@ -55,7 +60,12 @@ class Compactor:
         state = task.durable
         if task.to_settle or state.inherited:
             return None  # what came of the last job is not committed yet
-        return rewrite(state.identity, state.live_segments, self._alone, self._new_nonce(), rules)
+        if self._looked.get(state.identity.task_id) is state.live_segments:
+            return None
+        unit = rewrite(state.identity, state.live_segments, self._alone, self._new_nonce(), rules)
+        if unit is None:
+            self._looked[state.identity.task_id] = state.live_segments
+        return unit
 
     def _take(self, task: Task, done: Rewritten) -> None:
         if done.failed is not None or len(done.inputs) < 2:

@@ -3,8 +3,9 @@
 Neighbours in the list alone are put together, so that a segment stays narrow in commit_ts; and the task's own alone:
 what it shares with other heirs of a sealed task is told apart by its key.
 
-A segment is of tier t if it holds `fan_in`^t to `fan_in`^(t+1) KiB. `fan_in` neighbours of one tier or lower ones make
-one of the next: each byte is written again once per tier at most, until it is in a segment of `small_bytes`.
+A segment is of tier t if it holds `fan_in`^t to `fan_in`^(t+1) KiB. `fan_in` neighbours of one tier or lower ones
+become one, the lowest tiers first, and only where that at least doubles the largest of them: mostly a byte is written
+again once per tier, until it is in a segment of `small_bytes`.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def rewrite(
     for tier in range(_tiers(rules)):
         for begin, end in _runs(tiers, tier):
             found = _fitting(live[begin:end], rules)
-            if len(found) >= rules.fan_in:
+            if len(found) >= rules.fan_in and sum(one.size for one in found) >= 2 * max(one.size for one in found):
                 key = layout.segment(identity.tenant, identity.task_id, identity.task_epoch, nonce, 0)
                 return Rewrite(identity.tenant, identity.task_id, found, key, rules.unpacked_max)
     return None

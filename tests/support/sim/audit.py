@@ -25,7 +25,10 @@ def of_directory(objects: Path) -> Audit:
     """An audit of all that processes have left in a directory: tasks after those that they descend from, in order."""
     audit = Audit(None)
     found = [(match, path) for path in objects.rglob("manifest/*") if (match := _MANIFEST.search(str(path)))]
-    for _, path in sorted(found, key=lambda one: (int(one[0][1]), int(one[0][2]))):
+    for match, path in sorted(found, key=lambda one: (int(one[0][1]), int(one[0][2]))):
+        floor = path.parent.parent / "floor"
+        if floor.exists() and int(match[2]) < floor_format.decode(str(floor), floor.read_bytes()):
+            continue  # about to be collected
         audit.wrote(str(path.relative_to(objects)), path.read_bytes())
     return audit
 
@@ -67,6 +70,7 @@ class Audit:
     sources: int = 0  # source files that pending rows were found to point into
     sealed: int = 0  # pending parts that are segments already
     seals: int = 0
+    late: int = 0  # manifests put below the floor
     deletes: int = 0  # of what tasks have written
     compacted: int = 0  # segments that were replaced by larger ones
     live: dict[int, set[str]] = field(default_factory=dict)  # by task: segments, since its first state
@@ -83,7 +87,9 @@ class Audit:
     def wrote(self, key: str, body: bytes) -> None:
         """An object is there."""
         found = _MANIFEST.match(key)
-        if found is not None:
+        if found is not None and int(found[1]) in self.last and self._below_floor(int(found[1]), int(found[2])):
+            self.late += 1  # a put long under way, at a number that was collected: nobody reads it
+        elif found is not None:
             self._manifest(int(found[1]), int(found[2]), manifest_format.decode(key, body))
 
     def deleted(self, key: str) -> None:
@@ -100,7 +106,8 @@ class Audit:
             self._require(12, not (goes_on and named), f"{key} is gone, and task {task_id} names it")
 
     def _below_floor(self, task_id: int, number: int) -> bool:
-        assert self.objects is not None
+        if self.objects is None:
+            return False
         last = self.last[task_id]
         key = layout.floor(last.tenant, task_id)
         body = self.objects.peek(key)
@@ -122,8 +129,9 @@ class Audit:
         before = self.last.get(task_id)
         expected = before.number + 1 if before else 1
         self._require(11, (new.task_id, new.number) == (task_id, number), f"{task_id}/{number} names another")
-        self._require(11, number == expected, f"task {task_id}: manifest {number} after {expected - 1}")
-        epoch = before.task_epoch if before else 0
+        begins = before is None and self.objects is None  # what lay before it was collected
+        self._require(11, begins or number == expected, f"task {task_id}: manifest {number} after {expected - 1}")
+        epoch = before.task_epoch if before else new.task_epoch if begins and new.kind != KIND_CLAIM else 0
         if new.kind == KIND_CLAIM:
             self._require(11, new.task_epoch > epoch, f"task {task_id}: epoch {new.task_epoch} claims after {epoch}")
         else:

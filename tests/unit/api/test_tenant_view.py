@@ -191,6 +191,26 @@ def test_resolved_ts_never_goes_down() -> None:
     assert world.refreshed() == 900
 
 
+def test_what_one_task_does_not_keep_is_gone() -> None:
+    """Together with what is told of the segments: nobody finds some of its rows gone without being told."""
+    world = World()
+    world.flush(500, [row(450)])
+    world.tell()
+    world.refreshed()
+    world.tasks[1].retained_ts = 300
+    world.flush(600)
+    world.tell()
+    world.refreshed()
+    assert world.view.earliest_ts() == 300
+    world.view.check_retained(300)
+    with pytest.raises(Gone) as raised:
+        world.view.check_retained(299)
+    assert raised.value.extra["earliest_ts"] == "300"
+    with pytest.raises(Gone):
+        world.view.source.segments(Window(299, 600))
+    assert [segment.rows for segment in world.view.source.segments(Window(300, 600))] == [1]
+
+
 def test_what_lies_below_the_snapshot_is_gone() -> None:
     world = World()
     world.flush(500)

@@ -58,10 +58,10 @@ def test_a_manifest_of_version_1_is_read() -> None:
 
 def test_a_manifest_of_a_version_to_come_is_refused() -> None:
     with pytest.raises(CorruptObject, match="version 4"):
-        manifests.decode("m", as_version(3, manifests.encode(manifest(PLAIN))))
+        manifests.decode("m", as_version(4, manifests.encode(manifest(PLAIN))))
 
 
 def test_a_manifest_that_points_is_refused_by_who_knows_version_1_alone() -> None:
     """An older program would take a row that points for a row without value."""
     (version,) = struct.unpack_from("<I", manifests.encode(manifest(POINTING)), 4)
-    assert version == 2
+    assert version >= 2

@@ -28,13 +28,14 @@ from tistream_sorter.collection import CollectRules
 from tistream_sorter.compaction import CompactRules
 from tistream_sorter.jobs.shard import StoreRules
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node import Runner, SorterNode
+from tistream_sorter.node import SorterNode
 from tistream_sorter.progress import ProgressFeed
 from tistream_sorter.routes import router
 from tistream_sorter.settings import CollectSettings, CompactSettings, SorterSettings, TickSettings
 from tistream_sorter.shards import CutRules
 from tistream_sorter.task import TickLimits
 from tistream_sorter.task_state import TaskIdentity
+from tistream_sorter.tick_jobs import Runner
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
 
 from tistream.clock import Clock
 from tistream.concurrency import new_executor, new_lock
@@ -18,14 +17,13 @@ from tistream_sorter.claims import Claims, Ended, Held
 from tistream_sorter.collecting import Collector
 from tistream_sorter.collection import dropped, manifests_below
 from tistream_sorter.compacting import Compactor
-from tistream_sorter.compaction import Rewrite, Rewritten
-from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.reports import reports
 from tistream_sorter.status import log_fields
 from tistream_sorter.task import Task, TickLimits
 from tistream_sorter.task_state import TaskIdentity, TaskState
-from tistream_sorter.tick import Plan, conclude, lookup_needed
+from tistream_sorter.tick import Plan
+from tistream_sorter.tick_jobs import Runner, TickJobs
 
 log = logging.getLogger(__name__)
 
@@ -34,17 +32,6 @@ LARGE_THREADS = 4  # large ticks under way at a time; each has its own thread, a
 KEEP_ALL: Mapping[TenantKey, int] = MappingProxyType({})
 NO_ORDERS: Mapping[int, SealOrder] = MappingProxyType({})
 TROUBLE_AGAIN_MS = 10_000  # how often a tick that goes on failing is logged
-
-
-class Runner(Protocol):
-    """Runs shards as one job; SparkRunner in production."""
-
-    def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
-        """Results in the order of `shards`. `beside`: a long job, whose shards make room for others between them,
-        called from a thread of its own."""
-
-    def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
-        """Each unit's segments as one, likewise beside the ticks."""
 
 
 class SorterNode:
@@ -59,9 +46,9 @@ class SorterNode:
         new_nonce: Callable[[], str],
         metrics: SorterMetrics,
     ) -> None:
-        self._objects, self._runner, self._clock = objects, runner, clock
-        self._new_nonce, self._metrics = new_nonce, metrics
+        self._clock, self._new_nonce, self._metrics = clock, new_nonce, metrics
         self._large_work = limits.large_work
+        self._jobs = TickJobs(objects, runner, clock, metrics, self._trouble, self._stop)
         self._collector = Collector(objects, limits.collect, clock, metrics)
         self._compactor = Compactor(objects, runner, limits.compact, new_nonce, metrics)
         self._claims = Claims(objects, limits, clock, new_nonce, metrics)
@@ -70,7 +57,6 @@ class SorterNode:
         self._lock = new_lock()
         self._pool = new_executor("commit", COMMIT_THREADS)
         self._beside = new_executor("large", LARGE_THREADS)
-        self._one_by_one = False
         self.wake: Callable[[], None] = lambda: None  # called when files have come; the tick loop sets it
         self.tell: Callable[[], None] = lambda: None  # called when the meta server waits for what is to be reported
 
@@ -197,7 +183,7 @@ class SorterNode:
             elif due is not None:
                 commits.append((one, *due, 0))
         began = self._clock.monotonic_ms()
-        commits += self._run(plans)
+        commits += self._jobs.run(plans)
         done = list(self._pool.map(lambda commit: self._commit(*commit), commits))
         if plans:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
@@ -207,7 +193,7 @@ class SorterNode:
         """A large tick, from its own thread. What finds it ended commits it: that is short beside it."""
         began = self._clock.monotonic_ms()
         try:
-            return self._run([(one, due)], beside=True)
+            return self._jobs.run([(one, due)], beside=True)
         finally:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
 
@@ -222,78 +208,6 @@ class SorterNode:
         except Exception as error:  # what nobody foresaw
             self._stop(one, error)
             return []
-
-    def _run(
-        self, plans: list[tuple[Held, Plan]], *, beside: bool = False
-    ) -> list[tuple[Held, Manifest, TaskState, int]]:
-        """Run the plans, again where repeats must be looked up; what may be committed."""
-        if not plans:
-            return []
-        results = self._job(plans, beside=beside)
-        again = [
-            (held, more)
-            for held, done in plans
-            if (more := lookup_needed(done, results.get(held.task.task_id, ()))) is not None
-        ]
-        if again:
-            for held, _ in again:
-                del results[held.task.task_id]
-            results |= self._job(again, beside=beside)
-        final = {held.task.task_id: done for held, done in [*plans, *again]}
-        out = []
-        for held, _ in plans:
-            done = self._concluded(held, final[held.task.task_id], results.get(held.task.task_id))
-            if done is not None:
-                out.append(done)
-        return out
-
-    def _job(self, plans: list[tuple[Held, Plan]], *, beside: bool) -> dict[int, list[ShardResult]]:
-        """Results by task. After a job that died as a whole, each task runs alone: one cannot stop the others."""
-        groups = [[entry] for entry in plans] if self._one_by_one else [plans]
-        out: dict[int, list[ShardResult]] = {}
-        failed = False
-        for group in groups:
-            try:
-                results = self._runner.run([shard for _, done in group for shard in done.shards], beside=beside)
-            except Exception as error:  # whatever Spark raises: nothing was committed
-                failed = True
-                self._note_job_failure(error, [held.task for held, _ in group])
-                continue
-            for result in results:
-                out.setdefault(result.task_id, []).append(result)
-                self._objects.add_all(result.traffic)
-        if not beside:  # a large tick is alone anyway
-            self._one_by_one = failed
-        return out
-
-    def _note_job_failure(self, error: Exception, tasks: list[Task]) -> None:
-        first_line = f"{type(error).__name__}: {error}".split("\n", 1)[0][:500]
-        if any(task.trouble != first_line for task in tasks):
-            log.error("job failed", exc_info=error, extra={"tasks": [task.task_id for task in tasks]})
-        for task in tasks:
-            task.trouble = first_line
-
-    def _concluded(
-        self, held: Held, done: Plan, results: list[ShardResult] | None
-    ) -> tuple[Held, Manifest, TaskState, int] | None:
-        if results is None:
-            return None
-        task = held.task
-        if any(result.bad_files for result in results):
-            self._metrics.damaged.inc()
-            for reason in {reason for result in results for reason in result.bad_files.values()}:
-                log.warning("change file cannot be read", extra={"task_id": task.task_id, "reason": reason})
-            task.refused(done, results, self._clock.monotonic_ms())
-            return None
-        if reasons := [result.failed for result in results if result.failed]:
-            self._trouble(held, reasons[0])
-            return None
-        try:
-            manifest, after = conclude(done, results, self._clock.now_ms())
-        except Exception as error:  # an invariant, or what nobody foresaw: the other tasks go on
-            self._stop(held, error)
-            return None
-        return held, manifest, after, len(done.files)
 
     def _trouble(self, held: Held, reason: str) -> None:
         """The tick failed and is tried again: in the task's status, and in the log when it begins and now and then.

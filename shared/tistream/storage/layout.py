@@ -6,6 +6,7 @@ formatted here, and nonces are hexadecimal by construction.
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from tistream.model.ids import TenantKey
@@ -54,8 +55,14 @@ def parse_store_prefix(tenant: TenantKey, prefix: str) -> int | None:
 
 
 def task_prefix(tenant: TenantKey, task_id: int) -> str:
-    """Everything a task writes."""
-    return f"committed/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/task-{task_id}/"
+    """Everything a task writes.
+
+    It begins with one of 256 names, which the task's own decides: object storage spreads its load by what keys begin
+    with, and limits requests a second for each such part (docs/formats.md).
+    """
+    name = f"cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/task-{task_id}"
+    spread = hashlib.blake2b(name.encode(), digest_size=1).hexdigest()
+    return f"committed/{spread}/{name}/"
 
 
 def manifests(tenant: TenantKey, task_id: int) -> str:

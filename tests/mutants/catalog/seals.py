@@ -3,6 +3,7 @@
 # ruff: noqa: E501 - quoted code keeps its length
 from mutants.mutant import Mutant
 
+TASK_STATE = "services/sorter/tistream_sorter/task_state.py"
 TICK = "services/sorter/tistream_sorter/tick.py"
 TASK = "services/sorter/tistream_sorter/task.py"
 NODE = "services/sorter/tistream_sorter/node.py"
@@ -94,7 +95,7 @@ MUTANTS = (
         name="stop-at-does-not-bind",
         invariants=(5,),
         breaks="a task goes on past the stop_at that it has committed",
-        file=TICK,
+        file=TASK_STATE,
         old="        return reached if self.stop_at is None else min(reached, self.stop_at)\n",
         new="        return reached\n",
         catchers=(f"{SEALS}::test_nothing_above_stop_at_is_flushed_or_told_while_files_go_on_being_taken",),
@@ -103,7 +104,7 @@ MUTANTS = (
         name="stop-at-lost-at-recovery",
         invariants=(5, 13),
         breaks="who holds a task next does not know of its stop_at",
-        file=TICK,
+        file=TASK_STATE,
         old="            stop_at=manifest.stop_at,\n",
         new="",
         catchers=(f"{SEALS}::test_a_stop_at_binds_who_holds_the_task_next",),

@@ -3,6 +3,8 @@
 # ruff: noqa: E501 - quoted code keeps its length
 from mutants.mutant import Mutant
 
+TASK_STATE = "services/sorter/tistream_sorter/task_state.py"
+TICK_JOBS = "services/sorter/tistream_sorter/tick_jobs.py"
 TICK = "services/sorter/tistream_sorter/tick.py"
 TASK = "services/sorter/tistream_sorter/task.py"
 POSITIONS = "services/sorter/tistream_sorter/positions.py"
@@ -17,7 +19,7 @@ MUTANTS = (
         name="pending-lost-at-recovery",
         invariants=(7, 13),
         breaks="a restarted task forgets the pending parts of its manifest",
-        file=TICK,
+        file=TASK_STATE,
         old="            pending=manifest.pending,\n",
         new="            pending=(),\n",
         catchers=(
@@ -59,7 +61,7 @@ MUTANTS = (
         name="positions-lost-at-recovery",
         invariants=(3, 13),
         breaks="a restarted task takes its slices from the manifest, and its files from the beginning",
-        file=TICK,
+        file=TASK_STATE,
         old="            positions=dict(manifest.positions),\n",
         new="            positions={},\n",
         catchers=(
@@ -197,7 +199,7 @@ MUTANTS = (
         name="failed-shard-ignored",
         invariants=(7, 9),
         breaks="a tick is committed though one of its shards had no answer from the store",
-        file=NODE,
+        file=TICK_JOBS,
         old="        if reasons := [result.failed for result in results if result.failed]:\n",
         new="        from dataclasses import replace\n"
         "        results = [replace(result, failed=None) for result in results]\n"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from support.pending_rules import EXTREME
 from support.split_world import PoolReader, SplitWorld
 from support.tiny_tenant import TinyTenant, commit, key, prewrite, watermark, whole
 from tistream.errors import Unavailable
+from tistream.format.manifest import SEALED, Manifest
 from tistream.storage import layout
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.memory import MemoryObjectStore
@@ -69,6 +71,12 @@ def named(world: SplitWorld, task_ids: Iterable[int]) -> set[str]:
     return out
 
 
+def state_of(world: SplitWorld, task_id: int) -> Manifest:
+    found = TaskObjects(world.objects, TINY.tenant, task_id).follow().state
+    assert found is not None
+    return found
+
+
 def rows(world: SplitWorld) -> list[tuple[bytes, int]]:
     reader = PoolReader(world, world.route())
     reader.refresh()
@@ -90,6 +98,25 @@ def test_what_a_manifest_ceases_to_name_goes_after_the_pause() -> None:
     world.node.collect()
     assert data(world, 1) == named(world, [1])
     assert rows(world) == [(key(b"a"), 212)]
+
+
+def test_a_part_that_became_a_segment_stays() -> None:
+    """Rows settled above the watermark, written once as the segment that they will be."""
+    world = SplitWorld(TINY, collect=CollectRules(0, every_ms=0), cut=EXTREME)
+    world.push(TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100)))
+    world.tick()
+    world.node.collect()
+    world.push(TINY.file(1, 210, 200, [whole(b"a", 206, 300, 6)], watermark(6, 6, 205)))
+    world.tick()
+    (part,) = data(world, 1)
+    assert [one.kind for one in state_of(world, 1).pending] == [SEALED]
+    world.push(TINY.file(1, 220, 210, [], watermark(7, 7, 310)))
+    world.tick()
+    world.clock.advance(20_000)
+    world.tick()
+    world.node.collect()
+    assert data(world, 1) == named(world, [1]) == {part}
+    assert rows(world) == [(key(b"a"), 300)]
 
 
 def test_manifests_below_the_floor_go_and_the_others_stay() -> None:
@@ -192,7 +219,7 @@ def test_a_task_is_forgotten_once_nothing_of_it_is_left() -> None:
     world.node.collect()  # its manifests
     world.node.collect()  # nothing is left but the seal
     push(world, 5)
-    assert [TaskObjects(world.objects, TINY.tenant, one).follow().state.heritage for one in (2, 3)] == [(), ()]  # type: ignore[union-attr]
+    assert [state_of(world, one).heritage for one in (2, 3)] == [(), ()]
 
 
 def test_a_child_that_has_not_begun_is_spoken_for_by_the_seal() -> None:

@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: sim help install demo up test test-fast chaos mutants bench bench-report check format lock clean
+.PHONY: sim space help install demo up test test-fast chaos mutants bench bench-report check format lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,11 @@ SEEDS ?= 200
 FIRST ?= 1
 sim: $(INSTALLED) ## Seeds of the whole platform under faults on a virtual clock: SEEDS=1000 FIRST=1
 	@PYTHONPATH=tests $(BIN)/python -m support.sim --seeds $(SEEDS) --first $(FIRST)
+
+HOURS ?= 24
+KEEP ?= 0
+space: $(INSTALLED) ## A segment a second on a virtual clock: objects, and what a reader must read: HOURS=24 KEEP=6 (hours kept; 0: all)
+	@PYTHONPATH=tests $(BIN)/python -m support.space --hours $(HOURS) --keep-hours $(KEEP)
 
 BENCH := PYTHONPATH=benchmarks:tests$${PYTHONPATH:+:$$PYTHONPATH} $(BIN)/python -m
 bench: $(INSTALLED) ## Measure beside references: docs/benchmarks.md (CASE=sorter-job; GROWTH=1: at 1x, 4x, 16x)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 import pyarrow as pa
@@ -107,6 +107,7 @@ class SplitWorld:
         objects: ObjectStore | None = None,
         collect: CollectRules = COLLECT_DEFAULT,
         compact: CompactRules | None = None,
+        checkpoint_every: int = RULES.checkpoint_every,
     ) -> None:
         self.origin = origin
         self.objects = objects or MemoryObjectStore()
@@ -115,6 +116,7 @@ class SplitWorld:
             1 << 30, 10_000, 10_000, cut or CutRules(1, 1 << 30), collect=collect, compact=compact or CompactRules()
         )
         self.keep_ms: int | None = None
+        self._rules = replace(RULES, checkpoint_every=checkpoint_every)
         self.rows = {1: Row(1, WHOLE)}
         self.merges: list[Merge] = []
         self.late: list[SorterNode] = []
@@ -152,7 +154,9 @@ class SplitWorld:
     def assign(self) -> bool:
         """Tell the sorter the newest route table."""
         table = self.table()
-        return self.node.assign(wanted_tasks(table, NODE, 1, RULES), seal_orders(table, NODE, 1, RULES), kept(table))
+        return self.node.assign(
+            wanted_tasks(table, NODE, 1, self._rules), seal_orders(table, NODE, 1, self._rules), kept(table)
+        )
 
     def tick(self) -> None:
         """Ticks until nothing is left to do, and everything is sent and told that may be."""

@@ -1,0 +1,23 @@
+"""A segment a second: objects, and what a reader must read to begin, stay few."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.space import samples
+
+KEEP_S = 200
+
+
+@pytest.mark.parametrize("keep_ms", [None, KEEP_S * 1_000], ids=["all is kept", "retention"])
+def test_objects_and_reads_stay_bounded(keep_ms: int | None) -> None:
+    found = list(samples(900, 100, keep_ms, grace_ms=60_000))
+    for one in found:
+        # of manifests: since the checkpoint before the floor, and those that wait to be deleted; a sixteenth of segments
+        # is left for good, and some wait
+        assert one.objects["manifest"] <= 64 + 64 + 120 + 16
+        assert one.objects["segment"] <= one.second / 16 / 8 + 3 * 16 + 200
+        assert one.segments <= 3 * 17
+        assert one.reads <= 64 + 6
+        assert one.checkpoint_bytes < 20_000
+    assert found[-1].total <= found[3].total * 1.2, "no more after 900 seconds than after 400"

@@ -21,11 +21,11 @@ _buckets = itertools.count()
 class Moto:
     """moto's server with one thread: with several, two conditional puts at once may both win."""
 
-    def __init__(self, endpoint: str) -> None:
-        self.endpoint = endpoint
+    def __init__(self, port: int) -> None:
+        self.port, self.endpoint = port, f"http://127.0.0.1:{port}"
         self._client: Any = boto3.client(
             "s3",
-            endpoint_url=endpoint,
+            endpoint_url=self.endpoint,
             region_name="us-east-1",
             aws_access_key_id="test",
             aws_secret_access_key="test",
@@ -39,7 +39,7 @@ class Moto:
 
     def store(self, bucket: str, prefix: str = "", **options: Any) -> S3ObjectStore:
         """Our client of a bucket."""
-        return S3ObjectStore(bucket, prefix, endpoint=self.endpoint, **KEYS, **options)
+        return S3ObjectStore(bucket, prefix, **{"endpoint": self.endpoint, **KEYS, **options})
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def running() -> Iterator[Moto]:
     server = make_server("127.0.0.1", 0, app, threaded=False)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield Moto(f"http://127.0.0.1:{server.server_port}")
+    yield Moto(server.server_port)
     server.shutdown()
     thread.join()
     server.server_close()

@@ -23,6 +23,7 @@ class Fate(Enum):
     ANSWERED = "answered"
     LOST = "lost"  # reset before the server has heard of it
     UNANSWERED = "unanswered"  # the server has done it; its answer is lost, the connection reset
+    SILENT = "silent"  # the server has done it, and nothing comes until the client gives up
     CUT = "cut"  # half of the answer's body comes
     DAMAGED = "damaged"  # the answer's body comes with one bit flipped
     SPOILT = "spoilt"  # the server gets the body with one bit flipped
@@ -169,7 +170,9 @@ class _Handler(BaseHTTPRequestHandler):
             answer, read = self.forward(request, flipped(body) if fate is Fate.SPOILT else body)
             headers = {name: value for name, value in answer.getheaders() if name.lower() not in _NOT_PASSED_ON}
             size = int(answer.getheader("Content-Length", len(read)))  # HEAD states one, and has no body
-            if fate is Fate.UNANSWERED:
+            if fate is Fate.SILENT:
+                self.given_up()
+            if fate in (Fate.UNANSWERED, Fate.SILENT):
                 self._reset()
             elif fate is Fate.CUT:
                 self._answer(answer.status, headers, read[: len(read) // 2], size)
@@ -178,6 +181,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(answer.status, headers, flipped(read) if fate is Fate.DAMAGED else read, size)
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_one
+
+    def given_up(self) -> None:
+        """Until the client has closed the connection."""
+        self.connection.settimeout(PATIENCE_SECONDS)
+        self.connection.recv(1)
 
     def _answer(self, status: int, headers: dict[str, str], body: bytes, size: int) -> None:
         self.send_response_only(status)

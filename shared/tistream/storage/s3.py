@@ -11,7 +11,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import FlexibleChecksumError
 
-from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, InvalidRequest, NotFoundYet, Unavailable
+from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, InvalidRequest, NotFoundYet
 from tistream.storage.keys import MAX_KEY_BYTES, check_key
 from tistream.storage.multipart import MULTIPART_BYTES, PART_BYTES
 from tistream.storage.object_store import Body, ObjectInfo

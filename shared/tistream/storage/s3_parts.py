@@ -1,4 +1,4 @@
-"""Large objects go to S3 in parts. Nothing of one is there before the last request, and nothing is left if that fails."""
+"""Large objects go to S3 in parts: an object is there from the last request on, and if one fails nothing is left."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ class PartsUpload:
         # S3 itself compares the whole object with its CRC-32, and gives that to whoever reads all of it.
         whole = {"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"}
         try:
-            upload = {**self.target, "UploadId": self.client.create_multipart_upload(**self.target, **whole)["UploadId"]}
+            upload = {
+                **self.target,
+                "UploadId": self.client.create_multipart_upload(**self.target, **whole)["UploadId"],
+            }
         except S3Error as error:
             raise PartsMissing from error
         try:
@@ -78,8 +81,7 @@ class PartsUpload:
     def _uploaded(self, upload: dict[str, str], body: memoryview) -> list[dict[str, Any]]:
         try:
             return [
-                self._part(upload, number, part)
-                for number, part in enumerate(parts_of(body, self.part_bytes), start=1)
+                self._part(upload, number, part) for number, part in enumerate(parts_of(body, self.part_bytes), start=1)
             ]
         except S3Error as error:
             raise PartsMissing from error

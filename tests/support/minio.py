@@ -29,6 +29,7 @@ from tistream.storage.s3 import S3ObjectStore
 
 VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 IMAGE = "minio/minio:RELEASE.2025-09-07T16-13-09Z"
+GO_FOLDERS = "/usr/local/go/bin:/usr/lib/go/bin"  # where Go is, if not on PATH
 REGION = "us-east-1"
 STARTING_SECONDS = 60
 BUILDING_SECONDS = 1800
@@ -70,7 +71,7 @@ def _program() -> str | None:
             return found
     built = cache_folder() / f"minio-{VERSION}"
     if not built.exists():
-        go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
+        go = shutil.which("go") or shutil.which("go", path=GO_FOLDERS)
         if go is None:
             return None
         with _alone(cache_folder()):

@@ -29,7 +29,7 @@ NEVER_SENT = (
 )
 _CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or whatever else boto3 finds, to valid credentials"
 _PERMISSIONS = (
-    "grant s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload on the objects, and s3:ListBucket on "
+    "grant s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload on objects, and s3:ListBucket on "
     "the bucket (without it a missing object is an access denied)"
 )
 _REGION = "state the bucket's region in the URL (s3://…?region=…)"

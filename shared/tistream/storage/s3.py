@@ -24,7 +24,8 @@ CONNECTIONS = 32
 CONDITIONS_KEY = "tistream-conditional-put"  # an object that nobody reads: whether the store honours conditions
 CONDITIONS_BODY = b"Written by the S3 client; read by nobody.\n"
 NO_VERSION = f'"{"0" * 32}"'  # the ETag of no object
-ABSENT = {"IfNoneMatch": "*"}
+Condition = tuple[str, str]  # as botocore names it, and its value
+ABSENT: Condition = ("IfNoneMatch", "*")
 
 _SESSION_LOCK = threading.Lock()  # clients may be shared by threads, but not made by several at once
 
@@ -149,7 +150,7 @@ class S3ObjectStore:
         self._put_conditionally(key, body, ABSENT)
 
     def put_if(self, key: str, body: bytes, version: str) -> None:
-        self._put_conditionally(key, body, {"IfMatch": version})
+        self._put_conditionally(key, body, ("IfMatch", version))
 
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
         pages = self._client.get_paginator("list_objects_v2").paginate(
@@ -215,40 +216,39 @@ class S3ObjectStore:
                 return body, int(stated) if stated.isdigit() else len(body)
         raise AssertionError("not reached")
 
-    def _put_conditionally(self, key: str, body: bytes, condition: dict[str, str]) -> None:
-        target, in_parts = self._target(key), len(body) >= self._multipart_bytes
-        self._check_honoured(*condition, in_parts=in_parts)
-        self._send_conditionally(key, target, body, condition, in_parts)
+    def _put_conditionally(self, key: str, body: bytes, condition: Condition) -> None:
+        check_key(key)
+        in_parts = len(body) >= self._multipart_bytes
+        self._check_honoured(condition[0], in_parts=in_parts)
+        self._send_conditionally(key, body, condition, in_parts=in_parts)
 
-    def _send_conditionally(
-        self, key: str, target: dict[str, str], body: bytes, condition: dict[str, str], in_parts: bool
-    ) -> None:
+    def _send_conditionally(self, key: str, body: bytes, condition: Condition, *, in_parts: bool) -> None:
+        target, named = self._target(key), dict([condition])
         try:
             if in_parts:
-                self._parts(target).put(memoryview(body), condition)
+                self._parts(target).put(memoryview(body), named)
             else:
-                self._once.put_object(**target, Body=body, ChecksumAlgorithm="CRC32", **condition)
+                self._once.put_object(**target, Body=body, ChecksumAlgorithm="CRC32", **named)
         except PartsMissing as error:
             raise self._place.unavailable("PutObject in parts", key, error.__cause__) from error
         except S3Error as error:
-            raise self._place.conditional_error(*condition, key, error) from error
+            raise self._place.conditional_error(condition[0], key, error) from error
 
-    def _check_honoured(self, condition: str, *, in_parts: bool) -> None:
+    def _check_honoured(self, name: str, *, in_parts: bool) -> None:
         """Once for each kind of conditional put: one whose condition does not hold must be refused.
 
         A store that does not know conditions answers 200, and two writers would both have won. Raises Unavailable.
         """
-        kind = f"{condition} of {'CompleteMultipartUpload' if in_parts else 'PutObject'}"
+        kind = f"{name} of {'CompleteMultipartUpload' if in_parts else 'PutObject'}"
         if kind in self._honoured:
             return
-        key = CONDITIONS_KEY
-        wrong = ABSENT if condition in ABSENT else {condition: NO_VERSION}
+        key, wrong = CONDITIONS_KEY, ABSENT if name == ABSENT[0] else (name, NO_VERSION)
         try:
             for _ in range(1 + (wrong is ABSENT)):  # the first of all processes makes the object
-                self._send_conditionally(key, self._target(key), CONDITIONS_BODY, wrong, in_parts)
+                self._send_conditionally(key, CONDITIONS_BODY, wrong, in_parts=in_parts)
         except CommitConflict:
             self._honoured.add(kind)
         except CommitStateUnknown as error:
             raise self._place.unavailable(kind, key, error.__cause__ or error) from error
         else:
-            raise self._place.refused(kind, key, f"the store ignores {condition}", CONDITIONS)
+            raise self._place.refused(kind, key, f"the store ignores {name}", CONDITIONS)

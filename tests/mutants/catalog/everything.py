@@ -3,6 +3,7 @@
 from mutants.catalog.commits import MUTANTS as COMMITS
 from mutants.catalog.huge import MUTANTS as HUGE
 from mutants.catalog.matching import MUTANTS as MATCHING
+from mutants.catalog.object_storage import MUTANTS as OBJECT_STORAGE
 from mutants.catalog.routing import MUTANTS as ROUTING
 from mutants.catalog.scheduling import MUTANTS as SCHEDULING
 from mutants.catalog.seals import MUTANTS as SEALS
@@ -11,7 +12,19 @@ from mutants.catalog.slices import MUTANTS as SLICES
 from mutants.catalog.stores import MUTANTS as STORES
 from mutants.catalog.ticks import MUTANTS as TICKS
 
-MUTANTS = (*ROUTING, *STORES, *SLICES, *MATCHING, *TICKS, *HUGE, *COMMITS, *SCHEDULING, *SEALS, *SERVING)
+MUTANTS = (
+    *ROUTING,
+    *STORES,
+    *SLICES,
+    *MATCHING,
+    *TICKS,
+    *HUGE,
+    *COMMITS,
+    *OBJECT_STORAGE,
+    *SCHEDULING,
+    *SEALS,
+    *SERVING,
+)
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.
 SIMULATED = frozenset(

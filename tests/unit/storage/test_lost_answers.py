@@ -119,6 +119,18 @@ def test_an_upload_given_up_is_not_completed_later(wire: Wire, store: S3ObjectSt
         truth.get("k")
 
 
+@pytest.mark.parametrize("step", ["begin", "part"])
+def test_before_its_last_request_nothing_can_have_happened(
+    minio: Minio, bucket: str, wire: Wire, store: S3ObjectStore, step: str
+) -> None:
+    wire.befall(step, *[Fate.LOST] * 4)
+    with pytest.raises(Unavailable):
+        store.put_new("k", LARGE)
+    assert uploads_left(minio, bucket) == []
+    store.put_new("k", LARGE)
+    assert store.get("k") == LARGE
+
+
 @SIZES
 @pytest.mark.parametrize("fate", [Fate.UNANSWERED, Fate.LOST])
 def test_a_put_if_without_an_answer_shows_in_the_version(

@@ -47,10 +47,11 @@ def cache_folder() -> Path:
 
 def command(directory: Path, port: int, environ: Mapping[str, str]) -> list[str]:
     """What runs a server on `directory` that listens on 127.0.0.1:`port`. Raises NoMinio."""
-    if (program := _program()) is not None:
-        return [program, "server", "--quiet", "--address", f"127.0.0.1:{port}", str(directory)]
-    if not _docker_answers():
-        raise NoMinio("no minio on PATH, no go to build it with, and no Docker that answers")
+    try:
+        return [_program(), "server", "--quiet", "--address", f"127.0.0.1:{port}", str(directory)]
+    except NoMinio:
+        if not _docker_answers():
+            raise
     passed = [part for name in environ for part in ("--env", name)]
     run = ["docker", "run", "--rm", "--init", "--name", container(port), "--publish", f"127.0.0.1:{port}:9000"]
     return [*run, "--volume", f"{directory}:/data", *passed, IMAGE, "server", "/data"]
@@ -61,7 +62,8 @@ def container(port: int) -> str:
     return f"tistream-tests-minio-{port}"
 
 
-def _program() -> str | None:
+def _program() -> str:
+    """On PATH, of Go's folders, or built. Raises NoMinio."""
     folders = [
         os.environ.get("GOBIN", ""),
         *(f"{path}/bin" for path in os.environ.get("GOPATH", "").split(":") if path),
@@ -73,7 +75,7 @@ def _program() -> str | None:
     if not built.exists():
         go = shutil.which("go") or shutil.which("go", path=GO_FOLDERS)
         if go is None:
-            return None
+            raise NoMinio("no minio on PATH, no go to build it with, and no Docker that answers")
         with _alone(cache_folder()):
             if not built.exists():
                 build(go, built)
@@ -167,7 +169,7 @@ class Minio:
         return name
 
     def start(self) -> Minio:
-        """Run it, and wait until it answers. Raises NoMinio."""
+        """Run it, and wait until it answers. Raises NoMinio; RuntimeError if it is there and does not start."""
         self.data.mkdir(parents=True, exist_ok=True)
         own = {"MINIO_ROOT_USER": self.access_key, "MINIO_ROOT_PASSWORD": self.secret_key, "MINIO_BROWSER": "off"}
         if self.encrypted:
@@ -197,7 +199,8 @@ class Minio:
         while not self._answers():
             assert self._process is not None
             if self._process.poll() is not None or time.monotonic() >= deadline:
-                raise NoMinio((self.directory / "minio.log").read_text()[-2_000:])
+                said = (self.directory / "minio.log").read_text()[-2_000:]
+                raise NoMinio(said) if self._in_container else RuntimeError(f"MinIO does not start: {said}")
             time.sleep(0.05)
 
     def _answers(self) -> bool:

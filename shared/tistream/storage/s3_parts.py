@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tistream.storage.multipart import parts_of
+from tistream.storage.object_store import Body
 from tistream.storage.s3_errors import S3Error
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,11 @@ class ViewFile(io.RawIOBase):
 
     def tell(self) -> int:
         return self._at
+
+
+def crc32_of(body: Body) -> str:
+    """As S3 writes it."""
+    return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
 
 
 class PartsMissing(Exception):
@@ -89,7 +95,7 @@ class PartsUpload:
     def _complete(
         self, upload: dict[str, str], body: memoryview, parts: list[dict[str, Any]], condition: dict[str, str]
     ) -> None:
-        crc32 = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+        crc32 = crc32_of(body)
         try:
             (self.once if condition else self.client).complete_multipart_upload(
                 **upload,

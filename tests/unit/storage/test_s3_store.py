@@ -241,15 +241,16 @@ def test_the_checksum_goes_with_the_body_and_stays_with_the_object(minio: Minio,
     assert (len(told["ChecksumCRC32"]), told["ChecksumType"]) == (8, "FULL_OBJECT")
 
 
-def test_a_disk_that_rots_is_noticed(minio: Minio) -> None:
+@pytest.mark.parametrize("at", [100, 3 * MIB], ids=["before the answer", "within it"])
+def test_a_disk_that_rots_is_noticed(minio: Minio, at: int) -> None:
     bucket = minio.new_bucket()
     store = minio.store(bucket, **PARTS)
     store.put("k", LARGE)
     (part,) = (minio.data / bucket / "k").glob("*/part.1")
     damaged = bytearray(part.read_bytes())
-    damaged[len(damaged) // 2] ^= 1
+    damaged[at] ^= 1
     part.write_bytes(damaged)
-    with pytest.raises((Unavailable, CorruptObject)):
+    with pytest.raises(Unavailable, match="GetObject s3://"):  # MinIO looks by itself
         store.get("k")
 
 

@@ -64,8 +64,8 @@ class CommitStateUnknown(TiStreamError):
     code = "commit-state-unknown"
     http_status = 503
 
-    def __init__(self, key: str) -> None:
-        super().__init__(f"unknown whether the write happened: {key}")
+    def __init__(self, key: str, reason: str = "") -> None:
+        super().__init__(f"unknown whether the write happened: {key}{f' ({reason})' if reason else ''}")
         self.key = key
 
 

@@ -1,21 +1,20 @@
-"""The services one by one, as on machines of their own, on what a cluster shares: a real MySQL server, and S3."""
+"""The services one by one, as on machines of their own, on what a cluster shares: a real MySQL server, a real S3."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 
-import boto3
 import httpx
 import pytest
 
 from support import golden
 from support.compare import shown, tenant_differences
 from support.mariadb import MariaDb, NoMariaDb
-from support.platform import _die_with_us, free_port, waited
+from support.minio import Minio, NoMinio
+from support.not_run import not_run
+from support.platform import waited
 from support.pull import Consumer
 from support.services import Services
 from tistream.model.ids import TenantKey
@@ -24,15 +23,6 @@ from tistream.storage.open import open_objects
 pytestmark = pytest.mark.e2e
 
 NODES = {"meta": 3, "schema": 1, "dispatcher": 2, "sorter": 2, "api": 2}
-KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
-# With one thread: with several, two conditional puts at once may both win.
-MOTO = """
-import sys
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
-app = DomainDispatcherApplication(create_backend_app)
-make_server("127.0.0.1", int(sys.argv[1]), app, threaded=False).serve_forever()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -41,30 +31,24 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
     try:
         server.start()
     except NoMariaDb as reason:
-        pytest.skip(f"NOT RUN: {reason}")
+        not_run(reason)
     yield server
     server.stop()
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The object store's URL."""
-    port = free_port()
-    server = subprocess.Popen(
-        [sys.executable, "-c", MOTO, str(port)],
-        stderr=subprocess.DEVNULL,
-        preexec_fn=_die_with_us,  # noqa: PLW1509 (as in platform.py)
-    )
-    endpoint = f"http://127.0.0.1:{port}"
-    waited(lambda: answers(endpoint), 60)
-    names = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
-    boto3.client("s3", endpoint_url=endpoint, **names).create_bucket(Bucket="tistream")
+    server = Minio(tmp_path_factory.mktemp("minio"))
+    try:
+        server.start()
+    except NoMinio as reason:
+        not_run(reason)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in KEYS.items():
+        for name, value in server.environ.items():
             patch.setenv(name, value)
-        yield f"s3://tistream/some/prefix?endpoint={endpoint}&region=us-east-1"
-    server.kill()
-    server.wait()
+        yield server.url(server.new_bucket(), "some/prefix")
+    server.stop()
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +63,6 @@ def up(tmp_path_factory: pytest.TempPathFactory, database: MariaDb, bucket: str)
         raise
     finally:
         services.close()
-
-
-def answers(url: str) -> bool:
-    try:
-        return bool(httpx.get(url, trust_env=False, timeout=5).status_code)
-    except httpx.TransportError:
-        return False
 
 
 def push(bucket: str, deliveries: list[golden.Delivery]) -> None:

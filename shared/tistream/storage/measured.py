@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from tistream.concurrency import new_lock
+from tistream.storage.multipart import put_requests
 from tistream.storage.object_store import Body, ObjectInfo, ObjectStore
 
 LIST_PAGE = 1000  # entries that one LIST request gives
@@ -22,11 +25,23 @@ class Traffic:
     written_bytes: int = 0
 
 
+@runtime_checkable
+class CountsRequests(Protocol):
+    """A store that knows what its calls take: parts, retries, pages."""
+
+    def requests_made(self) -> tuple[int, int]:
+        """By the calling thread so far: requests, and of them those that failed."""
+
+
 class MeasuredObjectStore:
-    """Implements ObjectStore around another one. Safe for use by many threads if that one is."""
+    """Implements ObjectStore around another one. Safe for use by many threads if that one is.
+
+    Where that one counts its requests they are counted as they were; else as S3 would bill the calls.
+    """
 
     def __init__(self, inner: ObjectStore) -> None:
         self._inner = inner
+        self.counting = inner if isinstance(inner, CountsRequests) else None
         self._lock = new_lock()
         self._traffic = dict.fromkeys(KINDS, Traffic())
 
@@ -70,11 +85,16 @@ class MeasuredObjectStore:
             self._inner.put_if(key, body, version)
 
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
-        entries = 0
-        with _Counted(self, "list") as counted:
-            for entries, info in enumerate(self._inner.list_after(prefix, after, delimiter), start=1):
-                counted.requests = 1 + (entries - 1) // LIST_PAGE
-                yield info
+        infos = self._inner.list_after(prefix, after, delimiter)
+        for entry in itertools.count():
+            with _Counted(self, "list") as counted:  # each by itself: the caller makes other calls in between
+                counted.requests = int(entry == 0)
+                info = next(infos, None)
+                if info is not None and entry % LIST_PAGE == 0:
+                    counted.requests = 1
+            if info is None:
+                return
+            yield info
 
     def delete(self, key: str) -> None:
         with _Counted(self, "delete"):
@@ -98,15 +118,22 @@ class MeasuredObjectStore:
 
 
 class _Counted:
-    """One request under way."""
+    """One call under way."""
 
     def __init__(self, store: MeasuredObjectStore, kind: str, written: int = 0) -> None:
         self._store, self._kind, self._written = store, kind, written
-        self.requests, self.read = 1, 0
+        self.requests, self.read = put_requests(written), 0
 
     def __enter__(self) -> _Counted:
+        counting = self._store.counting
+        self._before = counting.requests_made() if counting else (0, 0)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        failed = kind is not None and issubclass(kind, Exception)  # a listing left early is none
-        self._store.add(self._kind, self.requests, int(failed), self.read, 0 if failed else self._written)
+        failed = kind is not None and issubclass(kind, Exception)
+        requests, failures = self.requests, int(failed)
+        if self._store.counting:
+            made, met = self._store.counting.requests_made()
+            requests, failures = made - self._before[0], met - self._before[1]
+        if requests or failures or self.read or self._written:
+            self._store.add(self._kind, requests, failures, self.read, 0 if failed else self._written)

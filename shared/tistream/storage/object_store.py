@@ -25,7 +25,7 @@ class ObjectStore(Protocol):
     """
 
     def get(self, key: str) -> bytes:
-        """The whole object. Raises NotFoundYet."""
+        """The whole object. Raises NotFoundYet; CorruptObject if it fails a checksum that the store keeps."""
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Bytes `[start, start+length)`, shorter at the object's end. Raises NotFoundYet."""

@@ -9,24 +9,22 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    NoCredentialsError,
-    ParamValidationError,
-)
 
-from tistream.errors import CommitConflict, CommitStateUnknown, InvalidRequest, NotFoundYet, TiStreamError, Unavailable
+from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, InvalidRequest, NotFoundYet
 from tistream.storage.keys import MAX_KEY_BYTES, check_key
+from tistream.storage.multipart import MULTIPART_BYTES, PART_BYTES
 from tistream.storage.object_store import Body, ObjectInfo
+from tistream.storage.s3_errors import CONDITIONS, Place, S3Error, status_of
+from tistream.storage.s3_parts import PartsMissing, PartsUpload, ViewFile, crc32_of
 
-READ_ATTEMPTS = 4
-BODY_ATTEMPTS = 3  # botocore does not retry a body that breaks off
+ATTEMPTS = 4
+BODY_ATTEMPTS = 3  # botocore does not retry a body that breaks off, or that fails its checksum
 CONNECTIONS = 32
-_MISSING = ("NoSuchKey", "404", "NotFound")
-_NEVER_SENT = (EndpointConnectionError, ConnectTimeoutError, NoCredentialsError, ParamValidationError)
+CONDITIONS_KEY = "tistream-conditional-put"  # an object that nobody reads: whether the store honours conditions
+CONDITIONS_BODY = b"Written by the S3 client; read by nobody.\n"
+NO_VERSION = f'"{"0" * 32}"'  # the ETag of no object
+Condition = tuple[str, str]  # as botocore names it, and its value
+ABSENT: Condition = ("IfNoneMatch", "*")
 
 _SESSION_LOCK = threading.Lock()  # clients may be shared by threads, but not made by several at once
 
@@ -37,11 +35,32 @@ def _session() -> boto3.session.Session:
     return boto3.session.Session()
 
 
+class _Requests(threading.local):
+    """What the calling thread has sent: every attempt is a request that is paid for."""
+
+    made = 0
+    failed = 0
+
+    def sent(self, **_: object) -> None:
+        self.made += 1
+
+    def answered(self, response_dict: dict[str, Any] | None = None, **_: object) -> None:
+        self.failed += response_dict is None or response_dict["status_code"] >= 300
+
+
+def _ask_for_checksum(params: dict[str, Any], **_: object) -> None:
+    """Of what is read whole. botocore can ask and compare by itself, but then trips over errors that bear a checksum
+    (an AttributeError), as MinIO's of a damaged disk does."""
+    if "Range" not in params["headers"]:
+        params["headers"]["x-amz-checksum-mode"] = "ENABLED"
+
+
 class S3ObjectStore:
     """Implements ObjectStore; keys are kept below `prefix` (empty, or ending in "/"). Safe for many threads.
 
     Reads, listings, deletions and unconditional puts are retried by botocore; a conditional put is one request,
-    since a hidden second one would answer 412 to its own first.
+    since a hidden second one would answer 412 to its own first. Before its first conditional put of a kind it makes
+    sure that the store honours the condition. Objects of `multipart_bytes` or more go in parts.
     """
 
     def __init__(
@@ -56,10 +75,16 @@ class S3ObjectStore:
         connect_seconds: float = 3,
         read_seconds: float = 20,
         list_page: int = 1000,
+        multipart_bytes: int = MULTIPART_BYTES,
+        part_bytes: int = PART_BYTES,
     ) -> None:
         if prefix and (not prefix.endswith("/") or len(prefix.encode()) > MAX_KEY_BYTES // 2):
             raise InvalidRequest(f"S3 prefix {prefix!r} must be short and end in a slash")
         self._bucket, self._prefix, self._list_page = bucket, prefix, list_page
+        self._multipart_bytes, self._part_bytes = multipart_bytes, part_bytes
+        self._place = Place(bucket, prefix, endpoint)
+        self._honoured: set[str] = set()
+        self._requests = _Requests()
 
         def client(attempts: int) -> Any:
             config = Config(
@@ -68,8 +93,10 @@ class S3ObjectStore:
                 read_timeout=read_seconds,
                 max_pool_connections=CONNECTIONS,
                 s3={"addressing_style": "path"} if endpoint else None,
+                request_checksum_calculation="when_required",  # stated where it is wanted
+                response_checksum_validation="when_required",
             )
-            return _session().client(
+            made = _session().client(
                 "s3",
                 endpoint_url=endpoint,
                 region_name=region,
@@ -77,42 +104,60 @@ class S3ObjectStore:
                 aws_secret_access_key=secret_key,
                 config=config,
             )
+            made.meta.events.register("before-send.s3", self._requests.sent)
+            made.meta.events.register("before-call.s3.GetObject", _ask_for_checksum)
+            made.meta.events.register("response-received.s3", self._requests.answered)
+            return made
 
         with _SESSION_LOCK:
-            self._client, self._once = client(READ_ATTEMPTS), client(1)
+            self._client, self._once = client(ATTEMPTS), client(1)
+
+    def requests_made(self) -> tuple[int, int]:
+        """By the calling thread so far: requests, and of them those that failed."""
+        return self._requests.made, self._requests.failed
 
     def get(self, key: str) -> bytes:
-        return self._read(key, None)[0]
+        return self._read(key, {})[0]
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         if not length:
             self.head(key)
             return b""
-        return self._read(key, f"bytes={start}-{start + length - 1}")[0]
+        return self._read(key, {"Range": f"bytes={start}-{start + length - 1}"})[0]
 
     def get_tail(self, key: str, length: int) -> tuple[bytes, int]:
         if not length:
             return b"", self.head(key).size
-        return self._read(key, f"bytes=-{length}")
+        return self._read(key, {"Range": f"bytes=-{length}"})
 
     def head(self, key: str) -> ObjectInfo:
         try:
-            answer = self._client.head_object(Bucket=self._bucket, Key=self._name(key))
-        except (ClientError, BotoCoreError) as error:
-            raise _read_error(key, error) from error
+            answer = self._client.head_object(**self._target(key))
+        except S3Error as error:
+            problem = self._place.read_error("HeadObject", key, error)
+            if isinstance(problem, NotFoundYet):
+                self._check_bucket(key)
+            raise problem from error
         return ObjectInfo(key, answer["ContentLength"], answer["ETag"])
 
     def put(self, key: str, body: Body) -> None:
+        target = self._target(key)
         try:
-            self._client.put_object(Bucket=self._bucket, Key=self._name(key), Body=bytes(body))
-        except (ClientError, BotoCoreError) as error:
-            raise Unavailable(f"cannot write {key}: {error}") from error
+            if len(body) < self._multipart_bytes:
+                stated = body if isinstance(body, bytes) else ViewFile(memoryview(body))
+                self._client.put_object(**target, Body=stated, ChecksumAlgorithm="CRC32")
+            else:
+                self._parts(target).put(memoryview(body), {})
+        except PartsMissing as error:
+            raise self._place.unavailable("PutObject in parts", key, error.__cause__) from error
+        except S3Error as error:
+            raise self._place.unavailable("PutObject", key, error) from error
 
     def put_new(self, key: str, body: bytes) -> None:
-        self._put_conditionally(key, body, {"IfNoneMatch": "*"})
+        self._put_conditionally(key, body, ABSENT)
 
     def put_if(self, key: str, body: bytes, version: str) -> None:
-        self._put_conditionally(key, body, {"IfMatch": version})
+        self._put_conditionally(key, body, ("IfMatch", version))
 
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
         pages = self._client.get_paginator("list_objects_v2").paginate(
@@ -130,66 +175,91 @@ class S3ObjectStore:
                     key = info.key[len(self._prefix) :]
                     if key > after:  # stores differ on whether StartAfter concerns common prefixes
                         yield ObjectInfo(key, info.size, info.version)
-        except (ClientError, BotoCoreError) as error:
-            raise Unavailable(f"cannot list {prefix!r}: {error}") from error
+        except S3Error as error:
+            raise self._place.unavailable("ListObjectsV2", prefix, error) from error
 
     def delete(self, key: str) -> None:
         try:
-            self._client.delete_object(Bucket=self._bucket, Key=self._name(key))
-        except (ClientError, BotoCoreError) as error:
-            raise Unavailable(f"cannot delete {key}: {error}") from error
+            self._client.delete_object(**self._target(key))
+        except S3Error as error:
+            raise self._place.unavailable("DeleteObject", key, error) from error
 
-    def _name(self, key: str) -> str:
-        return self._prefix + check_key(key)
+    def _target(self, key: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._prefix + check_key(key)}
 
-    def _read(self, key: str, byte_range: str | None) -> tuple[bytes, int]:
+    def _parts(self, target: dict[str, str]) -> PartsUpload:
+        return PartsUpload(self._client, self._once, target, self._part_bytes)
+
+    def _check_bucket(self, key: str) -> None:
+        """To HEAD, a bucket that is not there is as missing as an object. Raises Unavailable."""
+        try:
+            self._client.head_bucket(Bucket=self._bucket)
+        except S3Error as error:
+            if status_of(error) == 404:
+                raise self._place.missing_bucket("HeadObject", key) from error
+
+    def _read(self, key: str, how: dict[str, Any]) -> tuple[bytes, int]:
         """The body and the size of the whole object."""
-        name = self._name(key)
-        extra: dict[str, Any] = {"Range": byte_range} if byte_range else {}
+        target = self._target(key)
         for attempt in range(1, BODY_ATTEMPTS + 1):
             try:
-                answer = self._client.get_object(Bucket=self._bucket, Key=name, **extra)
-            except (ClientError, BotoCoreError) as error:
-                if _status(error) == 416:  # the range begins at or beyond the end
+                answer = self._client.get_object(**target, **how)
+            except S3Error as error:
+                if status_of(error) == 416:  # the range begins at or beyond the end
                     return b"", self.head(key).size
-                raise _read_error(key, error) from error
+                raise self._place.read_error("GetObject", key, error) from error
             try:
                 body = answer["Body"].read()
-            except (BotoCoreError, OSError) as error:
+            except (*S3Error, OSError) as error:
+                self._requests.failed += 1
                 if attempt == BODY_ATTEMPTS:
-                    raise Unavailable(f"cannot read {key}: {error}") from error
+                    raise self._place.unavailable("GetObject", key, error) from error
                 continue
-            stated = answer.get("ContentRange", "").rpartition("/")[2]
-            return body, int(stated) if stated.isdigit() else len(body)
-        raise AssertionError("not reached")
+            if _is_sound(body, answer):
+                stated = answer.get("ContentRange", "").rpartition("/")[2]
+                return body, int(stated) if stated.isdigit() else len(body)
+            self._requests.failed += 1
+        raise CorruptObject(key, f"fails the checksum that the store keeps, {BODY_ATTEMPTS} times")
 
-    def _put_conditionally(self, key: str, body: bytes, condition: dict[str, Any]) -> None:
+    def _put_conditionally(self, key: str, body: bytes, condition: Condition) -> None:
+        check_key(key)
+        in_parts = len(body) >= self._multipart_bytes
+        self._check_honoured(condition[0], in_parts=in_parts)
+        self._send_conditionally(key, body, condition, in_parts=in_parts)
+
+    def _send_conditionally(self, key: str, body: bytes, condition: Condition, *, in_parts: bool) -> None:
+        target, named = self._target(key), dict([condition])
         try:
-            self._once.put_object(Bucket=self._bucket, Key=self._name(key), Body=body, **condition)
-        except (ClientError, BotoCoreError) as error:
-            raise _conditional_error(key, error) from error
+            if in_parts:
+                self._parts(target).put(memoryview(body), named)
+            else:
+                self._once.put_object(**target, Body=body, ChecksumAlgorithm="CRC32", **named)
+        except PartsMissing as error:
+            raise self._place.unavailable("PutObject in parts", key, error.__cause__) from error
+        except S3Error as error:
+            raise self._place.conditional_error(condition[0], key, error) from error
+
+    def _check_honoured(self, name: str, *, in_parts: bool) -> None:
+        """Once for each kind of conditional put: one whose condition does not hold must be refused.
+
+        A store that does not know conditions answers 200, and two writers would both have won. Raises Unavailable.
+        """
+        kind = f"{name} of {'CompleteMultipartUpload' if in_parts else 'PutObject'}"
+        if kind in self._honoured:
+            return
+        key, wrong = CONDITIONS_KEY, ABSENT if name == ABSENT[0] else (name, NO_VERSION)
+        try:
+            for _ in range(1 + (wrong is ABSENT)):  # the first of all processes makes the object
+                self._send_conditionally(key, CONDITIONS_BODY, wrong, in_parts=in_parts)
+        except CommitConflict:
+            self._honoured.add(kind)
+        except CommitStateUnknown as error:
+            raise self._place.unavailable(kind, key, error.__cause__ or error) from error
+        else:
+            raise self._place.refused(kind, key, f"the store ignores {name}", CONDITIONS)
 
 
-def _status(error: Exception) -> int:
-    if not isinstance(error, ClientError):
-        return 0
-    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-
-
-def _read_error(key: str, error: Exception) -> TiStreamError:
-    if isinstance(error, ClientError) and error.response.get("Error", {}).get("Code") in _MISSING:
-        return NotFoundYet(key)
-    return Unavailable(f"cannot read {key}: {error}")
-
-
-def _conditional_error(key: str, error: Exception) -> TiStreamError:
-    """What an unsuccessful conditional put means: it lost, it did not happen, or nobody knows."""
-    if not isinstance(error, ClientError):
-        known = isinstance(error, _NEVER_SENT)
-        return Unavailable(f"cannot write {key}: {error}") if known else CommitStateUnknown(key)
-    code, status = error.response.get("Error", {}).get("Code", ""), _status(error)
-    if status == 412 or code in _MISSING:  # If-Match on a key that is gone answers 404
-        return CommitConflict(key)
-    if 400 <= status < 500 and status not in (408, 409, 429):
-        return Unavailable(f"cannot write {key}: {error}")
-    return CommitStateUnknown(key)
+def _is_sound(body: bytes, answer: dict[str, Any]) -> bool:
+    """By the checksum of the whole object, if the store keeps one; from parts' checksums ("…-3") nothing follows."""
+    stated = answer.get("ChecksumCRC32", "-")
+    return "ContentRange" in answer or "-" in stated or stated == crc32_of(body)

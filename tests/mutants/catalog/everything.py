@@ -4,6 +4,7 @@ from mutants.catalog.collecting import MUTANTS as COLLECTING
 from mutants.catalog.commits import MUTANTS as COMMITS
 from mutants.catalog.huge import MUTANTS as HUGE
 from mutants.catalog.matching import MUTANTS as MATCHING
+from mutants.catalog.object_storage import MUTANTS as OBJECT_STORAGE
 from mutants.catalog.routing import MUTANTS as ROUTING
 from mutants.catalog.scheduling import MUTANTS as SCHEDULING
 from mutants.catalog.seals import MUTANTS as SEALS
@@ -12,7 +13,7 @@ from mutants.catalog.slices import MUTANTS as SLICES
 from mutants.catalog.stores import MUTANTS as STORES
 from mutants.catalog.ticks import MUTANTS as TICKS
 
-MUTANTS = (*ROUTING, *STORES, *SLICES, *MATCHING, *TICKS, *HUGE, *COMMITS, *COLLECTING, *SCHEDULING, *SEALS, *SERVING)
+MUTANTS = (*ROUTING, *STORES, *SLICES, *MATCHING, *TICKS, *HUGE, *COMMITS, *COLLECTING, *SCHEDULING, *SEALS, *SERVING, *OBJECT_STORAGE)
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.
 SIMULATED = frozenset(

@@ -7,16 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.contracts.object_store import ObjectStoreContract
 from tistream.errors import CommitConflict, InvalidRequest, NotFoundYet, Unavailable
 from tistream.storage.directory import DirectoryObjectStore
-from tistream.storage.object_store import ObjectStore
-
-
-class TestDirectoryObjectStore(ObjectStoreContract):
-    @pytest.fixture
-    def objects(self, tmp_path: Path) -> ObjectStore:
-        return DirectoryObjectStore(tmp_path / "objects")
 
 
 @pytest.fixture

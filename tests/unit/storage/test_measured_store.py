@@ -2,17 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from support.contracts.object_store import ObjectStoreContract
 from tistream.errors import CommitConflict, NotFoundYet
 from tistream.storage.measured import MeasuredObjectStore, Traffic
 from tistream.storage.memory import MemoryObjectStore
-from tistream.storage.object_store import ObjectStore
-
-
-class TestMeasuredObjectStore(ObjectStoreContract):
-    @pytest.fixture
-    def objects(self) -> ObjectStore:
-        return MeasuredObjectStore(MemoryObjectStore())
+from tistream.storage.multipart import MULTIPART_BYTES
 
 
 def test_counts_requests_failures_and_bytes() -> None:
@@ -29,6 +22,14 @@ def test_counts_requests_failures_and_bytes() -> None:
     assert traffic["put_new"] == Traffic(requests=2, failures=1, written_bytes=5)
     assert traffic["get"] == Traffic(requests=4, failures=1, read_bytes=10)
     assert traffic["delete"] == Traffic()
+
+
+def test_counts_a_large_put_as_the_requests_that_s3_takes_for_it() -> None:
+    store = MeasuredObjectStore(MemoryObjectStore())
+    store.put("small", bytes(MULTIPART_BYTES - 1))
+    assert store.traffic()["put"].requests == 1
+    store.put("large", bytes(MULTIPART_BYTES + 1))  # begin, 4 parts and one of a byte, complete
+    assert store.traffic()["put"] == Traffic(requests=1 + 7, written_bytes=2 * MULTIPART_BYTES)
 
 
 def test_counts_a_listing_by_pages_even_if_it_is_left_early() -> None:

@@ -1,67 +1,42 @@
+"""What the S3 client does beyond the contract: errors that help, parts, checksums, conditions that are not honoured."""
+
 from __future__ import annotations
 
-import http.server
-import itertools
-import threading
-from collections.abc import Iterator
+import random
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
-import boto3
 import pytest
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
 
-from support.contracts.object_store import ObjectStoreContract
-from tistream.errors import CommitStateUnknown, InvalidRequest, NotFoundYet, Unavailable
-from tistream.storage.object_store import ObjectStore
-from tistream.storage.s3 import S3ObjectStore
+from support.minio import Minio
+from support.moto_server import Moto
+from support.wire import Fate, Wire, wired
+from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, InvalidRequest, NotFoundYet, Unavailable
+from tistream.storage.measured import MeasuredObjectStore, Traffic
+from tistream.storage.s3 import CONDITIONS_KEY, S3ObjectStore
 
+MIB = 1 << 20
+PARTS = {"multipart_bytes": 5 * MIB, "part_bytes": 5 * MIB}
+LARGE = random.Random(3).randbytes(11 * MIB)  # three parts
 KEYS = {"region": "us-east-1", "access_key": "test", "secret_key": "test"}
-buckets = itertools.count()
+Call = Callable[[S3ObjectStore], object]
+CALLS: dict[str, Call] = {
+    "GetObject": lambda store: store.get("a/b"),
+    "HeadObject": lambda store: store.head("a/b"),
+    "PutObject": lambda store: store.put("a/b", b"1"),
+    "PutObject with IfNoneMatch": lambda store: store.put_new("a/b", b"1"),
+    "PutObject with IfMatch": lambda store: store.put_if("a/b", b"1", '"etag"'),
+    "PutObject in parts": lambda store: store.put("a/b", LARGE),
+    "ListObjectsV2": lambda store: list(store.list_after("a/")),
+    "DeleteObject": lambda store: store.delete("a/b"),
+}
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """moto's server with one thread: with several, two conditional puts at once may both win."""
-    app = DomainDispatcherApplication(create_backend_app)
-    server = make_server("127.0.0.1", 0, app, threaded=False)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture(scope="module")
-def client(endpoint: str) -> Any:
-    return boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
-
-
-@pytest.fixture
-def bucket(client: Any) -> str:
-    name = f"bucket-{next(buckets)}"
-    client.create_bucket(Bucket=name)
-    return name
-
-
-class TestS3ObjectStore(ObjectStoreContract):
-    @pytest.fixture
-    def objects(self, endpoint: str, bucket: str) -> ObjectStore:
-        return S3ObjectStore(bucket, endpoint=endpoint, list_page=10, **KEYS)
-
-
-class TestS3ObjectStoreBelowAPrefix(ObjectStoreContract):
-    @pytest.fixture
-    def objects(self, endpoint: str, bucket: str) -> ObjectStore:
-        S3ObjectStore(bucket, "env/production-2/", endpoint=endpoint, **KEYS).put("other", b"1")
-        return S3ObjectStore(bucket, "env/production/", endpoint=endpoint, list_page=10, **KEYS)
+def uploads_left(minio: Minio, bucket: str, key: str = "k") -> list[dict[str, Any]]:
+    """MinIO lists those of one key, if it is named whole."""
+    found: list[dict[str, Any]] = minio.client().list_multipart_uploads(Bucket=bucket, Prefix=key).get("Uploads", [])
+    return found
 
 
 def test_a_prefix_ends_in_a_slash() -> None:
@@ -69,93 +44,297 @@ def test_a_prefix_ends_in_a_slash() -> None:
         S3ObjectStore("bucket", "env")
 
 
-def test_a_missing_bucket_is_no_missing_object(endpoint: str) -> None:
-    store = S3ObjectStore("no-such-bucket", endpoint=endpoint, **KEYS)
-    with pytest.raises(Unavailable):
-        store.get("k")
-    with pytest.raises(Unavailable):
-        store.put_new("k", b"")
+# --- errors tell what was asked for and the way out ------------------------------------------------------------------
 
 
-class Refusing(http.server.BaseHTTPRequestHandler):
-    """Answers every request with one status, or with silence, and counts."""
-
-    protocol_version = "HTTP/1.1"  # answers "Expect: 100-continue", for which a client waits a second otherwise
-    status: int | None = 503
-    code = "SlowDown"
-    requests = 0
-    release = threading.Event()
-
-    def answer(self) -> None:
-        type(self).requests += 1
-        if self.status is None:
-            self.release.wait(10)
-            self.close_connection = True
-            return
-        body = f"<Error><Code>{self.code}</Code><Message>no</Message></Error>".encode()
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.send_response(self.status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = do_PUT = answer
-
-    def log_message(self, *_: object) -> None:
-        return
+@pytest.mark.parametrize("operation", CALLS)
+def test_a_missing_bucket_is_no_missing_object(minio: Minio, operation: str) -> None:
+    with pytest.raises(Unavailable, match=r"NoSuchBucket.*make the bucket, or correct the URL") as raised:
+        CALLS[operation](minio.store("no-such-bucket", "env/", **PARTS))
+    assert operation in str(raised.value)
+    assert "s3://no-such-bucket/env/" in str(raised.value)
+    assert minio.endpoint in str(raised.value)
 
 
-@pytest.fixture
-def refusing() -> Iterator[tuple[type[Refusing], S3ObjectStore]]:
-    handler = type("Handler", (Refusing,), {"release": threading.Event()})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_address[1]}"
-    yield handler, S3ObjectStore("bucket", endpoint=url, read_seconds=0.2, **KEYS)
-    handler.release.set()
-    server.shutdown()
-    server.server_close()
-    thread.join()
+@pytest.mark.parametrize("operation", CALLS)
+@pytest.mark.parametrize("wrong", [{"secret_key": "wrong-secret"}, {"access_key": "nobody"}], ids=["secret", "name"])
+def test_wrong_credentials_are_said_to_be_wrong(minio: Minio, operation: str, wrong: dict[str, str]) -> None:
+    bucket = minio.new_bucket()
+    with pytest.raises(Unavailable, match="AWS_SECRET_ACCESS_KEY") as raised:
+        CALLS[operation](minio.store(bucket, **wrong, **PARTS))
+    assert operation in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "error"),
-    [
-        (503, "SlowDown", CommitStateUnknown),
-        (500, "InternalError", CommitStateUnknown),
-        (409, "ConditionalRequestConflict", CommitStateUnknown),
-        (None, "", CommitStateUnknown),
-        (403, "AccessDenied", Unavailable),
-        (400, "InvalidBucketName", Unavailable),
-    ],
-)
-def test_a_conditional_put_is_one_request(
-    refusing: tuple[type[Refusing], S3ObjectStore], status: int | None, code: str, error: type[Exception]
-) -> None:
-    handler, store = refusing
-    handler.status, handler.code = status, code
-    with pytest.raises(error):
-        store.put_new("k", b"body")
-    assert handler.requests == 1
-    with pytest.raises(error):
-        store.put_if("k", b"body", '"etag"')
-    assert handler.requests == 2
-
-
-def test_a_read_is_tried_again(refusing: tuple[type[Refusing], S3ObjectStore]) -> None:
-    handler, store = refusing
-    handler.status, handler.code = 404, "NoSuchKey"
-    with pytest.raises(NotFoundYet):
-        store.get("k")
-    assert handler.requests == 1
-    handler.status, handler.code = 500, "InternalError"
-    with pytest.raises(Unavailable):
-        store.get("k")
-    assert handler.requests > 2
+@pytest.mark.parametrize(("method", "operation"), [("GET", "GetObject"), ("PUT", "PutObject"), ("HEAD", "HeadObject")])
+def test_what_may_not_be_done_is_named(minio: Minio, wire: Wire, method: str, operation: str) -> None:
+    store = minio.store(minio.new_bucket(), endpoint=wire.endpoint)
+    wire.befall(method, Fate.REFUSED)
+    with pytest.raises(Unavailable, match=rf"{operation} s3://.*\(403\).*grant s3:GetObject, s3:PutObject"):
+        CALLS[operation](store)
+    assert wire.made(method) == 1
 
 
 def test_nobody_there_means_that_nothing_happened() -> None:
     store = S3ObjectStore("bucket", endpoint="http://127.0.0.1:9", connect_seconds=0.2, **KEYS)
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable, match="check that the URL's endpoint is right"):
         store.put_new("k", b"body")
+
+
+def test_without_credentials_nothing_is_sent(monkeypatch: pytest.MonkeyPatch, wire: Wire) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(Unavailable, match="set AWS_ACCESS_KEY_ID"):
+        S3ObjectStore("bucket", endpoint=wire.endpoint, region="us-east-1").put_new("k", b"body")
+    assert wire.requests == []
+
+
+# --- conditions that the store does not honour -----------------------------------------------------------------------
+
+
+def test_a_store_that_ignores_conditions_is_found_out_before_anything_is_written(moto: Moto) -> None:
+    """moto ignores If-Match at the end of a multipart upload."""
+    store = moto.store(moto.new_bucket(), **PARTS)
+    store.put_new("k", b"1")
+    with pytest.raises(Unavailable, match="the store ignores IfMatch; TiStream commits by PUTs with If-None-Match"):
+        store.put_if("k", LARGE, store.head("k").version)
+    assert store.get("k") == b"1"
+
+
+def test_a_store_that_drops_headers_is_found_out_before_anything_is_written(moto: Moto) -> None:
+    bucket = moto.new_bucket()
+    with wired(moto.port) as wire:
+        wire.drop_headers = {"if-none-match", "if-match"}
+        store = moto.store(bucket, endpoint=wire.endpoint)
+        for put in (lambda: store.put_new("k", b"1"), lambda: store.put_if("k", b"1", '"etag"')):
+            with pytest.raises(Unavailable, match="the store ignores If"):
+                put()
+    assert [info.key for info in moto.store(bucket).list_after("")] == [CONDITIONS_KEY]
+
+
+def test_a_store_that_refuses_conditions_is_told(minio: Minio, wire: Wire) -> None:
+    store = minio.store(minio.new_bucket(), endpoint=wire.endpoint)
+    wire.befall("PUT", Fate.NOT_IMPLEMENTED)
+    with pytest.raises(Unavailable, match=r"NotImplemented \(501\).*TiStream commits by PUTs with If-None-Match"):
+        store.put_new("k", b"1")
+    store.put_new("k", b"1")  # and it is asked again
+
+
+def test_conditions_are_tried_once_for_a_process(minio: Minio, wire: Wire) -> None:
+    store = minio.store(minio.new_bucket(), endpoint=wire.endpoint)
+    for number in range(3):
+        store.put_new(f"k{number}", b"1")
+        store.put_if(f"k{number}", b"2", store.head(f"k{number}").version)
+    assert wire.made("PUT", CONDITIONS_KEY) == 3  # one made it, one for each condition was refused
+    another = minio.store(wire.requests[0].path.split("/")[1], endpoint=wire.endpoint)
+    another.put_new("k3", b"1")
+    assert wire.made("PUT", CONDITIONS_KEY) == 4
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def test_large_objects_go_in_parts_and_others_do_not(minio: Minio, wire: Wire) -> None:
+    store = minio.store(minio.new_bucket(), endpoint=wire.endpoint, **PARTS)
+    store.put("small", LARGE[: 5 * MIB - 1])
+    assert (wire.made("PUT"), wire.made("begin")) == (1, 0)
+    store.put("large", LARGE)
+    assert [wire.made(step) for step in ("PUT", "begin", "part", "complete", "abort")] == [1, 1, 3, 1, 0]
+    assert store.get("large") == LARGE
+
+
+@pytest.mark.parametrize("step", ["begin", "part", "complete"])
+def test_an_upload_that_fails_leaves_nothing(minio: Minio, wire: Wire, step: str) -> None:
+    bucket = minio.new_bucket()
+    store = minio.store(bucket, endpoint=wire.endpoint, **PARTS)
+    store.put_new("before", LARGE)  # the condition has been tried
+    wire.befall(step, *[Fate.REFUSED] * 2)
+    with pytest.raises(Unavailable, match="AccessDenied"):
+        store.put("k", LARGE)
+    with pytest.raises(Unavailable, match="AccessDenied"):
+        store.put_new("k", LARGE)
+    assert uploads_left(minio, bucket) == []
+    assert wire.made("complete", "k") == (2 if step == "complete" else 0)
+    with pytest.raises(NotFoundYet):
+        store.get("k")
+
+
+def test_an_upload_that_lost_its_race_leaves_nothing(minio: Minio) -> None:
+    bucket = minio.new_bucket()
+    store = minio.store(bucket, **PARTS)
+    store.put_new("k", b"first")
+    with pytest.raises(CommitConflict):
+        store.put_new("k", LARGE)
+    with pytest.raises(CommitConflict):
+        store.put_if("k", LARGE, f'"{"1" * 32}"')
+    assert uploads_left(minio, bucket) == []
+    assert store.get("k") == b"first"
+
+
+def test_an_upload_that_cannot_be_aborted_is_named(minio: Minio, wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    bucket = minio.new_bucket()
+    store = minio.store(bucket, endpoint=wire.endpoint, **PARTS)
+    wire.befall("part", Fate.REFUSED)
+    wire.befall("abort", Fate.REFUSED)
+    with pytest.raises(Unavailable):
+        store.put("k", LARGE)
+    (left,) = uploads_left(minio, bucket)
+    (said,) = [record for record in caplog.records if "abort" in record.message]
+    assert (said.Key, said.UploadId) == ("k", left["UploadId"])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("multipart_bytes", [16 * MIB, 64 * MIB], ids=["in parts", "whole"])
+def test_a_large_body_is_not_copied(minio: Minio, multipart_bytes: int) -> None:
+    store = minio.store(minio.new_bucket(), multipart_bytes=multipart_bytes, part_bytes=8 * MIB)
+    store.put("warm", b"up")
+    body = memoryview(bytearray(32 * MIB))
+    tracemalloc.start()
+    try:
+        store.put("k", body)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * MIB
+    assert store.head("k").size == len(body)
+
+
+# --- checksums -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("body", [b"some bytes" * 100, LARGE], ids=["whole", "parts"])
+def test_a_body_damaged_on_its_way_back_is_read_again(minio: Minio, wire: Wire, body: bytes) -> None:
+    store = minio.store(minio.new_bucket(), endpoint=wire.endpoint, **PARTS)
+    store.put("k", body)
+    wire.befall("GET", Fate.DAMAGED)
+    assert store.get("k") == body
+    assert wire.made("GET", "k") == 2
+
+
+@pytest.mark.parametrize("body", [b"some bytes" * 100, LARGE], ids=["whole", "parts"])
+def test_a_body_that_stays_damaged_is_corrupt(minio: Minio, wire: Wire, body: bytes) -> None:
+    store = minio.store(minio.new_bucket(), endpoint=wire.endpoint, **PARTS)
+    store.put("k", body)
+    wire.befall("GET", *[Fate.DAMAGED] * 3)
+    with pytest.raises(CorruptObject, match="checksum"):
+        store.get("k")
+
+
+@pytest.mark.parametrize(("step", "body"), [("PUT", b"some bytes" * 100), ("part", LARGE)], ids=["whole", "parts"])
+def test_a_body_damaged_on_its_way_there_is_refused(minio: Minio, wire: Wire, step: str, body: bytes) -> None:
+    bucket = minio.new_bucket()
+    store = minio.store(bucket, endpoint=wire.endpoint, **PARTS)
+    store.put_new("before", b"1")
+    wire.befall(step, *[Fate.SPOILT] * 4)
+    with pytest.raises(Unavailable):
+        store.put_new("k", body)
+    with pytest.raises(NotFoundYet):
+        minio.store(bucket).get("k")
+
+
+@pytest.mark.parametrize("body", [b"some bytes" * 100, LARGE], ids=["whole", "parts"])
+def test_the_checksum_goes_with_the_body_and_stays_with_the_object(minio: Minio, body: bytes) -> None:
+    """Signatures are no checksums: over TLS bodies are not signed."""
+    bucket = minio.new_bucket()
+    minio.store(bucket, **PARTS).put("k", body)
+    told = minio.client().head_object(Bucket=bucket, Key="k", ChecksumMode="ENABLED")
+    assert (len(told["ChecksumCRC32"]), told["ChecksumType"]) == (8, "FULL_OBJECT")
+
+
+@pytest.mark.parametrize("at", [100, 3 * MIB], ids=["before the answer", "within it"])
+def test_a_disk_that_rots_is_noticed(minio: Minio, at: int) -> None:
+    bucket = minio.new_bucket()
+    store = minio.store(bucket, **PARTS)
+    store.put("k", LARGE)
+    (part,) = (minio.data / bucket / "k").glob("*/part.1")
+    damaged = bytearray(part.read_bytes())
+    damaged[at] ^= 1
+    part.write_bytes(damaged)
+    with pytest.raises(Unavailable, match="GetObject s3://"):  # MinIO looks by itself
+        store.get("k")
+
+
+# --- what it costs ---------------------------------------------------------------------------------------------------
+
+
+def test_requests_are_counted_as_they_went_over_the_wire(minio: Minio, wire: Wire) -> None:
+    store = MeasuredObjectStore(minio.store(minio.new_bucket(), endpoint=wire.endpoint, list_page=2, **PARTS))
+    store.put("k", LARGE)
+    assert store.traffic()["put"] == Traffic(requests=5, written_bytes=len(LARGE))
+    wire.befall("part", Fate.SLOWED, Fate.SLOWED)
+    store.put("l", LARGE)
+    assert store.traffic()["put"] == Traffic(requests=12, failures=2, written_bytes=2 * len(LARGE))
+    store.put_new("m", b"1234")
+    assert store.traffic()["put_new"] == Traffic(requests=3, failures=1, written_bytes=4)  # it tried the condition
+    with pytest.raises(CommitConflict):
+        store.put_new("m", b"1234")
+    assert store.traffic()["put_new"] == Traffic(requests=4, failures=2, written_bytes=4)
+    wire.befall("GET", Fate.CUT)
+    store.get("m")
+    assert store.traffic()["get"] == Traffic(requests=2, failures=1, read_bytes=4)
+    listing = store.list_after("")
+    for _ in range(3):
+        store.get(next(listing).key)  # calls in between are not the listing's
+    assert store.traffic()["list"] == Traffic(requests=2)
+    assert store.traffic()["get"].requests == 5
+    with pytest.raises(InvalidRequest):
+        store.get("../x")
+    assert sum(kind.requests for kind in store.traffic().values()) == len(wire.requests)
+
+
+# --- what is asked again ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operation", "call"),
+    [
+        ("GET", lambda store: store.get("k")),
+        ("HEAD", lambda store: store.head("k")),
+        ("GET", lambda store: list(store.list_after(""))),
+        ("PUT", lambda store: store.put("k", b"2")),
+        ("DELETE", lambda store: store.delete("k")),
+        ("part", lambda store: store.put("k", LARGE)),
+    ],
+    ids=["get", "head", "list", "put", "delete", "part"],
+)
+@pytest.mark.parametrize("fate", [Fate.SLOWED, Fate.LOST, Fate.UNANSWERED])
+def test_what_may_be_repeated_is(minio: Minio, wire: Wire, operation: str, call: Call, fate: Fate) -> None:
+    store = minio.store(minio.new_bucket(), endpoint=wire.endpoint, **PARTS)
+    store.put("k", b"1")
+    before = wire.made(operation)
+    wire.befall(operation, fate)
+    call(store)
+    assert wire.made(operation) == before + (4 if operation == "part" else 2)
+
+
+def test_a_store_that_stays_slow_is_unavailable(minio: Minio, wire: Wire) -> None:
+    store = minio.store(minio.new_bucket(), endpoint=wire.endpoint)
+    wire.befall("GET", *[Fate.SLOWED] * 4)
+    with pytest.raises(Unavailable, match=r"SlowDown \(503\).*overloaded"):
+        store.get("k")
+    assert wire.made("GET") == 4
+
+
+@pytest.mark.parametrize(
+    ("fate", "error"),
+    [
+        (Fate.SLOWED, CommitStateUnknown),
+        (Fate.LOST, CommitStateUnknown),
+        (Fate.UNANSWERED, CommitStateUnknown),
+        (Fate.CONFLICTING, CommitStateUnknown),
+        (Fate.REFUSED, Unavailable),
+    ],
+)
+@pytest.mark.parametrize("condition", ["If-None-Match", "If-Match"])
+def test_a_conditional_put_is_one_request(
+    minio: Minio, wire: Wire, condition: str, fate: Fate, error: type[Exception]
+) -> None:
+    store = minio.store(minio.new_bucket(), endpoint=wire.endpoint)
+    store.put_new("k", b"0")
+    version = store.head("k").version
+    store.put_if("k", b"1", version)
+    version, before = store.head("k").version, len(wire.requests)
+    wire.befall("PUT", fate)
+    with pytest.raises(error):
+        store.put_new("l", b"body") if condition == "If-None-Match" else store.put_if("k", b"body", version)
+    assert [condition in request.headers for request in wire.requests[before:]] == [True]

@@ -1,0 +1,119 @@
+"""What an S3 answer that is none means to a caller, and what an operator can do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    SSLError,
+)
+
+from tistream.errors import CommitConflict, CommitStateUnknown, NotFoundYet, TiStreamError, Unavailable
+
+S3Error = (ClientError, BotoCoreError)  # all that a client raises on purpose
+MISSING = ("NoSuchKey", "404", "NotFound")  # an answer to HEAD has no body, and so no better code
+NEVER_SENT = (
+    EndpointConnectionError,
+    ConnectTimeoutError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ParamValidationError,
+    SSLError,
+)
+_CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or whatever else boto3 finds, to valid credentials"
+_PERMISSIONS = (
+    "grant s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload on objects, and s3:ListBucket on "
+    "the bucket (without it a missing object is an access denied)"
+)
+_REGION = "state the bucket's region in the URL (s3://…?region=…)"
+_OVERLOADED = "the store is overloaded; asked again with growing pauses as far as that is safe"
+_BUCKET = "make the bucket, or correct the URL's bucket and endpoint"
+CONDITIONS = "TiStream commits by PUTs with If-None-Match and If-Match: use a store that honours them"
+_WAYS_OUT = {
+    "NoSuchBucket": _BUCKET,
+    "InvalidBucketName": _BUCKET,
+    "InvalidAccessKeyId": _CREDENTIALS,
+    "SignatureDoesNotMatch": _CREDENTIALS,
+    "ExpiredToken": _CREDENTIALS,
+    "InvalidToken": _CREDENTIALS,
+    "AccessDenied": _PERMISSIONS,
+    "403": f"{_CREDENTIALS}; {_PERMISSIONS}",
+    "PermanentRedirect": _REGION,
+    "301": _REGION,
+    "AuthorizationHeaderMalformed": _REGION,
+    "RequestTimeTooSkewed": "set this machine's clock",
+    "SlowDown": _OVERLOADED,
+    "503": _OVERLOADED,
+    "NotImplemented": CONDITIONS,
+    "NoSuchUpload": "something ended the multipart upload before it was complete: look at the bucket's lifecycle rules",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a store's objects are, for messages."""
+
+    bucket: str
+    prefix: str
+    endpoint: str | None
+
+    def read_error(self, operation: str, key: str, error: Exception) -> TiStreamError:
+        """Of a GET or HEAD of one object."""
+        return NotFoundYet(key) if code_of(error) in MISSING else self.unavailable(operation, key, error)
+
+    def conditional_error(self, condition: str, key: str, error: Exception) -> TiStreamError:
+        """Of a put with a condition, sent once: it lost, it did not happen, or nobody knows."""
+        status = status_of(error)
+        gone = condition == "IfMatch" and code_of(error) in MISSING
+        if status == 412 or gone:
+            return CommitConflict(key)
+        refused = status == 501 or (400 <= status < 500 and status not in (408, 409, 429))
+        told = self.unavailable(f"PutObject with {condition}", key, error)
+        return told if refused or isinstance(error, NEVER_SENT) else CommitStateUnknown(key, str(told))
+
+    def unavailable(self, operation: str, key: str, error: BaseException | None) -> Unavailable:
+        """Naming the operation, the object, the store's own words, and the way out."""
+        code = code_of(error)
+        if isinstance(error, ClientError):
+            said = f"{code} ({status_of(error)}): {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
+        else:
+            said = str(error)
+        return self.refused(operation, key, said, _WAYS_OUT.get(code) or _way_out_of(error))
+
+    def missing_bucket(self, operation: str, key: str) -> Unavailable:
+        """Of a HEAD, whose answer does not say so."""
+        return self.refused(operation, key, "NoSuchBucket (404)", _BUCKET)
+
+    def refused(self, operation: str, key: str, said: str, way_out: str = "") -> Unavailable:
+        """As `unavailable`, in words of our own."""
+        at = f" at {self.endpoint}" if self.endpoint else ""
+        return Unavailable(
+            f"{operation} s3://{self.bucket}/{self.prefix}{key}{at}: {said}{'; ' if way_out else ''}{way_out}"
+        )
+
+
+def code_of(error: BaseException | None) -> str:
+    """S3's name of the error; empty if there was no answer."""
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
+
+
+def status_of(error: BaseException | None) -> int:
+    """The HTTP status; 0 if there was no answer."""
+    if not isinstance(error, ClientError):
+        return 0
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _way_out_of(error: BaseException | None) -> str:
+    if isinstance(error, (NoCredentialsError, PartialCredentialsError)):
+        return _CREDENTIALS
+    if isinstance(error, (EndpointConnectionError, ConnectTimeoutError, SSLError)):
+        return "check that the URL's endpoint is right and can be reached from here"
+    return ""

@@ -1,0 +1,128 @@
+"""Large objects go to S3 in parts: an object is there from the last request on, and if one fails nothing is left."""
+
+from __future__ import annotations
+
+import base64
+import io
+import logging
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from tistream.storage.multipart import parts_of
+from tistream.storage.object_store import Body
+from tistream.storage.s3_errors import S3Error
+
+log = logging.getLogger(__name__)
+
+
+class ViewFile(io.RawIOBase):
+    """A view as a file: botocore takes no views, and a copy of a large body is a large body."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view, self._at = view, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        piece = self._view[self._at : self._at + len(target)]
+        target[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self._view)}[whence])
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+
+def crc32_of(body: Body) -> str:
+    """As S3 writes it."""
+    return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+
+
+class PartsMissing(Exception):
+    """The last request was not sent, so nothing has happened; the cause tells why."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartsUpload:
+    """One object of `target` (Bucket, Key). `client` tries again, `once` does not."""
+
+    client: Any
+    once: Any
+    target: dict[str, str]
+    part_bytes: int
+
+    def put(self, body: memoryview, condition: dict[str, str]) -> None:
+        """Upload `body`, which is not empty; with a condition (IfNoneMatch, IfMatch) the last request is sent once.
+
+        Whatever is raised, the upload has been aborted; if that could not be done either, the log names it.
+
+        Raises:
+            PartsMissing: before the last request.
+            S3Error: of the last request.
+        """
+        # S3 itself compares the whole object with its CRC-32, and gives that to whoever reads all of it.
+        whole = {"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"}
+        try:
+            upload = {
+                **self.target,
+                "UploadId": self.client.create_multipart_upload(**self.target, **whole)["UploadId"],
+            }
+        except S3Error as error:
+            raise PartsMissing from error
+        try:
+            self._complete(upload, body, self._uploaded(upload, body), condition)
+        except BaseException:
+            self._abort(upload)
+            raise
+
+    def _uploaded(self, upload: dict[str, str], body: memoryview) -> list[dict[str, Any]]:
+        try:
+            return [
+                self._part(upload, number, part) for number, part in enumerate(parts_of(body, self.part_bytes), start=1)
+            ]
+        except S3Error as error:
+            raise PartsMissing from error
+
+    def _complete(
+        self, upload: dict[str, str], body: memoryview, parts: list[dict[str, Any]], condition: dict[str, str]
+    ) -> None:
+        crc32 = crc32_of(body)
+        try:
+            (self.once if condition else self.client).complete_multipart_upload(
+                **upload,
+                MultipartUpload={"Parts": parts},
+                ChecksumType="FULL_OBJECT",
+                ChecksumCRC32=crc32,
+                **condition,
+            )
+        except S3Error:
+            # A second attempt of botocore's finds no upload if the first was done and its answer lost. What has a
+            # condition is for the caller to find out: somebody else may have put the same bytes.
+            if condition or not self._is_there(len(body), crc32):
+                raise
+
+    def _part(self, upload: dict[str, str], number: int, part: memoryview) -> dict[str, Any]:
+        done = self.client.upload_part(**upload, PartNumber=number, Body=ViewFile(part), ChecksumAlgorithm="CRC32")
+        return {"PartNumber": number, **{name: done[name] for name in ("ETag", "ChecksumCRC32") if name in done}}
+
+    def _is_there(self, size: int, crc32: str) -> bool:
+        try:
+            found = self.client.head_object(**self.target, ChecksumMode="ENABLED")
+        except S3Error:
+            return False
+        return (found["ContentLength"], found.get("ChecksumCRC32")) == (size, crc32)
+
+    def _abort(self, upload: dict[str, str]) -> None:
+        try:
+            self.client.abort_multipart_upload(**upload)
+        except S3Error as error:
+            log.warning("cannot abort a multipart upload: its parts cost money", extra={**upload, "error": str(error)})

@@ -1,0 +1,276 @@
+"""Answers that are lost between the S3 client and a real MinIO: what the client says, what is there, and how those who
+commit settle it."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import orjson
+import pytest
+
+from support.manifest_holder import TASK, TENANT, Holder
+from support.minio import Minio
+from support.wire import Fate, Wire, wired
+from tistream.errors import CommitConflict, CommitStateUnknown, Fenced, NotFoundYet, Unavailable
+from tistream.storage import layout
+from tistream.storage.manifest_follow import TaskObjects
+from tistream.storage.s3 import S3ObjectStore
+from tistream_schema.durable_log import DurableLog
+
+MIB = 1 << 20
+PARTS = {"multipart_bytes": 5 * MIB, "part_bytes": 5 * MIB}
+LARGE, OTHER_LARGE = (random.Random(seed).randbytes(6 * MIB) for seed in (1, 2))
+SMALL = b"body"
+SIZES = pytest.mark.parametrize(("step", "body"), [("PUT", SMALL), ("complete", LARGE)], ids=["small", "in-parts"])
+
+
+@pytest.fixture
+def bucket(minio: Minio) -> str:
+    return minio.new_bucket()
+
+
+@pytest.fixture
+def store(minio: Minio, wire: Wire, bucket: str) -> S3ObjectStore:
+    """Over the wire; the conditions have been tried."""
+    made = minio.store(bucket, endpoint=wire.endpoint, read_seconds=2, **PARTS)
+    for body in (SMALL, LARGE):
+        made.put_new(f"before-{len(body)}", body)
+        made.put_if(f"before-{len(body)}", body, made.head(f"before-{len(body)}").version)
+    return made
+
+
+@pytest.fixture
+def truth(minio: Minio, bucket: str) -> S3ObjectStore:
+    """Straight to the server."""
+    return minio.store(bucket)
+
+
+def uploads_left(minio: Minio, bucket: str) -> list[object]:
+    left: list[object] = minio.client().list_multipart_uploads(Bucket=bucket, Prefix="k").get("Uploads", [])
+    return left
+
+
+# --- conditional puts: one attempt, and "unknown" --------------------------------------------------------------------
+
+
+@SIZES
+@pytest.mark.parametrize("fate", [Fate.UNANSWERED, Fate.SILENT])
+def test_a_put_new_that_was_done_and_not_answered_is_found_by_putting_again(
+    wire: Wire, store: S3ObjectStore, truth: S3ObjectStore, step: str, body: bytes, fate: Fate
+) -> None:
+    wire.befall(step, fate)
+    with pytest.raises(CommitStateUnknown, match=r"PutObject with IfNoneMatch s3://"):
+        store.put_new("k", body)
+    assert wire.made(step, "k") == 1
+    assert truth.get("k") == body
+    with pytest.raises(CommitConflict):
+        store.put_new("k", body)
+    assert store.get("k") == body
+
+
+@SIZES
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.SLOWED, Fate.CONFLICTING])
+def test_a_put_new_that_never_arrived_happens_when_it_is_put_again(
+    wire: Wire, store: S3ObjectStore, truth: S3ObjectStore, step: str, body: bytes, fate: Fate
+) -> None:
+    wire.befall(step, fate)
+    with pytest.raises(CommitStateUnknown):
+        store.put_new("k", body)
+    assert wire.made(step, "k") == 1
+    with pytest.raises(NotFoundYet):
+        truth.get("k")
+    store.put_new("k", body)
+    assert truth.get("k") == body
+
+
+@SIZES
+def test_a_put_new_that_was_not_answered_is_lost_to_one_that_was_first(
+    wire: Wire, store: S3ObjectStore, truth: S3ObjectStore, step: str, body: bytes
+) -> None:
+    truth.put_new("k", b"another's")
+    wire.befall(step, Fate.UNANSWERED)
+    with pytest.raises(CommitStateUnknown):
+        store.put_new("k", body)
+    with pytest.raises(CommitConflict):
+        store.put_new("k", body)
+    assert store.get("k") == b"another's"
+
+
+@SIZES
+def test_a_put_new_that_comes_late_overwrites_nobody(
+    minio: Minio, bucket: str, wire: Wire, store: S3ObjectStore, truth: S3ObjectStore, step: str, body: bytes
+) -> None:
+    wire.befall(step, Fate.DELAYED)
+    with pytest.raises(CommitStateUnknown):
+        store.put_new("k", body)
+    truth.put_new("k", b"another's")
+    assert wire.deliver() == [412]
+    assert truth.get("k") == b"another's"
+    assert uploads_left(minio, bucket) == []
+
+
+def test_an_upload_given_up_is_not_completed_later(wire: Wire, store: S3ObjectStore, truth: S3ObjectStore) -> None:
+    wire.befall("complete", Fate.DELAYED)
+    with pytest.raises(CommitStateUnknown):
+        store.put_new("k", LARGE)
+    assert wire.deliver() == [404]
+    with pytest.raises(NotFoundYet):
+        truth.get("k")
+
+
+@pytest.mark.parametrize("step", ["begin", "part"])
+def test_before_its_last_request_nothing_can_have_happened(
+    minio: Minio, bucket: str, wire: Wire, store: S3ObjectStore, step: str
+) -> None:
+    wire.befall(step, *[Fate.LOST] * 4)
+    with pytest.raises(Unavailable):
+        store.put_new("k", LARGE)
+    assert uploads_left(minio, bucket) == []
+    store.put_new("k", LARGE)
+    assert store.get("k") == LARGE
+
+
+@SIZES
+@pytest.mark.parametrize("fate", [Fate.UNANSWERED, Fate.LOST])
+def test_a_put_if_without_an_answer_shows_in_the_version(
+    wire: Wire, store: S3ObjectStore, truth: S3ObjectStore, step: str, body: bytes, fate: Fate
+) -> None:
+    truth.put_new("k", b"0")
+    seen = store.head("k").version
+    wire.befall(step, fate)
+    with pytest.raises(CommitStateUnknown):
+        store.put_if("k", body, seen)
+    assert wire.made(step, "k") == 1
+    if fate is Fate.UNANSWERED:
+        with pytest.raises(CommitConflict):
+            store.put_if("k", body, seen)
+    else:
+        store.put_if("k", body, seen)
+    assert truth.get("k") == body
+    assert truth.head("k").version != seen
+
+
+# --- large puts without a condition: read back by size and checksum ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fates",
+    [
+        pytest.param([Fate.UNANSWERED], id="lost"),
+        pytest.param([Fate.SILENT], id="silent"),
+        pytest.param([Fate.UNANSWERED] * 4, id="all lost"),
+        pytest.param([Fate.LOST], id="never sent"),
+    ],
+)
+def test_a_large_put_whose_last_answer_is_lost_is_read_back(
+    minio: Minio, bucket: str, wire: Wire, store: S3ObjectStore, truth: S3ObjectStore, fates: list[Fate]
+) -> None:
+    truth.put("k", LARGE[::-1])
+    before = wire.made("complete")
+    wire.befall("complete", *fates)
+    store.put("k", LARGE)
+    assert wire.made("complete") > before
+    assert truth.get("k") == LARGE
+    assert uploads_left(minio, bucket) == []
+
+
+def test_what_was_there_before_is_not_taken_for_what_was_put(
+    minio: Minio, bucket: str, wire: Wire, store: S3ObjectStore, truth: S3ObjectStore
+) -> None:
+    minio.store(bucket, **PARTS).put("k", OTHER_LARGE)
+    wire.befall("complete", *[Fate.LOST] * 4)
+    with pytest.raises(Unavailable):
+        store.put("k", LARGE)
+    assert truth.get("k") == OTHER_LARGE
+    assert uploads_left(minio, bucket) == []
+
+
+def test_a_large_put_that_cannot_be_read_back_is_not_done(wire: Wire, store: S3ObjectStore) -> None:
+    wire.befall("complete", *[Fate.UNANSWERED] * 4)
+    wire.befall("HEAD", *[Fate.LOST] * 4)
+    with pytest.raises(Unavailable):
+        store.put("k", LARGE)
+    store.put("k", LARGE)
+    assert store.get("k") == LARGE
+
+
+# --- reads -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED, Fate.SILENT, Fate.CUT, Fate.SLOWED])
+@pytest.mark.parametrize("body", [SMALL, LARGE], ids=["small", "in-parts"])
+def test_a_read_goes_on_until_it_has_all_of_it(
+    wire: Wire, store: S3ObjectStore, truth: S3ObjectStore, fate: Fate, body: bytes
+) -> None:
+    truth.put("k", body)
+    wire.befall("GET", fate)
+    assert store.get("k") == body
+    wire.befall("GET", fate)
+    assert store.get_range("k", 1, len(body)) == body[1:]
+    wire.befall("GET", fate)
+    assert store.get_tail("k", 3) == (body[-3:], len(body))
+    assert wire.made("GET", "k") == 6
+
+
+def test_a_read_that_always_breaks_off_is_unavailable(wire: Wire, store: S3ObjectStore, truth: S3ObjectStore) -> None:
+    truth.put("k", SMALL)
+    wire.befall("GET", *[Fate.CUT] * 3)
+    with pytest.raises(Unavailable, match="GetObject s3://"):
+        store.get("k")
+
+
+# --- those who commit ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fate", [Fate.UNANSWERED, Fate.SILENT, Fate.LOST, Fate.SLOWED, Fate.DELAYED, Fate.CONFLICTING])
+def test_a_manifest_without_an_answer_is_settled_at_its_number(
+    wire: Wire, store: S3ObjectStore, truth: S3ObjectStore, fate: Fate
+) -> None:
+    holder = Holder(store, "a", 1).claim()
+    wire.befall("PUT", fate)
+    one = holder.commit("one")
+    wire.deliver()
+    two = holder.commit("two")
+    assert (one.number, two.number) == (2, 3)
+    view = TaskObjects(truth, TENANT, TASK).follow()
+    assert [found.key for found in view.segments] == ["segment/one", "segment/two"]
+
+
+def test_a_manifest_without_an_answer_that_lost_is_fenced(
+    wire: Wire, store: S3ObjectStore, truth: S3ObjectStore
+) -> None:
+    old = Holder(store, "old", 1).claim()
+    Holder(truth, "new", 2).claim().commit("theirs")
+    wire.befall("PUT", Fate.UNANSWERED)
+    with pytest.raises(Fenced):
+        old.commit("ours")
+    view = TaskObjects(truth, TENANT, TASK).follow()
+    assert [found.key for found in view.segments] == ["segment/theirs"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_writers_that_lose_answers_agree_on_every_number(minio: Minio, bucket: str, seed: int) -> None:
+    """Three registries append to one log, each over a wire of its own on which any conditional put may go wrong."""
+    truth, ends = minio.store(bucket), 12
+    truth.put(layout.schema_snap(TENANT), orjson.dumps({"version": 1, "snapshot_ts": 10, "databases": []}))
+
+    def written(name: str) -> list[str]:
+        chance = random.Random(f"{seed} {name}")
+        fates = [Fate.ANSWERED, Fate.UNANSWERED, Fate.LOST, Fate.SLOWED, Fate.DELAYED]
+        with wired(minio.port) as wire:
+            store = minio.store(bucket, endpoint=wire.endpoint)
+            store.put_new(f"before/{name}", b"")
+            log = DurableLog(store, TENANT, name, lambda _seconds: None)
+            nonces = [log.begin().nonce]
+            while log.number < ends:
+                wire.befall("PUT", *chance.choices(fates, k=2), Fate.ANSWERED)
+                nonces.append(log.append(log.high_ts + 1, ()).nonce)
+                wire.deliver()
+        return nonces
+
+    with ThreadPoolExecutor(3) as pool:
+        told = list(pool.map(written, ["one", "two", "three"]))
+    reader = DurableLog(truth, TENANT, "reader", lambda _seconds: None)
+    assert told == [[found.nonce for found in reader.catch_up()]] * 3
+    assert reader.number == ends

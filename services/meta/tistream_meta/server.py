@@ -104,9 +104,8 @@ class MetaServer:
     def hold_lease(self) -> None:
         """Loop body: become the owner, then stay it."""
         if not self._prepared:
-            version = self._repository.prepare()
+            log.info("database ready", extra={"schema_version": self._repository.prepare()})
             self._prepared = True
-            log.info("database ready", extra={"schema_version": version})
         if self._ownership.hold(self._heard_lately):
             self._metrics.owner_rev.set(self._ownership.rev)
             self.look_after_nodes()
@@ -174,9 +173,11 @@ class MetaServer:
     @contextmanager
     def _writing(self) -> Iterator[Book]:
         """Write as the owner, and tell everybody."""
-        with self._rereading() as book:
-            yield book
-            self.look_after_nodes()
+        with self._lock:
+            self._require_owner()  # a database that hangs may have kept the lock for longer than the lease lasts
+            with self._rereading() as book:
+                yield book
+                self.look_after_nodes()
 
     @contextmanager
     def _rereading(self) -> Iterator[Book]:
@@ -284,6 +285,7 @@ class MetaServer:
         """
         self._require_owner()
         with self._lock:
+            self._require_owner()  # as in _writing
             book = self._known()
             self._ownership.saw(seen, Mark(self._ownership.rev, book.version))
             node = book.nodes.get(node_id)
@@ -381,8 +383,6 @@ class MetaServer:
         return self._book
 
     def _require_owner(self) -> None:
-        reason = self.not_ready()
-        if reason is None and not self.is_owner():
-            reason = "another meta server is the owner"
+        reason = self.not_ready() or (None if self.is_owner() else "another meta server is the owner")
         if reason is not None:
             raise Unavailable(reason)

@@ -121,6 +121,14 @@ class MariaDb:
         rows = self.run("SELECT id, COALESCE(state, '') FROM information_schema.processlist WHERE user = 'tistream'")
         return [number for number, found in rows if found.startswith(state)]
 
+    def fill(self, connections: int) -> list[pymysql.Connection[Any]]:
+        """So many connections of the user `tistream`, or as many as there may be."""
+        found: list[pymysql.Connection[Any]] = []
+        with contextlib.suppress(pymysql.err.OperationalError):
+            for _ in range(connections):
+                found.append(pymysql.connect(host="127.0.0.1", port=self.port, user="tistream", password="secret"))
+        return found
+
     def kill(self) -> int:
         """End every connection of the user `tistream`; how many there were."""
         numbers = self.clients()

@@ -9,7 +9,7 @@ from enum import Enum
 
 from sqlalchemy.engine import make_url
 
-COMMIT = b"\x03COMMIT"  # a query, in a packet of its own
+COMMIT, ROLLBACK = b"\x03COMMIT", b"\x03ROLLBACK"  # queries, in packets of their own
 
 
 class Lose(Enum):
@@ -21,9 +21,11 @@ class Lose(Enum):
 
 
 class Wire:
-    """Listens on a port of its own. `lose` holds for one COMMIT, and both connections end with it."""
+    """Listens on a port of its own. `lose` holds for one COMMIT of a transaction that has said `of`, and both
+    connections end with it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, of: bytes = b"") -> None:
+        self._of = of
         self._server = make_url(url)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.url = self._server.set(port=self._listening.getsockname()[1]).render_as_string(hide_password=False)
@@ -42,9 +44,12 @@ class Wire:
 
     def _asked(self, client: socket.socket, server: socket.socket) -> None:
         threading.Thread(target=self._answered, args=(client, server), daemon=True).start()
+        said = False
         with contextlib.suppress(OSError):
             while data := client.recv(1 << 16):
-                lose = self.lose if data.endswith(COMMIT) else Lose.NOTHING
+                said |= self._of in data
+                lose = self.lose if said and data.endswith(COMMIT) else Lose.NOTHING
+                said &= not data.endswith((COMMIT, ROLLBACK))
                 if lose is not Lose.NOTHING:
                     self.lose = Lose.NOTHING
                     self.lost += 1

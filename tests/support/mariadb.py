@@ -73,12 +73,13 @@ class MariaDb:
 
     def start(self) -> None:
         """Run it, and wait until it answers. The first time it is set up."""
-        program, data = binary(), self.directory / "mysql"
+        program, data, scratch = binary(), self.directory / "mysql", self.directory / "tmp"
+        # One that starts removes what others have in a folder of temporary files that it shares with them.
+        common = ["--no-defaults", f"--datadir={data}", f"--tmpdir={scratch}", "--user=root"]
         if fresh := not data.exists():
-            self.directory.mkdir(parents=True, exist_ok=True)
-            set_up = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root", "--skip-test-db"]
-            subprocess.run(set_up, check=True, capture_output=True)
-        options = ["--no-defaults", *self.options, f"--datadir={data}", "--user=root", "--bind-address=127.0.0.1"]
+            scratch.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["mariadb-install-db", *common, "--skip-test-db"], check=True, capture_output=True)
+        options = [*common, *self.options, "--bind-address=127.0.0.1"]
         options += [f"--port={self.port}", f"--socket={self.directory}/mysql.sock", f"--pid-file={self.directory}/pid"]
         with (self.directory / "mysql.log").open("ab") as log:
             self._process = subprocess.Popen(

@@ -106,13 +106,9 @@ class MetaServer:
         if not self._prepared:
             log.info("database ready", extra={"schema_version": self._repository.prepare()})
             self._prepared = True
-        if self._ownership.hold(self._heard_lately):
+        if self._ownership.hold(self._heard.lately):
             self._metrics.owner_rev.set(self._ownership.rev)
             self.look_after_nodes()
-
-    def _heard_lately(self) -> set[str]:
-        with self._lock:
-            return self._heard.lately()
 
     def _begin(self, owner_rev: int) -> None:
         if owner_rev != self._announcements.owner_rev:
@@ -160,6 +156,7 @@ class MetaServer:
     def _read(self) -> Book:
         """Begin anew from what the database has."""
         self._book = book = Book(self._repository.plan())
+        self._heard.hears_again(self._clock.monotonic_ms())
         self._touched = book.everything()
         self._scheduler.touch(self._touched.tasks)
         return book
@@ -183,10 +180,12 @@ class MetaServer:
     def _rereading(self) -> Iterator[Book]:
         """Whatever write fails may have been done all the same: then the book is read again."""
         with self._ownership.writing(), self._lock:
+            began_ms = self._clock.monotonic_ms()
             try:
                 yield self._book if self._book is not None else self._read()
             except Unavailable:
                 self._book = None
+                self._heard.deaf(began_ms)
                 raise
 
     def _publish(self) -> None:

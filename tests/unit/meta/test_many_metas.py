@@ -79,7 +79,7 @@ def test_when_the_owner_is_gone_another_takes_over_and_nobody_notices_but_by_the
     assert time.monotonic() - began < 3 * LEASE_MS / 1000
     eventually(lambda: beats(client, start))
     assert client.heartbeat("sorter-1", start).owner_rev == 2
-    eventually(lambda: client.routes().owner_rev == 2)
+    eventually(lambda: followed(client) and client.seen.owner_rev == 2)
     task = client.routes().tenants[0].tasks[0]
     assert (task.sorter_node, task.task_epoch) == ("sorter-1", before.tenants[0].tasks[0].task_epoch)
     metas.start(old)
@@ -109,7 +109,7 @@ def test_an_owner_that_hung_past_its_lease_is_not_obeyed_when_it_wakes(metas: Me
     server.is_owner = lambda: True  # type: ignore[method-assign]  # what it still believes, being asked as it wakes
     with engine_paused(metas, server):
         eventually(lambda: any(metas.server(number).is_owner() for number in others))
-    eventually(lambda: client.routes().owner_rev == 2)
+    eventually(lambda: followed(client) and client.seen.owner_rev == 2)
     stale: list[bool] = []
     behind = MetaClient(metas.http, metas.servers[old].url, on_stale=lambda: stale.append(True))
     behind.seen = client.seen

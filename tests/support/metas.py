@@ -39,12 +39,11 @@ class Metas:
             port=self.ports[number],
             node_id=f"meta-{number}",
             database_url=self.url,
-            lease_ms=LEASE_MS,
             suspect_ms=1_000,
             lost_ms=self.lost_ms,
             check_ms=20,
             snapshot_retry_max_ms=50,
-            **self.settings,
+            **{"lease_ms": LEASE_MS, **self.settings},
         )
         self.servers[number] = Server(build_app(settings, self.objects, SystemClock()), self.ports[number])
 

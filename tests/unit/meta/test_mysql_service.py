@@ -171,6 +171,36 @@ def test_a_database_that_hangs_for_less_than_a_lease_changes_nothing(metas: Meta
     assert metas.client().routes().owner_rev == rev
 
 
+def test_nodes_that_could_not_be_heard_while_the_database_was_away_are_not_lost(
+    mysql_url: str, mariadb: MariaDb, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost_ms = 4_000
+    metas = Metas(mysql_url, 1, lost_ms=lost_ms, lease_ms=120_000, database_answer_ms=ANSWER_MS)
+    start, _ = begun(metas)
+    client, ended = metas.client(), threading.Event()
+
+    def beat() -> None:
+        while not ended.is_set():
+            done(lambda: client.heartbeat("sorter-1", start))
+            ended.wait(0.1)
+
+    with ThreadPoolExecutor(1) as beside:
+        beating = beside.submit(beat)
+        try:
+            mariadb.stop()
+            began = time.monotonic()
+            eventually(lambda: time.monotonic() - began > 1.5 * lost_ms / 1000)
+            assert not done(lambda: client.heartbeat("sorter-1", start)), "they are refused"
+            mariadb.start()
+            eventually(lambda: done(lambda: client.create_tenant("7", "after")))
+            eventually(lambda: done(lambda: client.heartbeat("sorter-1", start)))
+        finally:
+            ended.set()
+        beating.result()
+    assert [vars(one) for one in caplog.records if one.msg == "node" and vars(one)["to"] == "lost"] == []
+    metas.end()
+
+
 def test_connections_that_are_killed_all_the_time_cost_no_more_than_a_moment(metas: Metas, mariadb: MariaDb) -> None:
     start, _ = begun(metas)
     client, killed = metas.client(), 0

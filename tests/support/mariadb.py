@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import shutil
+import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pymysql
 
@@ -41,25 +46,40 @@ def binary() -> str:
 
 @dataclass
 class MariaDb:
-    """Data below `directory`; a database `tistream` that a user `tistream` may change, with a password."""
+    """Data below `directory`; a database `tistream` that a user `tistream` may change, with a password. `options` of
+    mariadbd beside those that are needed."""
 
     directory: Path
     port: int = field(default_factory=free_port)
+    options: tuple[str, ...] = ()
     _process: subprocess.Popen[bytes] | None = None
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
     def url(self) -> str:
         """For the meta server."""
-        return f"mysql+pymysql://tistream:secret@127.0.0.1:{self.port}/tistream"
+        return self.url_of("tistream")
+
+    def url_of(self, database: str) -> str:
+        """For the meta server, of one of its databases."""
+        return f"mysql+pymysql://tistream:secret@127.0.0.1:{self.port}/{database}"
+
+    def new_database(self) -> str:
+        """The URL of an empty database."""
+        name = f"tistream_{next(self._numbers)}"
+        self.run(f"CREATE DATABASE {name}")
+        self.run(f"GRANT ALL ON {name}.* TO tistream@127.0.0.1")
+        return self.url_of(name)
 
     def start(self) -> None:
         """Run it, and wait until it answers. The first time it is set up."""
-        program, data = binary(), self.directory / "mysql"
+        program, data, scratch = binary(), self.directory / "mysql", self.directory / "tmp"
+        # One that starts removes what others have in a folder of temporary files that it shares with them.
+        common = ["--no-defaults", f"--datadir={data}", f"--tmpdir={scratch}", "--user=root"]
         if fresh := not data.exists():
-            self.directory.mkdir(parents=True, exist_ok=True)
-            set_up = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root", "--skip-test-db"]
-            subprocess.run(set_up, check=True, capture_output=True)
-        options = ["--no-defaults", f"--datadir={data}", "--user=root", "--bind-address=127.0.0.1"]
+            scratch.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["mariadb-install-db", *common, "--skip-test-db"], check=True, capture_output=True)
+        options = [*common, *self.options, "--bind-address=127.0.0.1"]
         options += [f"--port={self.port}", f"--socket={self.directory}/mysql.sock", f"--pid-file={self.directory}/pid"]
         with (self.directory / "mysql.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -74,7 +94,7 @@ class MariaDb:
         deadline = time.monotonic() + STARTING_SECONDS
         while True:
             try:
-                connection = pymysql.connect(unix_socket=f"{self.directory}/mysql.sock", user="root")
+                connection = self.connect()
                 break
             except pymysql.err.OperationalError as error:
                 if time.monotonic() >= deadline:
@@ -85,6 +105,48 @@ class MariaDb:
                 cursor.execute("CREATE DATABASE tistream")
                 cursor.execute("CREATE USER tistream@127.0.0.1 IDENTIFIED BY 'secret'")
                 cursor.execute("GRANT ALL ON tistream.* TO tistream@127.0.0.1")
+
+    def connect(self, database: str | None = None) -> pymysql.Connection[Any]:
+        """As root. Nothing is committed of itself."""
+        return pymysql.connect(unix_socket=f"{self.directory}/mysql.sock", user="root", database=database)
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """One statement, as root."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(sql)
+            connection.commit()
+            return list(cursor.fetchall())
+
+    def clients(self, state: str = "") -> list[int]:
+        """The connections of the user `tistream`; those whose state (what a statement waits for) begins so."""
+        rows = self.run("SELECT id, COALESCE(state, '') FROM information_schema.processlist WHERE user = 'tistream'")
+        return [number for number, found in rows if found.startswith(state)]
+
+    def fill(self, connections: int) -> list[pymysql.Connection[Any]]:
+        """So many connections of the user `tistream`, or as many as there may be."""
+        found: list[pymysql.Connection[Any]] = []
+        with contextlib.suppress(pymysql.err.OperationalError):
+            for _ in range(connections):
+                found.append(pymysql.connect(host="127.0.0.1", port=self.port, user="tistream", password="secret"))
+        return found
+
+    def kill(self) -> int:
+        """End every connection of the user `tistream`; how many there were."""
+        numbers = self.clients()
+        for number in numbers:
+            with contextlib.suppress(pymysql.err.OperationalError):  # it has ended by itself
+                self.run(f"KILL {number}")
+        return len(numbers)
+
+    @contextlib.contextmanager
+    def hanging(self) -> Iterator[None]:
+        """It accepts connections, as its machine does, and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """As an operator would."""

@@ -32,11 +32,15 @@ class NewHttp(Protocol):
     def __call__(self, *, headers: Mapping[str, str]) -> HttpClient: ...
 
 
+def _repository(settings: MetaSettings) -> Repository:
+    return Repository.open(settings.database_url, settings.node, settings.database_limits)
+
+
 def build_app(
     settings: MetaSettings,
     objects: ObjectStore,
     clock: Clock,
-    open_repository: Callable[[str, str], Repository] = Repository.open,
+    open_repository: Callable[[MetaSettings], Repository] = _repository,
     new_http: NewHttp = HttpClient,
 ) -> FastAPI:
     """The app, its loops running for as long as it serves."""
@@ -65,7 +69,7 @@ def build_app(
         return server.not_ready()
 
     app = new_app("tistream-meta", ready=not_ready, registry=registry, running=running, clock=clock)
-    repository = open_repository(settings.database_url, settings.node)
+    repository = open_repository(settings)
     http = new_http(headers={FORWARDED: settings.node})
     server = MetaServer(
         repository,

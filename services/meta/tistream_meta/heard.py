@@ -24,6 +24,7 @@ class HeardNodes:
     _heard_ms: dict[str, int] = field(default_factory=dict)
     _lately: set[str] = field(default_factory=set)
     _routed_lost: set[str] = field(default_factory=set)
+    _deaf_since_ms: int | None = None
 
     def hear(self, node_id: str, now_ms: int) -> None:
         """A node has spoken."""
@@ -38,6 +39,18 @@ class HeardNodes:
     def forget(self) -> None:
         """Nobody was heard yet."""
         self._heard_ms.clear()
+
+    def deaf(self, since_ms: int) -> None:
+        """No node can be heard: its heartbeats are refused, since the database does not answer."""
+        if self._deaf_since_ms is None:
+            self._deaf_since_ms = since_ms
+
+    def hears_again(self, now_ms: int) -> None:
+        """They can be heard again: what was no fault of theirs is no silence of theirs."""
+        if self._deaf_since_ms is not None:
+            lost_ms = now_ms - self._deaf_since_ms
+            self._heard_ms = {node_id: heard_ms + lost_ms for node_id, heard_ms in self._heard_ms.items()}
+            self._deaf_since_ms = None
 
     def lately(self) -> set[str]:
         """The nodes heard since this was asked before."""

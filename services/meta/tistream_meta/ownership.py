@@ -53,8 +53,8 @@ class Ownership:
 
     @property
     def since_ms(self) -> int | None:
-        """Since when it is the owner without a break, on the monotonic clock; None if it is not."""
-        return None if self._lapsed else self._since_ms
+        """Since when it is the owner without a break, on the monotonic clock; None if it is not, as for `held`."""
+        return self._since_ms if self.held else None
 
     @property
     def other(self) -> MetaClient | None:
@@ -68,7 +68,7 @@ class Ownership:
 
     def hold(self, heard: Callable[[], Iterable[str]]) -> bool:
         """Become the owner, or stay it; whether it was elected now. `heard` hands over the nodes heard since it was
-        asked before."""
+        asked before; it is asked with the lock held."""
         if self._since_ms is None:
             return self._take()
         if self._restored:
@@ -79,8 +79,10 @@ class Ownership:
         if self._overdue() and not self._lapsed:
             log.error("the lease was not renewed in time", extra={"owner_rev": self.rev})
             self._lapsed = True
+        with self._lock:
+            names = set(heard())
         with self.writing():
-            self._repository.renew(self._lease_ms, heard())
+            self._repository.renew(self._lease_ms, names)
         with self._lock:
             self._renewed_ms = began_ms
             if self._lapsed:  # nobody took over; but meanwhile no node was heard: each has its time again

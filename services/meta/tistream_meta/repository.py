@@ -6,30 +6,33 @@ announcements (a lost one costs latency only), route tables (made from the rest)
 
 Every write transaction begins by touching the owner row under this process's owner_rev. That takes the write lock
 before anything is read, so no transaction is upgraded half-way, and it fences: a meta server that has lost its lease
-to another writes nothing. Whatever changes a route raises the route version in the same transaction.
+to another writes nothing. Whatever changes a route raises the route version in the same transaction. A transaction may
+be done again (transactions.py): what it is made of does nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, case, func, insert, select, true, update
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from tistream.errors import Fenced, Superseded, Unavailable, UnknownName
+from tistream.errors import Fenced, Superseded, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream_meta import counter_rows, store_rows, tables, task_rows
-from tistream_meta.database import now_ms, open_engine
+from tistream_meta.database import DEFAULT_LIMITS, Limits, now_ms, open_engine
 from tistream_meta.migrations import migrate
 from tistream_meta.model import Change, Child, Node, Owner, Plan, Store, Tenant
 from tistream_meta.policies import Command
 from tistream_meta.seals import CarryOn, Order
 from tistream_meta.starts import Standing, Start, standing
+from tistream_meta.transactions import CommitUnknown, Transactions, translated
+
+T = TypeVar("T")
 
 _OWNER_ROW = 1
 FORGOTTEN_IDS = 1 << 20  # that a database may have given to tasks after the backup from which it was restored
@@ -38,8 +41,8 @@ FORGOTTEN_IDS = 1 << 20  # that a database may have given to tasks after the bac
 class Repository:
     """The meta database. Thread-safe: each call is a transaction of its own.
 
-    Every method raises Unavailable where the database does not answer; writes raise Fenced once another meta server
-    owns it.
+    Every method raises Unavailable where the database does not answer; after that a write may have been done all the
+    same. Writes raise Fenced once another meta server owns it.
     """
 
     def __init__(self, engine: Engine, node_id: str) -> None:
@@ -47,11 +50,13 @@ class Repository:
         self._node_id = node_id
         self._owner_rev = 0
         self._now_ms = now_ms(engine)
+        self._transactions = Transactions(engine, Random(node_id))
+        self._unsure: tuple[int, int] | None = None  # (owner_rev, lease_until_ms) of an election that may have been won
 
     @classmethod
-    def open(cls, url: str, node_id: str) -> Repository:
+    def open(cls, url: str, node_id: str, limits: Limits = DEFAULT_LIMITS) -> Repository:
         """The database at `url`, as database.open_engine takes it."""
-        return cls(open_engine(url), node_id)
+        return cls(open_engine(url, limits), node_id)
 
     @property
     def owner_rev(self) -> int:
@@ -64,11 +69,8 @@ class Repository:
 
     def prepare(self) -> int:
         """Bring the schema up to date; its version."""
-        with _translated():
-            version = migrate(self._engine)
-            with self._engine.begin() as connection:
-                _seed(connection)
-        return version
+        with translated():
+            return migrate(self._engine, then=_seed)
 
     # -- owner ---------------------------------------------------------------------------------------------------
 
@@ -82,6 +84,11 @@ class Repository:
         owner = tables.owner
         # A process that was the owner before knows of no successor under its own name, and must not take it for itself.
         own = true() if first else owner.c.owner_rev == self._owner_rev
+        if self._unsure is not None:
+            # The answer to an election was lost. If the row is exactly as that has left it, it was won, and nobody has
+            # come after: else who won it without knowing would hold up everybody for as long as the lease lasts.
+            rev, until_ms = self._unsure
+            own = own | and_(owner.c.owner_rev == rev, owner.c.lease_until_ms == until_ms)
         take = (
             update(owner)
             .where(owner.c.id == _OWNER_ROW)
@@ -93,20 +100,32 @@ class Repository:
                 url=url,
             )
         )
-        with _translated(), self._engine.begin() as connection:
+
+        left: tuple[int, int] | None = None
+
+        def body(connection: Connection) -> tuple[bool, Owner]:
+            nonlocal left
             if taken := connection.execute(take).rowcount == 1:
                 if counter_rows.read(connection, tables.ROUTE_VERSION) < above.version:
                     counter_rows.raise_by(connection, tables.LAST_TASK_ID, FORGOTTEN_IDS)
                 counter_rows.raise_to(connection, tables.ROUTE_VERSION, above.version + 1)
-            found = self._owner(connection)
+                row = connection.execute(select(owner.c.owner_rev, owner.c.lease_until_ms)).one()
+                left = (row.owner_rev, row.lease_until_ms)
+            return taken, self._owner(connection)
+
+        try:
+            taken, found = self._transactions.run(body)
+        except CommitUnknown:
+            self._unsure = left or self._unsure
+            raise
+        self._unsure = None
         if taken:
             self._owner_rev = found.owner_rev
         return found
 
     def owner(self) -> Owner:
         """Who holds the lease, or held it last."""
-        with _translated(), self._engine.begin() as connection:
-            return self._owner(connection)
+        return self._transactions.run(self._owner)
 
     def _owner(self, connection: Connection) -> Owner:
         owner = tables.owner
@@ -117,7 +136,8 @@ class Repository:
     def renew(self, lease_ms: int, heard: Iterable[str] = ()) -> None:
         """Extend the lease, and note the nodes that were heard since the last renewal."""
         names = sorted(heard)
-        with self._writing() as connection:
+
+        def body(connection: Connection) -> None:
             connection.execute(update(tables.owner).values(lease_until_ms=self._now_ms + lease_ms))
             if names:
                 nodes = tables.nodes
@@ -125,12 +145,15 @@ class Repository:
                     update(nodes).where(nodes.c.node_id.in_(names)).values(last_heartbeat_ms=self._now_ms)
                 )
 
+        self._write(body)
+
     # -- tenants and tasks ---------------------------------------------------------------------------------------
 
     def create_tenant(self, key: TenantKey) -> tuple[Tenant, Change | None]:
         """Register a tenant, and its cluster with its first one; the tenant as it is, if it was there before."""
         clusters, tenants = tables.clusters, tables.tenants
-        with self._writing() as connection:
+
+        def body(connection: Connection) -> tuple[Tenant, Change | None]:
             found = connection.execute(select(tenants).where(_tenant_is(tenants, key))).one_or_none()
             if found is not None:
                 return _tenant(found), None
@@ -142,19 +165,25 @@ class Repository:
             tenant = Tenant(key, None, None)
             return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,))
 
+        return self._write(body)
+
     def tenants_of(self, cluster_id: str) -> tuple[Tenant, ...]:
         """In the order of their names. Raises UnknownName if no tenant ever named that cluster."""
         clusters, tenants = tables.clusters, tables.tenants
-        with _translated(), self._engine.begin() as connection:
+
+        def body(connection: Connection) -> tuple[Tenant, ...]:
             if connection.execute(select(clusters).where(clusters.c.cluster_id == cluster_id)).one_or_none() is None:
                 raise UnknownName(f"no cluster {cluster_id}")
             query = select(tenants).where(tenants.c.cluster_id == cluster_id).order_by(tenants.c.tenant_id)
             return tuple(map(_tenant, connection.execute(query)))
 
+        return self._transactions.run(body)
+
     def set_problem(self, key: TenantKey, problem: str) -> Change | None:
         """Say why a tenant cannot start yet; None if that was said already."""
         tenants = tables.tenants
-        with self._writing() as connection:
+
+        def body(connection: Connection) -> Change | None:
             changed = connection.execute(
                 update(tenants)
                 .where(_tenant_is(tenants, key), tenants.c.snapshot_ts.is_(None))
@@ -165,10 +194,13 @@ class Repository:
                 return None
             return Change(counter_rows.next_version(connection), tenants=(Tenant(key, None, problem),))
 
+        return self._write(body)
+
     def activate(self, key: TenantKey, snapshot_ts: int, spans: Sequence[KeySpan]) -> Change | None:
         """Give a tenant its start and its tasks, in one transaction; None if it had them already."""
         tenants = tables.tenants
-        with self._writing() as connection:
+
+        def body(connection: Connection) -> Change | None:
             changed = connection.execute(
                 update(tenants)
                 .where(_tenant_is(tenants, key), tenants.c.snapshot_ts.is_(None))
@@ -185,43 +217,59 @@ class Repository:
                 tasks=task_rows.some(connection, [child.task_id for child in children]),
             )
 
+        return self._write(body)
+
     def new_task_ids(self, count: int) -> int:
         """The first of `count` ids in a row that no task ever had."""
-        with self._writing() as connection:
-            return counter_rows.next_task_ids(connection, count)
+        return self._write(lambda connection: counter_rows.next_task_ids(connection, count))
 
     def order(self, orders: Sequence[Order]) -> Change:
         """Note what tasks are to be sealed into, or that they are not any more, in one transaction."""
-        with self._writing() as connection:
+
+        def body(connection: Connection) -> Change:
             for one in orders:
                 task_rows.order(connection, one)
             return self._of_tasks(connection, [task_id for one in orders for task_id in one.task_ids])
 
+        return self._write(body)
+
     def carry_on(self, ended: Sequence[CarryOn]) -> Change:
         """Put children in the place of sealed tasks, in one transaction."""
-        with self._writing() as connection:
+
+        def body(connection: Connection) -> Change:
             for one in ended:
                 task_rows.carry_on(connection, one)
             change = self._of_tasks(connection, [child.task_id for one in ended for child in one.children])
             return replace(change, gone=tuple(task_id for one in ended for task_id in one.parents))
 
+        return self._write(body)
+
     def take(self, commands: Sequence[Command]) -> Change:
         """Take steps, in one transaction: name next sorters, give that up, hand tasks over under new epochs."""
-        with self._writing() as connection:
+
+        def body(connection: Connection) -> Change:
             task_rows.take(connection, commands)
             return self._of_tasks(connection, [command.task_id for command in commands])
 
+        return self._write(body)
+
     def raise_epochs(self, above: Mapping[int, int]) -> Change:
         """Give tasks epochs above these, each to the sorter that it is with."""
-        with self._writing() as connection:
+
+        def body(connection: Connection) -> Change:
             task_rows.raise_epochs(connection, above)
             return self._of_tasks(connection, list(above))
 
+        return self._write(body)
+
     def give(self, stores: Sequence[Store]) -> Change:
         """Note stores and who reads them, in one transaction: known ones move, the others are new."""
-        with self._writing() as connection:
+
+        def body(connection: Connection) -> Change:
             store_rows.give(connection, stores, self._now_ms)
             return Change(counter_rows.next_version(connection), stores=tuple(stores))
+
+        return self._write(body)
 
     @staticmethod
     def _of_tasks(connection: Connection, task_ids: Sequence[int]) -> Change:
@@ -230,7 +278,8 @@ class Repository:
     def drain(self, node_id: str, draining: bool) -> Change:
         """Note that a node is to be empty, or is not any more. Raises UnknownName."""
         nodes = tables.nodes
-        with self._writing() as connection:
+
+        def body(connection: Connection) -> Change:
             found = connection.execute(select(nodes).where(nodes.c.node_id == node_id)).one_or_none()
             if found is None:
                 raise UnknownName(f"no node {node_id}")
@@ -238,19 +287,25 @@ class Repository:
             node = replace(_node(found), draining=draining)
             return Change(counter_rows.next_version(connection), nodes=(node,))
 
+        return self._write(body)
+
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def new_start(self) -> int:
         """A start_epoch above all that were handed out before."""
-        with self._writing() as connection:
+
+        def body(connection: Connection) -> int:
             counter_rows.raise_by(connection, tables.LAST_START, 1)
             return counter_rows.read(connection, tables.LAST_START)
+
+        return self._write(body)
 
     def register(self, node_id: str, role: str, url: str, start: Start) -> tuple[Node, Change | None]:
         """Note a start of a process; again the same changes nothing. The tasks of a sorter get new epochs: what an
         earlier start still writes for them is fenced. Raises Superseded where a newer start was noted."""
         nodes = tables.nodes
-        with self._writing() as connection:
+
+        def body(connection: Connection) -> tuple[Node, Change | None]:
             row = connection.execute(select(nodes).where(nodes.c.node_id == node_id)).one_or_none()
             registered = None if row is None else _node(row)
             match standing(registered, start):
@@ -278,34 +333,37 @@ class Repository:
             tasks = task_rows.at_sorter(connection, node_id)
             return node, Change(counter_rows.next_version(connection), tasks=tasks, nodes=(node,))
 
+        return self._write(body)
+
     # -- everything ----------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
         """Everything, as of one moment: as the owner, so that whatever it has written before is there, or will never
         be. Tenants, stores and nodes by name, tasks of a tenant in key order."""
-        with self._writing() as connection:
+
+        def body(connection: Connection) -> Plan:
             version = counter_rows.read(connection, tables.ROUTE_VERSION)
             tenant_rows = connection.execute(
                 select(tables.tenants).order_by(tables.tenants.c.cluster_id, tables.tenants.c.tenant_id)
             ).all()
             tasks = task_rows.all_tasks(connection)
             node_rows = connection.execute(select(tables.nodes).order_by(tables.nodes.c.node_id)).all()
-            stores = store_rows.every(connection)
-        return Plan(
-            version=version,
-            tenants=tuple(map(_tenant, tenant_rows)),
-            tasks=tasks,
-            nodes=tuple(map(_node, node_rows)),
-            stores=stores,
-        )
+            return Plan(
+                version=version,
+                tenants=tuple(map(_tenant, tenant_rows)),
+                tasks=tasks,
+                nodes=tuple(map(_node, node_rows)),
+                stores=store_rows.every(connection),
+            )
+
+        return self._write(body)
 
     def raise_version(self) -> Change:
         """The routes change by something that is not persisted: which nodes are alive."""
-        with self._writing() as connection:
-            return Change(counter_rows.next_version(connection))
+        return self._write(lambda connection: Change(counter_rows.next_version(connection)))
 
-    @contextmanager
-    def _writing(self) -> Iterator[Connection]:
+    def _write(self, body: Callable[[Connection], T]) -> T:
+        """`body` in a transaction of the owner's. Raises Fenced if this process is not the owner any more."""
         owner = tables.owner
         touch = (
             update(owner)
@@ -313,21 +371,14 @@ class Repository:
             # A plain `= lease` changes nothing, and MySQL then counts no row.
             .values(lease_until_ms=owner.c.lease_until_ms + 1)
         )
-        with _translated(), self._engine.begin() as connection:
+
+        def fenced(connection: Connection) -> T:
             if connection.execute(touch).rowcount != 1:
                 current = connection.execute(select(owner.c.owner_rev)).scalar_one()
                 raise Fenced("meta database", held_epoch=self._owner_rev, current_epoch=current)
-            yield connection
+            return body(connection)
 
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except DBAPIError as error:
-        raise Unavailable(f"meta database: {error.orig}") from error
-    except SQLAlchemyError as error:
-        raise Unavailable(f"meta database: {type(error).__name__}: {error}") from error
+        return self._transactions.run(fenced)
 
 
 def _seed(connection: Connection) -> None:

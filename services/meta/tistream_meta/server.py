@@ -104,16 +104,11 @@ class MetaServer:
     def hold_lease(self) -> None:
         """Loop body: become the owner, then stay it."""
         if not self._prepared:
-            version = self._repository.prepare()
+            log.info("database ready", extra={"schema_version": self._repository.prepare()})
             self._prepared = True
-            log.info("database ready", extra={"schema_version": version})
-        if self._ownership.hold(self._heard_lately):
+        if self._ownership.hold(self._heard.lately):
             self._metrics.owner_rev.set(self._ownership.rev)
             self.look_after_nodes()
-
-    def _heard_lately(self) -> set[str]:
-        with self._lock:
-            return self._heard.lately()
 
     def _begin(self, owner_rev: int) -> None:
         if owner_rev != self._announcements.owner_rev:
@@ -161,6 +156,7 @@ class MetaServer:
     def _read(self) -> Book:
         """Begin anew from what the database has."""
         self._book = book = Book(self._repository.plan())
+        self._heard.hears_again(self._clock.monotonic_ms())
         self._touched = book.everything()
         self._scheduler.touch(self._touched.tasks)
         return book
@@ -174,18 +170,22 @@ class MetaServer:
     @contextmanager
     def _writing(self) -> Iterator[Book]:
         """Write as the owner, and tell everybody."""
-        with self._rereading() as book:
-            yield book
-            self.look_after_nodes()
+        with self._lock:
+            self._require_owner()  # a database that hangs may have kept the lock for longer than the lease lasts
+            with self._rereading() as book:
+                yield book
+                self.look_after_nodes()
 
     @contextmanager
     def _rereading(self) -> Iterator[Book]:
         """Whatever write fails may have been done all the same: then the book is read again."""
         with self._ownership.writing(), self._lock:
+            began_ms = self._clock.monotonic_ms()
             try:
                 yield self._book if self._book is not None else self._read()
             except Unavailable:
                 self._book = None
+                self._heard.deaf(began_ms)
                 raise
 
     def _publish(self) -> None:
@@ -284,6 +284,7 @@ class MetaServer:
         """
         self._require_owner()
         with self._lock:
+            self._require_owner()  # as in _writing
             book = self._known()
             self._ownership.saw(seen, Mark(self._ownership.rev, book.version))
             node = book.nodes.get(node_id)
@@ -381,8 +382,6 @@ class MetaServer:
         return self._book
 
     def _require_owner(self) -> None:
-        reason = self.not_ready()
-        if reason is None and not self.is_owner():
-            reason = "another meta server is the owner"
+        reason = self.not_ready() or (None if self.is_owner() else "another meta server is the owner")
         if reason is not None:
             raise Unavailable(reason)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tistream.service.settings import ServiceSettings, settings_config
+from tistream_meta.database import DEFAULT_LIMITS, LOCK_WAIT_S, Limits, checked_url
 from tistream_meta.ranges import RANGES_MAX
 
 
@@ -14,6 +15,15 @@ class MetaSettings(ServiceSettings):
     model_config = settings_config("META")
 
     database_url: str = Field(default="sqlite:///meta.db", description="sqlite:///path or mysql+pymysql://user@host/db")
+    database_connections: int = Field(
+        default=DEFAULT_LIMITS.connections, ge=2, le=100, description="to MySQL, that this process has at most"
+    )
+    database_answer_ms: int = Field(
+        default=int(DEFAULT_LIMITS.answer_s * 1000),
+        ge=(LOCK_WAIT_S + 1) * 1000,
+        le=60_000,
+        description="how long an answer of MySQL is waited for",
+    )
     ranges_per_tenant: int = Field(default=1, ge=1, le=RANGES_MAX, description="tasks that a new tenant is cut into")
     lease_ms: int = Field(default=9_000, ge=300, le=600_000, description="how long the owner's lease lasts unrenewed")
     suspect_ms: int = Field(default=4_000, ge=100, description="silence after which a node is suspect")
@@ -23,3 +33,14 @@ class MetaSettings(ServiceSettings):
         default=2_000, ge=10, description="longest pause between looks for a schema_snap"
     )
     announcements_max: int = Field(default=65_536, ge=1, description="announcements kept for slow readers")
+
+    @field_validator("database_url")
+    @classmethod
+    def _known_database(cls, url: str) -> str:
+        checked_url(url)
+        return url
+
+    @property
+    def database_limits(self) -> Limits:
+        """For database.open_engine."""
+        return Limits(self.database_connections, self.database_answer_ms / 1000)

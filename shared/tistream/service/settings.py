@@ -47,7 +47,9 @@ class ServiceSettings(BaseSettings):
     listen_fd: int | None = Field(
         default=None, description="an inherited listening socket; then host/port only name it"
     )
-    advertise_url: str | None = Field(default=None, description="where peers reach this service; else http://host:port")
+    advertise_url: str | None = Field(
+        default=None, max_length=255, description="where peers reach this service; else http://host:port"
+    )
     node_id: str = Field(default="", description="name of this process, the same after a restart; else the service's")
     meta_url: str = Field(
         default="http://127.0.0.1:8001", description="base URL of the meta server; of several, separated by commas"

@@ -4,6 +4,8 @@ from pydantic import ConfigDict, Field
 
 from tistream.wire.sorter import Wire
 
+URL_MAX = 255  # of a process, as the meta database keeps it
+
 
 class Door(Wire):
     """Base of what outsiders send: unknown members and other types are refused."""
@@ -246,7 +248,7 @@ class RegisterNode(StartOf):
     again changes nothing. 409 `superseded` if a newer start of that name has registered: end."""
 
     role: str = Field(pattern="^(dispatcher|sorter|schema|api|meta)$")
-    url: str
+    url: str = Field(max_length=URL_MAX)
 
 
 class Registered(Wire):

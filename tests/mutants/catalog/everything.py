@@ -2,6 +2,7 @@
 
 from mutants.catalog.collecting import MUTANTS as COLLECTING
 from mutants.catalog.commits import MUTANTS as COMMITS
+from mutants.catalog.database import MUTANTS as DATABASE
 from mutants.catalog.huge import MUTANTS as HUGE
 from mutants.catalog.matching import MUTANTS as MATCHING
 from mutants.catalog.object_storage import MUTANTS as OBJECT_STORAGE
@@ -13,7 +14,7 @@ from mutants.catalog.slices import MUTANTS as SLICES
 from mutants.catalog.stores import MUTANTS as STORES
 from mutants.catalog.ticks import MUTANTS as TICKS
 
-MUTANTS = (*ROUTING, *STORES, *SLICES, *MATCHING, *TICKS, *HUGE, *COMMITS, *COLLECTING, *SCHEDULING, *SEALS, *SERVING, *OBJECT_STORAGE)
+MUTANTS = (*ROUTING, *STORES, *SLICES, *MATCHING, *TICKS, *HUGE, *COMMITS, *COLLECTING, *SCHEDULING, *SEALS, *SERVING, *OBJECT_STORAGE, *DATABASE)
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.
 SIMULATED = frozenset(

@@ -338,8 +338,8 @@ class SimPlatform:
     def _nonce(self) -> str:
         return f"{self._nonces.getrandbits(64):016x}"
 
-    def _repository(self, process: Process, url: str, node: str) -> SimRepository:
-        engine = open_engine(url)
+    def _repository(self, process: Process, settings: MetaSettings) -> SimRepository:
+        engine = open_engine(settings.database_url)
 
         @event.listens_for(engine, "connect")
         def virtual(connection: Any, _record: Any) -> None:
@@ -347,4 +347,6 @@ class SimPlatform:
             connection.create_function("julianday", 1, lambda _: self.scheduler.now_us / 86_400e6 + 2440587.5)
             connection.execute("PRAGMA synchronous=OFF")  # what is simulated is the process's death, not the disk's
 
-        return SimRepository(Repository(engine, node), self.scheduler, self.faults, lambda: self.may_die(process))
+        return SimRepository(
+            Repository(engine, settings.node), self.scheduler, self.faults, lambda: self.may_die(process)
+        )

@@ -8,89 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import orjson
 import pytest
 from sqlalchemy import create_engine, text
 
-from support.http_world import Server, eventually
-from support.platform import free_port
-from tistream.clock import SystemClock
+from support.http_world import eventually
+from support.metas import LEASE_MS, Metas
 from tistream.errors import Unavailable, UnknownName
-from tistream.model.ids import TenantKey
-from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
 from tistream.wire.meta import Notification, StartOf
 from tistream.wire.meta_client import MetaClient, StaleRoutes
-from tistream_meta.app import build_app
 from tistream_meta.server import MetaServer
-from tistream_meta.settings import MetaSettings
-
-ACME = TenantKey("7", "acme")
-LEASE_MS = 3_000  # long enough for a machine that does other things too
-
-
-class Metas:
-    """So many meta servers over real HTTP."""
-
-    def __init__(self, directory: Path, count: int, lost_ms: int = 2_500) -> None:
-        self.lost_ms = lost_ms
-        self.objects = MemoryObjectStore()
-        self.objects.put(layout.schema_snap(ACME), orjson.dumps({"version": 1, "snapshot_ts": 42, "databases": []}))
-        self.url = f"sqlite:///{directory}/meta.db"
-        self.ports = [free_port() for _ in range(count)]
-        self.servers: dict[int, Server] = {}
-        for number in range(count):
-            self.start(number)
-        self.http = HttpClient(deadline_s=5)
-
-    def start(self, number: int) -> None:
-        settings = MetaSettings(
-            port=self.ports[number],
-            node_id=f"meta-{number}",
-            database_url=self.url,
-            lease_ms=LEASE_MS,
-            suspect_ms=1_000,
-            lost_ms=self.lost_ms,
-            check_ms=20,
-            snapshot_retry_max_ms=50,
-        )
-        self.servers[number] = Server(build_app(settings, self.objects, SystemClock()), self.ports[number])
-
-    def stop(self, number: int) -> None:
-        self.servers.pop(number).stop()
-
-    def server(self, number: int) -> MetaServer:
-        server: MetaServer = self.servers[number].app.state.server
-        return server
-
-    def owners(self) -> list[int]:
-        return [number for number in self.servers if self.server(number).is_owner()]
-
-    def owner(self) -> int:
-        """The one owner, once there is one and everybody is ready."""
-        eventually(lambda: len(self.owners()) == 1)
-        eventually(lambda: all(self.ready(number) for number in self.servers))
-        return self.owners()[0]
-
-    def ready(self, number: int) -> bool:
-        return httpx.get(f"{self.servers[number].url}/readyz", timeout=5).status_code == 200
-
-    def client(self, *numbers: int) -> MetaClient:
-        """Of those, or of all."""
-        return MetaClient(
-            self.http, ",".join(f"http://127.0.0.1:{self.ports[n]}" for n in numbers or range(len(self.ports)))
-        )
-
-    def end(self) -> None:
-        for number in list(self.servers):
-            self.stop(number)
-        self.http.close()
 
 
 @pytest.fixture
-def metas(tmp_path: Path) -> Iterator[Metas]:
-    running = Metas(tmp_path, 3)
+def metas(database_url: str) -> Iterator[Metas]:
+    running = Metas(database_url, 3)
     yield running
     running.end()
 
@@ -148,7 +79,7 @@ def test_when_the_owner_is_gone_another_takes_over_and_nobody_notices_but_by_the
     assert time.monotonic() - began < 3 * LEASE_MS / 1000
     eventually(lambda: beats(client, start))
     assert client.heartbeat("sorter-1", start).owner_rev == 2
-    eventually(lambda: client.routes().owner_rev == 2)
+    eventually(lambda: followed(client) and client.seen.owner_rev == 2)
     task = client.routes().tenants[0].tasks[0]
     assert (task.sorter_node, task.task_epoch) == ("sorter-1", before.tenants[0].tasks[0].task_epoch)
     metas.start(old)
@@ -178,7 +109,7 @@ def test_an_owner_that_hung_past_its_lease_is_not_obeyed_when_it_wakes(metas: Me
     server.is_owner = lambda: True  # type: ignore[method-assign]  # what it still believes, being asked as it wakes
     with engine_paused(metas, server):
         eventually(lambda: any(metas.server(number).is_owner() for number in others))
-    eventually(lambda: client.routes().owner_rev == 2)
+    eventually(lambda: followed(client) and client.seen.owner_rev == 2)
     stale: list[bool] = []
     behind = MetaClient(metas.http, metas.servers[old].url, on_stale=lambda: stale.append(True))
     behind.seen = client.seen
@@ -211,7 +142,7 @@ class engine_paused:
 
 
 def test_an_owner_that_cannot_renew_says_so_and_goes_on_when_nobody_took_over(tmp_path: Path) -> None:
-    metas = Metas(tmp_path, 1)
+    metas = Metas(f"sqlite:///{tmp_path}/meta.db", 1)
     metas.owner()
     client = metas.client()
     start = registered(client)
@@ -230,7 +161,7 @@ def test_an_owner_that_cannot_renew_says_so_and_goes_on_when_nobody_took_over(tm
 
 
 def test_a_database_that_was_restored_is_believed_once_the_owner_has_heard_how_far_it_had_come(tmp_path: Path) -> None:
-    metas = Metas(tmp_path, 1)
+    metas = Metas(f"sqlite:///{tmp_path}/meta.db", 1)
     metas.owner()
     client = metas.client()
     client.create_tenant("7", "acme")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import Engine, inspect, text
@@ -23,8 +23,10 @@ LEASE_MS = 60_000
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return open_engine(f"sqlite:///{tmp_path}/meta.db")
+def engine(database_url: str) -> Iterator[Engine]:
+    engine = open_engine(database_url)
+    yield engine
+    engine.dispose()
 
 
 def owner(engine: Engine, node: str = "meta-1") -> Repository:
@@ -35,7 +37,7 @@ def owner(engine: Engine, node: str = "meta-1") -> Repository:
 
 
 def test_migrations_make_the_tables_that_the_code_names(engine):
-    assert migrate(engine) == migrate(engine) == 7
+    assert migrate(engine) == migrate(engine) == 8
     found = inspect(engine)
     for table in tables.metadata.sorted_tables:
         columns = {column["name"]: column for column in found.get_columns(table.name)}
@@ -62,7 +64,7 @@ def test_a_migration_that_was_cut_short_is_run_again(engine):
     assert "nodes" in inspect(engine).get_table_names()
     with engine.begin() as connection:
         connection.execute(text("DELETE FROM schema_migrations WHERE version >= 2"))
-    assert migrate(engine) == 7
+    assert migrate(engine) == 8
 
 
 def test_starts_are_counted_on_in_a_database_of_before_they_bore_an_instance(engine):

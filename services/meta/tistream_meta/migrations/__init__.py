@@ -5,32 +5,41 @@ the newest, is applied all the same. Files do not build on those with higher num
 
 A file's statements end in `;` at the end of a line. MySQL commits DDL at once, so a migration that was cut short is
 run again: its statements must bear that (`IF NOT EXISTS`; MySQL has no such words for columns and indexes: an `ALTER
-TABLE … ADD COLUMN` of one column and a `CREATE INDEX` are left out where they have been done). `$NAME` stands for the
-type modifiers of a name: compared by its bytes, which MySQL does not do by default.
+TABLE … ADD COLUMN` of one column and a `CREATE INDEX` are left out where they have been done; MODIFY may come again).
+`$NAME` stands for the type modifiers of a name: compared by its bytes, which MySQL does not do by default. A file named
+`….mysql.sql` is for MySQL alone.
+
+On MySQL one process at a time does it, by a lock that the server holds for its connection. A statement that takes
+longer than an answer is waited for goes on in the server, and holds the lock until it is done.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import resources
 from string import Template
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-_FILE = re.compile(r"(\d{4})_[a-z_]+\.sql")
+from tistream.errors import Unavailable
+
+LOCK_WAIT_S = 2  # less than an answer is waited for
+_FILE = re.compile(r"(\d{4})_[a-z_]+(?:\.(mysql))?\.sql")
 _ADD_COLUMN = re.compile(r"\s*ALTER TABLE (\w+) ADD COLUMN (\w+) ")
 _CREATE_INDEX = re.compile(r"\s*CREATE INDEX (\w+) ON (\w+) ")
 _NAME_TYPE = {"mysql": "CHARACTER SET ascii COLLATE ascii_bin", "sqlite": "COLLATE BINARY"}
 
 
-def files() -> dict[int, str]:
-    """The SQL of every migration by its number."""
+def files(dialect: str) -> dict[int, str]:
+    """The SQL of every migration by its number; none where it is for another database."""
     found: dict[int, str] = {}
     for entry in resources.files(__name__).iterdir():
         matched = _FILE.fullmatch(entry.name)
         if matched:
             assert int(matched[1]) not in found, f"two migrations have the number of {entry.name}"
-            found[int(matched[1])] = entry.read_text("utf-8")
+            found[int(matched[1])] = entry.read_text("utf-8") if matched[2] in (None, dialect) else ""
     return dict(sorted(found.items()))
 
 
@@ -38,20 +47,44 @@ class NewerDatabase(Exception):
     """The database was made by a newer program."""
 
 
-def migrate(engine: Engine) -> int:
-    """Apply what is missing and return the schema's version, the highest number. Raises NewerDatabase."""
-    known = files()
-    with engine.begin() as connection:
-        connection.execute(text("CREATE TABLE IF NOT EXISTS schema_migrations (version BIGINT PRIMARY KEY)"))
-    with engine.begin() as connection:
-        applied = set(connection.execute(text("SELECT version FROM schema_migrations")).scalars())
-    if unknown := applied - known.keys():
-        raise NewerDatabase(f"the database has schema version {max(unknown)}; this program knows {max(known)}")
-    for number, sql in known.items():
-        if number not in applied:
-            with engine.begin() as connection:
-                _apply(connection, number, sql)
+def migrate(engine: Engine, then: Callable[[Connection], None] | None = None) -> int:
+    """Apply what is missing, do what comes `then`, in a transaction, and return the schema's version, the highest
+    number.
+
+    Raises:
+        NewerDatabase: see there.
+        Unavailable: another process is at it.
+    """
+    known = files(engine.dialect.name)
+    with _alone(engine) as connection:
+        with connection.begin():
+            connection.execute(text("CREATE TABLE IF NOT EXISTS schema_migrations (version BIGINT PRIMARY KEY)"))
+        with connection.begin():
+            applied = set(connection.execute(text("SELECT version FROM schema_migrations")).scalars())
+        if unknown := applied - known.keys():
+            raise NewerDatabase(f"the database has schema version {max(unknown)}; this program knows {max(known)}")
+        for number, sql in known.items():
+            if number not in applied:
+                with connection.begin():
+                    _apply(connection, number, sql)
+        if then is not None:
+            with connection.begin():
+                then(connection)
     return max(known)
+
+
+@contextmanager
+def _alone(engine: Engine) -> Iterator[Connection]:
+    """A connection; on MySQL no other process has one from here at the same time."""
+    with engine.connect() as connection:
+        if engine.dialect.name == "mysql":
+            connection.detach()  # it is closed at the end, whatever happens, and the lock ends with it
+            with connection.begin():
+                # Its name counts in the whole server, which may have several platforms' databases.
+                lock = text("SELECT GET_LOCK(CONCAT('tistream.', SHA1(DATABASE())), :seconds)")
+                if connection.execute(lock, {"seconds": LOCK_WAIT_S}).scalar_one() != 1:
+                    raise Unavailable("another process is bringing the meta database up to date")
+        yield connection
 
 
 def _apply(connection: Connection, number: int, sql: str) -> None:

@@ -1,0 +1,75 @@
+"""Silence is a node's own: the time in which nobody could be heard counts for nobody."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from tistream.clock import ManualClock
+from tistream.storage.memory import MemoryObjectStore
+from tistream.wire.client import HttpClient
+from tistream.wire.meta_client import MetaClient
+from tistream_meta.heard import HeardNodes
+from tistream_meta.liveness import NodeState, Timings
+from tistream_meta.metrics import MetaMetrics
+from tistream_meta.model import Node
+from tistream_meta.options import Options
+from tistream_meta.repository import Repository
+from tistream_meta.server import MetaServer
+from tistream_meta.starts import Start
+
+TIMINGS = Timings(4_000, 10_000)
+NODE = Node("sorter-1", "sorter", "http://sorter-1", 1, "i")
+
+
+def judged(heard: HeardNodes, now_ms: int) -> NodeState:
+    heard.judge([NODE], 0, now_ms)
+    return heard.states[NODE.node_id]
+
+
+def test_while_nobody_can_be_heard_nobody_is_silent() -> None:
+    heard = HeardNodes(TIMINGS)
+    heard.hear("sorter-1", 20_000)
+    heard.deaf(21_000)
+    heard.deaf(25_000)  # the database still does not answer
+    heard.hears_again(60_000)
+    assert judged(heard, 60_500) is NodeState.ALIVE
+    heard.hears_again(70_000)  # nothing was the matter meanwhile
+    assert judged(heard, 70_000) is NodeState.LOST
+
+
+def test_who_was_silent_before_is_as_silent_after() -> None:
+    heard = HeardNodes(TIMINGS)
+    heard.hear("sorter-1", 20_000)
+    heard.deaf(29_500)
+    heard.hears_again(40_000)
+    assert judged(heard, 40_400) is NodeState.SUSPECT
+    assert judged(heard, 40_600) is NodeState.LOST
+
+
+def test_an_owner_whose_lease_has_run_out_judges_nobody_until_it_is_the_owner_again(tmp_path: Path) -> None:
+    clock, lease_ms = ManualClock(1_000_000), 9_000
+    repository = Repository.open(f"sqlite:///{tmp_path}/meta.db", "meta-1")
+    options = Options("http://meta-1", 1, lease_ms, TIMINGS, 1_000, 100)
+    server = MetaServer(
+        repository,
+        MemoryObjectStore(),
+        clock,
+        MetaMetrics(CollectorRegistry()),
+        options,
+        lambda: False,
+        partial(MetaClient, HttpClient()),
+    )
+    server.hold_lease()
+    _, version = server.register("sorter-1", "sorter", "http://sorter-1", Start("i", server.new_start("sorter-1")))
+    clock.advance(lease_ms + TIMINGS.lost_ms)  # in which it heard nobody, since nobody was to take it for the owner
+    server.look_after_nodes()
+    server.hold_lease()
+    server.look_after_nodes()
+    assert [(node.node_id, state) for node, state, _, _ in server.nodes()] == [("sorter-1", NodeState.ALIVE)]
+    current = server.routes().current()
+    assert current is not None
+    assert current.version == version, "it was not told to be lost meanwhile"
+    repository.close()

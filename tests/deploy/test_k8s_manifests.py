@@ -143,7 +143,9 @@ def test_variables_are_settings_and_valid_together(overlay: str, service: str, m
     pod, _, named = host.partition(".")
     assert pod == settings.node == f"tistream-{service}-0"
     assert named in headless
-    assert container_of(documents, f"tistream-{service}")["command"] == ["python", "-m", f"tistream_{service}"]
+    container = container_of(documents, f"tistream-{service}")
+    assert "command" not in container, "it would take the place of the image's entry point"
+    assert container["args"] == ["python", "-m", f"tistream_{service}"]
 
 
 @both

@@ -113,7 +113,8 @@ def _pods_are_as_the_template_says(kubernetes: TinyKubernetes) -> None:
         [container], [given] = spec["containers"], wanted["containers"]
         for name in ("securityContext", "serviceAccountName", "automountServiceAccountToken", "enableServiceLinks"):
             assert spec[name] == wanted[name]
-        for name in ("command", "securityContext", "envFrom"):
+        assert container["args"] == [*given["args"], "executor"]
+        for name in ("securityContext", "envFrom"):
             assert container[name] == given[name]
         assert pod["metadata"]["labels"].items() >= template["metadata"]["labels"].items()
         assert pod["metadata"]["ownerReferences"][0]["name"] == "tistream-sorter-0"

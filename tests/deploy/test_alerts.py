@@ -1,4 +1,4 @@
-"""Alerts rest on metrics that are really exported, each has its place in the runbook, and Prometheus understands them."""
+"""Alerts rest on metrics that are really exported, and Prometheus understands them."""
 
 from __future__ import annotations
 

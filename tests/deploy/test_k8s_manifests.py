@@ -1,18 +1,20 @@
-"""Both overlays as kustomize renders them: valid to Kubernetes' own schemas, and to the rules that we have for ourselves."""
+"""Both overlays as kustomize renders them: valid to Kubernetes' own schemas, and to rules of ours."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import re
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 
 from support.app_surfaces import SURFACES
-from support.manifests import OVERLAYS, SERVICES, Document, environment, executor_template, of_kind, pods, rendered
+from support.manifests import K8S, OVERLAYS, SERVICES, Document, environment, executor_template, of_kind, pods, rendered
 from tistream.service.settings import NESTED, ServiceSettings, load_settings
 from tistream_sorter.settings import SorterSettings
 
@@ -114,7 +116,9 @@ def test_every_container_is_bounded_and_every_image_pinned(overlay: str) -> None
 @each_service
 def test_probes_ask_for_what_the_service_answers(overlay: str, service: str) -> None:
     container = container_of(rendered(overlay), f"tistream-{service}")
-    paths = {probe: container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+    paths = {
+        probe: container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")
+    }
     assert paths == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
     assert set(paths.values()) <= SURFACES[service].paths
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
@@ -290,6 +294,21 @@ def test_executors_are_what_their_driver_is() -> None:
     assert executor["envFrom"] == sorter["envFrom"]
     for account in of_kind(documents, "ServiceAccount").values():
         assert account["metadata"]["annotations"]["eks.amazonaws.com/role-arn"].endswith(account["metadata"]["name"])
+
+
+def test_prod_without_executors_is_what_the_document_says(tmp_path: Path) -> None:
+    shutil.copytree(K8S, tmp_path / "k8s")
+    prod = tmp_path / "k8s" / "overlays" / "prod"
+    text = (prod / "kustomization.yaml").read_text()
+    without = text.replace("  - ../../components/spark-on-k8s\n", "").partition("# Executors run")[0]
+    (prod / "kustomization.yaml").write_text(without)
+    *roles, executor = (prod / "roles.yaml").read_text().split("---\n")
+    assert "tistream-executor" in executor
+    (prod / "roles.yaml").write_text("---\n".join(roles))
+    documents = rendered(str(prod))
+    assert environment(documents, "tistream-sorter")["TISTREAM_SORTER__SPARK__MASTER"] == "local[2]"
+    assert not of_kind(documents, "Role")
+    assert not any(pod["spec"]["automountServiceAccountToken"] for pod in pods(documents).values())
 
 
 def sorter_namespace(documents: list[Document]) -> str:

@@ -123,7 +123,9 @@ def _namespace(peer: Document) -> str | None:
 def test_in_dev_nothing_else_flows_and_nothing_leaves_the_namespace_but_names() -> None:
     network = Network("dev")
     assert network.flows() == BETWEEN | INSIDE
-    assert set(network.outside("egress")) == {(pod, "kubernetes.io/metadata.name=kube-system", 53) for pod in network.pods}
+    assert set(network.outside("egress")) == {
+        (pod, "kubernetes.io/metadata.name=kube-system", 53) for pod in network.pods
+    }
     assert set(network.outside("ingress")) == {(API, "tistream-client=true", 8000)}
 
 

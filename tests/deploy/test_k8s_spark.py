@@ -1,4 +1,4 @@
-"""Spark's Kubernetes backend as deploy/k8s sets it up: a real driver and real executors, made of the rendered manifests."""
+"""Spark's Kubernetes backend as deploy/k8s sets it up: a real driver, and executors made of the rendered manifests."""
 
 from __future__ import annotations
 

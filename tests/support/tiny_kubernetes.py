@@ -1,7 +1,7 @@
-"""As much of Kubernetes as a Spark driver asks for: an API of pods, and a kubelet that runs each as a process of this machine.
+"""As much of Kubernetes as a Spark driver asks for: an API of pods, and a kubelet that runs each as a process.
 
-No cluster: nothing is scheduled, limited or kept apart, and the image is this Python. What is real is what Spark asks, the
-pods that it makes of our template, and their processes. Every request is noted as (verb, resource).
+No cluster: nothing is scheduled, limited or kept apart, and the image is this Python. What is real is what Spark asks,
+the pods that it makes of our template, and their processes. Every request is noted as (verb, resource).
 """
 
 from __future__ import annotations
@@ -215,12 +215,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(201, kubernetes.create(json.loads(body)))
         elif verb == "list":
             items = kubernetes.selected(asked.get("labelSelector", ""))
-            self._json(200, {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items})
+            self._json(
+                200, {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}
+            )
         elif verb == "deletecollection":
             kubernetes.delete([pod["metadata"]["name"] for pod in kubernetes.selected(asked.get("labelSelector", ""))])
             self._json(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
         elif name not in kubernetes.pods:
-            self._json(404, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound"})
+            self._json(
+                404, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound"}
+            )
         elif verb == "delete":
             kubernetes.delete([str(name)])
             self._json(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})

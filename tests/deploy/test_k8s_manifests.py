@@ -20,6 +20,7 @@ from tistream_sorter.settings import SorterSettings
 
 KUBERNETES = ("1.34", "1.37")  # the oldest and the newest whose schemas are at hand
 CUSTOM = {"PodMonitor"}  # no kind of Kubernetes' own
+NAME = "app.kubernetes.io/name"
 WORKLOADS = [f"tistream-{service}" for service in SERVICES]
 
 both = pytest.mark.parametrize("overlay", OVERLAYS)
@@ -171,7 +172,15 @@ def test_selectors_match_and_names_lead_somewhere(overlay: str) -> None:
         assert workload["spec"]["selector"]["matchLabels"].items() <= labels[name].items()
         service = of_kind(documents, "Service")[workload["spec"]["serviceName"]]
         assert service["spec"]["clusterIP"] == "None"
+        # Peers, and executors their driver, come by its name while it is not ready yet.
+        assert service["spec"].get("publishNotReadyAddresses") or not name.startswith("tistream-")
         assert service["spec"]["selector"].items() <= labels[name].items()
+    # An upgrade applies everything that has no such label first, and then one workload after the other by it.
+    labelled = {one["metadata"]["name"]: one for one in documents if NAME in one["metadata"].get("labels", {})}
+    assert sorted(labelled) == WORKLOADS
+    assert all(
+        one["kind"] == "StatefulSet" and one["metadata"]["labels"][NAME] == name for name, one in labelled.items()
+    )
     for name, service in of_kind(documents, "Service").items():
         matching = [one for one, has in labels.items() if service["spec"]["selector"].items() <= has.items()]
         assert len(matching) == 1, name

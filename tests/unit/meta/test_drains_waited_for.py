@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from support.http_world import SorterProcess, World, eventually, running
 from support.tiny_tenant import TinyTenant
+from tistream.cli.app import app
 from tistream.cli.client import ApiClient
 from tistream.cli.errors import CliError
 from tistream.cli.operate import drain_node, left_on
@@ -22,13 +24,15 @@ def begin(world: World) -> None:
     eventually(lambda: [task.phase for task in world.client.tasks().tasks] == ["running"] * 4)
 
 
-def test_it_comes_back_once_others_have_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_comes_back_once_others_have_everything(tmp_path: Path) -> None:
     with running(tmp_path, ranges=4) as world:
         other = SorterProcess(world, "sorter-2")
         begin(world)
-        drain_node(ApiClient(world.meta.url), "sorter-1", True, 60)  # the meta server itself answers it
+        command = ["node", "drain", "sorter-1", "--wait", "90"]  # as a pod's preStop hook has it
+        answer = CliRunner().invoke(app, command, env={"TISTREAM_URL": world.meta.url})  # a meta server answers as well
+        assert answer.exit_code == 0, answer.output
         assert {task.sorter_node for task in world.client.tasks().tasks} == {"sorter-2"}
-        assert capsys.readouterr().out.splitlines()[-1] == "node sorter-1 has nothing left"
+        assert answer.output.splitlines()[-1] == "node sorter-1 has nothing left"
         other.stop()
 
 

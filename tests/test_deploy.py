@@ -1,4 +1,4 @@
-"""docker-compose.yml and deploy/k8s set only settings that exist, and every service is in both."""
+"""docker-compose.yml sets only settings that exist, and every service is in it (deploy/k8s: tests/deploy)."""
 
 from __future__ import annotations
 
@@ -31,23 +31,10 @@ def _compose(service: str) -> dict[str, str]:
     return {name: value for name, value in found["environment"].items() if name.startswith("TISTREAM_")}
 
 
-def _k8s(service: str) -> dict[str, str]:
-    workload, _ = yaml.safe_load_all((ROOT / "deploy" / "k8s" / "base" / f"{service}.yaml").read_text())
-    [container] = workload["spec"]["template"]["spec"]["containers"]
-    assert container["command"] == ["python", "-m", f"tistream_{service}"]
-    filled = {"NODE_ID": "x-0", "ADVERTISE_URL": "http://x-0.x:1", "OBJECTS_URL": "s3://x", "DATABASE_URL": "mysql://x"}
-    return {
-        entry["name"]: filled.get(entry["name"].split(NESTED)[1], entry.get("value", ""))
-        for entry in container["env"]
-        if entry["name"].startswith("TISTREAM_")
-    }
-
-
 @pytest.mark.parametrize("service", SERVICES)
-@pytest.mark.parametrize("deployment", [_compose, _k8s])
-def test_every_variable_is_a_setting_with_a_valid_value(deployment: Any, service: str) -> None:
+def test_every_variable_is_a_setting_with_a_valid_value(service: str) -> None:
     prefix = f"TISTREAM_{service.upper()}{NESTED}"
-    environment = deployment(service)
+    environment = _compose(service)
     assert all(name.startswith(prefix) for name in environment)
     # Arguments are validated as the environment is, and an unknown one is refused.
     settings = _settings_class(service)(**{name.removeprefix(prefix).lower(): v for name, v in environment.items()})
@@ -55,10 +42,6 @@ def test_every_variable_is_a_setting_with_a_valid_value(deployment: Any, service
     assert settings.advertise_url
 
 
-def test_both_deployments_hold_every_service() -> None:
+def test_it_holds_every_service() -> None:
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-    kustomization = yaml.safe_load((ROOT / "deploy" / "k8s" / "base" / "kustomization.yaml").read_text())
     assert sorted(compose["services"]) == sorted(SERVICES)
-    assert {f"{service}.yaml" for service in SERVICES} <= set(kustomization["resources"])
-    for name in kustomization["resources"]:
-        assert (ROOT / "deploy" / "k8s" / "base" / name).is_file()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -15,6 +15,7 @@ class MetaMetrics:
     """Declared in one place; made once per process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self.owner = Gauge("tistream_meta_owner", "1 while this process is the owner, else 0.", registry=registry)
         self.owner_rev = Gauge("tistream_meta_owner_rev", "Election number of this owner.", registry=registry)
         self.route_version = Gauge("tistream_meta_route_version", "Version of the routes.", registry=registry)
         self.tenants = Gauge("tistream_meta_tenants", "Tenants registered.", registry=registry)
@@ -31,6 +32,10 @@ class MetaMetrics:
             registry=registry,
         )
         self.announced = Counter("tistream_meta_announcements_total", "Files announced by writers.", registry=registry)
+
+    def tell_owner(self, is_owner: Callable[[], bool]) -> None:
+        """From here on the gauge of the owner asks, each time that somebody asks it."""
+        self.owner.set_function(is_owner)
 
     def count_nodes(self, states: Iterable[NodeState]) -> None:
         """Set the gauge of nodes."""

@@ -23,11 +23,12 @@ from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
+from tistream.wire.sorter import Hold
 from tistream_sorter.assignment import TaskRules, coming_tasks, kept, seal_orders, wanted_tasks
 from tistream_sorter.collection import CollectRules
 from tistream_sorter.compaction import CompactRules
 from tistream_sorter.jobs.shard import StoreRules
-from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.metrics import HoldsTold, SorterMetrics
 from tistream_sorter.node import SorterNode
 from tistream_sorter.progress import ProgressFeed
 from tistream_sorter.routes import router
@@ -136,6 +137,11 @@ class _Running:
             return f"not registered at {self._settings.meta_url} yet"
         return None if self._version >= 0 else "no route table yet"
 
+    def holds(self) -> list[Hold]:
+        """Of all tasks held."""
+        wall_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        return [hold for task in self.node.tasks() for hold in task.status(wall_ms, monotonic_ms).holds]
+
     def loops(self, metrics: LoopMetrics) -> list[Loop]:
         """Not started yet."""
         interval = self._settings.tick.interval_ms
@@ -199,6 +205,7 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
     """The app of one sorter process."""
     registry = new_registry()
     running = _Running(settings, measured(objects, registry), clock, SorterMetrics(registry), outside)
+    registry.register(HoldsTold(running.holds))
 
     @contextmanager
     def run() -> Iterator[None]:

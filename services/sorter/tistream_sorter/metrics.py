@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from tistream.service.metrics import stale_routes
+from tistream.wire.sorter import Hold
 
 _SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -65,3 +71,20 @@ class SorterMetrics:
             ("invariant",),
             registry=registry,
         )
+
+
+class HoldsTold(Collector):
+    """What holds this sorter's tasks, as it is when somebody asks: looking through all slices has its price."""
+
+    STAGES = ("push", "damaged", "sort")
+
+    def __init__(self, holds: Callable[[], Iterable[Hold]]) -> None:
+        self._holds = holds
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Holds by stage; a stage without any is 0."""
+        gauge = GaugeMetricFamily("tistream_sorter_holds", "Holds of the tasks held, by stage.", labels=["stage"])
+        tally = Tally(hold.stage for hold in self._holds())
+        for stage in self.STAGES:
+            gauge.add_metric([stage], tally[stage])
+        yield gauge

@@ -110,6 +110,9 @@ def node_list(url: Url = DEFAULT_URL) -> None:
 def node_drain(
     node: Annotated[str, typer.Argument(help="Name of the node, as `node list` has it.")],
     undo: Annotated[bool, typer.Option("--undo", help="Let it take tasks and stores again.")] = False,
+    wait: Annotated[
+        float | None, typer.Option(min=0, help="Stay until it has nothing, at most so many seconds; else status 1.")
+    ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Move every task and store off a node, and give it none until it is started again."""
@@ -117,7 +120,7 @@ def node_drain(
         from tistream.cli.client import ApiClient
         from tistream.cli.operate import drain_node
 
-    drain_node(ApiClient(url), node, not undo)
+    drain_node(ApiClient(url), node, not undo, wait)
 
 
 @task_app.command("list")

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from tistream.cli.client import ApiClient
+from tistream import concurrency
+from tistream.cli.client import ApiClient, NoAnswer
+from tistream.cli.errors import CliError
+from tistream.clock import SystemClock
+
+_LOOK_S = 0.5  # between two looks at what a node that is drained still has
 
 
 def list_nodes(client: ApiClient) -> None:
@@ -20,10 +25,41 @@ def list_nodes(client: ApiClient) -> None:
     _print(("node", "role", "state", "tasks", "stores", "url"), rows)
 
 
-def drain_node(client: ApiClient, node: str, draining: bool) -> None:
-    """Move everything off a node, or take that back. Raises CliError."""
+def drain_node(client: ApiClient, node: str, draining: bool, wait_s: float | None = None) -> None:
+    """Move everything off a node, or take that back; with `wait_s` stay until it has nothing, so many seconds at most.
+    Raises CliError: also if it has something left then, or nobody could take it."""
     client.call("POST", f"/v1/nodes/{quote(node, safe='')}/drain", {"draining": draining})
     sys.stdout.write(f"node {node} is being drained\n" if draining else f"node {node} takes work again\n")
+    if draining and wait_s is not None:
+        sys.stdout.flush()
+        _wait_until_empty(client, node, wait_s)
+        sys.stdout.write(f"node {node} has nothing left\n")
+
+
+def _wait_until_empty(client: ApiClient, node: str, wait_s: float) -> None:
+    clock = SystemClock()
+    until_ms = clock.monotonic_ms() + int(wait_s * 1000)
+    while True:
+        try:
+            left, takers = left_on(client.call("GET", "/v1/nodes")["nodes"], node)
+        except NoAnswer:
+            left, takers = "what it has is not known", True  # whoever answered may be gone by now: ask again
+        if left is None:
+            return
+        if not takers:
+            raise CliError(f"node {node}: {left}, and no other node is there to take it")
+        if clock.monotonic_ms() >= until_ms:
+            raise CliError(f"node {node}: {left} after {wait_s:g} s")
+        concurrency.sleep(_LOOK_S)
+
+
+def left_on(nodes: Sequence[Mapping[str, Any]], node: str) -> tuple[str | None, bool]:
+    """What a node still has, None for nothing; and whether there is another one that could take it."""
+    [own] = [one for one in nodes if one["node_id"] == node]
+    takers = any(one["role"] == own["role"] and one["state"] in ("alive", "suspect") for one in nodes if one is not own)
+    if not own["tasks"] and not own["stores"]:
+        return None, takers
+    return f"{own['tasks']} tasks and {own['stores']} stores are left", takers
 
 
 def list_tasks(client: ApiClient) -> None:

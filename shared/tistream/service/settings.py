@@ -55,7 +55,9 @@ class ServiceSettings(BaseSettings):
         default="http://127.0.0.1:8001", description="base URL of the meta server; of several, separated by commas"
     )
     objects_url: str = Field(default="file:///var/lib/tistream/objects", description="object store (storage.open)")
-    log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
+    log_level: str = Field(
+        default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="the least that is logged"
+    )
     allow_insecure_bind: bool = Field(default=False, description="bind a non-loopback address without auth")
     shutdown_grace_seconds: int = Field(default=2, ge=0, le=600, description="how long open requests may go on")
     shutdown_limit_seconds: int = Field(default=5, ge=1, le=600, description="then the process ends, whatever hangs")

@@ -231,6 +231,7 @@ def test_metrics_tell_what_is_served(meta):
     text = meta.http.get("/metrics").text
     assert "tistream_meta_tenants 1.0" in text
     assert "tistream_meta_owner_rev 1.0" in text
+    assert "tistream_meta_owner 1.0" in text
 
 
 def test_what_comes_too_late_is_refused_and_counted(meta):

@@ -1,0 +1,66 @@
+"""`python -m tistream_sorter.jobs.executor`: a Spark executor of a Kubernetes pod.
+
+Spark's own images begin with a shell script that makes a command line of the environment that the driver's Kubernetes
+backend gave the pod. Our image holds PySpark from PyPI, with the same jars but without that script; this is its part
+for executors (`kubernetes/dockerfiles/spark/entrypoint.sh` of Spark 4). The process becomes Java's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tistream.service import java
+
+BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+_OPTION = re.compile(r"SPARK_JAVA_OPT_(\d+)")
+# Argument of the backend -> the variable that the driver sets.
+_ARGUMENTS = {
+    "--driver-url": "SPARK_DRIVER_URL",
+    "--executor-id": "SPARK_EXECUTOR_ID",
+    "--cores": "SPARK_EXECUTOR_CORES",
+    "--app-id": "SPARK_APPLICATION_ID",
+    "--hostname": "SPARK_EXECUTOR_POD_IP",
+    "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
+    "--podName": "SPARK_EXECUTOR_POD_NAME",
+}
+
+
+def command(environ: Mapping[str, str], program: Path, jars: Path) -> list[str]:
+    """The command line of the executor. Raises KeyError for a variable that is not set."""
+    options = sorted((int(found[1]), name) for name in environ if (found := _OPTION.fullmatch(name)))
+    memory = environ["SPARK_EXECUTOR_MEMORY"]
+    arguments = [part for name, variable in _ARGUMENTS.items() for part in (name, environ[variable])]
+    classes = ":".join(filter(None, (environ.get("SPARK_CLASSPATH"), f"{jars}/*")))
+    return [
+        str(program),
+        *(environ[name] for _, name in options),
+        f"-Xms{memory}",
+        f"-Xmx{memory}",
+        "-cp",
+        classes,
+        BACKEND,
+        *arguments,
+    ]
+
+
+def main() -> None:
+    """Become the executor. Status 2 and one line on stderr where Spark's driver has not made this pod."""
+    import pyspark  # noqa: PLC0415 - half a second
+
+    home = Path(pyspark.__file__).parent
+    program = java.ensure().home / "bin" / "java"
+    os.environ.setdefault("SPARK_HOME", str(home))
+    try:
+        line = command(os.environ, program, home / "jars")
+    except KeyError as error:
+        sys.stderr.write(f"not in an executor's pod: {error.args[0]} is not set\n")
+        raise SystemExit(2) from None
+    os.execv(program, line)
+
+
+if __name__ == "__main__":
+    main()

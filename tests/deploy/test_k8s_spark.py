@@ -1,0 +1,135 @@
+"""Spark's Kubernetes backend as deploy/k8s sets it up: a real driver, and executors made of the rendered manifests."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from support import golden as golden_sets
+from support import oracle
+from support.manifests import environment, executor_template, of_kind, rendered
+from support.sorter_world import SorterWorld
+from support.tiny_kubernetes import TinyKubernetes, tiny_kubernetes
+from tistream.storage.open import open_objects
+from tistream_sorter.jobs.run import SparkRunner
+from tistream_sorter.jobs.session import build_session
+from tistream_sorter.settings import SorterSettings
+
+pytestmark = pytest.mark.spark
+
+PATIENCE_S = 120
+DRIVER = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "tistream-sorter-0", "labels": {}},
+    "spec": {"containers": [{"name": "sorter", "image": "tistream-sorter"}]},
+}
+
+
+def _conf(folder: Path) -> dict[str, str]:
+    """As the sorter's pod has it, but for what cannot be on one machine: addresses, free ports, memory."""
+    documents = rendered("prod")
+    settings = json.loads(environment(documents, "tistream-sorter")["TISTREAM_SORTER__SPARK__CONF"])
+    template = folder / "executor.yaml"
+    template.write_text(yaml.safe_dump(executor_template(documents)))
+    assert SorterSettings(spark={"conf": settings}).spark.conf == settings
+    return settings | {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.port": "0",
+        "spark.driver.blockManager.port": "0",
+        "spark.blockManager.port": "0",
+        "spark.kubernetes.executor.podTemplateFile": str(template),
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.kubernetes.executor.limit.cores": "1",
+        "spark.default.parallelism": "2",
+    }
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[TinyKubernetes, SparkSession]]:
+    with tiny_kubernetes(tmp_path) as (kubernetes, url):
+        kubernetes.add(json.loads(json.dumps(DRIVER)))
+        session = build_session(f"k8s://{url}", "tests", _conf(tmp_path))
+        try:
+            yield kubernetes, session
+        finally:
+            session.stop()
+
+
+def _wait_for(ready: Callable[[], bool], kubernetes: TinyKubernetes) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not ready():
+        logs = "\n".join(path.read_text()[-1500:] for path in kubernetes.folder.glob("*.log"))
+        assert time.monotonic() < deadline, logs
+        time.sleep(0.1)
+
+
+def test_executors_in_pods_commit_the_oracles_rows_also_after_one_was_lost(
+    cluster: tuple[TinyKubernetes, SparkSession], tmp_path: Path
+) -> None:
+    kubernetes, session = cluster
+    golden = golden_sets.load("everything")
+    truth = oracle.committed_rows([file.data for file in golden.files], golden.snapshot_ts)
+    url = f"file://{tmp_path}/objects"
+    runner = SparkRunner(session, url)
+    world = SorterWorld(golden, [], objects=open_objects(url), runner=runner)
+    half = len(golden.files) // 2
+    for file in golden.files[:half]:
+        world.push(file)
+    world.tick()
+    _wait_for(lambda: len(kubernetes.running()) == 2, kubernetes)
+    lost = kubernetes.running()[0]
+    kubernetes.processes[lost].kill()
+    _wait_for(lambda: len(set(kubernetes.running()) - {lost}) == 2, kubernetes)
+    for file in golden.files[half:]:
+        world.push(file)
+
+    def all_committed() -> bool:
+        world.tick()
+        return len(world.pool()) == len(truth)
+
+    _wait_for(all_committed, kubernetes)
+    assert world.stopped() == []
+    columns = ["key", "start_ts", "commit_ts", "op", "value", "old_value"]
+    assert world.pool().select(columns).equals(truth.sort("commit_ts", "start_ts", "key").select(columns))
+    _pods_are_as_the_template_says(kubernetes)
+    _the_role_allows_what_was_asked(kubernetes, session)
+
+
+def _pods_are_as_the_template_says(kubernetes: TinyKubernetes) -> None:
+    template = executor_template(rendered("prod"))
+    assert template is not None
+    assert len(kubernetes.made) >= 3
+    for pod in kubernetes.made:
+        spec, wanted = pod["spec"], template["spec"]
+        [container], [given] = spec["containers"], wanted["containers"]
+        for name in ("securityContext", "serviceAccountName", "automountServiceAccountToken", "enableServiceLinks"):
+            assert spec[name] == wanted[name]
+        assert container["args"] == [*given["args"], "executor"]
+        for name in ("securityContext", "envFrom"):
+            assert container[name] == given[name]
+        assert pod["metadata"]["labels"].items() >= template["metadata"]["labels"].items()
+        assert pod["metadata"]["ownerReferences"][0]["name"] == "tistream-sorter-0"
+        assert container["image"] == environment(rendered("prod"), "tistream-sorter")["EXECUTOR_IMAGE"]
+        assert container["resources"]["limits"].keys() >= {"memory", "ephemeral-storage"}
+        mounted = {one["mountPath"] for one in container["volumeMounts"]}
+        assert mounted == {"/tmp", "/scratch"}
+        assert all("sizeLimit" in one["emptyDir"] for one in spec["volumes"] if one["name"] == "tmp")
+
+
+def _the_role_allows_what_was_asked(kubernetes: TinyKubernetes, session: SparkSession) -> None:
+    session.stop()
+    assert not any(pod["metadata"]["name"] != "tistream-sorter-0" for pod in kubernetes.pods.values())
+    [rule] = of_kind(rendered("prod"), "Role")["tistream-spark-driver"]["rules"]
+    allowed = {(verb, resource) for verb in rule["verbs"] for resource in rule["resources"]}
+    assert rule["apiGroups"] == [""]
+    assert kubernetes.asked - allowed == set()
+    assert allowed - kubernetes.asked == set()

@@ -1,0 +1,74 @@
+"""What each service answers and counts, asked of the real apps; none of their loops is started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from tistream.clock import SystemClock
+from tistream.storage.memory import MemoryObjectStore
+from tistream.wire.client import HttpClient
+from tistream_api.app import build_app as build_api
+from tistream_api.settings import ApiSettings
+from tistream_dispatcher.app import build_app as build_dispatcher
+from tistream_dispatcher.settings import DispatcherSettings
+from tistream_meta.app import build_app as build_meta
+from tistream_meta.settings import MetaSettings
+from tistream_schema.app import build_app as build_schema
+from tistream_schema.settings import SchemaSettings
+from tistream_sorter.app import Outside
+from tistream_sorter.app import build_app as build_sorter
+from tistream_sorter.settings import SorterSettings
+
+
+@dataclass(frozen=True)
+class Surface:
+    """`metrics`: each name as Prometheus will store it (of a histogram its three)."""
+
+    paths: frozenset[str]
+    metrics: frozenset[str]
+
+
+class _NoSpark:
+    """Never asked to run anything."""
+
+    slots = 1
+    alive = True
+
+    def run(self, shards: Any, *, beside: bool = False) -> list[Any]:
+        raise AssertionError("no loop was started")
+
+    def warm(self) -> None:
+        raise AssertionError("no loop was started")
+
+    def close(self) -> None:
+        raise AssertionError("no loop was started")
+
+
+def _apps() -> Mapping[str, Callable[[], FastAPI]]:
+    objects, clock = MemoryObjectStore(), SystemClock()
+    return {
+        "api": lambda: build_api(ApiSettings(), objects, clock),
+        "dispatcher": lambda: build_dispatcher(DispatcherSettings(), objects, clock),
+        "meta": lambda: build_meta(MetaSettings(database_url="sqlite://"), objects, clock),
+        "schema": lambda: build_schema(SchemaSettings(), objects, HttpClient(), clock),
+        "sorter": lambda: build_sorter(
+            SorterSettings(), objects, clock, Outside(new_runner=lambda _settings: _NoSpark())
+        ),
+    }
+
+
+def _surface(app: FastAPI) -> Surface:
+    text = TestClient(app).get("/metrics").text
+    names: set[str] = set()
+    for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
+        names |= {f"{name}{end}" for end in ("_bucket", "_count", "_sum")} if kind == "histogram" else {name}
+    return Surface(frozenset(app.openapi()["paths"]), frozenset(names))
+
+
+SURFACES = {service: _surface(build()) for service, build in _apps().items()}

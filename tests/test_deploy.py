@@ -1,10 +1,9 @@
-"""docker-compose.yml and deploy/k8s set only settings that exist, and every service is in both."""
+"""deploy/k8s sets only settings that exist, and holds every service (docker-compose.yml: test_compose_file.py)."""
 
 from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -25,12 +24,6 @@ def _settings_class(service: str) -> type[ServiceSettings]:
     return found
 
 
-def _compose(service: str) -> dict[str, str]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"][service]
-    assert found["command"] == ["python", "-m", f"tistream_{service}"]
-    return {name: value for name, value in found["environment"].items() if name.startswith("TISTREAM_")}
-
-
 def _k8s(service: str) -> dict[str, str]:
     workload, _ = yaml.safe_load_all((ROOT / "deploy" / "k8s" / "base" / f"{service}.yaml").read_text())
     [container] = workload["spec"]["template"]["spec"]["containers"]
@@ -44,10 +37,9 @@ def _k8s(service: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-@pytest.mark.parametrize("deployment", [_compose, _k8s])
-def test_every_variable_is_a_setting_with_a_valid_value(deployment: Any, service: str) -> None:
+def test_every_variable_is_a_setting_with_a_valid_value(service: str) -> None:
     prefix = f"TISTREAM_{service.upper()}{NESTED}"
-    environment = deployment(service)
+    environment = _k8s(service)
     assert all(name.startswith(prefix) for name in environment)
     # Arguments are validated as the environment is, and an unknown one is refused.
     settings = _settings_class(service)(**{name.removeprefix(prefix).lower(): v for name, v in environment.items()})
@@ -55,10 +47,8 @@ def test_every_variable_is_a_setting_with_a_valid_value(deployment: Any, service
     assert settings.advertise_url
 
 
-def test_both_deployments_hold_every_service() -> None:
-    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+def test_it_holds_every_service() -> None:
     kustomization = yaml.safe_load((ROOT / "deploy" / "k8s" / "base" / "kustomization.yaml").read_text())
-    assert sorted(compose["services"]) == sorted(SERVICES)
     assert {f"{service}.yaml" for service in SERVICES} <= set(kustomization["resources"])
     for name in kustomization["resources"]:
         assert (ROOT / "deploy" / "k8s" / "base" / name).is_file()

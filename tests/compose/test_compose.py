@@ -96,6 +96,12 @@ def test_only_sorters_have_java_and_nothing_has_a_compiler_or_a_secret(up: Conta
         print(image, f"{int(docker('image', 'inspect', '--format', '{{.Size}}', image)) / 1e6:.0f} MB")
 
 
+def test_the_engine_takes_the_file_with_every_profile(up: Containers) -> None:
+    services = json.loads(up.compose("config", "--format", "json"))["services"]
+    assert {"upstream", "prometheus", "grafana"} < set(services)
+    assert services["grafana"]["depends_on"]["prometheus"]["condition"] == "service_healthy"
+
+
 def test_both_apis_serve_what_tidb_wrote(up: Containers) -> None:
     loaded = golden.load("everything")
     bucket = up.bucket()

@@ -133,6 +133,9 @@ class ComposeChaos(Chaos):
         with self.containers.paused("sorter-1", "sorter-2"):
             self._while_it_lasts(2.5)
             self.disks["minio"].fill()
+            refused = self.containers.refuses()
+        if not refused:
+            self.outcome.problems.append(f"{fault}: MinIO goes on writing, so that nothing was tried")
         try:
             self._while_it_lasts(fault.seconds)
         finally:

@@ -16,6 +16,7 @@ from support.chaos.disk import Disk
 from support.compose import engine
 from support.compose.engine import docker
 from support.platform import Platform, free_port
+from tistream.errors import TiStreamError
 from tistream.storage.s3 import S3ObjectStore
 
 BUILT = ("minio", "meta-1", "sorter-1")  # the services whose images are built here; the others share them
@@ -92,6 +93,14 @@ class Containers(Platform):
             access_key="tistream",
             secret_key=self._secrets["MINIO_ROOT_PASSWORD"],
         )
+
+    def refuses(self) -> bool:
+        """Whether the bucket takes no object."""
+        try:
+            self.bucket().put("probe", bytes(1 << 20))
+        except TiStreamError:
+            return True
+        return False
 
     # --- commands ----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: sim space help install demo up test test-fast chaos mutants bench bench-report check format lock clean
+.PHONY: sim space compose-up compose-test compose-chaos help install demo up test test-fast chaos mutants bench bench-report check format lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -23,7 +23,7 @@ up: $(INSTALLED) ## Run the platform on 127.0.0.1:8000, data in .tistream
 	@$(BIN)/tistream up --data-dir .tistream
 
 test: $(INSTALLED) ## Every test, those that start Spark and the whole platform included
-	$(BIN)/pytest -q -n 2 -m "not e2e and not spark"
+	$(BIN)/pytest -q -n 2 -m "not e2e and not spark and not compose"
 	$(BIN)/pytest -q -m "e2e or spark"
 
 test-fast: $(INSTALLED) ## The unit tests alone
@@ -37,6 +37,16 @@ RATE ?= 5000
 SEED ?= 1
 chaos: $(INSTALLED) ## Kill, pause, fill disks under load and verify: MINUTES=10 RATE=5000 SEED=1 (MANY=1: several of everything, moved, split and merged; CUTS=1: cut off from each other)
 	@scripts/chaos --minutes $(MINUTES) --rate $(RATE) --seed $(SEED) $(if $(MANY),--many) $(if $(CUTS),--cuts)
+
+COMPOSE ?= docker compose
+compose-up: ## The containers of docker-compose.yml, with a simulated upstream; settings in .env (docs/compose.md)
+	$(COMPOSE) --profile demo up --build --detach --wait
+
+compose-test: $(INSTALLED) ## The same containers on a real engine: what is pulled, and what the loss of each costs
+	$(BIN)/pytest -q -s -m compose tests/compose
+
+compose-chaos: $(INSTALLED) ## Kill, freeze and restart containers under load and verify: MINUTES=10 RATE=5000 SEED=1
+	@scripts/chaos --compose --minutes $(MINUTES) --rate $(RATE) --seed $(SEED)
 
 SEEDS ?= 200
 FIRST ?= 1

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from support.chaos.run import Options, run
+from support.compose.chaos import run as compose_run
 
 
 def main() -> int:
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--recover", type=float, default=15.0, help="seconds until the lag must be under 5 s again")
     parser.add_argument("--many", action="store_true", help="several of everything; tasks moved, split and merged")
     parser.add_argument("--cuts", action="store_true", help="several of everything, cut off from each other")
+    parser.add_argument("--compose", action="store_true", help="the containers of docker-compose.yml")
     parser.add_argument("--out", type=Path, default=None, help="folder for logs and the report; default: a new one")
     given = parser.parse_args()
     scratch = given.out or Path(tempfile.mkdtemp(prefix="tistream-chaos-"))
@@ -35,7 +37,8 @@ def main() -> int:
         cuts=given.cuts,
         simulate=("--txns-per-s", str(max(1, given.rate // 8)), "--ddl-per-min", "6"),
     )
-    outcome = run(options, lambda line: print(line, flush=True))
+    strike = compose_run if given.compose else run
+    outcome = strike(options, lambda line: print(line, flush=True))
     (scratch / "chaos.json").write_text(json.dumps(outcome.as_json(), indent=1))
     print(outcome.summary())
     return 1 if outcome.problems else 0

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     MERGE = "merge"
     DRAIN = "drain"
     CUT = "cut"
+    RESTART = "restart"
 
 
 @dataclass(frozen=True, slots=True)

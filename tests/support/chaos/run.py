@@ -24,7 +24,7 @@ from support.chaos.outcome import LATE_MS, Outcome, StatusSeen, Struck
 from support.chaos.plan import Fault, Kind
 from support.lan_platform import LanPlatform
 from support.platform import COMMAND, Platform, Process, _die_with_us, mains
-from support.sim.audit import of_directory
+from support.sim.audit import Audit, of_directory
 from tistream.verify.lag import LagSample, Promise, beyond_promises
 
 CLUSTER, TENANT = "1", "chaos"
@@ -124,7 +124,8 @@ class Chaos:
             if time.monotonic() - started >= self.options.seconds:
                 break
             self._strike(fault)
-        self._while_it_lasts(self.options.seconds - (time.monotonic() - started))
+        if self.options.faults is None:
+            self._while_it_lasts(self.options.seconds - (time.monotonic() - started))
         self.outcome.seconds = time.monotonic() - started
         self._finish()
         self.outcome.judge()
@@ -133,6 +134,10 @@ class Chaos:
         if self.options.faults is not None:
             of_disks = (Kind.FULL, Kind.READ_ONLY)
             return (fault for fault in self.options.faults if self.disks or fault.kind not in of_disks)
+        return self.random_faults()
+
+    def random_faults(self) -> Iterator[Fault]:
+        """Those of the seed."""
         if self.options.cuts:
             return plan.cuts(self.options.seed)
         if self.options.many:
@@ -144,7 +149,7 @@ class Chaos:
     def _begin(self) -> None:
         options, scratch = self.options, self.options.scratch
         with (scratch / "simulate.log").open("wb") as log:
-            self._load = _started(self.load_command(), log, log)
+            self._load = _started(self.load_command(), log, log, self.load_environ())
         command = [str(COMMAND), "verify", self.platform.url, "--cluster", CLUSTER, "--tenant", TENANT, "--json"]
         command += ["--truth", str(scratch / "truth"), "--samples", str(scratch / "samples")]
         command += ["--seed", str(options.seed)]
@@ -159,6 +164,14 @@ class Chaos:
         command += ["--rows-per-s", str(options.rows_per_s), "--truth", str(options.scratch / "truth")]
         command += ["--promises", str(options.scratch / "promises")]
         return [*command, *options.simulate]
+
+    def load_environ(self) -> dict[str, str] | None:
+        """Its environment, if it is not ours."""
+        return None
+
+    def audited(self) -> Audit:
+        """What has been written, held against the invariants."""
+        return of_directory(self.platform.objects)
 
     def end(self) -> None:
         """Whatever happened: leave nothing running."""
@@ -193,7 +206,7 @@ class Chaos:
         except AssertionError as error:
             problems.append(f"up did not stop as it should: {str(error)[:1_000]}")
         self.outcome.traces = self.platform.traces()
-        audit = of_directory(self.platform.objects)
+        audit = self.audited()
         problems += audit.problems
         self.outcome.manifests, self.outcome.seals = audit.manifests, audit.seals
 
@@ -366,8 +379,10 @@ class Chaos:
         return (self.options.scratch / f"{name}.log").read_text(errors="replace")[-2_000:]
 
 
-def _started(command: list[str], out: IO[bytes], log: IO[bytes]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stdout=out, stderr=log, preexec_fn=_die_with_us)  # noqa: PLW1509 (as there)
+def _started(
+    command: list[str], out: IO[bytes], log: IO[bytes], environ: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, env=environ, stdout=out, stderr=log, preexec_fn=_die_with_us)  # noqa: PLW1509 (as there)
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:

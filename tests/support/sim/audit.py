@@ -17,6 +17,7 @@ from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, SEALED, Manifest
 from tistream.format.source_file import SourceFile
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.object_store import ObjectStore
 
 _MANIFEST = re.compile(r"committed/.*/task-(\d+)/manifest/(\d{20})$")
 
@@ -30,6 +31,15 @@ def of_directory(objects: Path) -> Audit:
         if floor.exists() and int(match[2]) < floor_format.decode(str(floor), floor.read_bytes()):
             continue  # about to be collected
         audit.wrote(str(path.relative_to(objects)), path.read_bytes())
+    return audit
+
+
+def of_store(objects: ObjectStore) -> Audit:
+    """The same of an object store."""
+    audit = Audit(None)
+    found = [(match, info.key) for info in objects.list_after("committed/") if (match := _MANIFEST.search(info.key))]
+    for _, key in sorted(found, key=lambda one: (int(one[0][1]), int(one[0][2]))):
+        audit.wrote(key, objects.get(key))
     return audit
 
 

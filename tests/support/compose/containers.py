@@ -1,0 +1,203 @@
+"""The platform of docker-compose.yml on a real engine, under a project name of its own; and what is done to it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from support.chaos.disk import Disk
+from support.compose import engine
+from support.compose.engine import docker
+from support.platform import Platform, free_port
+from tistream.errors import TiStreamError
+from tistream.storage.s3 import S3ObjectStore
+
+BUILT = ("minio", "meta-1", "sorter-1")  # the services whose images are built here; the others share them
+SERVICES = (
+    *(f"meta-{number}" for number in (1, 2, 3)),
+    *(f"{role}-{number}" for role in ("dispatcher", "sorter", "api") for number in (1, 2)),
+    "schema",
+)
+OWNER_OF_FILES = 10001
+_UP_SECONDS = 900
+_TRUTH = "/truth"
+
+
+def number_of(role: str) -> int:
+    """How many containers a role has."""
+    return max(1, sum(name.startswith(f"{role}-") for name in SERVICES))
+
+
+def container_of(role: str, pick: int = 0) -> str:
+    """sorter-2 of sorter; what has one container bears the role's name."""
+    return f"{role}-{pick % number_of(role) + 1}" if number_of(role) > 1 else role
+
+
+@dataclass
+class Containers(Platform):
+    """As Platform, for what a chaos run needs of it. `disk`: where MinIO keeps its objects; else a volume."""
+
+    disk: Disk | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)  # more of .env.example
+    project: str = field(default_factory=lambda: f"tistream-test-{uuid.uuid4().hex[:8]}")
+    _secrets: dict[str, str] = field(default_factory=dict)
+    _ports: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._secrets = {
+            name: uuid.uuid4().hex for name in ("MINIO_ROOT_PASSWORD", "MYSQL_PASSWORD", "GRAFANA_PASSWORD")
+        }
+        names = ("API_1_PORT", "API_2_PORT", "MINIO_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
+        self._ports = {name: free_port() for name in names}
+        self.truth.mkdir(parents=True)
+        os.chown(self.truth, OWNER_OF_FILES, OWNER_OF_FILES)
+        volumes = {"truth": self.truth}
+        if self.disk is not None:
+            os.chown(self.disk.path, OWNER_OF_FILES, OWNER_OF_FILES)
+            volumes["objects"] = self.disk.path
+        bound = {
+            name: {"driver_opts": {"type": "none", "o": "bind", "device": str(path)}} for name, path in volumes.items()
+        }
+        self._override.write_text(json.dumps({"volumes": bound}))
+
+    @property
+    def truth(self) -> Path:
+        """Where the simulated upstream writes what is true."""
+        return self.data_dir / "truth"
+
+    @property
+    def _override(self) -> Path:
+        return self.data_dir / "volumes.json"
+
+    @property
+    def url(self) -> str:
+        return self.url_of("API_1_PORT")
+
+    def url_of(self, port: str) -> str:
+        """Of a published port, by the name of its setting."""
+        return f"http://127.0.0.1:{self._ports[port]}"
+
+    def bucket(self) -> S3ObjectStore:
+        """The platform's, from outside."""
+        return S3ObjectStore(
+            "tistream",
+            endpoint=self.url_of("MINIO_PORT"),
+            region="us-east-1",
+            access_key="tistream",
+            secret_key=self._secrets["MINIO_ROOT_PASSWORD"],
+        )
+
+    def refuses(self) -> bool:
+        """Whether the bucket takes no object."""
+        try:
+            self.bucket().put("probe", bytes(1 << 20))
+        except TiStreamError:
+            return True
+        return False
+
+    # --- commands ----------------------------------------------------------------------------------------------------
+
+    def environment(self) -> dict[str, str]:
+        """Of every command: settings as .env would have them."""
+        ports = {name: str(port) for name, port in self._ports.items()}
+        given = {"MINIO_ROOT_USER": "tistream", "RANGES_PER_TENANT": str(self.ranges)}
+        return {**os.environ, **given, **self._secrets, **ports, **self.settings}
+
+    def command(self, *arguments: str) -> list[str]:
+        """`docker compose ARGUMENTS` of this project."""
+        files = [argument for path in (*engine.files(), self._override) for argument in ("-f", str(path))]
+        head = [*engine.compose(), "--project-directory", str(engine.ROOT), "-p", self.project]
+        return [*head, *files, "--profile", "demo", "--profile", "monitoring", *arguments]
+
+    def compose(self, *arguments: str, check: bool = True, timeout: float = _UP_SECONDS) -> str:
+        """What it prints. Raises AssertionError with what it said otherwise."""
+        done = subprocess.run(
+            self.command(*arguments),
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
+        assert not check or not done.returncode, f"compose {arguments}: {done.stderr[-3_000:]}"
+        return done.stdout
+
+    def build(self) -> None:
+        """The images; a layer that is there already is not built again."""
+        self.compose("build", *BUILT, timeout=1_800)
+
+    def start(self) -> Containers:
+        """Everything but the profiles' services, until all of it is healthy."""
+        self.up(*SERVICES)
+        return self
+
+    def up(self, *services: str, timeout: float = _UP_SECONDS) -> None:
+        """Start some services, and wait until they are healthy."""
+        self.compose("up", "--detach", "--no-build", "--no-recreate", "--wait", *services, timeout=timeout)
+
+    # --- containers --------------------------------------------------------------------------------------------------
+
+    def id_of(self, service: str) -> str:
+        """Of a service's container."""
+        return f"{self.project}-{service}-1"
+
+    def inspect(self, service: str) -> dict[str, Any]:
+        """What the engine says of it."""
+        found: dict[str, Any] = json.loads(docker("inspect", self.id_of(service)))[0]
+        return found
+
+    def kill(self, role: str) -> int:
+        """SIGKILL, and it stays away, as the engine takes it for the operator's wish."""
+        docker("kill", self.id_of(role))
+        return 0
+
+    def bring_back(self, service: str) -> None:
+        """Start a container that was killed."""
+        docker("start", self.id_of(service))
+
+    def restart(self, service: str) -> None:
+        """In good order."""
+        docker("restart", "--time", "30", self.id_of(service))
+
+    @contextlib.contextmanager
+    def paused(self, *services: str) -> Any:
+        """Frozen meanwhile."""
+        docker("pause", *map(self.id_of, services))
+        try:
+            yield
+        finally:
+            docker("unpause", *map(self.id_of, services))
+
+    # --- its end -----------------------------------------------------------------------------------------------------
+
+    def keep_logs(self) -> None:
+        """Into `logs`, of every container, its former lives included."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        for service in (*SERVICES, "minio", "mysql", "bucket"):
+            with (self.logs / f"{service}.log").open("wb") as log:
+                subprocess.run(["docker", "logs", self.id_of(service)], stdout=log, stderr=log, check=False)
+
+    def stop(self) -> None:
+        """SIGTERM to each of the services; all gone in time, with status 0."""
+        self.compose("stop", *SERVICES)
+        self.keep_logs()
+        statuses = {service: self.inspect(service)["State"]["ExitCode"] for service in SERVICES}
+        assert not any(statuses.values()), f"exit statuses {statuses}"
+
+    def report(self, lines: int = 25) -> str:
+        """The ends of all logs, for a failed test."""
+        self.keep_logs()
+        return super().report(lines) + "\n" + self.compose("ps", "--all", check=False)
+
+    def close(self) -> None:
+        """Whatever happened: no container, network or volume is left."""
+        self.keep_logs()
+        self.compose("down", "--volumes", "--remove-orphans", "--timeout", "20", check=False)

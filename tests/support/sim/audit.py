@@ -11,6 +11,7 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from support.sim.sources import Sources
 from tistream.format import manifest as manifest_format
 from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, SEALED, Manifest
 from tistream.format.source_file import SourceFile
@@ -41,6 +42,11 @@ class ObservedStore(MemoryObjectStore):
         self.writes += 1
         self.audit.wrote(key, body)
 
+    def delete(self, key: str) -> None:
+        if self.peek(key) is not None:
+            self.audit.deleted(key)
+        super().delete(key)
+
     def peek(self, key: str) -> bytes | None:
         """An object's bytes, if it is there; also while a write is under way."""
         found = self._objects.get(key)
@@ -62,6 +68,7 @@ class Audit:
     sealed: int = 0  # pending parts that are segments already
     seals: int = 0
     children: dict[int, int] = field(default_factory=dict)  # of seals: task -> flushed_ts of its parents
+    files: Sources = field(default_factory=Sources)
 
     @property
     def heirs(self) -> int:
@@ -70,9 +77,15 @@ class Audit:
 
     def wrote(self, key: str, body: bytes) -> None:
         """An object is there."""
+        self.files.pushed(key, body)
         found = _MANIFEST.match(key)
         if found is not None:
             self._manifest(int(found[1]), int(found[2]), manifest_format.decode(key, body))
+
+    def deleted(self, key: str) -> None:
+        """An object is about to go."""
+        for problem in self.files.gone(key, self.last):
+            self._require(12, False, problem)
 
     def progress(self, task_id: int, manifest: int, progress_ts: int) -> None:
         """A sorter has said how far a task is, as of a manifest."""
@@ -110,6 +123,7 @@ class Audit:
             self._named_objects(self.objects, task_id, new)
         self._windows(task_id, new)
         self.last[task_id] = new
+        self.files.noted(new)
 
     def _named_objects(self, objects: ObservedStore, task_id: int, new: Manifest) -> None:
         for named in (*new.segments, *new.pending):

@@ -213,9 +213,8 @@ class StoreChains:
         those that were taken: somebody has to see it."""
         if not self._chains or self._chains[0].first_ts != chain_ts or self.may_begin_older():
             return None
-        open_ts = min([ts for known in (self._waiting, self._damaged) for ts in known.keys()[:1]], default=MAX_TS)
         taken = self._chains[0].taken
-        return Read(min(through, open_ts - 1), taken[0], frozenset(taken))
+        return Read(through, taken[0], frozenset(taken))
 
     def passed_by(self, positions: Iterable[ChainPosition]) -> bool:
         """Whether tasks that are at `positions` have been fed beyond this by somebody else: in a chain that is known

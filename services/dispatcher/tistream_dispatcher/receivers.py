@@ -62,7 +62,8 @@ class Receivers:
         self.tell(task_id, status.received)
         self.flushed[task_id] = status.flushed_ts
         if status.task_epoch == epoch and status.pointed is not None:
-            self.durable[task_id] = Durable(status.flushed_ts, positions_of(status.durable), status.pointed)
+            positions = positions_of(status.durable)
+            self.durable[task_id] = Durable(status.flushed_ts, positions, status.pointed)
         else:
             self.durable.pop(task_id, None)
 

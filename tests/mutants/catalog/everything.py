@@ -1,5 +1,6 @@
 """Every mutant, in the order of the data's journey."""
 
+from mutants.catalog.collection import MUTANTS as COLLECTION
 from mutants.catalog.commits import MUTANTS as COMMITS
 from mutants.catalog.huge import MUTANTS as HUGE
 from mutants.catalog.matching import MUTANTS as MATCHING
@@ -11,7 +12,7 @@ from mutants.catalog.slices import MUTANTS as SLICES
 from mutants.catalog.stores import MUTANTS as STORES
 from mutants.catalog.ticks import MUTANTS as TICKS
 
-MUTANTS = (*ROUTING, *STORES, *SLICES, *MATCHING, *TICKS, *HUGE, *COMMITS, *SCHEDULING, *SEALS, *SERVING)
+MUTANTS = (*ROUTING, *STORES, *SLICES, *MATCHING, *TICKS, *HUGE, *COMMITS, *SCHEDULING, *SEALS, *COLLECTION, *SERVING)
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.
 SIMULATED = frozenset(

@@ -2,8 +2,8 @@
 
 The dispatcher's chains, its positions and its decision are the real ones, and so are a sorter's positions and what
 heirs take of their parents. The model makes up when files come, what ticks commit and point into, who is asked when,
-and which tasks are split and merged. After each step every process dies in thought: dispatchers and sorters that come back
-from the manifests alone must hand on and read the same files from what is left as from all that was ever pushed.
+and which tasks are split and merged. After each step every process dies in thought: dispatchers and sorters that come
+back from the manifests alone must hand on and read the same files from what is left as from all that was ever pushed.
 """
 
 from __future__ import annotations
@@ -250,4 +250,4 @@ def replace_received(status: TaskStatus) -> TaskStatus:
 
 
 TestCollecting = Collecting.TestCase
-TestCollecting.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestCollecting.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

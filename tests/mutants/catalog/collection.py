@@ -17,7 +17,7 @@ POINTED_TESTS = "tests/unit/sorter/test_pointed_told.py"
 
 MUTANTS = (
     Mutant(
-        name="source-deleted-though-pointed-into",
+        name="collect-deleted-though-pointed-into",
         invariants=(12,),
         breaks="files that pending rows point into are deleted",
         file=CONSUMED,
@@ -26,7 +26,7 @@ MUTANTS = (
         catchers=(MODEL, CONSUMED_TESTS),
     ),
     Mutant(
-        name="source-oldest-source-deleted",
+        name="collect-oldest-source-deleted",
         invariants=(12,),
         breaks="the oldest file that pending rows point into is deleted",
         file=CONSUMED,
@@ -35,7 +35,7 @@ MUTANTS = (
         catchers=(MODEL, CONSUMED_TESTS),
     ),
     Mutant(
-        name="source-deleted-that-a-tick-reads",
+        name="collect-deleted-that-a-tick-reads",
         invariants=(12,),
         breaks="a late file of a chain that was closed is deleted while it lies in a sorter's inbox",
         file=CONSUMED,
@@ -44,7 +44,7 @@ MUTANTS = (
         catchers=(CONSUMED_TESTS,),
     ),
     Mutant(
-        name="source-consumed-by-those-that-told",
+        name="collect-consumed-by-those-that-told",
         invariants=(12, 14),
         breaks="files are deleted that a task needs of which nothing is known",
         file=CONSUMED,
@@ -53,7 +53,7 @@ MUTANTS = (
         catchers=(MODEL, CONSUMED_TESTS),
     ),
     Mutant(
-        name="source-consumed-by-the-fastest",
+        name="collect-consumed-by-the-fastest",
         invariants=(12, 14),
         breaks="files are deleted as far as the fastest task is",
         file=CONSUMED,
@@ -62,7 +62,7 @@ MUTANTS = (
         catchers=(MODEL, CONSUMED_TESTS),
     ),
     Mutant(
-        name="source-file-behind-the-position-deleted",
+        name="collect-file-behind-the-position-deleted",
         invariants=(12,),
         breaks="files are deleted one ts beyond the lowest position",
         file=CONSUMED,
@@ -71,7 +71,7 @@ MUTANTS = (
         catchers=(CONSUMED_TESTS,),
     ),
     Mutant(
-        name="source-late-files-of-an-open-chain-deleted",
+        name="collect-late-files-of-an-open-chain-deleted",
         invariants=(12,),
         breaks="what is before a new chain is deleted though late files of the one before are still waited for",
         file=CONSUMED,
@@ -80,7 +80,7 @@ MUTANTS = (
         catchers=(CONSUMED_TESTS,),
     ),
     Mutant(
-        name="source-strangers-deleted",
+        name="collect-strangers-deleted",
         invariants=(2, 12),
         breaks="a file that nobody has taken is deleted, because later ones were taken",
         file=CHAIN,
@@ -89,7 +89,7 @@ MUTANTS = (
         catchers=(CONSUMED_TESTS,),
     ),
     Mutant(
-        name="source-deleted-while-an-older-chain-may-begin",
+        name="collect-deleted-while-an-older-chain-may-begin",
         invariants=(12,),
         breaks="a dispatcher deletes what it may still read",
         file=CHAIN,
@@ -98,7 +98,7 @@ MUTANTS = (
         catchers=(CONSUMED_TESTS,),
     ),
     Mutant(
-        name="source-durable-by-another-epochs-word",
+        name="collect-durable-by-another-epochs-word",
         invariants=(12, 15),
         breaks="files are deleted by the word of who holds a task under another epoch than the routes say",
         file=RECEIVERS,
@@ -107,7 +107,7 @@ MUTANTS = (
         catchers=(COLLECTION_TESTS,),
     ),
     Mutant(
-        name="source-sorters-that-do-not-say-point-nowhere",
+        name="collect-sorters-that-do-not-say-point-nowhere",
         invariants=(12,),
         breaks="a sorter that does not say what it points into counts as one that points nowhere",
         file=RECEIVERS,
@@ -119,7 +119,7 @@ MUTANTS = (
         catchers=(COLLECTION_TESTS,),
     ),
     Mutant(
-        name="source-received-taken-for-consumed",
+        name="collect-received-taken-for-consumed",
         invariants=(12, 13),
         breaks="files are deleted as soon as sorters have received them",
         file=RECEIVERS,
@@ -128,7 +128,7 @@ MUTANTS = (
         catchers=(MODEL, COLLECTION_TESTS),
     ),
     Mutant(
-        name="source-stuck-behind-deleted-files",
+        name="collect-stuck-behind-deleted-files",
         invariants=(21,),
         breaks="a dispatcher waits for ever for files that another has handed on and deleted",
         file=FEED,
@@ -137,7 +137,7 @@ MUTANTS = (
         catchers=(COLLECTION_TESTS,),
     ),
     Mutant(
-        name="source-consumed-deleted-at-once",
+        name="collect-consumed-deleted-at-once",
         invariants=(12,),
         breaks="consumed files are deleted whatever their age",
         file=COLLECTION,
@@ -146,7 +146,7 @@ MUTANTS = (
         catchers=(COLLECTION_TESTS,),
     ),
     Mutant(
-        name="source-store-at-rest-listed",
+        name="collect-store-at-rest-listed",
         invariants=(24,),
         breaks="every store is LISTed in every turn",
         file=COLLECTION,
@@ -155,7 +155,7 @@ MUTANTS = (
         catchers=(COLLECTION_TESTS,),
     ),
     Mutant(
-        name="source-newest-source-told",
+        name="collect-newest-source-told",
         invariants=(12,),
         breaks="a sorter tells the newest file that it points into, not the oldest",
         file=STATUS,
@@ -164,7 +164,7 @@ MUTANTS = (
         catchers=(POINTED_TESTS,),
     ),
     Mutant(
-        name="source-heir-tells-what-it-has-not-written",
+        name="collect-heir-tells-what-it-has-not-written",
         invariants=(12,),
         breaks="an heir says what it points into before its first manifest says so",
         file=STATUS,
@@ -173,7 +173,7 @@ MUTANTS = (
         catchers=(POINTED_TESTS,),
     ),
     Mutant(
-        name="source-undurable-told-as-durable",
+        name="collect-undurable-told-as-durable",
         invariants=(12, 13),
         breaks="what a sorter tells as durable is what it has taken since its last manifest, too",
         file=TASK,

@@ -35,7 +35,8 @@ def test_an_idle_platform_writes_nothing(mine: Platform) -> None:
     time.sleep(12)  # the last progress may be written once, within 10 s
     before = _objects(mine)
     time.sleep(12)
-    assert _objects(mine) == before
+    # Recorded files are old: they are deleted in time.
+    assert [path for path, written in _objects(mine).items() if before.get(path) != written] == []
 
 
 def _objects(up: Platform) -> dict[str, int]:

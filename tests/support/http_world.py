@@ -31,7 +31,7 @@ from tistream.wire.meta import Notification
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.sorter import TaskList
 from tistream_dispatcher.app import build_app as build_dispatcher
-from tistream_dispatcher.settings import DispatcherSettings
+from tistream_dispatcher.settings import CollectSettings, DispatcherSettings
 from tistream_meta.app import build_app as build_meta
 from tistream_meta.settings import MetaSettings
 from tistream_sorter import routes as sorter_routes
@@ -172,6 +172,7 @@ class World:
             poll_max_ms=100,
             discover_ms=50,
             resync_ms=100,
+            collect=CollectSettings(keep_ms=0, every_ms=100),
         )
         self.dispatchers[name] = Server(build_dispatcher(settings, self.objects, CLOCK, end=never_superseded), port)
 

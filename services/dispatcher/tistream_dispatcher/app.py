@@ -21,6 +21,7 @@ from tistream.wire.client import HttpClient
 from tistream.wire.dispatcher import StoreList
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.sorter_client import SorterClient
+from tistream_dispatcher.collection import Collector
 from tistream_dispatcher.delivery import Resync
 from tistream_dispatcher.driver import Driver
 from tistream_dispatcher.metrics import DispatcherMetrics
@@ -68,13 +69,16 @@ def build_app(
         settings.poll_idle_ms,
         settings.poll_announced_idle_ms,
     )
+    collect = settings.collect
     resync = Resync(settings.resync_ms, settings.resync_idle_ms)
 
     def new_feed(tenant: TenantKey) -> TenantFeed:
         # A store that was found waits for the meta server's word on who reads it: it is told at once.
-        return TenantFeed(tenant, counted, sorters, clock, metrics, limits, polling, resync, beat.wake)
+        collect_ms = collect.every_ms if collect.enabled else None
+        return TenantFeed(tenant, counted, sorters, clock, metrics, limits, polling, resync, beat.wake, collect_ms)
 
     driver = Driver(settings.node, meta, new_feed, metrics, loop_metrics)
+    collector = Collector(driver.consumed, counted, clock, collect, metrics)
     membership = Membership(
         meta,
         settings.node,
@@ -96,6 +100,8 @@ def build_app(
             ),
             Loop("gauges", driver.count, interval_ms=1_000, metrics=loop_metrics),
         ]
+        if collect.enabled:
+            loops.append(Loop("collect", collector.step, interval_ms=collect.every_ms, metrics=loop_metrics))
         for loop in loops:
             loop.start()
         try:

@@ -66,6 +66,19 @@ class ChainHold:
         return self.stage == STAGE_DAMAGED
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Files of a store that are not looked for any more, as of one moment: `ts in read`. They stay so, unless the store
+    is read again from further back."""
+
+    through: int
+    since: int  # what was taken up to here is not remembered one by one
+    taken: frozenset[int]
+
+    def __contains__(self, ts: int) -> bool:
+        return ts <= self.through and (ts <= self.since or ts in self.taken)
+
+
 @dataclass(slots=True)
 class _Chain:
     first_ts: int
@@ -193,6 +206,25 @@ class StoreChains:
     def may_begin_older(self) -> bool:
         """Whether an older chain than those known, whose files are late, would still be taken."""
         return bool(self._chains) and self._ignored_below < self._chains[0].first_ts
+
+    def read(self, chain_ts: int, through: int) -> Read | None:
+        """What is read of the files up to `through`, where `chain_ts` is the oldest open chain and no older one will be
+        begun; else None. Files that wait here, or were found damaged, are not among them, nor is a stranger between
+        those that were taken: somebody has to see it."""
+        if not self._chains or self._chains[0].first_ts != chain_ts or self.may_begin_older():
+            return None
+        taken = self._chains[0].taken
+        return Read(through, taken[0], frozenset(taken))
+
+    def passed_by(self, positions: Iterable[ChainPosition]) -> bool:
+        """Whether tasks that are at `positions` have been fed beyond this by somebody else: in a chain that is known
+        here, or in a newer one."""
+        at = {chain.first_ts: chain.at_ts for chain in self._chains}
+        newest = max(at, default=0)
+        return any(
+            position.at_ts > at[position.first_ts] if position.first_ts in at else position.first_ts > newest
+            for position in positions
+        )
 
     # -- rules ---------------------------------------------------------------------------------------------------
 

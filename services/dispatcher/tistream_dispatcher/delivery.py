@@ -92,9 +92,9 @@ class Delivery:
             told = set()
             settled = len(self._window) == 0
             for status in answer.tasks:
-                if status.task_id in link.tasks and status.task_epoch >= self._served[status.task_id][1]:
-                    self._receivers.tell(status.task_id, status.received)
-                    self._receivers.flushed[status.task_id] = status.flushed_ts
+                epoch = self._served[status.task_id][1] if status.task_id in link.tasks else None
+                if epoch is not None and status.task_epoch >= epoch:
+                    self._receivers.told(status, epoch)
                     told.add(status.task_id)
                     settled &= _settled(status)
             for task in set(link.tasks) - told:

@@ -14,6 +14,7 @@ from tistream.wire.dispatcher import StoreList, StoreStatus
 from tistream.wire.meta import Announcements, RouteTable, StoreReport, TenantRoute
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.sorter import Hold
+from tistream_dispatcher.chain import Read
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.share import Share
 from tistream_dispatcher.tenant_feed import TenantFeed
@@ -160,6 +161,12 @@ class Driver:
             for key, (feed, _) in feeds
             for store_id, load in sorted(feed.loads().items())
         ]
+
+    def consumed(self) -> dict[TenantKey, dict[int, Read]]:
+        """By tenant and store the files that no recovery can need any more."""
+        with self._lock:
+            feeds = sorted(self._feeds.items(), key=lambda one: one[0])
+        return {key: feed.consumed.files() for key, (feed, _) in feeds}
 
     def count(self) -> None:
         """Loop body: set the gauges."""

@@ -23,6 +23,17 @@ class DispatcherMetrics:
         self.rewinds = Counter(
             "tistream_dispatcher_rewinds_total", "Stores read again because a task had lost files.", registry=registry
         )
+        self.collected_files = Counter(
+            "tistream_dispatcher_collected_files_total", "Consumed change files deleted.", registry=registry
+        )
+        self.collected_bytes = Counter(
+            "tistream_dispatcher_collected_bytes_total", "Bytes of consumed change files deleted.", registry=registry
+        )
+        self.collect_failures = Counter(
+            "tistream_dispatcher_collect_failures_total",
+            "Stores whose consumed files could not all be deleted in a turn; it is tried again.",
+            registry=registry,
+        )
         self.stores = Gauge("tistream_dispatcher_stores", "Stores that this dispatcher reads.", registry=registry)
         self.quarantined = Gauge("tistream_dispatcher_stores_quarantined", "Stores in quarantine.", registry=registry)
         self.holds = Gauge("tistream_dispatcher_holds", "Holds by stage.", ("stage",), registry=registry)

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tistream.format.manifest import ChainPosition
-from tistream.wire.sorter import Chain
+from tistream.wire.sorter import Chain, TaskStatus
+from tistream_dispatcher.consumed import Needs
 
 Positions = Mapping[int, tuple[ChainPosition, ...]]
 
@@ -32,12 +33,22 @@ def positions_of(received: Mapping[int, Iterable[Chain]]) -> dict[int, tuple[Cha
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """What a task's newest manifest needs of source files, as its sorter told."""
+
+    flushed_ts: int
+    positions: Positions
+    pointed: Mapping[int, int]
+
+
 @dataclass(slots=True)
 class Receivers:
     """The known tasks of one tenant. A task that has not told its positions yet receives nothing."""
 
     received: dict[int, dict[int, tuple[ChainPosition, ...]]] = field(default_factory=dict)
     flushed: dict[int, int] = field(default_factory=dict)
+    durable: dict[int, Durable] = field(default_factory=dict)
     newest_ts: int = 0  # of all files that any task has ever told of, whoever sent them
 
     def tell(self, task_id: int, received: Mapping[int, Sequence[Chain]]) -> None:
@@ -45,15 +56,38 @@ class Receivers:
         self.received[task_id] = positions_of(received)
         self.newest_ts = max([self.newest_ts, *(chain.at_ts for chains in received.values() for chain in chains)])
 
+    def told(self, status: TaskStatus, epoch: int) -> None:
+        """All that a task's sorter told of it. Only who holds it under that very `epoch` says what is durable."""
+        task_id = status.task_id
+        self.tell(task_id, status.received)
+        self.flushed[task_id] = status.flushed_ts
+        if status.task_epoch == epoch and status.pointed is not None:
+            positions = positions_of(status.durable)
+            self.durable[task_id] = Durable(status.flushed_ts, positions, status.pointed)
+        else:
+            self.durable.pop(task_id, None)
+
     def forget(self, task_id: int) -> None:
         """The task's positions are not known any more."""
         self.received.pop(task_id, None)
+        self.durable.pop(task_id, None)
 
     def keep_only(self, task_ids: Iterable[int]) -> None:
         """Forget every other task."""
         wanted = set(task_ids)
         self.received = {task: positions for task, positions in self.received.items() if task in wanted}
         self.flushed = {task: ts for task, ts in self.flushed.items() if task in wanted}
+        self.durable = {task: durable for task, durable in self.durable.items() if task in wanted}
+
+    def needs(self, task_ids: Iterable[int]) -> list[Needs | None]:
+        """What each of them comes back from; None where that is not known."""
+        return [self._needs(task_id) for task_id in task_ids]
+
+    def _needs(self, task_id: int) -> Needs | None:
+        durable, received = self.durable.get(task_id), self.received.get(task_id)
+        if durable is None or received is None:
+            return None
+        return Needs(durable.flushed_ts, durable.positions, durable.pointed, received)
 
     def flushed_ts(self) -> int:
         """What every known task has flushed; 0 if none is known."""

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from tistream.service.settings import ServiceSettings, settings_config
+
+
+class CollectSettings(BaseModel):
+    """When change files that no recovery can need are deleted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = Field(default=True, description="delete change files that are in the pool and that no task needs")
+    keep_ms: int = Field(
+        default=24 * 3_600_000, ge=0, description="how old a file must be, by its ts; 0: deleted as soon as consumed"
+    )
+    every_ms: int = Field(default=60_000, ge=100, description="pause between two turns of deleting")
 
 
 class DispatcherSettings(ServiceSettings):
@@ -26,3 +38,4 @@ class DispatcherSettings(ServiceSettings):
     window_bytes: int = Field(default=64 << 20, ge=1 << 16, description="their watermarks and references in memory")
     batch_files: int = Field(default=128, ge=1, description="files in one request to a sorter")
     batch_bytes: int = Field(default=8 << 20, ge=1 << 16, description="bytes in one request to a sorter")
+    collect: CollectSettings = CollectSettings()

@@ -24,6 +24,7 @@ from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import Hold
 from tistream.wire.sorter_client import SorterClient
 from tistream_dispatcher.change_source import route
+from tistream_dispatcher.collection import Consumed
 from tistream_dispatcher.delivery import Delivery, Resync
 from tistream_dispatcher.discovery import Discovery
 from tistream_dispatcher.load import Load
@@ -60,9 +61,12 @@ class TenantFeed:
         polling: PollSettings,
         resync: Resync,
         tell: Callable[[], None],
+        collect_ms: int | None = None,
     ) -> None:
-        """`tell` is called when a store was found that no route names."""
+        """`tell` is called when a store was found that no route names. `collect_ms`: how often it is made out which
+        files nobody needs any more; None: never."""
         self.tenant = tenant
+        self.consumed = Consumed(clock, collect_ms)
         self._objects = objects
         self._clock = clock
         self._metrics = metrics
@@ -149,6 +153,9 @@ class TenantFeed:
             self._rewind_the_behind()
             self._window.trim(self._receivers)
         self._note_status()
+        if self.consumed.due():
+            tasks = [span.task_id for span in self._spans]
+            self.consumed.note({one: store.chains for one, store in self._stores.items()}, self._receivers.needs(tasks))
         return 0 if moved else self._wait_ms()
 
     def _take_route(self) -> None:
@@ -214,10 +221,15 @@ class TenantFeed:
 
     def _rewind_the_behind(self) -> None:
         for store in self._stores.values():
-            if self._window.behind(self._receivers, store.store_id, store.chains.positions()):
+            if self._window.behind(self._receivers, store.store_id, store.chains.positions()) or self._passed(store):
                 self._rewind(store)
                 self._metrics.rewinds.inc()
                 log.info("store is read again", extra={"tenant": str(self.tenant), "store": store.store_id})
+
+    def _passed(self, store: StoreFeed) -> bool:
+        """Whether the store waits for what all tasks have already, from another dispatcher: it may be deleted."""
+        waits = store.chains.hold() is not None and self._everyone_known()
+        return waits and store.chains.passed_by(self._receivers.common(store.store_id))
 
     def _rewind(self, store: StoreFeed) -> None:
         self._window.drop_store(store.store_id)

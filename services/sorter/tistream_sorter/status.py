@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from tistream.format.manifest import PendingPart
 from tistream.model.span import KeySpan, shown_key
 from tistream.model.ts import physical_ms
 from tistream.storage import layout
@@ -15,9 +18,9 @@ LATE_MS = 5_000  # design.md 5: from here on something must be named
 
 
 def task_status(
-    state: TaskState, durable: Positions, received: Positions, holds: list[Hold], stopped: str | None
+    state: TaskState, durable: TaskState, received: Positions, holds: list[Hold], stopped: str | None
 ) -> TaskStatus:
-    """The wire model of one task."""
+    """The wire model of one task. `durable`: as its newest manifest has it, or its parents' seals before the first."""
     identity = state.identity
     return TaskStatus(
         cluster_id=identity.tenant.cluster_id,
@@ -31,14 +34,26 @@ def task_status(
         flushed_ts=state.flushed_ts,
         progress_ts=state.progress_ts,
         received=chains(received),
-        durable=chains(durable),
+        durable=chains(durable.positions),
         pending_rows=sum(part.rows for part in state.pending),
         pending_bytes=sum(part.size for part in state.pending),
         counters=state.counters,
         holds=holds,
         stopped=stopped,
         retained_ts=state.retained_ts,
+        pointed=None if durable.inherited else pointed(durable.pending),
     )
+
+
+def pointed(parts: Iterable[PendingPart]) -> dict[int, int]:
+    """By store the oldest change file that the parts point into."""
+    oldest: dict[int, int] = {}
+    for key in {source.key for part in parts for source in part.sources}:
+        found = layout.parse_change_file(key)
+        if found is not None:  # else nobody takes it for a change file, to be deleted as one
+            _, store, ts = found
+            oldest[store] = min(ts, oldest.get(store, ts))
+    return oldest
 
 
 def log_fields(state: TaskState) -> dict[str, object]:

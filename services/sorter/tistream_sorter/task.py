@@ -175,7 +175,7 @@ class Task:
             holds.append(Hold(stage="sort", reason=f"task {self.task_id}: {trouble}"))
         else:
             holds += slice_holds(state, wall_ms)
-        return task_status(state, self._durable.positions, received, holds, self.stopped)
+        return task_status(state, self._durable, received, holds, self.stopped)
 
     def coverage(self, span: KeySpan) -> Coverage:
         """The slices inside `span`, as the newest manifest has them.

@@ -32,7 +32,8 @@ class TaskStatus(Wire):
     `received` is what was accepted into memory, `durable` what the last manifest carries: a dispatcher that lost
     its memory starts from `received`, and source files are needed beyond `durable`. `progress_ts` >= flushed_ts is
     a resolved ts that needs no object: nothing at or below it is pending, and nothing will come. `pointed` is, by
-    store, the ts of the oldest file that the last manifest points into; None where the sorter's version does not say.
+    store, the ts of the oldest file that the last manifest points into; None: the task carries on others and has no
+    manifest of its own yet, or the sorter is of a version that does not say.
     """
 
     cluster_id: str

@@ -1,6 +1,7 @@
 """Every mutant, in the order of the data's journey."""
 
 from mutants.catalog.collecting import MUTANTS as COLLECTING
+from mutants.catalog.collection import MUTANTS as COLLECTION
 from mutants.catalog.commits import MUTANTS as COMMITS
 from mutants.catalog.database import MUTANTS as DATABASE
 from mutants.catalog.huge import MUTANTS as HUGE
@@ -14,7 +15,7 @@ from mutants.catalog.slices import MUTANTS as SLICES
 from mutants.catalog.stores import MUTANTS as STORES
 from mutants.catalog.ticks import MUTANTS as TICKS
 
-MUTANTS = (*ROUTING, *STORES, *SLICES, *MATCHING, *TICKS, *HUGE, *COMMITS, *COLLECTING, *SCHEDULING, *SEALS, *SERVING, *OBJECT_STORAGE, *DATABASE)
+MUTANTS = (*ROUTING, *STORES, *SLICES, *MATCHING, *TICKS, *HUGE, *COMMITS, *COLLECTING, *SCHEDULING, *SEALS, *SERVING, *OBJECT_STORAGE, *DATABASE, *COLLECTION)
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.
 SIMULATED = frozenset(

@@ -11,6 +11,7 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from support.sim.sources import Sources
 from tistream.format import floor as floor_format
 from tistream.format import manifest as manifest_format
 from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, SEALED, Manifest
@@ -57,8 +58,9 @@ class ObservedStore(MemoryObjectStore):
         self.audit.wrote(key, body)
 
     def delete(self, key: str) -> None:
+        if self.peek(key) is not None:
+            self.audit.deleted(key)
         super().delete(key)
-        self.audit.deleted(key)
 
     def peek(self, key: str) -> bytes | None:
         """An object's bytes, if it is there; also while a write is under way."""
@@ -88,6 +90,7 @@ class Audit:
     rows_of: dict[str, int] = field(default_factory=dict)  # by segment
     total: dict[int, int] = field(default_factory=dict)  # by task: rows of its live segments
     children: dict[int, int] = field(default_factory=dict)  # of seals: task -> flushed_ts of its parents
+    files: Sources = field(default_factory=Sources)
 
     @property
     def heirs(self) -> int:
@@ -96,6 +99,7 @@ class Audit:
 
     def wrote(self, key: str, body: bytes) -> None:
         """An object is there."""
+        self.files.pushed(key, body)
         found = _MANIFEST.match(key)
         if found is not None and int(found[1]) in self.last and self._below_floor(int(found[1]), int(found[2])):
             self.late += 1  # a put long under way, at a number that was collected: nobody reads it
@@ -103,7 +107,9 @@ class Audit:
             self._manifest(int(found[1]), int(found[2]), manifest_format.decode(key, body))
 
     def deleted(self, key: str) -> None:
-        """An object is gone: nothing that goes on may rest on it."""
+        """An object is about to go: nothing that goes on may rest on it."""
+        for problem in self.files.gone(key, self.last):
+            self._require(12, False, problem)
         if not key.startswith("committed/"):
             return
         self.deletes += 1
@@ -163,6 +169,7 @@ class Audit:
             self._named_objects(self.objects, task_id, new)
         self._windows(task_id, new)
         self.last[task_id] = new
+        self.files.noted(new)
         if new.kind != KIND_CLAIM:
             self._named(task_id, new)
 

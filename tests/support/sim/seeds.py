@@ -19,6 +19,7 @@ SOMETIMES = (
     "checkpoints",
     "sources of pending rows",
     "segments written early",
+    "source files deleted",
     "large jobs",
     "tasks lost to a newer epoch",
     "replaced processes that ended themselves",

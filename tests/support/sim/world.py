@@ -158,6 +158,7 @@ class World:
                 "checkpoints": audit.checkpoints,
                 "sources of pending rows": audit.sources,
                 "segments written early": audit.sealed,
+                "source files deleted": audit.files.deleted,
                 "large jobs": self.platform.large_jobs,
                 "requests between processes": self.platform.network.requests,
                 "strikes": len(self.chaos.told),

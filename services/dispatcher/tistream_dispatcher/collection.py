@@ -1,0 +1,152 @@
+"""Deletes consumed change files of the stores that this dispatcher reads. What may go is said by the tenants' feeds.
+
+A store is LISTed only when a file of it may have come of age: nothing is asked for a store at rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tistream.clock import Clock
+from tistream.concurrency import new_lock
+from tistream.errors import TiStreamError
+from tistream.model.ids import TenantKey
+from tistream.model.ts import from_physical_ms
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectInfo, ObjectStore
+from tistream_dispatcher.chain import Read, StoreChains
+from tistream_dispatcher.consumed import Needs, consumed
+from tistream_dispatcher.metrics import DispatcherMetrics
+from tistream_dispatcher.settings import CollectSettings
+
+log = logging.getLogger(__name__)
+
+DELETES_MAX = 1_000  # of one turn
+
+Store = tuple[TenantKey, int]
+
+
+@dataclass(slots=True)
+class Shelf:
+    """What is known of one store's files: none with a lower ts than `first_ts` is there, but for late ones, which the
+    next LIST finds. Nothing is done before `next_ms` (monotonic)."""
+
+    first_ts: int = 0
+    next_ms: int = 0
+
+
+class Consumed:
+    """Which files of a tenant's stores nobody needs any more: made out by the tenant's thread, asked for by another."""
+
+    def __init__(self, clock: Clock, every_ms: int | None) -> None:
+        """`every_ms`: how often; None: never."""
+        self._clock, self._every_ms = clock, every_ms
+        self._due_ms = 0
+        self._lock = new_lock()
+        self._files: dict[int, Read] = {}
+
+    def due(self) -> bool:
+        """Whether to make it out now."""
+        return self._every_ms is not None and self._clock.monotonic_ms() >= self._due_ms
+
+    def note(self, stores: Mapping[int, StoreChains], needs: Sequence[Needs | None]) -> None:
+        """The stores as they are read, and what each task of the tenant needs."""
+        self._due_ms = self._clock.monotonic_ms() + (self._every_ms or 0)
+        marks = {store_id: consumed(needs, store_id) for store_id in stores}
+        read = {
+            store_id: stores[store_id].read(mark.chain_ts, mark.through)
+            for store_id, mark in marks.items()
+            if mark is not None
+        }
+        with self._lock:
+            self._files = {store_id: files for store_id, files in read.items() if files is not None}
+
+    def files(self) -> dict[int, Read]:
+        """By store."""
+        with self._lock:
+            return self._files
+
+
+class Collector:
+    """`step` is a loop's body. `consumed` says, of each tenant and store, which files nobody needs."""
+
+    def __init__(
+        self,
+        consumed: Callable[[], Mapping[TenantKey, Mapping[int, Read]]],
+        objects: ObjectStore,
+        clock: Clock,
+        settings: CollectSettings,
+        metrics: DispatcherMetrics,
+    ) -> None:
+        self._consumed, self._objects, self._clock = consumed, objects, clock
+        self._settings, self._metrics = settings, metrics
+        self._shelves: dict[Store, Shelf] = {}
+
+    def step(self) -> int:
+        """One turn; milliseconds to the next."""
+        stores = {(tenant, store_id): read for tenant, of in self._consumed().items() for store_id, read in of.items()}
+        self._shelves = {store: self._shelves.get(store, Shelf()) for store in stores}
+        old_enough = from_physical_ms(self._clock.now_ms() - self._settings.keep_ms + 1) - 1
+        left = DELETES_MAX
+        deleted: dict[Store, list[ObjectInfo]] = {}
+        for store, read in stores.items():
+            shelf, through = self._shelves[store], min(read.through, old_enough)
+            if left and through >= shelf.first_ts and self._clock.monotonic_ms() >= shelf.next_ms:
+                gone = self._collect(store, read, through, left)
+                left -= len(gone)
+                if gone:
+                    deleted[store] = gone
+        self._tell(deleted)
+        return 0 if not left else self._settings.every_ms
+
+    def _collect(self, store: Store, read: Read, through: int, most: int) -> list[ObjectInfo]:
+        """Delete at most so many of a store's files with ts <= `through`; those that went."""
+        shelf, gone = self._shelves[store], list[ObjectInfo]()
+        shelf.next_ms = self._clock.monotonic_ms() + self._settings.every_ms
+        try:
+            files, first_ts = self._listed(store, read, through, most)
+            for info in files:
+                self._objects.delete(info.key)
+                gone.append(info)
+        except TiStreamError as error:
+            self._metrics.collect_failures.inc()
+            fields = {"tenant": str(store[0]), "store": store[1], "reason": str(error)}
+            log.warning("consumed files cannot be deleted yet", extra=fields)
+            return gone
+        if first_ts is None:  # there are more
+            shelf.next_ms = 0
+        else:
+            shelf.first_ts = first_ts
+        return gone
+
+    def _listed(self, store: Store, read: Read, through: int, most: int) -> tuple[list[ObjectInfo], int | None]:
+        """The files to be deleted, oldest first, and the ts below which there are no others; None: there are more."""
+        tenant, store_id = store
+        found: list[ObjectInfo] = []
+        for info in self._objects.list_after(layout.store_prefix(tenant, store_id)):
+            name = layout.parse_change_file(info.key)
+            if name is None:
+                continue
+            if name[2] > through:
+                return found, name[2]
+            if name[2] in read:
+                if len(found) == most:
+                    return found, None
+                found.append(info)
+        return found, read.through + 1
+
+    def _tell(self, deleted: Mapping[Store, list[ObjectInfo]]) -> None:
+        files = [info for gone in deleted.values() for info in gone]
+        self._metrics.collected_files.inc(len(files))
+        self._metrics.collected_bytes.inc(sum(info.size for info in files))
+        for tenant in {tenant for tenant, _ in deleted}:
+            mine = {store_id: gone for (of, store_id), gone in deleted.items() if of == tenant}
+            fields = {
+                "tenant": str(tenant),
+                "stores": sorted(mine),
+                "files": sum(map(len, mine.values())),
+                "bytes": sum(info.size for gone in mine.values() for info in gone),
+            }
+            log.info("consumed files deleted", extra=fields)

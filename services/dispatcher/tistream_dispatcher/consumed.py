@@ -1,0 +1,76 @@
+"""Which change files of a store no recovery can need any more (docs/adr/0009, invariant 12). Pure.
+
+What the newest manifest of a task does not need, no later one of it needs, nor any of its heirs: positions and
+flushed_ts only rise, heirs of several tasks take the lowest, and a pending row points into what its task pointed into
+before, or has read since. So it does no harm if what is known of a task is old, or is its parents' seals by now; it
+would if a task was not known at all. Per store, with c the newest chain that every task has begun, and flushed through
+the beginning of:
+
+    files before c's first             nobody asks for them any more: older chains are closed (chain.py)
+    of c, up to the lowest position    every task has a manifest that carries them
+    what is pointed into, or lies in   stays, and so does everything above it
+    a sorter's inbox
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tistream.format.manifest import ChainPosition
+from tistream.model.ts import MAX_TS
+
+Chains = Mapping[int, tuple[ChainPosition, ...]]  # by store
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a task comes back from: of its newest manifest flushed_ts, the positions, and by store the oldest file that
+    it points into. `received`: what its sorter has, in manifests or not."""
+
+    flushed_ts: int
+    durable: Chains
+    pointed: Mapping[int, int]
+    received: Chains
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Of a store no task needs a file with ts <= `through`. Before `chain_ts` all chains are closed."""
+
+    chain_ts: int
+    through: int
+
+
+def consumed(tasks: Iterable[Needs | None], store_id: int) -> Mark | None:
+    """`tasks` are all that the tenant's route names, None where one is not known; None if nothing may be deleted."""
+    told = list(tasks)
+    needs = [task for task in told if task is not None]
+    if not needs or len(needs) < len(told):
+        return None
+    several = [_places(task.durable, store_id) for task in needs]
+    flushed_ts = min(task.flushed_ts for task in needs)
+    begun = set(several[0]).intersection(*several[1:])
+    chain_ts = max((first_ts for first_ts in begun if first_ts <= flushed_ts), default=None)
+    if chain_ts is None:
+        return None
+    through = min(at[chain_ts] for at in several)
+    later = min((first_ts for at in several for first_ts in at if first_ts > chain_ts), default=MAX_TS)
+    pointed = min((task.pointed.get(store_id, MAX_TS) for task in needs), default=MAX_TS)
+    under_way = min(_under_way(task, at, store_id) for task, at in zip(needs, several, strict=True))
+    return Mark(chain_ts, min(through, later - 1, pointed - 1, under_way))
+
+
+def _places(positions: Chains, store_id: int) -> dict[int, int]:
+    return {chain.first_ts: chain.at_ts for chain in positions.get(store_id, ())}
+
+
+def _under_way(task: Needs, durable: Mapping[int, int], store_id: int) -> int:
+    """The highest ts below the files that a sorter has received and that are in no manifest: a tick may read them,
+    those of chains that were closed meanwhile too."""
+    begins = [
+        durable.get(first_ts, first_ts - 1)
+        for first_ts, at_ts in _places(task.received, store_id).items()
+        if durable.get(first_ts, -1) < at_ts
+    ]
+    return min(begins, default=MAX_TS)

@@ -15,12 +15,12 @@ from sqlalchemy import create_engine, text
 from support.http_world import Server, eventually
 from support.platform import free_port
 from tistream.clock import SystemClock
-from tistream.errors import Unavailable, UnknownName
+from tistream.errors import AlreadyDiffers, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import HttpClient
-from tistream.wire.meta import Notification, StartOf
+from tistream.wire.meta import CreateTenant, Notification, SetRetention, StartOf
 from tistream.wire.meta_client import MetaClient, StaleRoutes
 from tistream_meta.app import build_app
 from tistream_meta.server import MetaServer
@@ -107,6 +107,12 @@ def test_any_of_them_answers_whatever_is_asked(metas: Metas) -> None:
         client = metas.client(number)
         assert client.create_tenant("7", "acme").tenant_id == "acme"
         assert [tenant.tenant_id for tenant in client.tenants("7").tenants] == ["acme"]
+        wanted = SetRetention(retention_ms=str(3_600_000 * (number + 1)))
+        assert client.set_retention("7", "acme", wanted).retention_ms == wanted.retention_ms
+        same = CreateTenant(tenant_id="acme", retention_ms=wanted.retention_ms)
+        assert client.register_tenant("7", same).retention_ms == wanted.retention_ms
+        with pytest.raises(AlreadyDiffers):
+            client.register_tenant("7", CreateTenant(tenant_id="acme", retention_ms=None))
         start = registered(client, f"sorter-{number}")
         assert client.heartbeat(f"sorter-{number}", start).owner_rev == 1
         with pytest.raises(UnknownName):

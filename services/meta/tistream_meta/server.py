@@ -243,8 +243,7 @@ class MetaServer:
             tenant, change = write()
             self._take(change)
         if change is not None:
-            told = {"tenant": str(tenant.key), "retention_ms": tenant.retention_ms}
-            log.info("a tenant is new, or its retention", extra=told)
+            log.info("tenant changed", extra={"tenant": str(tenant.key), "retention_ms": tenant.retention_ms})
         return tenant
 
     def tenants(self, cluster_id: str) -> tuple[Tenant, ...]:
@@ -335,18 +334,17 @@ class MetaServer:
     def split(self, task_id: int, key: bytes | None) -> tuple[int, ...]:
         """Order a task to be split at a key, or where it halves its load; the ids of its children. Raises UnknownName;
         InvalidRequest where it cannot."""
-        self._require_owner()
-        with self._writing() as book:
-            change, children = self._scheduler.split(book, task_id, key, self._clock.monotonic_ms())
-            self._take(change)
-        return children
+        return self._order(lambda book, now_ms: self._scheduler.split(book, task_id, key, now_ms))
 
     def merge(self, task_id: int, neighbour: int) -> tuple[int, ...]:
         """Order two neighbours to be merged; the id of their child. Raises UnknownName; InvalidRequest where they
         cannot."""
+        return self._order(lambda book, now_ms: self._scheduler.merge(book, task_id, neighbour, now_ms))
+
+    def _order(self, order: Callable[[Book, int], tuple[Change | None, tuple[int, ...]]]) -> tuple[int, ...]:
         self._require_owner()
         with self._writing() as book:
-            change, children = self._scheduler.merge(book, task_id, neighbour, self._clock.monotonic_ms())
+            change, children = order(book, self._clock.monotonic_ms())
             self._take(change)
         return children
 

@@ -127,6 +127,7 @@ def test_retention_is_told_when_a_tenant_is_created_and_changed_later(meta):
     assert meta.tenant()["retention_ms"] == int(WEEK_MS)
     assert [meta.create(), meta.create(retention_ms=WEEK_MS)] == [201, 201]
     assert [meta.create(retention_ms=None), meta.create(retention_ms="3600000")] == [409, 409]
+    eventually(lambda: meta.tenant()["problem"] is not None)  # which is a version of its own
     version = meta.routes()["version"]
     url = "/v1/clusters/7/tenants/acme/retention"
     changed = meta.http.put(url, json={"retention_ms": "3600000"})

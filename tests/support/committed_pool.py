@@ -32,6 +32,7 @@ class CommittedTask:
         self.span = span
         self.number = 0
         self.flushed_ts = snapshot_ts
+        self.retained_ts = 0  # what the next manifest says of it
         self.live: list[SegmentRef] = []
         self._commit(KIND_CLAIM, 0, 0, ())
 
@@ -103,5 +104,6 @@ class CommittedTask:
             segments=segments,
             live_segments=None if kind in (KIND_CLAIM, KIND_TICK) else tuple(self.live),
             children=children,
+            retained_ts=self.retained_ts,
         )
         self._objects.put_new(layout.manifest(self.tenant, self.task_id, self.number), manifest_format.encode(made))

@@ -107,17 +107,17 @@ class DurableLog:
                 return
         raise problem
 
-    def collect(self) -> int:
-        """Delete what lies below the floor; how many objects."""
-        prefix, floor = layout.schema_log_prefix(self.tenant), layout.schema_log(self.tenant, self.floor)
-        below: list[str] = []
-        for info in self.objects.list_after(prefix):
-            if info.key >= floor:
+    def collect(self, below: int) -> int:
+        """Delete every object with a number below this one, which was the floor once; how many."""
+        assert below <= self.floor
+        end, keys = layout.schema_log(self.tenant, below), list[str]()
+        for info in self.objects.list_after(layout.schema_log_prefix(self.tenant)):
+            if info.key >= end:
                 break
-            below.append(info.key)
-        for key in below:
+            keys.append(info.key)
+        for key in keys:
             self.objects.delete(key)
-        return len(below)
+        return len(keys)
 
     def _raise_floor_once(self) -> None:
         key, body = layout.schema_floor(self.tenant), floor_format.encode(self.base)

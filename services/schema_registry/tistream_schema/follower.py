@@ -165,9 +165,9 @@ class SchemaFollower:
             self._take(self._durable.append_base(self._resolved_ts(), head, records))
         if self._durable.base > self._durable.floor:
             self._durable.raise_floor()
-        if self._keeper.collection_due(self._durable.floor, now_ms):
-            count = self._durable.collect()
-            self._keeper.collected()
+        if below := self._keeper.collection_due(self._durable.floor, now_ms):
+            count = self._durable.collect(below)
+            self._keeper.collected(below)
             log.info("schema log collected", extra={"tenant": str(self._schema.tenant), "objects": count})
 
     def _decode(self, rows: Sequence[MetaRow]) -> tuple[list[Record], UndecodableMeta | None]:

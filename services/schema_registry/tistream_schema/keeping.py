@@ -7,6 +7,7 @@ the schema's keys (docs/adr/0009).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -29,8 +30,8 @@ class LogKeeper:
         self._written_ms = now_ms
         self._objects = 0  # since the newest base, or since the first
         self._segments = 0  # looked at since the last object
-        self._floor = 0
-        self._floor_ms: int | None = None  # when the floor was found where it is; None: nothing to delete
+        self._floor = 0  # the highest one found
+        self._floors: deque[tuple[int, int]] = deque()  # (floor, when it was found): what is below is still there
 
     def wrote(self, now_ms: int, *, base: bool) -> None:
         """The log has one more object."""
@@ -52,16 +53,18 @@ class LogKeeper:
         """Whether the log should be restated as of base_ts, of which it is known from `known_from_ts` on."""
         return self._objects > self._keeping.base_objects and base_ts > known_from_ts
 
-    def collection_due(self, floor: int, now_ms: int) -> bool:
-        """Whether what lies below the floor should be deleted: once, a while after it was found there, in which readers
-        that are on their way come to their end."""
+    def collection_due(self, floor: int, now_ms: int) -> int:
+        """Below which number objects should be deleted; 0: none are. Each floor has its turn once, a while after it was
+        found there, in which readers that are on their way come to their end. Meanwhile it may have risen again."""
         if floor > self._floor:
-            self._floor, self._floor_ms = floor, now_ms
-        return self._floor_ms is not None and now_ms - self._floor_ms >= self._keeping.grace_ms
+            self._floor = floor
+            self._floors.append((floor, now_ms))
+        return max((one for one, found_ms in self._floors if now_ms - found_ms >= self._keeping.grace_ms), default=0)
 
-    def collected(self) -> None:
-        """It is."""
-        self._floor_ms = None
+    def collected(self, below: int) -> None:
+        """They are."""
+        while self._floors and self._floors[0][0] <= below:
+            self._floors.popleft()
 
 
 def newest_base_ts(retained_ts: Iterable[int], durable_ts: int) -> int:

@@ -32,6 +32,7 @@ class CommittedTask:
         self.span = span
         self.number = 0
         self.flushed_ts = snapshot_ts
+        self.retained_ts = 0  # what the next manifest says of it
         self.live: list[SegmentRef] = []
         self.retained_ts = 0
         self._commit(KIND_CLAIM, 0, 0, ())

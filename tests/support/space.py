@@ -103,8 +103,8 @@ def main() -> None:
     for one in samples(asked.hours * HOUR_S, HOUR_S, keep_ms):
         kinds = one.objects
         print(
-            f"{one.second // HOUR_S:4}  {one.total:7}  {kinds['manifest']:9}  {kinds['segment']:8}  {kinds['pending']:7}"
-            f"  {one.segments:13}  {one.checkpoint_bytes:16}  {one.reads:17}",
+            f"{one.second // HOUR_S:4}  {one.total:7}  {kinds['manifest']:9}  {kinds['segment']:8}"
+            f"  {kinds['pending']:7}  {one.segments:13}  {one.checkpoint_bytes:16}  {one.reads:17}",
             flush=True,
         )
 

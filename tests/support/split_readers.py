@@ -31,6 +31,7 @@ from tistream_api.scan import Budget
 from tistream_api.tenant_view import TenantView
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.follower import SchemaFollower
+from tistream_schema.keeping import Keeping
 from tistream_schema.tenant_schema import TenantSchema
 
 Event = dict[str, Any]
@@ -48,7 +49,8 @@ class Readers:
         tenant = upstream.tenant
         self.schema = TenantSchema(tenant)
         durable = DurableLog(world.objects, tenant, "aa", lambda _seconds: None)
-        self._follower = SchemaFollower(world.objects, self.schema, durable, FooterCache(), 100)
+        keeping = Keeping(quiet_segments=100)
+        self._follower = SchemaFollower(world.objects, self.schema, durable, FooterCache(), keeping, lambda: 0)
         http = HttpClient(transport=httpx.MockTransport(self._answer))
         metrics = ApiMetrics(CollectorRegistry(), lambda: 0.0)
         clock = ManualClock(world.clock.now_ms())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
 from tistream_api.encoding import FORMATS
 from tistream_api.params import LIMIT_DEFAULT, LIMIT_MAX, WAIT_MS_MAX
 
@@ -42,6 +43,11 @@ _COVERAGE = [
     _query("end_key", _HEX, "hexadecimal, exclusive; empty: to the last key"),
 ]
 
+RETENTION: dict[str, Any] = {
+    "type": ["string", "null"],
+    "pattern": "^[0-9]{1,19}$",
+    "description": f"milliseconds, {RETENTION_MIN_MS} to {RETENTION_MAX_MS}; null: for ever",
+}
 _STAMP = {"type": "string", "pattern": "^[0-9]+$"}
 _PROBLEM = {
     "application/problem+json": {
@@ -102,9 +108,16 @@ def coverage_doc() -> dict[str, Any]:
     return {"parameters": _COVERAGE}
 
 
-def json_doc(members: dict[str, dict[str, Any]], *, optional: bool = False) -> dict[str, Any]:
-    """openapi_extra of a call with a JSON body of these members, all of them required or none."""
-    required = [] if optional else list(members)
+def create_doc() -> dict[str, Any]:
+    """openapi_extra of CreateTenant."""
+    return json_doc({"tenant_id": {"type": "string"}, "retention_ms": RETENTION}, required=["tenant_id"])
+
+
+def json_doc(
+    members: dict[str, dict[str, Any]], *, optional: bool = False, required: list[str] | None = None
+) -> dict[str, Any]:
+    """openapi_extra of a call with a JSON body of these members; all of them are `required`, or none, or these."""
+    required = ([] if optional else list(members)) if required is None else required
     schema = {"type": "object", "required": required, "properties": members, "additionalProperties": False}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 

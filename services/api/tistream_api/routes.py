@@ -152,12 +152,24 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         tags=["tenant"],
         status_code=201,
         responses=openapi.CREATE_PROBLEMS,
-        openapi_extra=openapi.body_doc("tenant_id"),
+        openapi_extra=openapi.create_doc(),
     )
     def create_tenant(request: Request, cluster_id: str, body: Body) -> Response:
-        """Register a tenant: `{"tenant_id": "acme"}`."""
+        """Register a tenant: `{"tenant_id": "acme"}`, and how long its rows are kept: `"retention_ms": "604800000"`."""
         params.parse_none(_query(request))
         return forward("POST", f"/v1/clusters/{cluster_id}/tenants", body)
+
+    @router.put(
+        TENANT + "/retention",
+        operation_id="SetRetention",
+        tags=["tenant"],
+        responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=openapi.json_doc({"retention_ms": openapi.RETENTION}),
+    )
+    def set_retention(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
+        """How long a tenant's rows are kept after their commit: `{"retention_ms": "604800000"}`; null: for ever."""
+        params.parse_none(_query(request))
+        return forward("PUT", f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention", body)
 
     @router.get(
         "/v1/clusters/{cluster_id}/tenants",

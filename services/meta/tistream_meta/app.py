@@ -19,6 +19,7 @@ from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
 from tistream_meta.liveness import Timings
 from tistream_meta.metrics import MetaMetrics
+from tistream_meta.model import Retention
 from tistream_meta.options import Options
 from tistream_meta.repository import Repository
 from tistream_meta.routes import FORWARDED, router
@@ -83,6 +84,7 @@ def build_app(
             timings=Timings(settings.suspect_ms, settings.lost_ms),
             snapshot_retry_max_ms=settings.snapshot_retry_max_ms,
             announcements_max=settings.announcements_max,
+            retention=Retention(settings.retention_ms),
         ),
         stopping=app.state.stopping.is_set,
         new_client=partial(MetaClient, http),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -83,6 +83,12 @@ class Book:
     def of_role(self, role: str) -> Sequence[str]:
         """Names of the nodes of a role."""
         return [node.node_id for node in self.nodes.values() if node.role == role]
+
+    def by_node(self) -> list[tuple[Node, int, int]]:
+        """Every node by name, and how many tasks and stores it has."""
+        tasks = Counter(task.sorter_node for task in self.tasks.values())
+        stores = Counter(store.dispatcher_node for store in self.stores.values())
+        return [(node, tasks[name], stores[name]) for name, node in sorted(self.nodes.items())]
 
     def stores_of(self, tenant: TenantKey) -> list[Store]:
         """By id."""

@@ -9,12 +9,26 @@ from tistream.model.span import KeySpan
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """How long committed rows are kept: milliseconds after their commit; None: for ever."""
+
+    ms: int | None
+
+    def __str__(self) -> str:
+        return "for ever" if self.ms is None else f"{self.ms} ms"
+
+
+FOR_EVER = Retention(None)
+
+
+@dataclass(frozen=True, slots=True)
 class Tenant:
     """A registered tenant. `snapshot_ts` is None until its schema_snap was read; `problem` says why."""
 
     key: TenantKey
     snapshot_ts: int | None
     problem: str | None
+    retention_ms: int | None = None  # None: for ever
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tistream_meta.liveness import Timings
+from tistream_meta.model import FOR_EVER, Retention
 from tistream_meta.scheduler import Rules
 
 
@@ -18,4 +19,5 @@ class Options:
     timings: Timings
     snapshot_retry_max_ms: int
     announcements_max: int
+    retention: Retention = FOR_EVER  # of a tenant that is registered without one
     rules: Rules = field(default_factory=Rules)

@@ -1,4 +1,4 @@
-"""Rows <-> model: the only file that has a Connection, with those of the rows (task_rows.py, store_rows.py, …).
+"""Rows <-> model: the only file that has a Connection, with those of the rows (tenant_rows.py, task_rows.py, …).
 
 Persisted: clusters, tenants, tasks with their epochs, stores with their dispatchers, nodes with their newest start, the
 owner's lease, and the version of the route table. Not persisted: liveness (heard again within a heartbeat),
@@ -17,16 +17,16 @@ from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Table, and_, case, func, insert, select, true, update
+from sqlalchemy import Connection, Engine, Row, and_, case, func, insert, select, true, update
 
 from tistream.errors import Fenced, Superseded, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
-from tistream_meta import counter_rows, store_rows, tables, task_rows
+from tistream_meta import counter_rows, store_rows, tables, task_rows, tenant_rows
 from tistream_meta.database import DEFAULT_LIMITS, Limits, now_ms, open_engine
 from tistream_meta.migrations import migrate
-from tistream_meta.model import Change, Child, Node, Owner, Plan, Store, Tenant
+from tistream_meta.model import FOR_EVER, Change, Child, Node, Owner, Plan, Retention, Store, Tenant
 from tistream_meta.policies import Command
 from tistream_meta.seals import CarryOn, Order
 from tistream_meta.starts import Standing, Start, standing
@@ -149,71 +149,57 @@ class Repository:
 
     # -- tenants and tasks ---------------------------------------------------------------------------------------
 
-    def create_tenant(self, key: TenantKey) -> tuple[Tenant, Change | None]:
-        """Register a tenant, and its cluster with its first one; the tenant as it is, if it was there before."""
-        clusters, tenants = tables.clusters, tables.tenants
+    def create_tenant(
+        self, key: TenantKey, retention: Retention | None = None, default: Retention = FOR_EVER
+    ) -> tuple[Tenant, Change | None]:
+        """Register a tenant, and its cluster with its first one; the tenant as it is, if it was there before.
+        `retention` None: the default, or what it has. Raises AlreadyDiffers where it has another."""
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
-            found = connection.execute(select(tenants).where(_tenant_is(tenants, key))).one_or_none()
-            if found is not None:
-                return _tenant(found), None
-            known = connection.execute(select(clusters).where(clusters.c.cluster_id == key.cluster_id)).one_or_none()
-            if known is None:
-                connection.execute(insert(clusters).values(cluster_id=key.cluster_id, created_ms=self._now_ms))
-            names = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
-            connection.execute(insert(tenants).values(**names, created_ms=self._now_ms))
-            tenant = Tenant(key, None, None)
-            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,))
+            tenant, new = tenant_rows.create(connection, key, retention, default, self._now_ms)
+            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
+
+        return self._write(body)
+
+    def set_retention(self, key: TenantKey, retention: Retention) -> tuple[Tenant, Change | None]:
+        """Say how long a tenant's rows are kept; the same again changes nothing. Raises UnknownName."""
+
+        def body(connection: Connection) -> tuple[Tenant, Change | None]:
+            tenant, new = tenant_rows.set_retention(connection, key, retention)
+            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
 
         return self._write(body)
 
     def tenants_of(self, cluster_id: str) -> tuple[Tenant, ...]:
         """In the order of their names. Raises UnknownName if no tenant ever named that cluster."""
-        clusters, tenants = tables.clusters, tables.tenants
 
         def body(connection: Connection) -> tuple[Tenant, ...]:
-            if connection.execute(select(clusters).where(clusters.c.cluster_id == cluster_id)).one_or_none() is None:
-                raise UnknownName(f"no cluster {cluster_id}")
-            query = select(tenants).where(tenants.c.cluster_id == cluster_id).order_by(tenants.c.tenant_id)
-            return tuple(map(_tenant, connection.execute(query)))
+            return tenant_rows.of_cluster(connection, cluster_id)
 
         return self._transactions.run(body)
 
     def set_problem(self, key: TenantKey, problem: str) -> Change | None:
         """Say why a tenant cannot start yet; None if that was said already."""
-        tenants = tables.tenants
 
         def body(connection: Connection) -> Change | None:
-            changed = connection.execute(
-                update(tenants)
-                .where(_tenant_is(tenants, key), tenants.c.snapshot_ts.is_(None))
-                .where(tenants.c.problem.is_(None) | (tenants.c.problem != problem))
-                .values(problem=problem)
-            )
-            if not changed.rowcount:
-                return None
-            return Change(counter_rows.next_version(connection), tenants=(Tenant(key, None, problem),))
+            tenant = tenant_rows.set_problem(connection, key, problem)
+            return None if tenant is None else Change(counter_rows.next_version(connection), tenants=(tenant,))
 
         return self._write(body)
 
     def activate(self, key: TenantKey, snapshot_ts: int, spans: Sequence[KeySpan]) -> Change | None:
         """Give a tenant its start and its tasks, in one transaction; None if it had them already."""
-        tenants = tables.tenants
 
         def body(connection: Connection) -> Change | None:
-            changed = connection.execute(
-                update(tenants)
-                .where(_tenant_is(tenants, key), tenants.c.snapshot_ts.is_(None))
-                .values(snapshot_ts=snapshot_ts, problem=None)
-            )
-            if changed.rowcount != 1:
+            tenant = tenant_rows.start(connection, key, snapshot_ts)
+            if tenant is None:
                 return None
             first = counter_rows.next_task_ids(connection, len(spans))
             children = [Child(first + at, span) for at, span in enumerate(spans)]
             task_rows.add(connection, key, children)
             return Change(
                 counter_rows.next_version(connection),
-                tenants=(Tenant(key, snapshot_ts, None),),
+                tenants=(tenant,),
                 tasks=task_rows.some(connection, [child.task_id for child in children]),
             )
 
@@ -343,14 +329,12 @@ class Repository:
 
         def body(connection: Connection) -> Plan:
             version = counter_rows.read(connection, tables.ROUTE_VERSION)
-            tenant_rows = connection.execute(
-                select(tables.tenants).order_by(tables.tenants.c.cluster_id, tables.tenants.c.tenant_id)
-            ).all()
+            tenants = tenant_rows.every(connection)
             tasks = task_rows.all_tasks(connection)
             node_rows = connection.execute(select(tables.nodes).order_by(tables.nodes.c.node_id)).all()
             return Plan(
                 version=version,
-                tenants=tuple(map(_tenant, tenant_rows)),
+                tenants=tenants,
                 tasks=tasks,
                 nodes=tuple(map(_node, node_rows)),
                 stores=store_rows.every(connection),
@@ -391,14 +375,6 @@ def _seed(connection: Connection) -> None:
         connection.execute(
             insert(tables.owner).values(id=_OWNER_ROW, node_id="", owner_rev=0, lease_until_ms=0, url="")
         )
-
-
-def _tenant_is(table: Table, key: TenantKey) -> ColumnElement[bool]:
-    return and_(table.c.cluster_id == key.cluster_id, table.c.tenant_id == key.tenant_id)
-
-
-def _tenant(row: Row[Any]) -> Tenant:
-    return Tenant(TenantKey(row.cluster_id, row.tenant_id), row.snapshot_ts, row.problem)
 
 
 def _node(row: Row[Any]) -> Node:

@@ -83,6 +83,7 @@ def _tenant_route(tenant: Tenant, routes: list[TaskRoute], stores: list[Store], 
         problem=problem,
         stores=[StoreRoute(store_id=store.store_id, dispatcher_node=store.dispatcher_node) for store in stores],
         dispatcher_node=discoverer,
+        retention_ms=tenant.retention_ms,
     )
 
 
@@ -104,6 +105,7 @@ def tenant_info(tenant: Tenant) -> TenantInfo:
         tenant_id=tenant.key.tenant_id,
         snapshot_ts=snapshot_ts,
         problem=tenant.problem,
+        retention_ms=None if tenant.retention_ms is None else str(tenant.retention_ms),
     )
 
 

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Path, Query, Request
 
 from tistream.errors import InvalidRequest, Unavailable
 from tistream.model.ids import TenantKey, parse_store_id
+from tistream.model.retention import parse_retention_ms
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
 from tistream.wire.meta import (
@@ -35,6 +36,7 @@ from tistream.wire.meta import (
     Registered,
     RegisterNode,
     RouteTable,
+    SetRetention,
     SplitTask,
     TaskInfo,
     TaskInfoList,
@@ -44,7 +46,7 @@ from tistream.wire.meta import (
 )
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import Mark
-from tistream_meta.model import Child
+from tistream_meta.model import Child, Retention
 from tistream_meta.reports import Holding
 from tistream_meta.route_table import tenant_info
 from tistream_meta.server import MetaServer
@@ -81,10 +83,21 @@ def _elsewhere(request: Request) -> MetaClient | None:
 
 @router.post("/v1/clusters/{cluster_id}/tenants", status_code=201, operation_id="CreateTenant")
 def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> TenantInfo:
-    """Register a tenant. The same again is no error."""
+    """Register a tenant. The same again is no error; 409 if it is there with another retention."""
     if (owner := _elsewhere(request)) is not None:
-        return owner.create_tenant(cluster_id, body.tenant_id)
-    return tenant_info(_server(request).create_tenant(TenantKey.parse(cluster_id, body.tenant_id)))
+        return owner.register_tenant(cluster_id, body)
+    told = "retention_ms" in body.model_fields_set
+    retention = Retention(parse_retention_ms(body.retention_ms)) if told else None
+    return tenant_info(_server(request).create_tenant(TenantKey.parse(cluster_id, body.tenant_id), retention))
+
+
+@router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention", operation_id="SetRetention")
+def set_retention(request: Request, cluster_id: str, tenant_id: str, body: SetRetention) -> TenantInfo:
+    """Say how long a tenant's rows are kept. The same again is no error."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.set_retention(cluster_id, tenant_id, body)
+    key, retention = TenantKey.parse(cluster_id, tenant_id), Retention(parse_retention_ms(body.retention_ms))
+    return tenant_info(_server(request).set_retention(key, retention))
 
 
 @router.get("/v1/clusters/{cluster_id}/tenants", operation_id="ListTenants")

@@ -6,7 +6,6 @@ One lock guards what is in memory (who was heard, and the plan that routes are m
 from __future__ import annotations
 
 import logging
-from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -25,7 +24,7 @@ from tistream_meta.discoverer import dispatchers
 from tistream_meta.heard import HeardNodes
 from tistream_meta.liveness import NodeState
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.model import Change, Node, Owner, Task, Tenant
+from tistream_meta.model import Change, Node, Owner, Retention, Task, Tenant
 from tistream_meta.options import Options
 from tistream_meta.ownership import Ownership
 from tistream_meta.placement import Placement
@@ -230,12 +229,22 @@ class MetaServer:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    def create_tenant(self, key: TenantKey) -> Tenant:
-        """Register a tenant; it is served once its schema_snap was read."""
+    def create_tenant(self, key: TenantKey, retention: Retention | None = None) -> Tenant:
+        """Register a tenant; it is served once its schema_snap was read. `retention` None: as the settings have it.
+        Raises AlreadyDiffers."""
+        return self._write_tenant(lambda: self._repository.create_tenant(key, retention, self._options.retention))
+
+    def set_retention(self, key: TenantKey, retention: Retention) -> Tenant:
+        """Say how long a tenant's rows are kept. Raises UnknownName."""
+        return self._write_tenant(lambda: self._repository.set_retention(key, retention))
+
+    def _write_tenant(self, write: Callable[[], tuple[Tenant, Change | None]]) -> Tenant:
         self._require_owner()
         with self._writing():
-            tenant, change = self._repository.create_tenant(key)
+            tenant, change = write()
             self._take(change)
+        if change is not None:
+            log.info("tenant changed", extra={"tenant": str(tenant.key), "retention_ms": tenant.retention_ms})
         return tenant
 
     def tenants(self, cluster_id: str) -> tuple[Tenant, ...]:
@@ -327,18 +336,17 @@ class MetaServer:
     def split(self, task_id: int, key: bytes | None) -> tuple[int, ...]:
         """Order a task to be split at a key, or where it halves its load; the ids of its children. Raises UnknownName;
         InvalidRequest where it cannot."""
-        self._require_owner()
-        with self._writing() as book:
-            change, children = self._scheduler.split(book, task_id, key, self._clock.monotonic_ms())
-            self._take(change)
-        return children
+        return self._order(lambda book, now_ms: self._scheduler.split(book, task_id, key, now_ms))
 
     def merge(self, task_id: int, neighbour: int) -> tuple[int, ...]:
         """Order two neighbours to be merged; the id of their child. Raises UnknownName; InvalidRequest where they
         cannot."""
+        return self._order(lambda book, now_ms: self._scheduler.merge(book, task_id, neighbour, now_ms))
+
+    def _order(self, order: Callable[[Book, int], tuple[Change | None, tuple[int, ...]]]) -> tuple[int, ...]:
         self._require_owner()
         with self._writing() as book:
-            change, children = self._scheduler.merge(book, task_id, neighbour, self._clock.monotonic_ms())
+            change, children = order(book, self._clock.monotonic_ms())
             self._take(change)
         return children
 
@@ -346,12 +354,8 @@ class MetaServer:
         """Every node, what is known of it, and how many tasks and stores it has."""
         self._require_owner()
         with self._lock:
-            book = self._known()
-            tasks = Tally(task.sorter_node for task in book.tasks.values())
-            stores = Tally(store.dispatcher_node for store in book.stores.values())
-            return [
-                (node, self._heard.states[name], tasks[name], stores[name]) for name, node in sorted(book.nodes.items())
-            ]
+            states = self._heard.states
+            return [(node, states[node.node_id], tasks, stores) for node, tasks, stores in self._known().by_node()]
 
     def tasks(self) -> list[tuple[Task, Placement, float]]:
         """Every task, where it is, and its load."""

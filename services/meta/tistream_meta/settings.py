@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
+from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
 from tistream.service.settings import ServiceSettings, settings_config
 from tistream_meta.database import DEFAULT_LIMITS, LOCK_WAIT_S, Limits, checked_url
 from tistream_meta.ranges import RANGES_MAX
@@ -25,6 +26,12 @@ class MetaSettings(ServiceSettings):
         description="how long an answer of MySQL is waited for",
     )
     ranges_per_tenant: int = Field(default=1, ge=1, le=RANGES_MAX, description="tasks that a new tenant is cut into")
+    retention_ms: int | None = Field(
+        default=None,
+        ge=RETENTION_MIN_MS,
+        le=RETENTION_MAX_MS,
+        description="how long rows of a tenant are kept that is registered without a retention; none: for ever",
+    )
     lease_ms: int = Field(default=9_000, ge=300, le=600_000, description="how long the owner's lease lasts unrenewed")
     suspect_ms: int = Field(default=4_000, ge=100, description="silence after which a node is suspect")
     lost_ms: int = Field(default=10_000, ge=200, description="silence after which its tasks go to another")

@@ -23,6 +23,7 @@ tenants = Table(
     Column("snapshot_ts", BigInteger),  # null until schema_snap was read and the tasks were made
     Column("problem", Text),  # why it is null
     Column("created_ms", BigInteger, nullable=False),
+    Column("retention_ms", BigInteger),  # how long rows are kept after their commit; null = for ever
 )
 
 tasks = Table(

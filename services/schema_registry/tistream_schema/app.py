@@ -19,6 +19,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.sorter_client import SorterClient
+from tistream_schema.keeping import Keeping
 from tistream_schema.metrics import SchemaMetrics
 from tistream_schema.registry import Options, Registry
 from tistream_schema.routes import router
@@ -49,7 +50,7 @@ def build_app(
             settings.poll_idle_ms,
             settings.poll_quiet_ms,
             settings.route_wait_ms,
-            settings.quiet_segments,
+            Keeping(settings.quiet_segments, settings.quiet_ms, settings.base_objects, settings.grace_ms),
         ),
         clock,
         new_nonce=new_nonce,

@@ -1,7 +1,11 @@
-"""The registry's log in object storage: numbered objects, each created by one conditional put.
+"""The registry's log in object storage: numbered objects, each created by one conditional put, and their floor.
 
 Several incarnations of the registry may work at once (a paused one, and its successor): all read the same committed
 pool, and whoever puts a number first decides what it holds. The others take that object and go on behind it.
+
+The floor names a base, at which readers begin; it only rises, and what lies below it may be deleted at any moment. As
+with manifests it is read again after whatever is relied on: a number below it proves nothing, since a put that was long
+under way can bring a deleted one back.
 """
 
 from __future__ import annotations
@@ -10,10 +14,18 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, NotFoundYet, Unavailable
+from tistream.errors import (
+    CommitConflict,
+    CommitStateUnknown,
+    CorruptObject,
+    NotFoundYet,
+    TiStreamError,
+    Unavailable,
+)
+from tistream.format import floor as floor_format
 from tistream.model.ids import TenantKey
 from tistream.schema import log_format
-from tistream.schema.log_format import LogObject
+from tistream.schema.log_format import BaseHead, LogObject
 from tistream.schema.records import Record
 from tistream.schema.snapshot import parse_snapshot
 from tistream.storage import layout
@@ -21,13 +33,15 @@ from tistream.storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
-_PUT_ATTEMPTS = 5
-_PUT_PAUSE_S = 0.2
+_ATTEMPTS = 5
+_PAUSE_S = 0.2
+_PLANS = 10  # times that the floor may overtake one call
 
 
 @dataclass(slots=True)
 class DurableLog:
-    """One tenant's log. `number` is the last object read or written, `high_ts` its end; 0 before the first."""
+    """One tenant's log. `number` is the last object read or written, `high_ts` its end; 0 before the first. `base` is
+    the newest base among them, `floor` the floor as it was seen last; 0: there was none."""
 
     objects: ObjectStore
     tenant: TenantKey
@@ -35,16 +49,25 @@ class DurableLog:
     sleep: Callable[[float], None]
     number: int = field(default=0, init=False)
     high_ts: int = field(default=0, init=False)
+    base: int = field(default=0, init=False)
+    floor: int = field(default=0, init=False)
 
-    def catch_up(self) -> Iterator[LogObject]:
-        """Objects behind the last one known, until there are no more. Raises CorruptObject."""
-        while True:
-            try:
-                yield self._read(self.number + 1)
-            except NotFoundYet:
-                return
+    def catch_up(self) -> list[LogObject]:
+        """Objects behind the last one known, until there are no more. If those have been collected meanwhile the first
+        is a base, and stands for all before it.
 
-    def begin(self) -> LogObject:
+        Raises:
+            CorruptObject: an object is damaged, or the floor names no base.
+            Unavailable: no answer came; the log stands where it was.
+        """
+        position = self.number, self.high_ts, self.base
+        try:
+            return self._catch_up()
+        except TiStreamError:
+            self.number, self.high_ts, self.base = position
+            raise
+
+    def begin(self) -> list[LogObject]:
         """Object 1 from the tenant's schema_snap. Raises NotFoundYet, CorruptObject (of schema_snap)."""
         assert self.number == 0
         key = layout.schema_snap(self.tenant)
@@ -52,39 +75,136 @@ class DurableLog:
         low_ts, high_ts = snapshot.snapshot_ts - 1, snapshot.snapshot_ts
         return self._put(LogObject(self.tenant, 1, low_ts, high_ts, self.nonce, snapshot.records))
 
-    def append(self, high_ts: int, records: tuple[Record, ...]) -> LogObject:
+    def append(self, high_ts: int, records: tuple[Record, ...]) -> list[LogObject]:
         """Commit every record of (self.high_ts, high_ts].
 
-        Returns what now stands behind the last object: this, or, if another incarnation was first, its object.
-        Raises Unavailable if that stays unknown; the same records may then be appended again.
+        Returns what now stands behind the last object: this, or, if other incarnations were first, theirs; a base, if
+        what they have written was collected already. Raises Unavailable if that stays unknown; the same records may
+        then be appended again.
         """
         assert self.number > 0
         assert high_ts > self.high_ts
         return self._put(LogObject(self.tenant, self.number + 1, self.high_ts, high_ts, self.nonce, records))
 
-    def _put(self, log_object: LogObject) -> LogObject:
+    def append_base(self, high_ts: int, head: BaseHead, records: tuple[Record, ...]) -> list[LogObject]:
+        """Commit a base that restates everything up to self.high_ts, with nothing new up to high_ts; as `append`."""
+        assert self.number > 0
+        assert head.base_ts <= self.high_ts <= high_ts
+        return self._put(LogObject(self.tenant, self.number + 1, self.high_ts, high_ts, self.nonce, records, head))
+
+    def raise_floor(self) -> None:
+        """Let readers begin at the newest base; once this returns, what lies below may be deleted. Raises
+        Unavailable."""
+        problem: TiStreamError = Unavailable(f"floor of the schema log of {self.tenant}: lost every race")
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                self.sleep(_PAUSE_S)
+            try:
+                self._raise_floor_once()
+            except (CommitConflict, CommitStateUnknown, Unavailable) as error:
+                problem = error
+            else:
+                return
+        raise problem
+
+    def collect(self, below: int) -> int:
+        """Delete every object with a number below this one, which was the floor once; how many."""
+        assert below <= self.floor
+        end, keys = layout.schema_log(self.tenant, below), list[str]()
+        for info in self.objects.list_after(layout.schema_log_prefix(self.tenant)):
+            if info.key >= end:
+                break
+            keys.append(info.key)
+        for key in keys:
+            self.objects.delete(key)
+        return len(keys)
+
+    def _raise_floor_once(self) -> None:
+        key, body = layout.schema_floor(self.tenant), floor_format.encode(self.base)
+        try:
+            version = self.objects.head(key).version  # before the body: a change between shows in put_if
+            current = floor_format.decode(key, self.objects.get(key))
+        except NotFoundYet:
+            self.objects.put_new(key, body)
+            self.floor = self.base
+            return
+        if current < self.base:
+            self.objects.put_if(key, body, version)
+        self.floor = max(current, self.base)
+
+    def _catch_up(self) -> list[LogObject]:
+        for _ in range(_PLANS):
+            first = self.number + 1 if self.number else max(1, self._read_floor())
+            try:
+                found = self._from(first)
+            except CorruptObject:
+                if self._read_floor() <= first:
+                    raise  # else it was none of the log any more
+            else:
+                if self._read_floor() <= first:
+                    return found
+            self.number = self.high_ts = self.base = 0
+        raise Unavailable(f"the floor of the schema log of {self.tenant} moves faster than it can be read")
+
+    def _from(self, first: int) -> list[LogObject]:
+        if self.number or first == 1:
+            return list(self._run())
+        key = layout.schema_floor(self.tenant)
+        try:
+            base = self._read(first)
+        except NotFoundYet as error:
+            raise CorruptObject(key, f"names object {first}, which is not there") from error
+        if base.base is None:
+            raise CorruptObject(key, f"names object {first}, which is no base")
+        return [base, *self._run()]
+
+    def _run(self) -> Iterator[LogObject]:
+        while True:
+            try:
+                yield self._read(self.number + 1)
+            except NotFoundYet:
+                return
+
+    def _put(self, log_object: LogObject) -> list[LogObject]:
         key = layout.schema_log(self.tenant, log_object.number)
         body = log_format.encode(log_object)
-        for attempt in range(_PUT_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             if attempt:
-                self.sleep(_PUT_PAUSE_S)
+                self.sleep(_PAUSE_S)
             try:
                 self.objects.put_new(key, body)
             except CommitStateUnknown:
                 continue
             except CommitConflict:
                 # Ours, if an earlier attempt came through after all; else another's. Either way it is the truth.
-                return self._read(log_object.number)
-            self.number, self.high_ts = log_object.number, log_object.high_ts
-            return log_object
-        raise Unavailable(f"{key}: unknown whether it was written, {_PUT_ATTEMPTS} times")
+                if found := self.catch_up():
+                    return found
+                continue  # it was another conflict: put again
+            if self._read_floor() > log_object.number:
+                return self.catch_up()  # others went on long ago, and what was put there is garbage
+            self._take(log_object)
+            return [log_object]
+        raise Unavailable(f"{key}: unknown whether it was written, {_ATTEMPTS} times")
+
+    def _read_floor(self) -> int:
+        key = layout.schema_floor(self.tenant)
+        try:
+            self.floor = max(self.floor, floor_format.decode(key, self.objects.get(key)))
+        except NotFoundYet:
+            return self.floor
+        return self.floor
 
     def _read(self, number: int) -> LogObject:
         key = layout.schema_log(self.tenant, number)
         found = log_format.decode(key, self.objects.get(key))
         if (found.tenant, found.number) != (self.tenant, number):
             raise CorruptObject(key, f"belongs to {found.tenant}, number {found.number}")
-        if number > 1 and found.low_ts != self.high_ts:
+        if self.number and found.low_ts != self.high_ts:
             raise CorruptObject(key, f"begins at {found.low_ts}; the object before it ends at {self.high_ts}")
-        self.number, self.high_ts = number, found.high_ts
+        self._take(found)
         return found
+
+    def _take(self, found: LogObject) -> None:
+        self.number, self.high_ts = found.number, found.high_ts
+        if found.base is not None:
+            self.base = found.number

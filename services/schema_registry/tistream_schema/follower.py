@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tistream.errors import CorruptObject, InvariantBroken, NotFoundYet
 from tistream.model.ts import Window
@@ -20,6 +20,7 @@ from tistream.wire.sorter import Hold
 from tistream_schema import expected_tasks
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.expected_tasks import Promise, SchemaTask, Told
+from tistream_schema.keeping import Keeping, LogKeeper, newest_base_ts
 from tistream_schema.pool_rows import schema_rows
 from tistream_schema.tenant_schema import TenantSchema
 
@@ -30,25 +31,31 @@ class SchemaFollower:
     """Call `step` again and again, from one thread."""
 
     def __init__(
-        self, objects: ObjectStore, schema: TenantSchema, durable: DurableLog, footers: FooterCache, quiet_segments: int
+        self,
+        objects: ObjectStore,
+        schema: TenantSchema,
+        durable: DurableLog,
+        footers: FooterCache,
+        keeping: Keeping,
+        now_ms: Callable[[], int],
     ) -> None:
+        """now_ms: monotonic."""
         self._objects = objects
         self._schema = schema
         self._durable = durable
         self._footers = footers
-        self._quiet_segments = quiet_segments
+        self._now_ms = now_ms
+        self._keeper = LogKeeper(keeping, now_ms())
         self._decoder = MetaDecoder()
         self._lineage = Lineage(objects, schema.tenant)
         self._logs: dict[int, TaskLog] = {}  # those that the schema's keys were last found in
-        self._read_segments = 0  # since the last object of the log
         self._broken = False
 
     def load(self) -> bool:
         """Read the log, or begin it from schema_snap. Says whether the history is there; if not, a hold says why."""
         key = layout.schema_snap(self._schema.tenant)
         try:
-            for log_object in self._durable.catch_up():
-                self._take(log_object)
+            self._take(self._durable.catch_up())
             if self._durable.number == 0:
                 self._take(self._durable.begin())
         except NotFoundYet:
@@ -79,6 +86,7 @@ class SchemaFollower:
         before = self._schema.resolved_ts
         try:
             self._read_to(self._covered(tasks, expected_tasks.promises(tasks, statuses)))
+            self._keep_log()
         except UndecodableMeta as error:
             self._hold(error.key.hex(), str(error))
         except CorruptObject as error:
@@ -103,26 +111,64 @@ class SchemaFollower:
         return reached(covers, promises)
 
     def _read_to(self, high_ts: int) -> None:
-        low_ts = self._schema.resolved_ts
-        assert low_ts is not None
+        low_ts = self._from_where()
         if high_ts <= low_ts:
             return
-        window = Window(low_ts, high_ts)
         try:
-            rows, segments = schema_rows(self._objects, self._logs.values(), window, self._footers)
+            rows, segments = schema_rows(self._objects, self._logs.values(), Window(low_ts, high_ts), self._footers)
         except NotFoundYet:
             for task_log in self._logs.values():
                 task_log.refresh()
-            rows, segments = schema_rows(self._objects, self._logs.values(), window, self._footers)
-        self._read_segments += segments
+            low_ts = self._from_where()
+            if high_ts <= low_ts:
+                return
+            rows, segments = schema_rows(self._objects, self._logs.values(), Window(low_ts, high_ts), self._footers)
+        self._keeper.looked_at(segments)
         records, bad = self._decode(rows)
         if bad is not None:
             high_ts = bad.commit_ts - 1
-        if records or self._read_segments >= self._quiet_segments:
+        if records:
             self._append(high_ts, tuple(records))
         self._schema.advance(high_ts)
         if bad is not None:
             raise bad
+
+    def _from_where(self) -> int:
+        """The ts above which the pool is to be read, and has every row.
+
+        Sorters let go of rows only once they are in the log. So a registry that comes too late (it was paused) finds
+        what it has missed in there, where another has written it. Raises InvariantBroken if it does not.
+        """
+        retained_ts = max(_retained_ts(self._logs.values()))
+        if retained_ts > self._resolved_ts():
+            self._take(self._durable.catch_up())
+        if retained_ts > self._resolved_ts():
+            reason = f"rows up to {retained_ts} may be gone from the pool, the schema is known up to"
+            raise InvariantBroken(19, f"{self._schema.tenant}: {reason} {self._resolved_ts()}")
+        return self._resolved_ts()
+
+    def _resolved_ts(self) -> int:
+        resolved_ts = self._schema.resolved_ts
+        assert resolved_ts is not None
+        return resolved_ts
+
+    def _keep_log(self) -> None:
+        """Write what is due though no schema has changed."""
+        now_ms, resolved_ts = self._now_ms(), self._resolved_ts()
+        if resolved_ts > self._durable.high_ts and self._keeper.progress_due(now_ms):
+            self._append(resolved_ts, ())
+        base_ts = newest_base_ts(_retained_ts(self._logs.values()), self._durable.high_ts)
+        known_from_ts = self._schema.base_ts
+        assert known_from_ts is not None
+        if self._keeper.base_due(base_ts, known_from_ts):
+            head, records = self._schema.rebased(base_ts)
+            self._take(self._durable.append_base(self._resolved_ts(), head, records))
+        if self._durable.base > self._durable.floor:
+            self._durable.raise_floor()
+        if below := self._keeper.collection_due(self._durable.floor, now_ms):
+            count = self._durable.collect(below)
+            self._keeper.collected(below)
+            log.info("schema log collected", extra={"tenant": str(self._schema.tenant), "objects": count})
 
     def _decode(self, rows: Sequence[MetaRow]) -> tuple[list[Record], UndecodableMeta | None]:
         """Records of all rows, or of those at commits before the first that cannot be read."""
@@ -144,14 +190,20 @@ class SchemaFollower:
             if not records:
                 return
 
-    def _take(self, log_object: LogObject) -> None:
-        self._schema.take(log_object)
-        self._read_segments = 0
-        for record in log_object.records:
-            self._decoder.learn(record)
+    def _take(self, log_objects: Iterable[LogObject]) -> None:
+        for log_object in log_objects:
+            self._schema.take(log_object)
+            self._keeper.wrote(self._now_ms(), base=log_object.base is not None)
+            for record in log_object.records:
+                self._decoder.learn(record)
 
     def _hold(self, name: str | None, reason: str) -> None:
         hold = Hold(stage="schema", object=name, reason=reason)
         if self._schema.holds != [hold]:
             log.warning("schema is held", extra={"tenant": str(self._schema.tenant), "object": name, "reason": reason})
         self._schema.set_holds([hold])
+
+
+def _retained_ts(logs: Iterable[TaskLog]) -> list[int]:
+    """Of each log: its rows at or below it may be gone."""
+    return [log.view.state.retained_ts if log.view.state is not None else 0 for log in logs]

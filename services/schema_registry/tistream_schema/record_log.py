@@ -10,14 +10,22 @@ BLOCK_LINES = 1_000
 
 
 class RecordLog:
-    """Append-only. A hundred thousand TableInfos stay in memory at a few hundred bytes each."""
+    """Append-only. A hundred thousand TableInfos stay in memory at a few hundred bytes each.
 
-    def __init__(self) -> None:
+    The first line has the number `first` + 1, `end` is that of the last.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
         self._blocks: list[bytes] = []  # BLOCK_LINES lines each
         self._tail: list[bytes] = []
 
     def __len__(self) -> int:
         return len(self._blocks) * BLOCK_LINES + len(self._tail)
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self)
 
     def append(self, lines: Iterable[bytes]) -> None:
         """Add lines of JSON, none of which contains a line feed."""
@@ -28,8 +36,9 @@ class RecordLog:
             del self._tail[:BLOCK_LINES]
 
     def read(self, after: int) -> list[bytes]:
-        """Lines from number `after` + 1 on: up to BLOCK_LINES of them, empty if there are none."""
-        block, skip = divmod(after, BLOCK_LINES)
+        """Lines from number `after` + 1 on: up to BLOCK_LINES of them, empty if there are none. `after` >= first."""
+        assert after >= self.first, f"line {after + 1} is not kept: the first is {self.first + 1}"
+        block, skip = divmod(after - self.first, BLOCK_LINES)
         if block < len(self._blocks):
             return zstandard.decompress(self._blocks[block]).split(b"\n")[skip:]
         return self._tail[skip:] if block == len(self._blocks) else []

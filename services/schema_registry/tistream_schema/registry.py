@@ -21,6 +21,7 @@ from tistream_schema import expected_tasks
 from tistream_schema.asking import AskingPace
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.follower import SchemaFollower
+from tistream_schema.keeping import Keeping
 from tistream_schema.metrics import SchemaMetrics
 from tistream_schema.sorter_progress import SorterProgress
 from tistream_schema.tenant_schema import TenantSchema
@@ -36,7 +37,7 @@ class Options:
     poll_idle_ms: int
     poll_quiet_ms: int
     route_wait_ms: int
-    quiet_segments: int
+    keeping: Keeping
 
 
 @dataclass(slots=True)
@@ -162,7 +163,9 @@ class Registry:
     def _start(self, key: TenantKey, route: TenantRoute) -> _Followed:
         schema = TenantSchema(key)
         durable = DurableLog(self._objects, key, self._new_nonce(), self._sleep)
-        follower = SchemaFollower(self._objects, schema, durable, self._footers, self._options.quiet_segments)
+        follower = SchemaFollower(
+            self._objects, schema, durable, self._footers, self._options.keeping, self._clock.monotonic_ms
+        )
         followed = _Followed(route, schema, follower, self._options.poll_ms)
         followed.loop = Loop(
             "tenant",
@@ -179,10 +182,10 @@ class Registry:
 
     def _step(self, followed: _Followed) -> int:
         """Take what is new. Sorters that tell something new wake the tenant; else it looks less and less often."""
-        records = followed.schema.sizes[0]
+        records = followed.schema.sizes.records_ever
         told = self._progress.of(expected_tasks.schema_tasks(followed.route))
         moved = followed.follower.step(followed.route, told)
-        self._metrics.records.inc(followed.schema.sizes[0] - records)
+        self._metrics.records.inc(followed.schema.sizes.records_ever - records)
         longer_ms = min(followed.pause_ms * 2, self._options.poll_quiet_ms)
         followed.pause_ms = self._options.poll_ms if moved else longer_ms
         return followed.pause_ms

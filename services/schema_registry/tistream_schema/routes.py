@@ -33,8 +33,8 @@ def schema(request: Request, cluster_id: str, tenant_id: str, ts: Ts | None = No
     with _tenant(request, cluster_id, tenant_id).reading() as history:
         if ts is None:
             ts = history.resolved_ts
-        if ts < history.snapshot_ts:
-            earliest = str(history.snapshot_ts)
+        if ts < history.base_ts:
+            earliest = str(history.base_ts)
             raise Gone(f"the schema is known from {earliest} on", {"earliest_ts": earliest})
         if ts > history.resolved_ts:
             raise Unavailable(f"the schema is known up to {history.resolved_ts} so far")
@@ -48,17 +48,25 @@ def schema_log(
     tenant_id: str,
     after: Annotated[int, Query(ge=0)] = 0,
     known_resolved_ts: Ts = 0,
+    known_base_ts: Ts = 0,
     wait_ms: WaitMs = 0,
 ) -> Response:
     """Records behind number `after`."""
     clock: Clock = request.app.state.clock
     read = _tenant(request, cluster_id, tenant_id).read_log(
-        after, known_resolved_ts, wait_ms, stopping=request.app.state.stopping.is_set, now_ms=clock.monotonic_ms
+        after,
+        known_resolved_ts,
+        wait_ms,
+        known_base_ts=known_base_ts,
+        stopping=request.app.state.stopping.is_set,
+        now_ms=clock.monotonic_ms,
     )
     head = {
         "log_id": read.log_id,
         "snapshot_ts": read.snapshot_ts,
+        "base_ts": read.base_ts,
         "resolved_ts": read.resolved_ts,
+        "begins": read.begins,
         "next_after": read.next_after,
         "more": read.more,
     }
@@ -71,13 +79,15 @@ def schema_log(
 def schema_status(request: Request, cluster_id: str, tenant_id: str) -> SchemaStatus:
     """How far the schema is known, and what holds it."""
     tenant = _tenant(request, cluster_id, tenant_id)
-    records, log_objects = tenant.sizes
+    sizes = tenant.sizes
     return SchemaStatus(
         cluster_id=cluster_id,
         tenant_id=tenant_id,
         snapshot_ts=tenant.snapshot_ts,
+        base_ts=tenant.base_ts,
         resolved_ts=tenant.resolved_ts,
-        records=records,
-        log_objects=log_objects,
+        durable_ts=sizes.durable_ts or None,
+        records=sizes.records,
+        log_objects=sizes.log_objects,
         holds=tenant.holds,
     )

@@ -25,3 +25,15 @@ class SchemaSettings(ServiceSettings):
     quiet_segments: int = Field(
         default=256, ge=1, description="segments read without a schema change after which that progress is kept"
     )
+    quiet_ms: int = Field(
+        default=3_600_000,
+        ge=1_000,
+        le=86_400_000,
+        description="the same, at the latest: rows that were read are not let go of before it is",
+    )
+    base_objects: int = Field(
+        default=256, ge=2, le=65_536, description="objects of a tenant's log after which it is restated, and they go"
+    )
+    grace_ms: int = Field(
+        default=3_600_000, ge=0, le=86_400_000, description="how long objects of the log that nobody needs are left"
+    )

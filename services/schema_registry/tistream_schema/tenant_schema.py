@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,8 +10,10 @@ from dataclasses import dataclass
 from tistream.concurrency import new_condition
 from tistream.errors import InvariantBroken, Unavailable
 from tistream.model.ids import TenantKey
+from tistream.schema.base import restated
 from tistream.schema.history import History
-from tistream.schema.log_format import LogObject, encode_record
+from tistream.schema.log_format import BaseHead, LogObject, decode_record, encode_record
+from tistream.schema.records import Record
 from tistream.wire.sorter import Hold
 from tistream_schema.record_log import RecordLog
 
@@ -19,14 +22,27 @@ _WAIT_SLICE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """What one read of the log gives; `lines` are records as JSON."""
+    """What one read of the log gives; `lines` are records as JSON, those behind number `after`."""
 
     log_id: str
     snapshot_ts: int
+    base_ts: int
     resolved_ts: int
+    begins: bool
+    after: int
     next_after: int
     more: bool
     lines: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many records are kept, and how many there ever were; the number and the end of the newest object."""
+
+    records: int
+    records_ever: int
+    log_objects: int
+    durable_ts: int
 
 
 class TenantSchema:
@@ -38,7 +54,9 @@ class TenantSchema:
         self._history: History | None = None
         self._log_id = ""
         self._records = RecordLog()
+        self._begin = 0  # number of the last record at or below base_ts
         self._log_objects = 0
+        self._durable_ts = 0
         self._holds: list[Hold] = []
 
     @property
@@ -60,25 +78,75 @@ class TenantSchema:
             return list(self._holds)
 
     @property
-    def sizes(self) -> tuple[int, int]:
-        """(records, log objects)."""
+    def base_ts(self) -> int | None:
+        """The earliest ts that may be asked for; None until the snapshot was read."""
         with self._changed:
-            return len(self._records), self._log_objects
+            return self._history.base_ts if self._history else None
+
+    @property
+    def sizes(self) -> Sizes:
+        """Of what was taken from the log."""
+        with self._changed:
+            return Sizes(len(self._records), self._records.end, self._log_objects, self._durable_ts)
 
     def take(self, log_object: LogObject) -> None:
-        """Take the next object of the durable log. Raises InvariantBroken if it says other than what was told."""
+        """Take the next object of the durable log, or a base that stands for all before it. Raises InvariantBroken if
+        it says other than what was told."""
         lines = [encode_record(record) for record in log_object.records]
         with self._changed:
-            if self._history is None:
+            follows = self._history is not None and log_object.number == self._log_objects + 1
+            if follows:
+                self._take_new(log_object.new_records)
+            elif log_object.base is not None:
+                self._begin_at(log_object.base, log_object.records)
+            else:
+                assert self._history is None, f"object {log_object.number} after {self._log_objects}"
                 self._history, self._log_id = History(log_object.high_ts), log_object.nonce
-            elif log_object.records and log_object.records[0].commit_ts <= self._history.resolved_ts:
-                reason = f"schema record at {log_object.records[0].commit_ts}, told to be resolved to "
-                raise InvariantBroken(5, f"{self.tenant}: {reason}{self._history.resolved_ts}")
-            self._history.apply(log_object.records)
-            self._history.advance(log_object.high_ts)
+                self._history.apply(log_object.records)
+            assert self._history is not None
+            if log_object.base is not None:
+                self._history.forget(log_object.base.base_ts)
+                self._begin = log_object.base.begin
+                self._records = RecordLog(self._begin - log_object.base.restated)
             self._records.append(lines)
-            self._log_objects = log_object.number
+            self._history.advance(log_object.high_ts)
+            self._log_objects, self._durable_ts = log_object.number, log_object.high_ts
             self._changed.notify_all()
+
+    def _take_new(self, records: Sequence[Record]) -> None:
+        assert self._history is not None
+        if records and records[0].commit_ts <= self._history.resolved_ts:
+            reason = f"schema record at {records[0].commit_ts}, told to be resolved to "
+            raise InvariantBroken(5, f"{self.tenant}: {reason}{self._history.resolved_ts}")
+        self._history.apply(records)
+
+    def _begin_at(self, base: BaseHead, records: Sequence[Record]) -> None:
+        """What others have written was collected before it was read here."""
+        told, known = self._history, self._records.end
+        history = History(base.snapshot_ts)
+        history.apply(records)
+        if told is not None:
+            later = records[base.restated :]
+            count = base.begin + bisect_right(later, told.resolved_ts, key=lambda record: record.commit_ts)
+            if base.base_ts <= told.resolved_ts and count != known:
+                reason = f"{count} schema records up to {told.resolved_ts}, where {known} were told"
+                raise InvariantBroken(5, f"{self.tenant}: {reason}")
+            history.advance(told.resolved_ts)
+        self._history, self._log_id = history, base.log_id
+
+    def rebased(self, base_ts: int) -> tuple[BaseHead, tuple[Record, ...]]:
+        """A base as of base_ts, which lies in what is known, of all that was taken from the log. For its one writer."""
+        with self._changed:
+            history, kept = self._history, self._records
+            assert history is not None
+            state, snapshot_ts = history.base(base_ts), history.snapshot_ts
+        records: list[Record] = []
+        while len(records) < len(kept):
+            records += map(decode_record, kept.read(kept.first + len(records)))
+        at = bisect_right(records, base_ts, key=lambda record: record.commit_ts)
+        early = restated(records[:at], base_ts, state)
+        head = BaseHead(base_ts, len(early), kept.first + at, self._log_id, snapshot_ts)
+        return head, (*early, *records[at:])
 
     def advance(self, resolved_ts: int) -> None:
         """No record lies between the last one taken and `resolved_ts`."""
@@ -107,12 +175,16 @@ class TenantSchema:
         known_resolved_ts: int,
         wait_ms: int,
         *,
+        known_base_ts: int = 0,
         stopping: Callable[[], bool],
         now_ms: Callable[[], int],
     ) -> LogRead:
         """Records behind number `after`; waits up to wait_ms for a record or a resolved_ts above the known one.
 
-        `after` behind the end belongs to another log: the answer's log_id tells. Raises Unavailable, as `reading`.
+        Where some of those are not kept any more it is all that is kept, and `begins` says so: what was read before
+        does not count. Who has read a part of what is restated (as of known_base_ts) goes on with the rest, unless it
+        was restated anew. `after` behind the end belongs to another log: the answer's log_id tells. Raises Unavailable,
+        as `reading`.
         """
         until = now_ms() + wait_ms
         with self._changed:
@@ -120,16 +192,27 @@ class TenantSchema:
                 self._changed.wait(_WAIT_SLICE_S)
             if self._history is None:
                 raise self._not_read()
+            history, first = self._history, self._records.first
+            begins = after < self._begin and (after <= first or known_base_ts != history.base_ts)
+            after = first if begins else after
             lines = self._records.read(after)
             next_after = after + len(lines)
-            more = next_after < len(self._records)
-            history = self._history
-            return LogRead(self._log_id, history.snapshot_ts, history.resolved_ts, next_after, more, lines)
+            return LogRead(
+                log_id=self._log_id,
+                snapshot_ts=history.snapshot_ts,
+                base_ts=history.base_ts,
+                resolved_ts=history.resolved_ts,
+                begins=begins,
+                after=after,
+                next_after=next_after,
+                more=next_after < self._records.end,
+                lines=lines,
+            )
 
     def _news(self, after: int, known_resolved_ts: int) -> bool:
         if self._history is None:
             return False
-        return after != len(self._records) or self._history.resolved_ts > known_resolved_ts
+        return after != self._records.end or self._history.resolved_ts > known_resolved_ts
 
     def _not_read(self) -> Unavailable:
         reason = self._holds[0].reason if self._holds else "its snapshot has not been read yet"

@@ -67,13 +67,35 @@ def up(
 
 
 @tenant_app.command("create")
-def tenant_create(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
+def tenant_create(
+    cluster: Cluster,
+    tenant: Tenant,
+    retention: Annotated[
+        str | None, typer.Option(help="How long its rows are kept: 7d, 36h, forever. Without: as the platform has it.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
     """Register a tenant."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.tenant import create_tenant
 
-    create_tenant(ApiClient(url), cluster, tenant)
+    create_tenant(ApiClient(url), cluster, tenant, retention)
+
+
+@tenant_app.command("retention")
+def tenant_retention(
+    cluster: Cluster,
+    tenant: Tenant,
+    retention: Annotated[str, typer.Argument(help="7d, 36h, forever.")],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Say how long a tenant's rows are kept after their commit; at least an hour."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.tenant import set_retention
+
+    set_retention(ApiClient(url), cluster, tenant, retention)
 
 
 @tenant_app.command("list")

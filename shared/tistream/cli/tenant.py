@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 from tistream.cli.client import ApiClient, tenant_path
+from tistream.cli.errors import CliError
+
+FOREVER = "forever"
+_DURATION = re.compile(r"([0-9]{1,9})([dhm])")
+_UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
 
 
-def create_tenant(client: ApiClient, cluster: str, tenant: str) -> None:
-    """Register a tenant; the same one again is no error. Raises CliError."""
-    client.call("POST", tenant_path(cluster), {"tenant_id": tenant})
+def create_tenant(client: ApiClient, cluster: str, tenant: str, retention: str | None = None) -> None:
+    """Register a tenant; the same one again is no error. Without a retention it gets the platform's own. Raises
+    CliError."""
+    more = {} if retention is None else {"retention_ms": _text(duration_ms(retention))}
+    client.call("POST", tenant_path(cluster), {"tenant_id": tenant, **more})
     sys.stdout.write(f"tenant {cluster}/{tenant} registered\n")
+
+
+def set_retention(client: ApiClient, cluster: str, tenant: str, retention: str) -> None:
+    """Say how long a tenant's rows are kept. Raises CliError."""
+    body = {"retention_ms": _text(duration_ms(retention))}
+    client.call("PUT", tenant_path(cluster, tenant, "retention"), body)
+    kept = "for ever" if body["retention_ms"] is None else f"for {retention.strip()}"
+    sys.stdout.write(f"rows of tenant {cluster}/{tenant} are kept {kept}\n")
+
+
+def duration_ms(text: str) -> int | None:
+    """`7d`, `36h` or `90m` in milliseconds; None for `forever`. Raises CliError."""
+    if (wanted := text.strip().lower()) == FOREVER:
+        return None
+    found = _DURATION.fullmatch(wanted)
+    if found is None:
+        raise CliError(f"{text!r} is no retention: say days as 7d, hours as 36h, minutes as 90m, or {FOREVER}")
+    return int(found[1]) * _UNIT_MS[found[2]]
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)
 
 
 def list_tenants(client: ApiClient, cluster: str) -> None:

@@ -1,7 +1,8 @@
 """A task's floor object: which checkpoint manifest readers begin at, and so which manifests are needed no more.
 
 JSON `{"version":1,"checkpoint":C}`. Manifest C restates everything that is live; manifests below C are collected, or
-may be at any moment. One that is seen all the same proves nothing: a put long under way can bring it back.
+may be at any moment. One that is seen all the same proves nothing: a put long under way can bring it back. The schema
+registry's log has a floor as well: there C is the number of a base.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tistream.schema.records import DatabaseChange, JobChange, Record, TableChange, VersionChange
+from tistream.schema.id_set import IdSet
+from tistream.schema.records import Base, DatabaseChange, JobChange, Record, TableChange, VersionChange
 from tistream.schema.table import STATE_PUBLIC
 from tistream.schema.visible import Database, Name, StoredTable, TableVersion, named_ids
 
@@ -18,6 +19,7 @@ class Touched:
     databases: set[int] = field(default_factory=set)
     versions: list[int] = field(default_factory=list)
     jobs: list[JobChange] = field(default_factory=list)
+    base: Base | None = None
 
 
 class CurrentSchema:
@@ -27,7 +29,7 @@ class CurrentSchema:
         self._databases: dict[int, Database] = {}
         self._tables: dict[int, dict[int, StoredTable]] = {}  # table id -> database id -> table
         self._tables_of: dict[int, set[int]] = {}  # database id -> table ids
-        self._ever_named: set[int] = set()
+        self._ever_named = IdSet()
 
     def take(self, records: Iterable[Record]) -> Touched:
         """Apply one transaction's records. A database that changes touches all its tables."""
@@ -46,6 +48,9 @@ class CurrentSchema:
                     touched.versions.append(change.version)
                 case JobChange():
                     touched.jobs.append(change)
+                case Base():
+                    self._ever_named.update(change.named)
+                    touched.base = change
         for database_id in touched.databases:
             touched.tables |= self._tables_of.get(database_id, set())
         return touched
@@ -78,6 +83,10 @@ class CurrentSchema:
         """Whether any TableInfo so far contained the id."""
         return physical_id in self._ever_named
 
+    def named(self) -> tuple[int, ...]:
+        """Every such id, ascending."""
+        return tuple(self._ever_named)
+
     def _take_database(self, change: DatabaseChange) -> None:
         if change.info is None:
             self._databases.pop(change.database_id, None)
@@ -93,7 +102,7 @@ class CurrentSchema:
             info = change.text.info()
             places[change.database_id] = StoredTable(change.text, info)
             self._tables_of.setdefault(change.database_id, set()).add(change.table_id)
-            self._ever_named |= named_ids(info)
+            self._ever_named.update(named_ids(info))
             return
         self._tables_of.get(change.database_id, set()).discard(change.table_id)
         if not places:

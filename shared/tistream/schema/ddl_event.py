@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from tistream.schema import actions
-from tistream.schema.records import JOB_DONE, JOB_UNDONE, Job, JobChange
+from tistream.schema.records import JOB_DONE, JOB_UNDONE, Job, JobChange, JobMark
 from tistream.schema.visible import SYSTEM_SCHEMAS, Database, Name, TableVersion, fold
 
 
@@ -62,12 +62,21 @@ class CurrentNames(Protocol):
 
 
 @dataclass(slots=True)
+class _Life:
+    """One job, from its first row that history has on. `told_ts`: when it became an event, or was found to be none."""
+
+    job_id: int
+    seen_ts: int
+    before_history: bool
+    told_ts: int | None = None
+
+
+@dataclass(slots=True)
 class JobTracker:
     """Follows the jobs under way: each becomes an event once, at its first visible change, else when it is done."""
 
-    _told: set[int] = field(default_factory=set)
-    _before_history: set[int] = field(default_factory=set)
-    _seen: set[int] = field(default_factory=set)
+    _jobs: dict[int, _Life] = field(default_factory=dict)
+    _ended: list[tuple[int, _Life]] = field(default_factory=list)  # when its row was deleted, and which; in that order
 
     def take(
         self, change: JobChange, visible: VisibleChange, names: CurrentNames, commit_ts: int, start_ts: int
@@ -78,19 +87,37 @@ class JobTracker:
         """
         job = change.job
         if job is None:
-            for ids in (self._told, self._before_history, self._seen):
-                ids.discard(change.job_id)
+            ended = self._jobs.pop(change.job_id, None)
+            if ended is not None:
+                self._ended.append((commit_ts, ended))
             return None
-        if job.id not in self._seen:
-            self._seen.add(job.id)
-            if job.existed:
-                self._before_history.add(job.id)
-        if job.id in self._told or job.state in JOB_UNDONE or not (visible or job.state == JOB_DONE):
+        life = self._jobs.setdefault(job.id, _Life(job.id, commit_ts, job.existed))
+        if life.told_ts is not None or job.state in JOB_UNDONE or not (visible or job.state == JOB_DONE):
             return None
-        self._told.add(job.id)
-        if job.id in self._before_history and _shown_before_history(job, visible):
+        life.told_ts = commit_ts
+        if life.before_history and _shown_before_history(job, visible):
             return None
         return _event(job, visible, names, commit_ts, start_ts)
+
+    def marks(self, ts: int) -> tuple[JobMark, ...]:
+        """What the jobs had come to whose rows were there at `ts`; by id."""
+        lives = [life for ended_ts, life in self._ended if ended_ts > ts] + list(self._jobs.values())
+        marks = (
+            JobMark(life.job_id, life.told_ts is not None and life.told_ts <= ts, life.before_history)
+            for life in lives
+            if life.seen_ts <= ts
+        )
+        return tuple(sorted(marks, key=lambda mark: mark.job_id))
+
+    def restore(self, marks: Iterable[JobMark], ts: int) -> None:
+        """Begin with what jobs had come to at `ts`."""
+        for mark in marks:
+            told_ts = ts if mark.told else None
+            self._jobs[mark.job_id] = _Life(mark.job_id, ts, mark.before_history, told_ts)
+
+    def forget(self, ts: int) -> None:
+        """`marks` is not asked for times below `ts` any more."""
+        self._ended = [(ended_ts, life) for ended_ts, life in self._ended if ended_ts > ts]
 
 
 def _shown_before_history(job: Job, visible: VisibleChange) -> bool:

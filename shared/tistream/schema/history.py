@@ -1,5 +1,8 @@
 """The MVCC history of one tenant's schema: a pure function of its records (design.md 4 and 5).
 
+It may be told to forget what lies below a base_ts. Then every reading method raises Gone, rather than tell half of it,
+for a ts, or a window that begins, below base_ts.
+
 Three time lines answer everything: of each physical id, the logical table that it belongs to; of each logical
 table, its visible versions; of each name, who bears it. A change at ts T is seen by rows with commit_ts > T: a row
 is decoded with the newest schema strictly before its commit_ts. Not thread-safe: one writer, or a lock.
@@ -11,13 +14,17 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import TypeVar
 
+from tistream.errors import Gone
 from tistream.schema.current import CurrentSchema
 from tistream.schema.ddl_event import DdlEvent, JobTracker, VisibleChange
 from tistream.schema.names import NameIndex
-from tistream.schema.records import Record
+from tistream.schema.records import Base, Record
 from tistream.schema.timeline import Timeline
 from tistream.schema.visible import Database, TableVersion, fold
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +46,19 @@ class Bearer:
     physical_ids: tuple[int, ...]
 
 
+def _forget(lines: dict[int, Timeline[T]], ts: int) -> None:
+    for one in [one for one, line in lines.items() if line.forget(ts)]:
+        del lines[one]
+
+
 class History:
-    """Every version of every schema since `snapshot_ts`. Feed it records in (commit_ts, start_ts) order."""
+    """Every version of every schema since `base_ts`. Feed it records in (commit_ts, start_ts) order."""
 
     def __init__(self, snapshot_ts: int) -> None:
         self.snapshot_ts = snapshot_ts
         self.resolved_ts = snapshot_ts
         self._applied_ts = 0
+        self._forgotten_ts = 0
         self._current = CurrentSchema()
         # over time
         self._database_versions: dict[int, Timeline[Database | None]] = {}
@@ -74,18 +87,35 @@ class History:
         """Everything at or below `resolved_ts` has been applied. Never goes down."""
         self.resolved_ts = max(self.resolved_ts, resolved_ts)
 
-    def gc(self, before_ts: int) -> None:
-        """Forget what no question about a time at or above `before_ts` can need."""
-        for lines in (self._database_versions, self._versions, self._owners):
-            for line in lines.values():
-                line.forget(before_ts)
+    @property
+    def base_ts(self) -> int:
+        """The earliest time that may be asked for."""
+        return max(self.snapshot_ts, self._forgotten_ts)
+
+    def base(self, ts: int) -> Base:
+        """What a history that begins at `ts` needs beside the newest records up to there. Raises Gone."""
+        self._refuse_below(ts)
+        return Base(self._current.named(), self._jobs.marks(ts))
+
+    def forget(self, before_ts: int) -> None:
+        """Forget what no question about a time at or above `before_ts` can need; whoever asks for an earlier one is
+        told so from now on. Every record at or below it must have been applied."""
+        if before_ts <= self.base_ts:
+            return
+        self._forgotten_ts = before_ts
+        _forget(self._database_versions, before_ts)
+        _forget(self._versions, before_ts)
+        _forget(self._owners, before_ts)
         self._names.forget(before_ts)
+        self._jobs.forget(before_ts)
         keep = max(0, bisect_right(self._version_ts, before_ts) - 1)
         del self._version_ts[:keep], self._version_numbers[:keep]
         self._events = [event for event in self._events if event.commit_ts > before_ts]
 
     def _transaction(self, commit_ts: int, start_ts: int, records: Sequence[Record]) -> None:
         touched = self._current.take(records)
+        if touched.base is not None:
+            self._jobs.restore(touched.base.jobs, commit_ts)
         for version in touched.versions:
             self._take_version(commit_ts, version)
         visible = VisibleChange(
@@ -141,8 +171,8 @@ class History:
         for table_id, (before, after) in changed.items():
             kept = set(after.head.physical_ids) if after else set()
             for physical_id in before.head.physical_ids if before else ():
-                owner = self._owners[physical_id]
-                if physical_id not in kept and owner.last == table_id:  # another table may have taken it earlier
+                owner = self._owners.get(physical_id)  # another table may have taken it earlier, and be forgotten
+                if physical_id not in kept and owner is not None and owner.last == table_id:
                     owner.set(commit_ts, None)
         for table_id, (_, after) in changed.items():
             for physical_id in after.head.physical_ids if after else ():
@@ -164,16 +194,23 @@ class History:
             if new is not None and old != new:
                 self._names.enter(new, table_id, commit_ts)
 
+    def _refuse_below(self, ts: int) -> None:
+        if ts < self._forgotten_ts:
+            earliest = str(self._forgotten_ts)
+            raise Gone(f"the schema is known from {earliest} on; {ts} lies below", {"earliest_ts": earliest})
+
     # ---- reading: one row's schema
 
     def table_at(self, physical_id: int, commit_ts: int) -> TableVersion | None:
         """The version with which a row at `commit_ts` is read; None if its table or partition is not visible then."""
+        self._refuse_below(commit_ts - 1)
         owner = self._owners.get(physical_id)
         table_id = owner.before(commit_ts) if owner else None
         return None if table_id is None else self._versions[table_id].before(commit_ts)
 
     def versions_of(self, physical_id: int, low: int, high: int) -> list[tuple[int, int, TableVersion | None]]:
         """`table_at` of every commit_ts in `low < t <= high`, as runs (from exclusive, to inclusive, version)."""
+        self._refuse_below(low)
         owner = self._owners.get(physical_id)
         if owner is None:
             return [(low, high, None)] if low < high else []
@@ -191,16 +228,19 @@ class History:
 
     def schema_version_before(self, commit_ts: int) -> int:
         """The highest version whose Diff was committed strictly before; 0 before the first."""
+        self._refuse_below(commit_ts - 1)
         at = bisect_left(self._version_ts, commit_ts)
         return self._version_numbers[at - 1] if at else 0
 
     def schema_version_at(self, ts: int) -> int:
         """The highest version whose Diff was committed at or before `ts`; 0 before the first."""
+        self._refuse_below(ts)
         at = bisect_right(self._version_ts, ts)
         return self._version_numbers[at - 1] if at else 0
 
     def schema_versions(self, low: int, high: int) -> list[tuple[int, int, int]]:
         """`schema_version_before` of every t in `low < t <= high`, as runs (from exclusive, to inclusive, version)."""
+        self._refuse_below(low)
         out = []
         at = bisect_right(self._version_ts, low)
         while low < high:
@@ -213,6 +253,7 @@ class History:
 
     def databases(self, ts: int) -> list[str]:
         """Databases visible at `ts`, sorted."""
+        self._refuse_below(ts)
         found = (line.at(ts) for line in self._database_versions.values())
         return sorted(database.name for database in found if database is not None)
 
@@ -228,6 +269,7 @@ class History:
 
     def visible_tables(self, ts: int, database: str) -> Iterator[TableVersion]:
         """Versions of everything in a database at `ts`, views and sequences too."""
+        self._refuse_below(ts)
         for name in self._names.tables(fold(database)):
             table_id = self._names.at(name, ts)
             version = self._versions[table_id].at(ts) if table_id is not None else None
@@ -236,6 +278,7 @@ class History:
 
     def database_exists(self, database: str, low: int, high: int) -> bool:
         """Whether a database bore the name at any t in `low < t <= high`."""
+        self._refuse_below(low)
         folded = fold(database)
         for line in self._database_versions.values():
             for _, _, version in line.runs(low, high):
@@ -249,6 +292,7 @@ class History:
         A table whose physical ids changed meanwhile is there once for each set of them. Views and sequences bear
         names, with no physical ids.
         """
+        self._refuse_below(low)
         folded = fold(database)
         names = self._names.tables(folded) if table is None else [(folded, fold(table))]
         out = []
@@ -271,6 +315,7 @@ class History:
 
     def ddl_events(self, low: int, high: int, database: str | None = None, table: str | None = None) -> list[DdlEvent]:
         """Events with `low < commit_ts <= high` in order; of one database, or of one table's name."""
+        self._refuse_below(low)
         first = bisect_right(self._events, low, key=lambda event: event.commit_ts)
         last = bisect_right(self._events, high, key=lambda event: event.commit_ts)
         events = self._events[first:last]

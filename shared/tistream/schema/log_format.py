@@ -1,16 +1,19 @@
 """The schema registry's durable log (docs/formats.md): numbered objects from 1 without a hole, never changed.
 
-    b"TSSL" | u32 LE version = 1 | u32 LE crc32 of the rest | zstd( JSON lines: one header, then one per record )
+    b"TSSL" | u32 LE version | u32 LE crc32 of the rest | zstd( JSON lines: one header, then one per record )
 
 Object 1 is the snapshot: its records all have commit_ts = high_ts = snapshot_ts. Each further object carries every
-record of the window (low_ts, high_ts], where low_ts is the high_ts of the object before it.
+record of the window (low_ts, high_ts], where low_ts is the high_ts of the object before it. A *base* (version 2, all
+others are of version 1) restates before these what the whole log says, so that readers may begin there.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import orjson
 import zstandard
@@ -22,7 +25,25 @@ from tistream.schema.records import Record
 
 MAGIC = b"TSSL"
 VERSION = 1
+BASE_VERSION = 2
 _HEAD_BYTES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class BaseHead:
+    """What a base says beside its records: which of them restate, and what they replace.
+
+    Its first `restated` records all have commit_ts = base_ts: what every record up to there has come to (base.py). The
+    others are all those with base_ts < commit_ts <= high_ts, also those that earlier objects had. `begin`: how many
+    records up to base_ts the log has had since its first object, so that the others keep their numbers. `log_id`,
+    `snapshot_ts`: the first object's nonce and high_ts.
+    """
+
+    base_ts: int
+    restated: int
+    begin: int
+    log_id: str
+    snapshot_ts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +56,20 @@ class LogObject:
     high_ts: int
     nonce: str
     records: tuple[Record, ...]
+    base: BaseHead | None = None
+
+    @property
+    def new_records(self) -> tuple[Record, ...]:
+        """Those of (low_ts, high_ts]: what it adds to the objects before it."""
+        if self.base is None:
+            return self.records
+        later = self.records[self.base.restated :]
+        return later[bisect_right(later, self.low_ts, key=lambda record: record.commit_ts) :]
 
 
 def encode(log: LogObject) -> bytes:
     """The object's bytes. Deterministic."""
-    header = {
+    header: dict[str, Any] = {
         "cluster_id": log.tenant.cluster_id,
         "tenant_id": log.tenant.tenant_id,
         "number": log.number,
@@ -48,9 +78,12 @@ def encode(log: LogObject) -> bytes:
         "nonce": log.nonce,
         "records": len(log.records),
     }
+    if log.base is not None:
+        header["base"] = asdict(log.base)
+    version = VERSION if log.base is None else BASE_VERSION
     lines = [orjson.dumps(header), *map(encode_record, log.records)]
     body = zstandard.compress(b"\n".join(lines), 3)
-    return MAGIC + struct.pack("<II", VERSION, zlib.crc32(body)) + body
+    return MAGIC + struct.pack("<II", version, zlib.crc32(body)) + body
 
 
 def encode_record(record: Record) -> bytes:
@@ -68,8 +101,8 @@ def decode(key: str, data: bytes) -> LogObject:
     if data[:4] != MAGIC or len(data) < _HEAD_BYTES:
         raise CorruptObject(key, "not a schema log object (bad magic)")
     version, crc = struct.unpack_from("<II", data, 4)
-    if version != VERSION:
-        raise CorruptObject(key, f"schema log version {version}; this program knows {VERSION}")
+    if version not in (VERSION, BASE_VERSION):
+        raise CorruptObject(key, f"schema log version {version}; this program knows {VERSION} and {BASE_VERSION}")
     if zlib.crc32(data[_HEAD_BYTES:]) != crc:
         raise CorruptObject(key, "schema log object fails its CRC-32")
     try:
@@ -82,6 +115,7 @@ def decode(key: str, data: bytes) -> LogObject:
             high_ts=header["high_ts"],
             nonce=header["nonce"],
             records=tuple(map(decode_record, lines)),
+            base=BaseHead(**header["base"]) if version == BASE_VERSION else None,
         )
     except (KeyError, TypeError, ValueError, zstandard.ZstdError) as error:
         raise CorruptObject(key, f"schema log object: {type(error).__name__}: {error}") from error

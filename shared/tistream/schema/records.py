@@ -1,12 +1,13 @@
 """What the upstream's schema consists of, as typed records: the content of the registry's log.
 
 A record is one committed key of the `m` space, or one row of `mysql.tidb_ddl_job`. The snapshot is records too,
-all at its snapshot_ts: history begins with them.
+all at its snapshot_ts: history begins with them, or with those of a base (base.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import orjson
@@ -85,7 +86,26 @@ class JobChange:
     job: Job | None
 
 
-Change = DatabaseChange | TableChange | VersionChange | JobChange
+@dataclass(frozen=True, slots=True)
+class JobMark:
+    """A job whose row is there. `told`: it has become an event, or never will. `before_history`: it was under way at
+    the snapshot."""
+
+    job_id: int
+    told: bool
+    before_history: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What the records that a base restates do not show: every id that any TableInfo has named (ascending), and what
+    the jobs under way had come to."""
+
+    named: tuple[int, ...]
+    jobs: tuple[JobMark, ...]
+
+
+Change = DatabaseChange | TableChange | VersionChange | JobChange | Base
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +133,14 @@ def to_json(record: Record) -> dict[str, Any]:
         case JobChange():
             job = change.job and {name: getattr(change.job, name) for name in Job.__slots__}
             return out | {"kind": "job", "job_id": change.job_id, "job": job}
+        case Base():
+            jobs = [[mark.job_id, mark.told, mark.before_history] for mark in change.jobs]
+            return out | {"kind": "base", "named": _gaps(change.named), "jobs": jobs}
+
+
+def _gaps(ids: tuple[int, ...]) -> list[int]:
+    """Ids as differences: they are many, and lie close together."""
+    return [after - before for before, after in pairwise((0, *ids))]
 
 
 def from_json(data: dict[str, Any]) -> Record:
@@ -129,6 +157,9 @@ def from_json(data: dict[str, Any]) -> Record:
         case "job":
             job = data["job"]
             change = JobChange(data["job_id"], job and Job(**{name: job[name] for name in Job.__slots__}))
+        case "base":
+            marks = (JobMark(job_id, told, before) for job_id, told, before in data["jobs"])
+            change = Base(tuple(accumulate(data["named"])), tuple(marks))
         case kind:
             raise ValueError(f"schema record of kind {kind!r}")
     return Record(data["commit_ts"], data["start_ts"], change)

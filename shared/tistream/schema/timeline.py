@@ -54,11 +54,15 @@ class Timeline(Generic[T]):
         """Every change, oldest first."""
         yield from zip(self._ts, self._values, strict=True)
 
-    def forget(self, ts: int) -> None:
-        """Drop what is no longer needed to answer for any time at or above `ts`."""
+    def forget(self, ts: int) -> bool:
+        """Drop what is no longer needed to answer for any time at or above `ts`. Says whether nothing is left: it is
+        `first` all the time."""
         keep = bisect_right(self._ts, ts) - 1
+        if keep >= 0 and self._values[keep] == self._first:
+            keep += 1
         if keep > 0:
             del self._ts[:keep], self._values[:keep]
+        return not self._ts
 
     def _value(self, end: int) -> T:
         return self._values[end - 1] if end else self._first

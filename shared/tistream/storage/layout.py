@@ -102,11 +102,16 @@ def pending_part(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: 
     return f"{task_prefix(tenant, task_id)}pending/{epoch:010d}-{nonce}-{part:04d}.parquet"
 
 
+def schema_log_prefix(tenant: TenantKey) -> str:
+    """The objects of the schema registry's log."""
+    return f"schema/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/log/"
+
+
 def schema_log(tenant: TenantKey, number: int) -> str:
     """Record batch `number` (>= 1) of the schema registry's log."""
     return f"{schema_log_prefix(tenant)}{number:020d}"
 
 
-def schema_log_prefix(tenant: TenantKey) -> str:
-    """Where the schema registry's log is."""
-    return f"schema/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/log/"
+def schema_floor(tenant: TenantKey) -> str:
+    """The floor of that log: the base that readers begin at."""
+    return f"schema/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/floor"

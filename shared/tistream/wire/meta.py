@@ -46,18 +46,31 @@ class Accepted(Wire):
 
 
 class CreateTenant(Door):
-    """`POST /v1/clusters/{cluster_id}/tenants`: 201, also when the same is there already."""
+    """`POST /v1/clusters/{cluster_id}/tenants`: 201, also when the same is there already; 409 if it differs.
+
+    `retention_ms` (decimal) is how long rows are kept after their commit; null: for ever. Left out: as the meta
+    server's settings have it, and whatever it is if the tenant is there.
+    """
 
     tenant_id: str
+    retention_ms: str | None = None
+
+
+class SetRetention(Door):
+    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/retention`, as CreateTenant has it."""
+
+    retention_ms: str | None
 
 
 class TenantInfo(Wire):
-    """One tenant. `snapshot_ts` (decimal) is null until its schema_snap was read; `problem` then says why."""
+    """One tenant. `snapshot_ts` (decimal) is null until its schema_snap was read; `problem` then says why.
+    `retention_ms` (decimal) null: its rows are kept for ever."""
 
     cluster_id: str
     tenant_id: str
     snapshot_ts: str | None
     problem: str | None = None
+    retention_ms: str | None = None
 
 
 class TenantList(Wire):

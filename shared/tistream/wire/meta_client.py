@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from httpx import Response
@@ -27,6 +28,7 @@ from tistream.wire.meta import (
     Registered,
     RegisterNode,
     RouteTable,
+    SetRetention,
     SplitTask,
     StartOf,
     StoreReport,
@@ -150,9 +152,20 @@ class MetaClient:
         return answer
 
     def create_tenant(self, cluster_id: str, tenant_id: str) -> TenantInfo:
-        """Register a tenant; again the same is no error. Raises InvalidRequest, AlreadyDiffers."""
-        path, body = f"/v1/clusters/{cluster_id}/tenants", CreateTenant(tenant_id=tenant_id)
-        return self._of_any(lambda url: self._http.send("POST", url + path, body, TenantInfo))
+        """Register a tenant; again the same is no error. Raises InvalidRequest."""
+        return self.register_tenant(cluster_id, CreateTenant(tenant_id=tenant_id))
+
+    def register_tenant(self, cluster_id: str, tenant: CreateTenant) -> TenantInfo:
+        """The same, with all that may be said of it. Raises InvalidRequest, AlreadyDiffers."""
+        path = f"/v1/clusters/{cluster_id}/tenants"
+        body = tenant.model_dump_json(exclude_unset=True).encode()  # left out is something else than null
+        send = partial(self._http.request, "POST", content=body, content_type="application/json")
+        return self._of_any(lambda url: parse(url + path, send(url + path), TenantInfo))
+
+    def set_retention(self, cluster_id: str, tenant_id: str, retention: SetRetention) -> TenantInfo:
+        """Say how long a tenant's rows are kept. Raises InvalidRequest, UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, retention, TenantInfo))
 
     def tenants(self, cluster_id: str) -> TenantList:
         """A cluster's tenants. Raises UnknownName."""

@@ -24,9 +24,11 @@ class SchemaClient:
         """The visible schema at `ts` (default: newest). Raises UnknownName, Gone, Unavailable (ts not reached)."""
         return self._http.get(self._url(tenant, "schema"), SchemaView, {"ts": ts})
 
-    def log(self, tenant: TenantKey, after: int, known_resolved_ts: int = 0, wait_ms: int = 0) -> LogPage:
+    def log(
+        self, tenant: TenantKey, after: int, known_resolved_ts: int = 0, wait_ms: int = 0, known_base_ts: int = 0
+    ) -> LogPage:
         """One page of the log. Raises UnknownName; Unavailable while the snapshot has not been read."""
-        query = {"after": after, "known_resolved_ts": known_resolved_ts}
+        query = {"after": after, "known_resolved_ts": known_resolved_ts, "known_base_ts": known_base_ts}
         return self._http.get(self._url(tenant, "schema/log"), LogPage, query, wait_ms=wait_ms)
 
     def status(self, tenant: TenantKey) -> SchemaStatus:
@@ -41,7 +43,8 @@ class SchemaReplica:
     """A tenant's History, kept up to date from the registry's log.
 
     Not thread-safe: hold one lock around `refresh` and every use of `history`. `history` is None until the first
-    refresh came through; it is replaced if the registry's log was begun anew.
+    refresh came through; it is replaced if the registry's log was begun anew, or does not keep any more what this
+    replica has not read.
     """
 
     def __init__(self, client: SchemaClient, tenant: TenantKey) -> None:
@@ -49,7 +52,9 @@ class SchemaReplica:
         self._tenant = tenant
         self._log_id = ""
         self._after = 0
+        self._base_ts = 0
         self._parked: list[Record] = []
+        self._anew = True  # the parked records do not go on from `history`
         self.history: History | None = None
 
     @property
@@ -59,24 +64,29 @@ class SchemaReplica:
 
     def fetch(self, wait_ms: int = 0) -> LogPage:
         """One page, not yet taken: the part that waits, for a caller who holds no lock meanwhile."""
-        return self._client.log(self._tenant, self._after, self.resolved_ts, wait_ms)
+        return self._client.log(self._tenant, self._after, self.resolved_ts, wait_ms, self._base_ts)
 
     def take(self, page: LogPage) -> bool:
         """Take a page that `fetch` gave. Says whether everything that the registry knew was on it."""
         if page.log_id != self._log_id:
             begun_anew = bool(self._log_id)
-            self._log_id, self._after, self._parked, self.history = page.log_id, 0, [], None
+            self._log_id, self._after, self._base_ts, self.history = page.log_id, 0, 0, None
+            self._parked, self._anew = [], True
             if begun_anew:
                 return False
+        if page.begins:  # what is known stays true, and is told until the whole of this is here
+            self._parked, self._anew = [], True
         self._parked += map(from_json, page.records)
-        self._after = page.next_after
+        self._after, self._base_ts = page.next_after, page.base_ts
         if page.more:
             return False
-        if self.history is None:
-            self.history = History(page.snapshot_ts)
+        if self._anew or self.history is None:
+            self.history, told = History(page.snapshot_ts), self.history
+            self.history.advance(told.resolved_ts if told else 0)
         self.history.apply(self._parked)
-        self._parked = []
+        self._parked, self._anew = [], False
         self.history.advance(page.resolved_ts)
+        self.history.forget(page.base_ts)
         return True
 
     def refresh(self, wait_ms: int = 0) -> History:

@@ -26,7 +26,8 @@ from tistream.wire.client import HttpClient
 from tistream_api.app import build_app as build_api
 from tistream_api.settings import ApiSettings
 from tistream_dispatcher.app import build_app as build_dispatcher
-from tistream_dispatcher.settings import CollectSettings, DispatcherSettings
+from tistream_dispatcher.settings import CollectSettings as SourceSettings
+from tistream_dispatcher.settings import DispatcherSettings
 from tistream_meta.app import build_app as build_meta
 from tistream_meta.database import open_engine
 from tistream_meta.repository import Repository
@@ -294,7 +295,7 @@ class SimPlatform:
             case "schema":
                 return build_schema(SchemaSettings(**common), objects, new_http(), clock, self._nonce, end)
             case "dispatcher":
-                collect = CollectSettings(keep_ms=0, every_ms=1_000)  # a seed lasts for a minute
+                collect = SourceSettings(keep_ms=0, every_ms=1_000)  # a seed lasts for a minute
                 settled = DispatcherSettings(**common, collect=collect)
                 return build_dispatcher(settled, objects, clock, new_http, self._nonce, end)
             case "sorter":

@@ -16,6 +16,9 @@ from support import compare, golden
 from support.golden import GoldenSet
 from support.http_world import eventually
 from support.pull import PROBLEM, Consumer, parse
+from tistream.cli.client import ApiClient
+from tistream.cli.errors import CliError
+from tistream.cli.tenant import create_tenant, set_retention
 
 EVERYTHING = golden.load("everything")
 LARGE = golden.load("large")
@@ -218,6 +221,15 @@ def test_tenants_and_notifications_reach_meta(up: Platform, loaded: Consumer) ->
     for body in (b"", b"{", b"[]", b'{"tenant_id":5}', b'{"tenant_id":"a/b"}', b'{"tenant_id":"a","x":1}'):
         refused = post(f"{up.api.url}/v1/clusters/9/tenants", content=body)
         assert (refused.status_code, refused.headers["content-type"]) == (400, PROBLEM), body
+    put, retention = loaded.client.put, f"{up.api.url}/v1/clusters/9/tenants/new/retention"
+    assert put(retention, json={"retention_ms": "604800000"}).json()["retention_ms"] == "604800000"
+    kept = {"tenant_id": "new", "retention_ms": "3600000"}
+    assert post(f"{up.api.url}/v1/clusters/9/tenants", json=kept).status_code == 409
+    for body in (b"", b"{}", b'{"retention_ms":604800000}', b'{"retention_ms":"1h"}', b'{"retention_ms":"3599999"}'):
+        refused = put(retention, content=body)
+        assert (refused.status_code, refused.headers["content-type"]) == (400, PROBLEM), body
+    assert put(retention.replace("/new/", "/nobody/"), json={"retention_ms": None}).status_code == 404
+    assert put(retention, params={"x": "1"}, json={"retention_ms": None}).status_code == 400
     told = {"cluster_id": "7", "tenant_id": "acme", "store_id": "1", "ts": "5"}
     assert post(f"{up.api.url}/v1/notifications", json=told).status_code == 202
     assert post(f"{up.api.url}/v1/notifications", json={**told, "ts": 5}).status_code == 400
@@ -225,6 +237,29 @@ def test_tenants_and_notifications_reach_meta(up: Platform, loaded: Consumer) ->
     assert loaded.client.get(f"{waiting}/changes?start_ts=5").status_code == 503
     held = loaded.client.get(f"{waiting}/status").json()["held_by"]
     assert (held["stage"], held["object"]) == ("push", "data_change_buffer/cluster-9/Tenant-new/schema_snap")
+
+
+def test_the_command_tells_how_long_rows_are_kept(up: Platform, capsys: pytest.CaptureFixture[str]) -> None:
+    client = ApiClient(up.api.url)
+
+    def told() -> dict[str, str | None]:
+        listed = client.call("GET", "/v1/clusters/8/tenants")["tenants"]
+        return {tenant["tenant_id"]: tenant["retention_ms"] for tenant in listed}
+
+    create_tenant(client, "8", "kept", "36h")
+    create_tenant(client, "8", "usual")
+    assert told() == {"kept": "129600000", "usual": None}
+    set_retention(client, "8", "kept", "7d")
+    assert told()["kept"] == "604800000"
+    set_retention(client, "8", "kept", "forever")
+    assert told()["kept"] is None
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-2:] == ["rows of tenant 8/kept are kept for 7d", "rows of tenant 8/kept are kept for ever"]
+    for bad, why in (("1m", "an hour"), ("7 weeks", "7d"), ("99999d", "100 years")):
+        with pytest.raises(CliError, match=why):
+            set_retention(client, "8", "kept", bad)
+    with pytest.raises(CliError, match="nobody"):
+        set_retention(client, "8", "nobody", "7d")
 
 
 def test_a_stream_gives_the_same_events_while_files_arrive_and_ends_with_the_service(up: Platform) -> None:

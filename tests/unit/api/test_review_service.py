@@ -55,6 +55,7 @@ def test_every_problem_is_an_rfc_9457_problem(document: dict[str, Any]) -> None:
         ("TenantStatus", {"200", "400", "404", "503"}),
         ("Coverage", {"200", "400", "404", "503"}),
         ("CreateTenant", {"201", "400", "409", "503"}),
+        ("SetRetention", {"200", "400", "404", "503"}),
         ("Notify", {"202", "400", "503"}),
     ],
 )
@@ -67,9 +68,16 @@ def test_formats_of_pulls_and_bodies_are_told(document: dict[str, Any]) -> None:
     for name in ("PullTable", "PullDB", "PullTenant"):
         offered = list(calls[name]["responses"]["200"]["content"])
         assert offered == ["application/x-ndjson", "application/vnd.apache.arrow.stream", "application/x-tar"]
-    for name, members in (("CreateTenant", 1), ("Notify", 4)):
+    for name, required, optional in (
+        ("CreateTenant", ["tenant_id"], ["retention_ms"]),
+        ("SetRetention", ["retention_ms"], []),
+        ("Notify", ["cluster_id", "tenant_id", "store_id", "ts"], []),
+    ):
         schema = calls[name]["requestBody"]["content"]["application/json"]["schema"]
-        assert len(schema["required"]) == len(schema["properties"]) == members
+        assert schema["required"] == required
+        assert list(schema["properties"]) == required + optional
+    retention = calls["SetRetention"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    assert retention["retention_ms"]["type"] == ["string", "null"]
 
 
 @pytest.fixture(scope="module")

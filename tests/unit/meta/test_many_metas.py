@@ -13,8 +13,8 @@ from sqlalchemy import create_engine, text
 
 from support.http_world import eventually
 from support.metas import LEASE_MS, Metas
-from tistream.errors import Unavailable, UnknownName
-from tistream.wire.meta import Notification, StartOf
+from tistream.errors import AlreadyDiffers, Unavailable, UnknownName
+from tistream.wire.meta import CreateTenant, Notification, SetRetention, StartOf
 from tistream.wire.meta_client import MetaClient, StaleRoutes
 from tistream_meta.server import MetaServer
 
@@ -38,6 +38,12 @@ def test_any_of_them_answers_whatever_is_asked(metas: Metas) -> None:
         client = metas.client(number)
         assert client.create_tenant("7", "acme").tenant_id == "acme"
         assert [tenant.tenant_id for tenant in client.tenants("7").tenants] == ["acme"]
+        wanted = SetRetention(retention_ms=str(3_600_000 * (number + 1)))
+        assert client.set_retention("7", "acme", wanted).retention_ms == wanted.retention_ms
+        same = CreateTenant(tenant_id="acme", retention_ms=wanted.retention_ms)
+        assert client.register_tenant("7", same).retention_ms == wanted.retention_ms
+        with pytest.raises(AlreadyDiffers):
+            client.register_tenant("7", CreateTenant(tenant_id="acme", retention_ms=None))
         start = registered(client, f"sorter-{number}")
         assert client.heartbeat(f"sorter-{number}", start).owner_rev == 1
         with pytest.raises(UnknownName):

@@ -119,6 +119,53 @@ def test_creating_again_is_no_error_and_lists_are_by_cluster(meta):
     assert (unknown.status_code, unknown.json()["type"]) == (404, "tistream:unknown-name")
 
 
+WEEK_MS = str(7 * 86_400_000)
+
+
+def test_retention_is_told_when_a_tenant_is_created_and_changed_later(meta):
+    assert meta.create(retention_ms=WEEK_MS) == 201
+    assert meta.tenant()["retention_ms"] == int(WEEK_MS)
+    assert [meta.create(), meta.create(retention_ms=WEEK_MS)] == [201, 201]
+    assert [meta.create(retention_ms=None), meta.create(retention_ms="3600000")] == [409, 409]
+    eventually(lambda: meta.tenant()["problem"] is not None)  # which is a version of its own
+    version = meta.routes()["version"]
+    url = "/v1/clusters/7/tenants/acme/retention"
+    changed = meta.http.put(url, json={"retention_ms": "3600000"})
+    assert (changed.status_code, changed.json()["retention_ms"]) == (200, "3600000")
+    table = meta.routes(known_version=version, wait_ms=60_000)
+    assert table["version"] > version
+    assert table["tenants"][0]["retention_ms"] == 3_600_000
+    assert meta.http.put(url, json={"retention_ms": "3600000"}).status_code == 200
+    assert meta.routes()["version"] == table["version"]
+    assert meta.http.put(url, json={"retention_ms": None}).json()["retention_ms"] is None
+    assert meta.tenant()["retention_ms"] is None
+    assert meta.http.get("/v1/clusters/7/tenants").json()["tenants"][0]["retention_ms"] is None
+    unknown = meta.http.put("/v1/clusters/7/tenants/nobody/retention", json={"retention_ms": None})
+    assert (unknown.status_code, unknown.json()["type"]) == (404, "tistream:unknown-name")
+
+
+def test_a_tenant_without_a_retention_gets_that_of_the_settings(tmp_path):
+    running = Meta(tmp_path, retention_ms=int(WEEK_MS))
+    try:
+        assert [running.create(), running.create("kept", retention_ms=None)] == [201, 201]
+        assert [tenant["retention_ms"] for tenant in running.routes()["tenants"]] == [int(WEEK_MS), None]
+    finally:
+        running.stop()
+    with pytest.raises(ValueError, match="retention_ms"):
+        MetaSettings(retention_ms=60_000)
+
+
+@pytest.mark.parametrize("retention", ["", "7d", "-1", "3599999", "0x10", "3153600000001", "9" * 30, 3_600_000, 1.5])
+def test_a_bad_retention_is_refused_and_changes_nothing(meta, retention):
+    assert meta.create() == 201
+    refused = meta.http.put("/v1/clusters/7/tenants/acme/retention", json={"retention_ms": retention})
+    assert refused.status_code == 400
+    assert "retention_ms" in refused.json()["detail"]
+    assert meta.create("beta", retention_ms=retention) == 400
+    assert [(tenant["tenant_id"], tenant["retention_ms"]) for tenant in meta.routes()["tenants"]] == [("acme", None)]
+    assert meta.http.put("/v1/clusters/7/tenants/acme/retention", json={}).status_code == 400
+
+
 @pytest.mark.parametrize("tenant", ["", "-a", "a/b", "a" * 64, "ü", "a\n", "..", 7, None, ["a"]])
 def test_a_bad_tenant_name_is_refused(meta, tenant):
     assert meta.create(tenant) == 400

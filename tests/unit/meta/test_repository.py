@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine, inspect, text
 
-from tistream.errors import Fenced, Unavailable, UnknownName
+from tistream.errors import AlreadyDiffers, Fenced, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream_meta import tables
 from tistream_meta.database import open_engine
 from tistream_meta.migrations import NewerDatabase, migrate
+from tistream_meta.model import FOR_EVER, Retention
 from tistream_meta.placement import Step
 from tistream_meta.policies import Command
 from tistream_meta.repository import Repository
@@ -20,6 +21,7 @@ from tistream_meta.starts import Start
 
 ACME = TenantKey("7", "acme")
 LEASE_MS = 60_000
+WEEK = Retention(7 * 86_400_000)
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def owner(engine: Engine, node: str = "meta-1") -> Repository:
 
 
 def test_migrations_make_the_tables_that_the_code_names(engine):
-    assert migrate(engine) == migrate(engine) == 8
+    assert migrate(engine) == migrate(engine) == 9
     found = inspect(engine)
     for table in tables.metadata.sorted_tables:
         columns = {column["name"]: column for column in found.get_columns(table.name)}
@@ -64,7 +66,53 @@ def test_a_migration_that_was_cut_short_is_run_again(engine):
     assert "nodes" in inspect(engine).get_table_names()
     with engine.begin() as connection:
         connection.execute(text("DELETE FROM schema_migrations WHERE version >= 2"))
-    assert migrate(engine) == 8
+    assert migrate(engine) == 9
+
+
+def test_tenants_of_a_database_without_retention_are_kept_for_ever(engine):
+    migrate(engine)
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE tenants DROP COLUMN retention_ms"))
+        connection.execute(text("DELETE FROM schema_migrations WHERE version >= 9"))
+        connection.execute(text("INSERT INTO tenants (cluster_id, tenant_id, created_ms) VALUES ('7', 'acme', 1)"))
+    repository = owner(engine)
+    assert [tenant.retention_ms for tenant in repository.plan().tenants] == [None]
+    assert repository.set_retention(ACME, WEEK)[0].retention_ms == WEEK.ms
+
+
+def test_retention_is_kept_through_all_that_happens_to_a_tenant(engine):
+    repository = owner(engine)
+    created, change = repository.create_tenant(ACME, WEEK)
+    assert created.retention_ms == WEEK.ms
+    for made in (change, repository.set_problem(ACME, "waits"), repository.activate(ACME, 42, (WHOLE,))):
+        assert [tenant.retention_ms for tenant in made.tenants] == [WEEK.ms]
+    assert repository.create_tenant(ACME) == (repository.plan().tenants[0], None)
+    assert repository.create_tenant(ACME, WEEK)[1] is None
+    with pytest.raises(AlreadyDiffers, match=str(WEEK.ms)):
+        repository.create_tenant(ACME, FOR_EVER)
+
+
+def test_a_change_of_retention_is_a_new_version_and_the_same_again_is_none(engine):
+    repository = owner(engine)
+    repository.create_tenant(ACME, None, WEEK)
+    repository.activate(ACME, 42, (WHOLE,))
+    version = repository.plan().version
+    assert repository.set_retention(ACME, WEEK)[1] is None
+    assert repository.plan().version == version
+    tenant, change = repository.set_retention(ACME, FOR_EVER)
+    assert (tenant.snapshot_ts, tenant.retention_ms) == (42, None)
+    assert change.version == repository.plan().version > version
+    assert change.tenants == repository.plan().tenants == (tenant,)
+    with pytest.raises(UnknownName):
+        repository.set_retention(TenantKey("7", "nobody"), WEEK)
+
+
+def test_who_is_not_the_owner_any_more_changes_no_retention(engine):
+    first, second = owner(engine), owner(engine)
+    second.create_tenant(ACME)
+    with pytest.raises(Fenced):
+        first.set_retention(ACME, WEEK)
+    assert second.plan().tenants[0].retention_ms is None
 
 
 def test_starts_are_counted_on_in_a_database_of_before_they_bore_an_instance(engine):

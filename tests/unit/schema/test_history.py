@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 
 from support.schema_records import (
@@ -14,6 +16,7 @@ from support.schema_records import (
     table_info,
     version,
 )
+from tistream.errors import Gone
 from tistream.schema.history import Bearer, History, ListedTable
 from tistream.schema.records import Record
 
@@ -165,7 +168,7 @@ def test_records_out_of_order_are_refused() -> None:
         found.apply([version(20, 2)])
 
 
-def test_gc_forgets_what_lies_below_and_keeps_the_rest() -> None:
+def test_forgetting_drops_what_lies_below_and_keeps_the_rest() -> None:
     found = history(
         job(20, 1, 11, DONE, table_id=100),
         drop(20, 1, 100),
@@ -178,9 +181,39 @@ def test_gc_forgets_what_lies_below_and_keeps_the_rest() -> None:
     )
     kept = [found.bearers("d", "t", 35, 100), found.schema_versions(35, 100), found.tables(50, "d")]
     versions = found.versions_of(101, 35, 100)
-    found.gc(35)
+    found.forget(35)
     assert [found.bearers("d", "t", 35, 100), found.schema_versions(35, 100), found.tables(50, "d")] == kept
     assert found.versions_of(101, 35, 100) == versions
-    assert [event.job_id for event in found.ddl_events(0, 100)] == [2]
+    assert [event.job_id for event in found.ddl_events(35, 100)] == [2]
     assert found.bearers("d", "t", 35, 36) == [Bearer(35, 36, 101, (101,))]
     assert found.ever_named(100)
+    assert found.base_ts == 35
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda found: found.table_at(101, 35),
+        lambda found: found.versions_of(101, 34, 100),
+        lambda found: found.versions_of(999, 34, 100),
+        lambda found: found.schema_version_before(35),
+        lambda found: found.schema_version_at(34),
+        lambda found: found.schema_versions(34, 100),
+        lambda found: found.databases(34),
+        lambda found: found.tables(34, "d"),
+        lambda found: list(found.visible_tables(34, "d")),
+        lambda found: found.database_exists("d", 34, 100),
+        lambda found: found.bearers("d", "t", 34, 100),
+        lambda found: found.ddl_events(34, 100),
+        lambda found: found.base(34),
+    ],
+)
+def test_what_was_forgotten_is_gone_and_never_half_told(ask: Callable[[History], object]) -> None:
+    found = history(table(20, 1, table_info(101, "t", ["id"])), version(20, 5))
+    ask(found)
+    found.forget(35)
+    with pytest.raises(Gone) as told:
+        ask(found)
+    assert told.value.extra == {"earliest_ts": "35"}
+    found.forget(20)  # never goes back
+    assert found.base_ts == 35

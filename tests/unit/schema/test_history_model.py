@@ -122,7 +122,7 @@ def test_runs_and_bearers_cover_the_window(committed: list[list[Record]], low: i
 @given(commits(), st.integers(1, 13))
 def test_gc_changes_no_answer_above_it(committed: list[list[Record]], before: int) -> None:
     kept, forgetful = built(committed), built(committed)
-    forgetful.gc(before)
+    forgetful.forget(before)
     for ts in range(before, 15):
         assert forgetful.databases(ts) == kept.databases(ts)
         assert forgetful.tables(ts, "a") == kept.tables(ts, "a")

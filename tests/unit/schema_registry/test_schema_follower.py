@@ -25,6 +25,7 @@ from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream.wire.sorter import TaskStatus
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.follower import SchemaFollower
+from tistream_schema.keeping import Keeping
 from tistream_schema.tenant_schema import TenantSchema
 
 SMALL = TenantKey("1", "small")
@@ -53,7 +54,8 @@ class Node:
     def __init__(self, objects: ObjectStore, tenant: TenantKey, nonce: str = "n", quiet_segments: int = 100) -> None:
         self.schema = TenantSchema(tenant)
         durable = DurableLog(objects, tenant, nonce, lambda _seconds: None)
-        self.follower = SchemaFollower(objects, self.schema, durable, FooterCache(), quiet_segments)
+        keeping = Keeping(quiet_segments=quiet_segments)
+        self.follower = SchemaFollower(objects, self.schema, durable, FooterCache(), keeping, lambda: 0)
 
     def step(self, tasks: list[CommittedTask], statuses: dict[int, TaskStatus] | None = None) -> bool:
         told = {task.task_id: task.status() for task in tasks} if statuses is None else statuses

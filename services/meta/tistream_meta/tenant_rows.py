@@ -1,0 +1,93 @@
+"""The rows of tenants and clusters. Inside a transaction of the repository's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, insert, select, update
+
+from tistream.errors import AlreadyDiffers, UnknownName
+from tistream.model.ids import TenantKey
+from tistream_meta import tables
+from tistream_meta.model import Retention, Tenant
+
+
+def create(
+    connection: Connection, key: TenantKey, wanted: Retention | None, default: Retention, now_ms: ColumnElement[int]
+) -> tuple[Tenant, bool]:
+    """Insert a tenant, and its cluster with its first one; it, and whether it is new. `wanted` None: whatever there is,
+    or the default. Raises AlreadyDiffers if it is there with another retention."""
+    clusters, tenants = tables.clusters, tables.tenants
+    found = connection.execute(select(tenants).where(_is(key))).one_or_none()
+    if found is not None:
+        known = _tenant(found)
+        if wanted is not None and wanted.ms != known.retention_ms:
+            raise AlreadyDiffers(f"tenant {key} is there with a retention of {Retention(known.retention_ms)}")
+        return known, False
+    if connection.execute(select(clusters).where(clusters.c.cluster_id == key.cluster_id)).one_or_none() is None:
+        connection.execute(insert(clusters).values(cluster_id=key.cluster_id, created_ms=now_ms))
+    retention = default if wanted is None else wanted
+    names = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
+    connection.execute(insert(tenants).values(**names, created_ms=now_ms, retention_ms=retention.ms))
+    return Tenant(key, None, None, retention.ms), True
+
+
+def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant | None:
+    """Say why a tenant cannot start yet; None if that was said already, or it has started."""
+    tenants = tables.tenants
+    changed = connection.execute(
+        update(tenants)
+        .where(_is(key), tenants.c.snapshot_ts.is_(None))
+        .where(tenants.c.problem.is_(None) | (tenants.c.problem != problem))
+        .values(problem=problem)
+    )
+    return _one(connection, key) if changed.rowcount else None
+
+
+def start(connection: Connection, key: TenantKey, snapshot_ts: int) -> Tenant | None:
+    """Give a tenant its start; None if it had one already."""
+    tenants = tables.tenants
+    changed = connection.execute(
+        update(tenants).where(_is(key), tenants.c.snapshot_ts.is_(None)).values(snapshot_ts=snapshot_ts, problem=None)
+    )
+    return _one(connection, key) if changed.rowcount == 1 else None
+
+
+def set_retention(connection: Connection, key: TenantKey, retention: Retention) -> tuple[Tenant, bool]:
+    """Say how long a tenant's rows are kept; it, and whether that is new. Raises UnknownName."""
+    known = _one(connection, key)
+    if known.retention_ms == retention.ms:
+        return known, False
+    connection.execute(update(tables.tenants).where(_is(key)).values(retention_ms=retention.ms))
+    return _one(connection, key), True
+
+
+def of_cluster(connection: Connection, cluster_id: str) -> tuple[Tenant, ...]:
+    """In the order of their names. Raises UnknownName if no tenant ever named that cluster."""
+    clusters, tenants = tables.clusters, tables.tenants
+    if connection.execute(select(clusters).where(clusters.c.cluster_id == cluster_id)).one_or_none() is None:
+        raise UnknownName(f"no cluster {cluster_id}")
+    query = select(tenants).where(tenants.c.cluster_id == cluster_id).order_by(tenants.c.tenant_id)
+    return tuple(map(_tenant, connection.execute(query)))
+
+
+def every(connection: Connection) -> tuple[Tenant, ...]:
+    """By cluster and name."""
+    tenants = tables.tenants
+    return tuple(map(_tenant, connection.execute(select(tenants).order_by(tenants.c.cluster_id, tenants.c.tenant_id))))
+
+
+def _one(connection: Connection, key: TenantKey) -> Tenant:
+    found = connection.execute(select(tables.tenants).where(_is(key))).one_or_none()
+    if found is None:
+        raise UnknownName(f"no tenant {key}")
+    return _tenant(found)
+
+
+def _is(key: TenantKey) -> ColumnElement[bool]:
+    tenants = tables.tenants
+    return and_(tenants.c.cluster_id == key.cluster_id, tenants.c.tenant_id == key.tenant_id)
+
+
+def _tenant(row: Row[Any]) -> Tenant:
+    return Tenant(TenantKey(row.cluster_id, row.tenant_id), row.snapshot_ts, row.problem, row.retention_ms)

@@ -1,0 +1,24 @@
+"""How long a tenant's committed rows are kept, as outsiders say it."""
+
+from __future__ import annotations
+
+import re
+
+from tistream.errors import InvalidRequest
+
+RETENTION_MIN_MS = 3_600_000  # an hour: what is pulled at all has been pulled by then
+RETENTION_MAX_MS = 36_500 * 86_400_000  # 100 years: beyond, somebody has mistaken the unit
+_DIGITS = re.compile(r"[0-9]{1,19}")
+
+
+def parse_retention_ms(text: str | None) -> int | None:
+    """Decimal milliseconds; None, for ever, is itself. Raises InvalidRequest."""
+    if text is None:
+        return None
+    told = {"parameter": "retention_ms"}
+    if not _DIGITS.fullmatch(text):
+        raise InvalidRequest(f"retention_ms {text[:80]!r} is not a decimal number of milliseconds", told)
+    if not RETENTION_MIN_MS <= (found := int(text)) <= RETENTION_MAX_MS:
+        bounds = f"at least {RETENTION_MIN_MS} (an hour) and at most {RETENTION_MAX_MS} (100 years)"
+        raise InvalidRequest(f"retention_ms {text!r}: it is {bounds}, or null, for ever", told)
+    return found

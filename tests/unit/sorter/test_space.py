@@ -13,8 +13,8 @@ KEEP_S = 200
 def test_objects_and_reads_stay_bounded(keep_ms: int | None) -> None:
     found = list(samples(900, 100, keep_ms, grace_ms=60_000))
     for one in found:
-        # Of manifests: since the checkpoint before the floor, and those that wait to be deleted; of segments a sixteenth
-        # is left for good, and some wait.
+        # Of manifests: since the checkpoint before the floor, and those that wait to be deleted; of segments a
+        # sixteenth is left for good, and some wait.
         assert one.objects["manifest"] <= 64 + 64 + 120 + 16
         assert one.objects["segment"] <= one.second / 16 / 8 + 3 * 16 + 200
         assert one.segments <= 3 * 17

@@ -105,12 +105,15 @@ def _segments(title: str, segments: Sequence[SegmentRef], rows_max: int) -> Shee
 
 def _schema_log(name: str, data: bytes, rows_max: int) -> Description:
     found = schema_log.decode(name, data)
-    facts = {
+    facts: dict[str, Any] = {
         "tenant": str(found.tenant),
         "number": found.number,
         "window": f"({found.low_ts}, {found.high_ts}]",
         "nonce": found.nonce,
     }
+    if found.base is not None:
+        facts["base_ts"] = found.base.base_ts
+        facts["restated"] = f"{found.base.restated} records, of {found.base.begin}"
     lines = [json.loads(schema_log.encode_record(record)) for record in found.records[:rows_max]]
     return Description("schema log", facts, (_objects("records", lines, rows_max, total=len(found.records)),))
 

@@ -9,28 +9,14 @@ from mutants.catalog.matching import MUTANTS as MATCHING
 from mutants.catalog.object_storage import MUTANTS as OBJECT_STORAGE
 from mutants.catalog.routing import MUTANTS as ROUTING
 from mutants.catalog.scheduling import MUTANTS as SCHEDULING
+from mutants.catalog.schema_log import MUTANTS as SCHEMA_LOG
 from mutants.catalog.seals import MUTANTS as SEALS
 from mutants.catalog.serving import MUTANTS as SERVING
 from mutants.catalog.slices import MUTANTS as SLICES
 from mutants.catalog.stores import MUTANTS as STORES
 from mutants.catalog.ticks import MUTANTS as TICKS
 
-MUTANTS = (
-    *ROUTING,
-    *STORES,
-    *SLICES,
-    *MATCHING,
-    *TICKS,
-    *HUGE,
-    *COMMITS,
-    *COLLECTING,
-    *SCHEDULING,
-    *SEALS,
-    *SERVING,
-    *OBJECT_STORAGE,
-    *DATABASE,
-    *COLLECTION,
-)
+MUTANTS = (*ROUTING, *STORES, *SLICES, *MATCHING, *TICKS, *HUGE, *COMMITS, *COLLECTING, *SCHEDULING, *SEALS, *SERVING, *OBJECT_STORAGE, *DATABASE, *COLLECTION, *SCHEMA_LOG)
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.
 SIMULATED = frozenset(

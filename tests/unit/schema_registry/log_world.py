@@ -9,6 +9,7 @@ import orjson
 from support.committed_pool import CommittedTask, Row
 from support.schema_records import name, table_info
 from tistream.model.ids import TenantKey
+from tistream.model.span import WHOLE, KeySpan
 from tistream.pool.footers import FooterCache
 from tistream.schema.history import History
 from tistream.schema.meta_key import encode_key
@@ -23,12 +24,18 @@ from tistream_schema.tenant_schema import TenantSchema
 
 TENANT = TenantKey("1", "small")
 SNAPSHOT_TS = 10
-ROUTE = TenantRoute(
-    cluster_id=TENANT.cluster_id,
-    tenant_id=TENANT.tenant_id,
-    snapshot_ts=SNAPSHOT_TS,
-    tasks=[TaskRoute(task_id=1, start_key="", end_key="", task_epoch=1, sorter_node=None, sorter_url=None)],
-)
+
+
+def routed(*tasks: tuple[int, KeySpan]) -> TenantRoute:
+    """The tenant with these tasks, of which no sorter tells anything."""
+    nobody = {"task_epoch": 1, "sorter_node": None, "sorter_url": None}
+    routes = [
+        TaskRoute(task_id=one, start_key=span.start.hex(), end_key=span.end.hex(), **nobody) for one, span in tasks
+    ]
+    return TenantRoute(cluster_id=TENANT.cluster_id, tenant_id=TENANT.tenant_id, snapshot_ts=SNAPSHOT_TS, tasks=routes)
+
+
+ROUTE = routed((1, WHOLE))
 
 
 def pool(objects: ObjectStore) -> CommittedTask:
@@ -61,8 +68,8 @@ class Node:
         self.durable = DurableLog(objects, TENANT, nonce, lambda _seconds: None)
         self.follower = SchemaFollower(objects, self.schema, self.durable, FooterCache(), keeping, lambda: clock[0])
 
-    def step(self) -> bool:
-        return self.follower.step(ROUTE, {})
+    def step(self, route: TenantRoute = ROUTE) -> bool:
+        return self.follower.step(route, {})
 
     @property
     def resolved_ts(self) -> int:

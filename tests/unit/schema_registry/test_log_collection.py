@@ -6,12 +6,14 @@ import random
 from contextlib import suppress
 
 import pytest
-from log_world import SNAPSHOT_TS, TENANT, Node, log_keys, meta_row, pool, truncate, whole
+from log_world import SNAPSHOT_TS, TENANT, Node, log_keys, meta_row, pool, routed, truncate, whole
 
 from support.committed_pool import CommittedTask
 from support.faulty_store import Fault, FaultyObjectStore
 from tistream.errors import CorruptObject, Unavailable
 from tistream.format import floor as floor_format
+from tistream.model.span import KeySpan
+from tistream.schema.meta_key import encode_key
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
 from tistream_schema.durable_log import DurableLog
@@ -328,6 +330,37 @@ def test_what_is_kept_for_ever_is_never_restated(retained: int) -> None:
     assert node.durable.base == node.durable.floor == 0
     assert len(log_keys(objects)) == 30
     assert node.answers(SNAPSHOT_TS) == whole(task, objects).answers(SNAPSHOT_TS)
+
+
+def test_nothing_that_any_task_still_keeps_is_forgotten() -> None:
+    objects, clock = MemoryObjectStore(), [0]
+    pool(objects)
+    spans = [KeySpan(b"", encode_key(b"E")), KeySpan(encode_key(b"E"), b"")]
+    tasks = [CommittedTask(objects, TENANT, SNAPSHOT_TS, task_id=at, span=span) for at, span in enumerate(spans, 2)]
+    route = routed(*((task.task_id, task.span) for task in tasks))
+    node = Node(objects, clock, OFTEN)
+    for ts in range(11, 31):
+        for task, behind in zip(tasks, (2, 7), strict=True):
+            task.retained_ts = max(0, min(ts - behind, node.durable.high_ts))
+            task.flush(ts, [row for row in truncate(ts) if row["key"] in task.span])
+        node.step(route)
+        assert node.schema.holds == []
+        assert (node.schema.base_ts or 0) <= max(SNAPSHOT_TS, tasks[1].retained_ts)
+    assert (node.schema.base_ts or 0) > SNAPSHOT_TS
+
+
+def test_the_floor_of_the_log_only_rises() -> None:
+    objects, clock = MemoryObjectStore(), [0]
+    task = pool(objects)
+    node = Node(objects, clock, Keeping(base_objects=2))
+    grown(objects, clock, node, task, 6)
+    stale = DurableLog(objects, TENANT, "stale", lambda _seconds: None)
+    stale.catch_up()
+    grown(objects, clock, node, task, 6)
+    floor = readable(objects)[1]
+    assert 0 < stale.base < floor
+    stale.raise_floor()
+    assert readable(objects)[1] == stale.floor == floor
 
 
 def test_quiet_progress_is_kept_after_an_hour_and_only_if_there_was_any() -> None:

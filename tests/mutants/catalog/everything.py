@@ -16,7 +16,23 @@ from mutants.catalog.slices import MUTANTS as SLICES
 from mutants.catalog.stores import MUTANTS as STORES
 from mutants.catalog.ticks import MUTANTS as TICKS
 
-MUTANTS = (*ROUTING, *STORES, *SLICES, *MATCHING, *TICKS, *HUGE, *COMMITS, *COLLECTING, *SCHEDULING, *SEALS, *SERVING, *OBJECT_STORAGE, *DATABASE, *COLLECTION, *SCHEMA_LOG)
+MUTANTS = (
+    *ROUTING,
+    *STORES,
+    *SLICES,
+    *MATCHING,
+    *TICKS,
+    *HUGE,
+    *COMMITS,
+    *COLLECTING,
+    *SCHEDULING,
+    *SEALS,
+    *SERVING,
+    *OBJECT_STORAGE,
+    *DATABASE,
+    *COLLECTION,
+    *SCHEMA_LOG,
+)
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.
 SIMULATED = frozenset(

@@ -153,8 +153,8 @@ MUTANTS = (
         invariants=(15,),
         breaks="a sorter that holds a task under an older epoch tells what it has received",
         file=DELIVERY,
-        old="                if status.task_id in link.tasks and status.task_epoch >= self._served[status.task_id][1]:\n",
-        new="                if status.task_id in link.tasks:\n",
+        old="                if epoch is not None and status.task_epoch >= epoch:\n",
+        new="                if epoch is not None:\n",
         catchers=(
             "tests/unit/dispatcher/test_delivery.py::test_what_an_earlier_holder_has_received_is_not_what_the_task_has",
         ),

@@ -52,8 +52,8 @@ class Collector:
             held.looked_ms = now_ms
         if held.task.read_by_registry and state.retention.keep_ms is not None:
             held.task.read_through(self._schema_read_ts(held, state.identity.tenant))
-        if state.heritage and now_ms >= held.heritage_ms:
-            for ancestor in state.heritage:
+        if (ancestors := held.task.ancestors) and now_ms >= held.heritage_ms:
+            for ancestor in ancestors:
                 self._look_at_ancestor(held, state, ancestor, now_ms)
             held.heritage_ms = now_ms + self._rules.every_ms
         keys = held.garbage.due(now_ms, self._rules.grace_ms, DELETES_MAX)

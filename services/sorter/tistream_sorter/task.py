@@ -104,6 +104,11 @@ class Task:
         """The schema registry has read the pool up to `ts`, for good: nothing above it may go before."""
         self._read_ts = ts
 
+    @property
+    def ancestors(self) -> list[int]:
+        """Sealed tasks of which objects may still be there."""
+        return [one for one in self._durable.heritage if one not in self._disinherited]
+
     def disinherit(self, task_id: int) -> None:
         """Nothing is left of a sealed task that this one carries on."""
         self._disinherited |= {task_id}

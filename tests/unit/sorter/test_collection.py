@@ -218,6 +218,7 @@ def test_a_task_is_forgotten_once_nothing_of_it_is_left() -> None:
     world.tick()
     world.node.collect()  # its manifests
     world.node.collect()  # nothing is left but the seal
+    assert [world.task(one).ancestors for one in (2, 3)] == [[], []], "no LIST any more, before any manifest says so"
     push(world, 5)
     assert [state_of(world, one).heritage for one in (2, 3)] == [(), ()]
 

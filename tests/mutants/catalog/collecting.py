@@ -18,7 +18,7 @@ SOURCE = "services/api/tistream_api/source.py"
 VIEW = "services/api/tistream_api/tenant_view.py"
 PULL = "services/api/tistream_api/pull.py"
 KEPT = "tests/unit/sorter/test_retention.py"
-DELETED = "tests/unit/sorter/test_collection.py"
+DELETED = "tests/unit/sorter/test_pool_collection.py"
 TOGETHER = "tests/unit/sorter/test_compaction_plans.py"
 OVERTAKEN = "tests/unit/api/test_overtaken.py"
 
@@ -93,7 +93,7 @@ MUTANTS = (
         file=COLLECTION,
         old="        named -= {segment.key for segment in manifest.segments}\n",
         new="        pass\n",
-        catchers=("tests/unit/sorter/test_collection.py::test_a_part_that_became_a_segment_stays",),
+        catchers=("tests/unit/sorter/test_pool_collection.py::test_a_part_that_became_a_segment_stays",),
     ),
     Mutant(
         name="no-pause-before-deleting",

@@ -46,7 +46,7 @@ def build_app(
 ) -> FastAPI:
     """The app, its loops running for as long as it serves."""
     registry = new_registry()
-    loop_metrics = LoopMetrics(registry)
+    metrics, loop_metrics = MetaMetrics(registry), LoopMetrics(registry)
 
     @contextmanager
     def running() -> Iterator[None]:
@@ -76,7 +76,7 @@ def build_app(
         repository,
         measured(objects, registry),
         clock,
-        MetaMetrics(registry),
+        metrics,
         Options(
             own_url=settings.url,
             ranges_per_tenant=settings.ranges_per_tenant,
@@ -89,6 +89,7 @@ def build_app(
         stopping=app.state.stopping.is_set,
         new_client=partial(MetaClient, http),
     )
+    metrics.tell_owner(server.is_owner)
     app.state.server = server
     app.include_router(router)
     return app

@@ -74,7 +74,6 @@ class MetaServer:
         self._ownership = Ownership(
             repository, clock, self._lock, options.lease_ms, options.own_url, new_client, self._begin, metrics
         )
-        metrics.tell_owner(self.is_owner)
         self._book: Book | None = None  # None: to be read
         self._touched = Touched()  # since the last route table
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tistream.wire.file_batch import FileRef
 from tistream.wire.sorter import TaskStatus
@@ -205,12 +205,25 @@ class Collecting(RuleBasedStateMachine):
     def start_anew(self) -> None:
         self.receivers = Receivers()
 
+    @initialize()
+    @rule()
+    def settle(self) -> None:
+        """Everything is asked, handed on and committed, and the next file comes."""
+        self.follow_routes()
+        self._ask_all()
+        self.deliver(100)
+        self.all_tick(0, 0, False)
+        self.push(0)
+
+    def _ask_all(self) -> None:
+        for task_id, task in self.tasks.items():
+            self.receivers.told(task.status(task_id), EPOCH)
+
     @rule(asked=st.booleans())
     def collect(self, asked: bool) -> None:
         if asked:
             self.follow_routes()
-            for task_id, task in self.tasks.items():
-                self.receivers.told(task.status(task_id), EPOCH)
+            self._ask_all()
         mark = consumed(self.receivers.needs(self.route), STORE)
         if mark is None:
             return

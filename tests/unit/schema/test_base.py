@@ -151,6 +151,7 @@ def test_endless_ddl_leaves_little_behind() -> None:
     assert max(sizes[0]) <= 12
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(-(2**62), 2**62), max_size=40), max_size=8))
 def test_ids_are_all_there_and_no_others(groups: list[list[int]]) -> None:
     ids, wanted = IdSet(), set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from support.chaos.plan import OWNER, Kind
+from support.compose.chaos import faults
+from support.compose.containers import container_of
 from tistream.service.settings import NESTED, ServiceSettings
 
 ROOT = Path(__file__).parents[1]
@@ -155,6 +159,21 @@ def test_the_override_for_local_bases_changes_images_alone() -> None:
         assert set(service) <= {"image", "build", "pull_policy"}, name
         if name in built:
             assert set(service["build"]) == {"args"}
+
+
+def test_a_round_of_chaos_strikes_every_kind_of_container_and_a_seed_repeats_it() -> None:
+    one_round = list(itertools.islice(faults(1), 20))
+    struck = {target for fault in one_round for target in fault.targets}
+    assert struck == {*NODES, OWNER, "mysql", "minio"}
+    assert {container_of(role, pick) for role in struck - {OWNER} for pick in range(6)} == set(SERVICES) - {
+        *ONCE,
+        *PROFILES,
+    }
+    for role in struck:
+        kinds = {fault.kind for fault in one_round if role in fault.targets}
+        assert {Kind.KILL, Kind.PAUSE} <= kinds, role
+    assert {Kind.RESTART, Kind.FULL} <= {fault.kind for fault in one_round}
+    assert one_round == list(itertools.islice(faults(1), 20)) != list(itertools.islice(faults(2), 20))
 
 
 DOCKERFILES = ("deploy/docker/Dockerfile", "deploy/docker/minio.Dockerfile")

@@ -188,6 +188,7 @@ def test_nodes_that_could_not_be_heard_while_the_database_was_away_are_not_lost(
         beating = beside.submit(beat)
         try:
             mariadb.stop()
+            assert not done(lambda: client.create_tenant("7", "after"))  # now the plan has to be read again
             began = time.monotonic()
             eventually(lambda: time.monotonic() - began > 1.5 * lost_ms / 1000)
             assert not done(lambda: client.heartbeat("sorter-1", start)), "they are refused"

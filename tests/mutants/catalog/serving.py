@@ -404,8 +404,8 @@ MUTANTS = (
         invariants=(24,),
         breaks="the registry writes an object whenever time passes",
         file=FOLLOWER,
-        old="        if resolved_ts > self._durable.high_ts and self._keeper.progress_due(now_ms):\n",
-        new="        if resolved_ts > self._durable.high_ts:\n",
+        old="        if records:\n            self._append(high_ts, tuple(records))\n",
+        new="        if high_ts:\n            self._append(high_ts, tuple(records))\n",
         catchers=("tests/unit/schema_registry/test_schema_follower.py::test_progress_without_ddl_writes_nothing",),
     ),
     Mutant(

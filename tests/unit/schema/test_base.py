@@ -127,6 +127,24 @@ def test_a_job_that_was_told_before_the_base_is_not_told_again_after_it() -> Non
     assert begun.ddl_events(6, 20) == whole.ddl_events(6, 20)
 
 
+def test_what_was_dropped_is_not_restated_and_what_moved_is_where_it_is() -> None:
+    records = [
+        *(database(1, 1, "d"), database(1, 2, "e"), database(1, 3, "gone")),
+        *(table(1, 1, table_info(100, "t")), table(1, 1, table_info(101, "u")), version(1, 3)),
+        *(drop(2, 1, 100), database(2, 3, None), version(2, 4)),
+        *(drop(3, 1, 101), table(3, 2, table_info(101, "u"))),
+    ]
+    whole = History(1)
+    whole.apply(records)
+    begun, kept = began_at(whole, records, 5)
+    assert len(kept) == 2 + 2 + 1  # what jobs and ids had come to, the version; two databases; a table
+    for found in (whole, begun):
+        assert found.databases(5) == ["d", "e"]
+        assert found.tables(5, "d") == []
+        assert [one.table_id for one in found.tables(5, "e") or ()] == [101]
+        assert (found.schema_version_at(5), found.ever_named(100), found.ever_named(102)) == (4, True, False)
+
+
 def test_endless_ddl_leaves_little_behind() -> None:
     history, ts = History(1), 1
     history.apply([database(1, 1, "d")])

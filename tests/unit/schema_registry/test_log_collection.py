@@ -26,7 +26,7 @@ OFTEN = Keeping(base_objects=2, grace_ms=0)
 def test_a_day_of_one_ddl_a_minute_leaves_a_bounded_number_of_objects() -> None:
     objects, clock = MemoryObjectStore(), [0]
     task = pool(objects)
-    keeping = Keeping(base_objects=16)
+    keeping = Keeping(base_objects=8)  # a base is made more often than the grace lasts
     node, most, retention = Node(objects, clock, keeping), 0, 60
     for minute in range(5, 24 * 60 + 1, 5):  # committed every five minutes
         clock[0] += 300_000

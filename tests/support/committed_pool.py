@@ -34,7 +34,6 @@ class CommittedTask:
         self.flushed_ts = snapshot_ts
         self.retained_ts = 0  # what the next manifest says of it
         self.live: list[SegmentRef] = []
-        self.retained_ts = 0
         self._commit(KIND_CLAIM, 0, 0, ())
 
     def flush(self, flushed_ts: int, rows: Sequence[Row] = ()) -> None:

@@ -99,7 +99,8 @@ class TenantView:
         if self.route.snapshot_ts is None:
             raise Unavailable(f"tenant {self.tenant} cannot be read yet: {self.route.problem or 'it has no tasks yet'}")
         with self._lock:
-            return max(self.route.snapshot_ts, self._retained_ts)
+            history = self._replica.history
+            return max(self.route.snapshot_ts, self._retained_ts, 0 if history is None else history.base_ts)
 
     def check_retained(self, ts: int) -> None:
         """Raises Gone if changes above `ts` are not all kept."""

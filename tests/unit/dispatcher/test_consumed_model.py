@@ -235,6 +235,15 @@ class Collecting(RuleBasedStateMachine):
         if read is not None:
             self.there = {ts: file for ts, file in self.there.items() if ts not in read}
 
+    @rule(data=st.data())
+    def collect_knowing_some(self, data: st.DataObject) -> None:
+        """By a dispatcher that has just begun, and was told by some sorters."""
+        self.receivers = Receivers()
+        self.follow_routes()
+        for task_id in data.draw(st.sets(st.sampled_from(self.route), min_size=1)):
+            self.receivers.told(self.tasks[task_id].status(task_id), EPOCH)
+        self.collect(False)
+
     # -- what must be so ------------------------------------------------------------------------------------------
 
     @invariant()

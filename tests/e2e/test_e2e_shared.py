@@ -58,6 +58,7 @@ def up(tmp_path_factory: pytest.TempPathFactory, database: MariaDb, bucket: str)
     services = Services(data_dir, ranges=4, nodes=NODES, database_url=database.url, objects_url=bucket)
     try:
         yield services.start()
+        services.wait_ready()  # one that was started again may not have come to where it hears SIGTERM
         services.stop()
     except BaseException:
         print(services.report())

@@ -101,6 +101,16 @@ def test_services_on_a_shared_database_and_bucket_serve_what_tidb_wrote(up: Serv
     assert len(held) == sum(NODES.values()) - NODES["meta"]
 
 
+def test_the_other_recorded_set_is_equal_there_too(up: Services, bucket: str) -> None:
+    """Large transactions: rows that wait in their change files, segments that are named later."""
+    loaded = golden.load_as("large", "9", "large")
+    push(bucket, [loaded.schema_snap, *loaded.files])
+    consumer = up.create_tenant(TenantKey("9", "large"))
+    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    problems = tenant_differences(loaded, events)
+    assert not problems, shown(problems)
+
+
 def test_an_owner_that_dies_for_good_is_replaced(up: Services, bucket: str) -> None:
     dead = owner(up)
     (process,) = up.named(dead, up.alive())

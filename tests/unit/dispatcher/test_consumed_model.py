@@ -257,13 +257,19 @@ class Collecting(RuleBasedStateMachine):
         assert self._recovered(self.there) == self._recovered(self.pushed)
 
     def _recovered(self, files: dict[int, SeenFile]) -> dict[int, list[int]]:
-        """Which files each task would take, everybody having nothing but the manifests."""
+        """Which files each task would take, everybody having nothing but the manifests. Those of chains that are closed
+        are left out: nobody needs them."""
         receivers = Receivers()
         at = {task_id: task.durable.positions for task_id, task in self.tasks.items()}
         for task_id, task in self.tasks.items():
             receivers.told(replace_received(task.status(task_id)), EPOCH)
+        flushed_ts = receivers.flushed_ts()
+        begun = {chain.first_ts for positions in at.values() for chain in positions.get(STORE, ())}
+        closed = max((first_ts for first_ts in begun if first_ts <= flushed_ts), default=0)
         taken: dict[int, list[int]] = {task_id: [] for task_id in self.tasks}
         for file in handed_on(files, receivers)[1]:
+            if file.chain_ts < closed:
+                continue
             for task_id in self.tasks:
                 if follows(at[task_id], file):
                     at[task_id] = moved(at[task_id], file)

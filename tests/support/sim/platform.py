@@ -187,7 +187,9 @@ class SimPlatform:
         dispatchers: int = 1,
         metas: int = 1,
         skew_ms: int = 0,
+        retention_ms: int | None = None,
     ) -> None:
+        self.retention_ms = retention_ms
         self.scheduler = scheduler
         self.objects = ObservedStore()
         self.faults = Faults()
@@ -290,10 +292,12 @@ class SimPlatform:
                 # Shorter than in production, so that tasks move within a seed's time.
                 patience = {"lease_ms": 3_000, "suspect_ms": 1_500, "lost_ms": 4_000}
                 meta = MetaSettings(**common, **patience, database_url=url, ranges_per_tenant=self.ranges)
+                meta = meta.model_copy(update={"retention_ms": self.retention_ms})  # of seconds, which is no setting
                 repository: Any = partial(self._repository, process)
                 return build_meta(meta, objects, clock, repository, partial(self.client, process))
             case "schema":
-                return build_schema(SchemaSettings(**common), objects, new_http(), clock, self._nonce, end)
+                keeping = {"quiet_segments": 4, "base_objects": 8, "grace_ms": 2_000}
+                return build_schema(SchemaSettings(**common, **keeping), objects, new_http(), clock, self._nonce, end)
             case "dispatcher":
                 collect = SourceSettings(keep_ms=0, every_ms=1_000)  # a seed lasts for a minute
                 settled = DispatcherSettings(**common, collect=collect)

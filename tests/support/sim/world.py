@@ -158,6 +158,8 @@ class World:
                 "checkpoints": audit.checkpoints,
                 "sources of pending rows": audit.sources,
                 "segments written early": audit.sealed,
+                "objects of tasks deleted": audit.deletes,
+                "segments put together": audit.compacted,
                 "source files deleted": audit.files.deleted,
                 "large jobs": self.platform.large_jobs,
                 "requests between processes": self.platform.network.requests,
@@ -264,7 +266,9 @@ def _require_equal(name: str, found: list[dict[str, object]], wanted: list[dict[
 
 
 @contextmanager
-def simulated(seed: int, script: Script | None = None, dispatchers: int | None = None) -> Iterator[World]:
+def simulated(
+    seed: int, script: Script | None = None, dispatchers: int | None = None, retention_ms: int | None = None
+) -> Iterator[World]:
     """A world at its beginning; what befalls it is the seed's choice, or the script's. So is the number of dispatchers,
     unless it is told."""
     scheduler = Scheduler(seed, BEGIN_MS)
@@ -285,7 +289,14 @@ def simulated(seed: int, script: Script | None = None, dispatchers: int | None =
             readers = dispatchers or random.Random(f"dispatchers {seed}").choice((1, 2, 3))
             metas = random.Random(f"metas {seed}").choice((1, 1, 2, 3))
             platform = SimPlatform(
-                scheduler, Path(directory), ranges=ranges, apis=apis, dispatchers=readers, metas=metas, skew_ms=skew_ms
+                scheduler,
+                Path(directory),
+                ranges=ranges,
+                apis=apis,
+                dispatchers=readers,
+                metas=metas,
+                skew_ms=skew_ms,
+                retention_ms=retention_ms,
             )
             upstream = Upstream(seed, platform, rng)
             every_ms = rng.choice((1_500, 3_000, 8_000))

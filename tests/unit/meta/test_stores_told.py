@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_many_metas import ACME, Metas
 
 from support.http_world import eventually
+from support.metas import ACME, Metas
 from tistream.errors import Superseded, Unavailable, UnknownName
 from tistream.wire.meta import StartOf, StoreReport, TenantRoute
 from tistream.wire.meta_client import MetaClient
@@ -17,7 +17,7 @@ from tistream_meta.model import Change
 
 @pytest.fixture
 def metas(tmp_path: Path) -> Iterator[Metas]:
-    running = Metas(tmp_path, 2, lost_ms=60_000)
+    running = Metas(f"sqlite:///{tmp_path}/meta.db", 2, lost_ms=60_000)
     running.owner()
     client = running.client()
     client.create_tenant(ACME.cluster_id, ACME.tenant_id)
@@ -91,7 +91,7 @@ def test_nodes_tell_how_many_stores_they_have(metas: Metas) -> None:
 def test_who_looks_for_stores_changes_also_if_the_database_is_silent_when_a_dispatcher_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = Metas(tmp_path, 1)
+    running = Metas(f"sqlite:///{tmp_path}/meta.db", 1)
     running.owner()
     client = running.client()
     client.create_tenant(ACME.cluster_id, ACME.tenant_id)

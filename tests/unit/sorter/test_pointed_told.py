@@ -11,7 +11,7 @@ from tistream.model.span import KeySpan
 from tistream.storage import layout
 from tistream_sorter.shards import CutRules
 from tistream_sorter.task import Task, TickLimits
-from tistream_sorter.tick import TaskIdentity, TaskState, first_state
+from tistream_sorter.task_state import TaskIdentity, TaskState, first_state
 
 TENANT = TenantKey("7", "acme")
 EVERYTHING = KeySpan(b"", b"")

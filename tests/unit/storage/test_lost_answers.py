@@ -262,10 +262,10 @@ def test_writers_that_lose_answers_agree_on_every_number(minio: Minio, bucket: s
             store = minio.store(bucket, endpoint=wire.endpoint)
             store.put_new(f"before/{name}", b"")
             log = DurableLog(store, TENANT, name, lambda _seconds: None)
-            nonces = [log.begin().nonce]
+            nonces = [found.nonce for found in log.begin()]
             while log.number < ends:
                 wire.befall("PUT", *chance.choices(fates, k=2), Fate.ANSWERED)
-                nonces.append(log.append(log.high_ts + 1, ()).nonce)
+                nonces += [found.nonce for found in log.append(log.high_ts + 1, ())]
                 wire.deliver()
         return nonces
 

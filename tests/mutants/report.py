@@ -10,7 +10,6 @@ from mutants.mutant import Mutant
 
 WHOLE_RUN = "The last whole run"
 OPEN = {  # invariants of which a part has no code yet, and so nothing to break
-    12: "source files are not deleted yet",
     20: "there are no tokens and no metering yet",
 }
 

@@ -145,7 +145,7 @@ class Audit:
         before = self.last.get(task_id)
         expected = before.number + 1 if before else 1
         self._require(11, (new.task_id, new.number) == (task_id, number), f"{task_id}/{number} names another")
-        begins = before is None and self.objects is None  # what lay before it was collected
+        begins = before is None and self.objects is None and number > 1  # what lies before it may be collected
         self._require(11, begins or number == expected, f"task {task_id}: manifest {number} after {expected - 1}")
         epoch = before.task_epoch if before else new.task_epoch if begins and new.kind != KIND_CLAIM else 0
         if new.kind == KIND_CLAIM:
@@ -156,6 +156,8 @@ class Audit:
             self._require(11, before.kind != KIND_SEAL, f"task {task_id}: manifest {new.number} after its seal")
         # The first window begins at the snapshot, or where the task's parents have ended.
         flushed = (before.flushed_ts if before else 0) or self.children.get(task_id) or new.low_ts
+        if begins:
+            flushed = new.low_ts
         if new.kind == KIND_CLAIM and not new.flushed_ts:
             flushed = 0
         if new.kind == KIND_SEAL:

@@ -296,7 +296,9 @@ class SimPlatform:
                 repository: Any = partial(self._repository, process)
                 return build_meta(meta, objects, clock, repository, partial(self.client, process))
             case "schema":
-                keeping = {"quiet_segments": 4, "base_objects": 8, "grace_ms": 2_000}
+                keeping = (
+                    {} if self.retention_ms is None else {"quiet_segments": 4, "base_objects": 8, "grace_ms": 2_000}
+                )
                 return build_schema(SchemaSettings(**common, **keeping), objects, new_http(), clock, self._nonce, end)
             case "dispatcher":
                 collect = SourceSettings(keep_ms=0, every_ms=1_000)  # a seed lasts for a minute

@@ -52,10 +52,6 @@ class Garbage:
             for key in keys:
                 self._since_ms.pop(key, None)
 
-    def __len__(self) -> int:
-        with self._lock:
-            return len(self._since_ms)
-
 
 def dropped(before: TaskState, manifest: Manifest, after: TaskState) -> set[str]:
     """What the manifest that leads from `before` to `after` ceases to name, of the task's own objects."""

@@ -92,7 +92,7 @@ def build_token_router(tokens: TokenClient, clock: Clock, new_secret: Callable[[
         params.parse_none(request.scope["query_string"])
         name = name_of(token_id)
         if name not in {token.token_id for token in _own(request)}:
-            raise UnknownName(f"no token {name[:80]!r} that this one may revoke")
+            raise UnknownName("no such token that this one may revoke")
         revoked = tokens.revoke(name)
         log.info("token revoked", extra={"token": name, "by": caller_of(request).name})
         return Response(revoked.model_dump_json(), media_type="application/json")

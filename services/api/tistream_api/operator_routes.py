@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
+import re
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from tistream.errors import UnknownName
 from tistream.wire.meta_client import MetaClient
 from tistream_api import openapi, params
 from tistream_api.bodies import Body
 from tistream_api.gate import OPERATE_PLATFORM
 from tistream_api.raw_path import name_of
+
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_TASK = re.compile(r"[0-9]{1,19}")
+
+
+def _safe(form: re.Pattern[str], segment: str) -> str:
+    """A name for a path at the meta server. Raises UnknownName for what could lead anywhere else: `..`, say."""
+    name = name_of(segment)
+    if not form.fullmatch(name):
+        raise UnknownName(f"nothing has a name that is not of the form {form.pattern}")
+    return name
 
 
 def build_operator_router(meta: MetaClient) -> APIRouter:
@@ -42,7 +54,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
     )
     def drain_node(request: Request, node_id: str, body: Body) -> Response:
         """Move every task and store off a node, and give it none: `{"draining": true}`; false takes that back."""
-        return forward(request, "POST", f"/v1/nodes/{quote(name_of(node_id), safe='')}/drain", body)
+        return forward(request, "POST", f"/v1/nodes/{_safe(_NODE, node_id)}/drain", body)
 
     @router.get(
         "/v1/tasks",
@@ -63,7 +75,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
     )
     def move_task(request: Request, task_id: str, body: Body) -> Response:
         """Let another sorter take a task over, once it has prepared: `{"node_id": "sorter-2"}`."""
-        return forward(request, "POST", f"/v1/tasks/{quote(name_of(task_id), safe='')}/move", body)
+        return forward(request, "POST", f"/v1/tasks/{_safe(_TASK, task_id)}/move", body)
 
     @router.post(
         "/v1/tasks/{task_id}/split",
@@ -74,7 +86,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
     )
     def split_task(request: Request, task_id: str, body: Body) -> Response:
         """Cut a task in two: `{"key": "7480…"}` (hexadecimal), or `{}`: where it halves the load."""
-        return forward(request, "POST", f"/v1/tasks/{quote(name_of(task_id), safe='')}/split", body)
+        return forward(request, "POST", f"/v1/tasks/{_safe(_TASK, task_id)}/split", body)
 
     @router.post(
         "/v1/tasks/{task_id}/merge",
@@ -85,7 +97,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
     )
     def merge_tasks(request: Request, task_id: str, body: Body) -> Response:
         """Make one of a task and the one next to it: `{"neighbour": 4}`."""
-        return forward(request, "POST", f"/v1/tasks/{quote(name_of(task_id), safe='')}/merge", body)
+        return forward(request, "POST", f"/v1/tasks/{_safe(_TASK, task_id)}/merge", body)
 
     @router.get(
         "/v1/owner", operation_id="Owner", responses=openapi.OPERATE_PROBLEMS, openapi_extra=OPERATE_PLATFORM.declared()

@@ -145,6 +145,7 @@ def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Caller
 def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:
     """Put routes behind the gate. Raises NotDeclared if one of them does not say who may call it, or if there are
     others."""
+    app.router.redirect_slashes = False  # a redirect would come before the gate, to whatever host the request names
     for router in routers:
         app.include_router(router, dependencies=[Depends(gate.check)])
     refuse_undeclared(app.routes, [route for router in routers for route in router.routes])

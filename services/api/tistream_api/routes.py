@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
-from urllib.parse import quote
 
 import orjson
 from fastapi import APIRouter, Request
@@ -48,10 +47,12 @@ def _view(tenants: Tenants, cluster_id: str, tenant_id: str) -> TenantView:
     return tenants.view(name_of(cluster_id), name_of(tenant_id))
 
 
-def _safe(segment: str) -> str:
-    """A cluster's or tenant's name, for a path at the meta server. Raises InvalidRequest: nothing else gets there."""
-    name = name_of(segment)
-    return quote(TenantKey.parse(name, name).cluster_id, safe="")
+def _at_meta(cluster_id: str, tenant_id: str | None = None) -> str:
+    """The path of a cluster's tenants, or of one, at the meta server. Raises InvalidRequest: no other name gets there,
+    `..` least of all."""
+    key = TenantKey.parse(name_of(cluster_id), "any" if tenant_id is None else name_of(tenant_id))
+    path = f"/v1/clusters/{key.cluster_id}/tenants"
+    return path if tenant_id is None else f"{path}/{key.tenant_id}"
 
 
 def _query(request: Request) -> bytes:
@@ -180,7 +181,7 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
     def create_tenant(request: Request, cluster_id: str, body: Body) -> Response:
         """Register a tenant: `{"tenant_id": "acme"}`, and how long its rows are kept: `"retention_ms": "604800000"`."""
         params.parse_none(_query(request))
-        return forward("POST", f"/v1/clusters/{_safe(cluster_id)}/tenants", body)
+        return forward("POST", _at_meta(cluster_id), body)
 
     @router.put(
         TENANT + "/retention",
@@ -192,7 +193,7 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
     def set_retention(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
         """How long a tenant's rows are kept after their commit: `{"retention_ms": "604800000"}`; null: for ever."""
         params.parse_none(_query(request))
-        return forward("PUT", f"/v1/clusters/{_safe(cluster_id)}/tenants/{_safe(tenant_id)}/retention", body)
+        return forward("PUT", f"{_at_meta(cluster_id, tenant_id)}/retention", body)
 
     @router.get(
         "/v1/clusters/{cluster_id}/tenants",
@@ -204,7 +205,7 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
     def list_tenants(request: Request, cluster_id: str) -> Response:
         """A cluster's tenants: those that the token may read or operate."""
         params.parse_none(_query(request))
-        answer = meta.request("GET", f"/v1/clusters/{_safe(cluster_id)}/tenants")
+        answer = meta.request("GET", _at_meta(cluster_id))
         found, grants = orjson.loads(answer.content), caller_of(request).grants
         shown = []
         for tenant in found["tenants"]:

@@ -104,8 +104,7 @@ def _first_token(directory: DataDir) -> Path:
     path = directory.first_token
     if not path.exists():
         new_token(path)
-    sys.stdout.write(f"first token in {path}\n")
-    sys.stdout.flush()
+    sys.stderr.write(f"first token in {path}\n")
     return path
 
 

@@ -188,7 +188,7 @@ def test_hostile_names_reach_no_object_and_break_nothing(world: Guarded, narrow:
     call = CALLS[name]
     for parameter in call.parameters:
         for hostile in HOSTILE:
-            for why in ("operate platform", "read platform", "mine"):
+            for why in (f"{call.actions[0]} platform", "mine"):
                 path = call.path(world.other, **{parameter: hostile})
                 answer = send(world.url, call.method, path, narrow[why], call.content(world.other))
                 assert 400 <= answer.status < 500, (hostile, why, answer)

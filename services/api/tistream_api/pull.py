@@ -38,7 +38,7 @@ class Progress(Protocol):
         """Wait until resolved_ts > `ts`, the time has passed, or the service stops; whether it is above."""
 
     def stopping(self) -> bool:
-        """Whether the service is about to end."""
+        """Whether the service, or what the caller may have of it, is about to end."""
 
     def met(self, barrier: Barrier) -> None:
         """A row that cannot be shown stands in the way of some pull."""
@@ -76,6 +76,8 @@ class Pull:
                 try:
                     for events in page.take(self.scan(page.at, high, self.params.limit)):
                         yield from self._bytes(events)
+                        if self.progress.stopping():  # the next answer goes on behind it, if there is to be one
+                            break
                 except (RetryableError, Gone):
                     if not page.sent:  # else what was sent stands, and the next answer goes on behind it
                         raise
@@ -135,6 +137,8 @@ class Pull:
                     if len(events) and page.at.place is Place.DONE and not page.barrier:
                         yield from self._told(page.at)
                         told_ms = self.clock.monotonic_ms()
+                    if self.progress.stopping():
+                        break
             except RetryableError:
                 if told_ms is None and not page.sent:
                     raise

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from starlette.requests import ClientDisconnect
-
 from tistream.clock import Clock
 from tistream.concurrency import sleep
 from tistream_api.piece import Piece
@@ -15,10 +13,6 @@ from tistream_api.row_events import Barrier
 from tistream_api.tenant_limits import Tenant, TenantLimits
 
 LOOK_MS = 500  # how soon the end of a token is noticed
-
-
-class LetInNoMore(ClientDisconnect):
-    """The token has ended in the middle of a page: the answer is cut, as if the client had gone."""
 
 
 @dataclass(slots=True)
@@ -61,7 +55,7 @@ class Metered:
     tenant: Tenant
 
     def pieces(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """The same, slower. Raises LetInNoMore."""
+        """The same, slower."""
         for piece in pieces:
             yield piece
             self._wait(self.limits.sent(self.tenant, len(piece)))
@@ -69,10 +63,5 @@ class Metered:
     def _wait(self, seconds: float) -> None:
         clock = self.watched.clock
         until_ms = clock.monotonic_ms() + seconds * 1000
-        while True:
-            if not self.watched.still():
-                raise LetInNoMore
-            left_ms = until_ms - clock.monotonic_ms()
-            if left_ms <= 0 or self.watched.progress.stopping():
-                return
+        while (left_ms := until_ms - clock.monotonic_ms()) > 0 and not self.watched.stopping():
             sleep(min(LOOK_MS, left_ms) / 1000)

@@ -74,10 +74,8 @@ class Pull:
             high = self._high()
             if page.at.low_ts < high:
                 try:
-                    for events in page.take(self.scan(page.at, high, self.params.limit)):
+                    for events in self._wanted(page.take(self.scan(page.at, high, self.params.limit))):
                         yield from self._bytes(events)
-                        if self.progress.stopping():  # the next answer goes on behind it, if there is to be one
-                            break
                 except (RetryableError, Gone):
                     if not page.sent:  # else what was sent stands, and the next answer goes on behind it
                         raise
@@ -91,6 +89,13 @@ class Pull:
             self.progress.wait_above(max(high, page.at.low_ts), left_ms)
         yield from self._told(page.at)
         yield from self.encoder.close()
+
+    def _wanted(self, batches: Iterator[Events]) -> Iterator[Events]:
+        """Until the answer is to end; the next one goes on behind what was sent, if there is to be one."""
+        for events in batches:
+            yield events
+            if self.progress.stopping():
+                return
 
     def _high(self) -> int:
         resolved_ts = self.progress.resolved_ts()
@@ -132,13 +137,11 @@ class Pull:
             high = self.progress.resolved_ts()
             before, interrupted = page.sent, False
             try:
-                for events in page.take(self.scan(page.at, high, None)) if page.at.low_ts < high else ():
+                for events in self._wanted(page.take(self.scan(page.at, high, None))) if page.at.low_ts < high else ():
                     yield from self._bytes(events)
                     if len(events) and page.at.place is Place.DONE and not page.barrier:
                         yield from self._told(page.at)
                         told_ms = self.clock.monotonic_ms()
-                    if self.progress.stopping():
-                        break
             except RetryableError:
                 if told_ms is None and not page.sent:
                     raise

@@ -120,6 +120,20 @@ class Guarded:
         return True
 
 
+def start_guarded(up: Platform, issuer: Issuer, objects: Recording, **settings: Any) -> Server:
+    """One more API server of the platform, which wants tokens."""
+    port = free_port()
+    made = ApiSettings(
+        port=port,
+        node_id=f"api-{port}",
+        meta_url=up.world.meta.url,
+        auth="on",
+        oidc=OidcSettings(issuer=ISSUER, audience=AUDIENCE, jwks_file=issuer.path),
+        **settings,
+    )
+    return Server(build_api(made, objects, CLOCK, end=never_superseded), port)  # type: ignore[arg-type]
+
+
 @contextmanager
 def guarded(directory: Path, **settings: Any) -> Iterator[Guarded]:
     """Both tenants are there, and can be read to their ends."""
@@ -130,17 +144,8 @@ def guarded(directory: Path, **settings: Any) -> Iterator[Guarded]:
             consumer = up.create(loaded)
             up.put(*loaded.deliveries)
             consumer.wait_for(loaded.end_ts)
-        issuer, port = Issuer(directory / "keys.json"), free_port()
-        made = ApiSettings(
-            port=port,
-            node_id="api-guarded",
-            meta_url=up.world.meta.url,
-            auth="on",
-            oidc=OidcSettings(issuer=ISSUER, audience=AUDIENCE, jwks_file=issuer.path),
-            **settings,
-        )
-        objects = Recording(up.world.objects)
-        api = Server(build_api(made, objects, CLOCK, end=never_superseded), port)  # type: ignore[arg-type]
+        issuer, objects = Issuer(directory / "keys.json"), Recording(up.world.objects)
+        api = start_guarded(up, issuer, objects, **settings)
         tokens = TokenClient(up.world.client)
         mine, other = (Target(cluster, f"{name}{tag}", *SECRETS[name], draw_token()[0]) for name in SECRETS)
         elsewhere = Target(f"d{cluster}", other.tenant, other.database, other.table, other.token_id)

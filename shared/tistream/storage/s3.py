@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from urllib3.exceptions import HTTPError
 
 from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, InvalidRequest, NotFoundYet
 from tistream.storage.keys import MAX_KEY_BYTES, check_key
@@ -210,7 +211,7 @@ class S3ObjectStore:
                 raise self._place.read_error("GetObject", key, error) from error
             try:
                 body = answer["Body"].read()
-            except (*S3Error, OSError) as error:
+            except (*S3Error, HTTPError, OSError) as error:  # botocore lets some of urllib3's own through
                 self._requests.failed += 1
                 if attempt == BODY_ATTEMPTS:
                     raise self._place.unavailable("GetObject", key, error) from error

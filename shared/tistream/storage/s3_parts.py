@@ -11,7 +11,7 @@ from typing import Any
 
 from tistream.storage.multipart import parts_of
 from tistream.storage.object_store import Body
-from tistream.storage.s3_errors import S3Error
+from tistream.storage.s3_errors import S3Error, code_of
 
 log = logging.getLogger(__name__)
 
@@ -125,4 +125,6 @@ class PartsUpload:
         try:
             self.client.abort_multipart_upload(**upload)
         except S3Error as error:
+            if code_of(error) == "NoSuchUpload":  # it was completed, and the answer lost
+                return
             log.warning("cannot abort a multipart upload: its parts cost money", extra={**upload, "error": str(error)})

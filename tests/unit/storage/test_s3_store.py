@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -31,12 +30,6 @@ CALLS: dict[str, Call] = {
     "ListObjectsV2": lambda store: list(store.list_after("a/")),
     "DeleteObject": lambda store: store.delete("a/b"),
 }
-
-
-def uploads_left(minio: Minio, bucket: str, key: str = "k") -> list[dict[str, Any]]:
-    """MinIO lists those of one key, if it is named whole."""
-    found: list[dict[str, Any]] = minio.client().list_multipart_uploads(Bucket=bucket, Prefix=key).get("Uploads", [])
-    return found
 
 
 def test_a_prefix_ends_in_a_slash() -> None:
@@ -154,7 +147,7 @@ def test_an_upload_that_fails_leaves_nothing(minio: Minio, wire: Wire, step: str
         store.put("k", LARGE)
     with pytest.raises(Unavailable, match="AccessDenied"):
         store.put_new("k", LARGE)
-    assert uploads_left(minio, bucket) == []
+    assert minio.uploads_left(bucket, "k") == []
     assert wire.made("complete", "k") == (2 if step == "complete" else 0)
     with pytest.raises(NotFoundYet):
         store.get("k")
@@ -168,7 +161,7 @@ def test_an_upload_that_lost_its_race_leaves_nothing(minio: Minio) -> None:
         store.put_new("k", LARGE)
     with pytest.raises(CommitConflict):
         store.put_if("k", LARGE, f'"{"1" * 32}"')
-    assert uploads_left(minio, bucket) == []
+    assert minio.uploads_left(bucket, "k") == []
     assert store.get("k") == b"first"
 
 
@@ -179,7 +172,7 @@ def test_an_upload_that_cannot_be_aborted_is_named(minio: Minio, wire: Wire, cap
     wire.befall("abort", Fate.REFUSED)
     with pytest.raises(Unavailable):
         store.put("k", LARGE)
-    (left,) = uploads_left(minio, bucket)
+    (left,) = minio.uploads_left(bucket, "k")
     (said,) = [record for record in caplog.records if "abort" in record.message]
     assert (said.Key, said.UploadId) == ("k", left["UploadId"])  # type: ignore[attr-defined]
 

@@ -17,6 +17,7 @@ class TlsWire:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.endpoint = f"https://127.0.0.1:{self._listening.getsockname()[1]}"
         self.damaged = 0  # how often
+        self.connections = 0  # that were made so far
         self._when: Callable[[int], bool] = lambda _said: False
         self._said = 0
         self._sockets: list[socket.socket] = []
@@ -38,6 +39,7 @@ class TlsWire:
                 client, _ = self._listening.accept()
                 server = socket.create_connection(("127.0.0.1", self._port))
                 self._sockets += [client, server]
+                self.connections += 1
                 threading.Thread(target=_passed_on, args=(client, server), daemon=True).start()
                 threading.Thread(target=self._answered, args=(server, client), daemon=True).start()
 

@@ -146,7 +146,7 @@ class S3ObjectStore:
         try:
             if len(body) < self._multipart_bytes:
                 stated = body if isinstance(body, bytes) else ViewFile(memoryview(body))
-                self._client.put_object(**target, Body=stated, ChecksumAlgorithm="CRC32")
+                self._client.put_object(**target, Body=stated, ChecksumCRC32=crc32_of(body))
             else:
                 self._parts(target).put(memoryview(body), {})
         except PartsMissing as error:
@@ -234,7 +234,7 @@ class S3ObjectStore:
             if in_parts:
                 self._parts(target).put(memoryview(body), named)
             else:
-                self._once.put_object(**target, Body=body, ChecksumAlgorithm="CRC32", **named)
+                self._once.put_object(**target, Body=body, ChecksumCRC32=crc32_of(body), **named)
         except PartsMissing as error:
             raise self._place.unavailable("PutObject in parts", key, error.__cause__) from error
         except S3Error as error:

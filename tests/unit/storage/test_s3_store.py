@@ -10,6 +10,7 @@ import pytest
 
 from support.minio import Minio
 from support.moto_server import Moto
+from support.tls_wire import tls_wired
 from support.wire import Fate, Wire, wired
 from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, InvalidRequest, NotFoundYet, Unavailable
 from tistream.storage.measured import MeasuredObjectStore, Traffic
@@ -190,6 +191,20 @@ def test_a_large_body_is_not_copied(minio: Minio, multipart_bytes: int) -> None:
         tracemalloc.stop()
     assert peak < 6 * MIB
     assert store.head("k").size == len(body)
+
+
+def test_over_tls_a_connection_is_used_again(guarded: Minio) -> None:
+    with tls_wired(guarded.port) as wire:
+        store = guarded.store(guarded.new_bucket(), endpoint=wire.endpoint, **PARTS)
+        store.put("k", LARGE)
+        store.put("k", memoryview(b"a view"))
+        store.put_new("l", b"1")
+        made = wire.connections
+        for number in range(5):
+            store.put("k", memoryview(b"a view"))
+            store.put_new(f"l{number}", b"1")
+        store.put("k", LARGE)
+        assert wire.connections == made
 
 
 # --- checksums -------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ class MetaSettings(ServiceSettings):
 
     model_config = settings_config("META")
 
+    port: int = Field(default=8001, ge=0, le=65535, description="port to bind")  # where the default META_URL leads
     database_url: str = Field(default="sqlite:///meta.db", description="sqlite:///path or mysql+pymysql://user@host/db")
     database_connections: int = Field(
         default=DEFAULT_LIMITS.connections, ge=2, le=100, description="to MySQL, that this process has at most"

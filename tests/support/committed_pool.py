@@ -33,6 +33,7 @@ class CommittedTask:
         self.number = 0
         self.flushed_ts = snapshot_ts
         self.retained_ts = 0  # what the next manifest says of it
+        self.schema_retained_ts: int | None = None  # the same of the schema's keys; None: no other
         self.live: list[SegmentRef] = []
         self._commit(KIND_CLAIM, 0, 0, ())
 
@@ -105,5 +106,6 @@ class CommittedTask:
             live_segments=None if kind in (KIND_CLAIM, KIND_TICK) else tuple(self.live),
             children=children,
             retained_ts=self.retained_ts,
+            schema_retained_ts=self.retained_ts if self.schema_retained_ts is None else self.schema_retained_ts,
         )
         self._objects.put_new(layout.manifest(self.tenant, self.task_id, self.number), manifest_format.encode(made))

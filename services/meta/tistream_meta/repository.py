@@ -352,7 +352,7 @@ class Repository:
         touch = (
             update(owner)
             .where(owner.c.id == _OWNER_ROW, owner.c.owner_rev == self._owner_rev, owner.c.node_id == self._node_id)
-            # A plain `= lease` changes nothing, and MySQL then counts no row.
+            # Not the same value: whether a row that stays as it is counts is up to the driver.
             .values(lease_until_ms=owner.c.lease_until_ms + 1)
         )
 

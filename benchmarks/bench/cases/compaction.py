@@ -22,10 +22,10 @@ from tistream_sorter.jobs.compact import rewrite_guarded
 from tistream_sorter.task_state import TaskIdentity, first_state
 
 WHAT = (
-    "a task whose ticks write a segment a second, 512 in all, each with one row of each of 500 tables, in memory: as they "
-    "are, and put together as the sorter does by its usual rules as soon as there is something to do; then a PullTable of "
-    "one of the tables from the first ts to the last, by the API's own reader with nothing in memory before. A byte "
-    "pushed is one of the change files that hold these rows as prewrites and commits, one file a second"
+    "a task whose ticks write a segment a second, 512 in all, each with one row of each of 500 tables, in memory: as "
+    "they are, and put together as the sorter does by its usual rules as soon as there is something to do; then a "
+    "PullTable of one of the tables from the first ts to the last, by the API's own reader with nothing in memory "
+    "before. A byte pushed is one of the change files that hold these rows as prewrites and commits, one file a second"
 )
 FILES, TABLES = 512, 500
 SAMPLE_FILES = 16  # of which the size of a pushed file is taken

@@ -3,6 +3,7 @@
 * TiStreamError
   + RetryableError            try again, nothing happened
     - Unavailable             a store or peer did not answer
+    - TooManyRequests         more than a limit allows: later
     - NotFoundYet             the object does not exist (now)
     - CommitConflict          someone else created the object first: read it, decide again
   + CommitStateUnknown        the write may have happened: put the same bytes again, then read back
@@ -34,6 +35,17 @@ class RetryableError(TiStreamError):
 
 class Unavailable(RetryableError):
     """A store or a peer did not answer."""
+
+
+class TooManyRequests(Unavailable):
+    """More than is allowed at once, or in a time: come again `retry_after_s` seconds later."""
+
+    code = "too-many-requests"
+    http_status = 429
+
+    def __init__(self, detail: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
 
 
 class NotFoundYet(RetryableError):
@@ -123,6 +135,20 @@ class UnknownName(InvalidRequest):
 
     code = "unknown-name"
     http_status = 404
+
+
+class Unauthenticated(InvalidRequest):
+    """Nobody whom this service knows: no token, or one that is not valid (any more)."""
+
+    code = "unauthenticated"
+    http_status = 401
+
+
+class Forbidden(InvalidRequest):
+    """Whoever asks may not; that says nothing about what is there."""
+
+    code = "forbidden"
+    http_status = 403
 
 
 class AlreadyDiffers(InvalidRequest):

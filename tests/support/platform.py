@@ -23,7 +23,10 @@ import httpx
 
 from support.golden import GoldenSet
 from support.pull import Consumer
+from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
+from tistream.wire import service_token
+from tistream.wire.service_token import Caller
 
 COMMAND = Path(sys.executable).with_name("tistream")
 MARK = "TISTREAM_HARNESS_RUN"  # in the environment of every process of one platform, however it was started
@@ -280,6 +283,12 @@ class Platform:
     def create_for(self, golden: GoldenSet) -> Consumer:
         """Register a golden set's tenant."""
         return self.create_tenant(golden.tenant)
+
+    def service_headers(self) -> dict[str, str]:
+        """What a service would send: who has the platform's key is one."""
+        [key, *_] = service_token.parse_keys((self.data_dir / "secrets" / "service.key").read_text())
+        token = service_token.sign(key, Caller("test", "test"), SystemClock().now_ms() // 1000)
+        return {"authorization": f"Bearer {token}"}
 
     def log_text(self) -> str:
         """Everything that was logged."""

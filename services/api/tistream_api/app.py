@@ -14,9 +14,11 @@ from tistream import decode
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_executor, start_thread
 from tistream.service.app import new_app
+from tistream.service.guard import metrics_alone
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
+from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
@@ -46,11 +48,13 @@ def build_app(
     settings: ApiSettings,
     objects: ObjectStore,
     clock: Clock,
-    new_http: NewHttp = HttpClient,
+    new_http: NewHttp | None = None,
     new_instance: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
     """The app, its loops running for as long as it serves; `end` ends the process."""
+    peers = Peers(settings, clock, metrics_alone if settings.auth == "on" else None)
+    new_http = new_http or peers.new_http
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
     objects = measured(objects, registry)
@@ -85,7 +89,7 @@ def build_app(
     def not_ready() -> str | None:
         return readiness.missing()
 
-    app = new_app("tistream-api", ready=not_ready, registry=registry, running=running, clock=clock)
+    app = new_app("tistream-api", ready=not_ready, registry=registry, running=running, clock=clock, peers=peers)
     cache = GroupCache(objects, settings.cache_bytes)
     tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry)
     readiness = Readiness(http, meta, tenants, warm)

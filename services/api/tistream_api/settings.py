@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Literal
+
 from pydantic import Field
 
 from tistream.service.settings import ServiceSettings, settings_config
@@ -12,6 +15,7 @@ class ApiSettings(ServiceSettings):
 
     model_config = settings_config("API")
 
+    auth: Literal["off", "on"] = "off"
     cache_bytes: int = Field(default=256 << 20, ge=1 << 20, description="row groups kept in memory")
     chunk_rows: int = Field(default=32_768, ge=1, le=1 << 20, description="rows of a pull decoded at once")
     chunk_bytes: int = Field(default=16 << 20, ge=1 << 10, description="compressed bytes of a pull decoded at once")
@@ -23,3 +27,8 @@ class ApiSettings(ServiceSettings):
     )
     list_wait_ms: int = Field(default=2_000, ge=0, le=60_000, description="how long a list waits for its ts")
     refresh_threads: int = Field(default=4, ge=1, le=64, description="tenants looked at in parallel")
+
+    def _missing_locks(self) -> Iterator[str]:
+        yield from super()._missing_locks()
+        if self.auth == "off":
+            yield "AUTH=on"

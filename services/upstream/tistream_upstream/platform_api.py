@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import orjson
 
+from tistream.cli import trust
 from tistream.errors import RetryableError
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
@@ -22,7 +23,7 @@ class PlatformApi:
     """One tenant at one API server. Every failure is a TiStreamError."""
 
     def __init__(self, url: str, tenant: TenantKey, http: HttpClient | None = None) -> None:
-        self._http = http or HttpClient(deadline_s=_DEADLINE_S)
+        self._http = http or HttpClient(deadline_s=_DEADLINE_S, tls=trust.tls_context())
         self._url = url.rstrip("/")
         self._tenant = tenant
         cluster = f"{self._url}/v1/clusters/{quote(tenant.cluster_id, safe='')}/tenants"

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 import tistream
+from tistream.cli import trust
 from tistream.cli.base_url import DEFAULT_URL, checked
 from tistream.cli.importing import importing
 from tistream.cli.pull_format import PullFormat
@@ -43,6 +44,23 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar=trust.CA_FILE,
+            callback=trust.remember,
+            help="Who signs the API's certificate; else: who the system trusts.",
+        ),
+    ] = None,
+    cert_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar=trust.CERT_FILE, callback=trust.remember, help="A certificate to show, where the API demands one."
+        ),
+    ] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(envvar=trust.KEY_FILE, callback=trust.remember, help="Its key.")
+    ] = None,
 ) -> None:
     """A change-data platform for TiDB."""
 

@@ -265,20 +265,29 @@ class Platform:
 
     # --- using it --------------------------------------------------------------------------------------------------
 
+    def http(self, timeout: float) -> httpx.Client:
+        """A user's client: it trusts whom the platform's users trust."""
+        return httpx.Client(trust_env=False, timeout=timeout)
+
+    def user_environ(self) -> dict[str, str]:
+        """What a user's commands need besides."""
+        return {}
+
     def create_tenant(self, tenant: TenantKey) -> Consumer:
         """Register a tenant; a consumer of it."""
         url = f"{self.url}/v1/clusters/{tenant.cluster_id}/tenants"
         deadline = time.monotonic() + 30
-        answer = httpx.post(url, json={"tenant_id": tenant.tenant_id}, timeout=10)
-        while answer.status_code == 503 and time.monotonic() < deadline:  # the meta server is being started again
-            time.sleep(float(answer.headers["retry-after"]))
-            answer = httpx.post(url, json={"tenant_id": tenant.tenant_id}, timeout=10)
+        with self.http(10) as http:
+            answer = http.post(url, json={"tenant_id": tenant.tenant_id})
+            while answer.status_code == 503 and time.monotonic() < deadline:  # the meta server is being started again
+                time.sleep(float(answer.headers["retry-after"]))
+                answer = http.post(url, json={"tenant_id": tenant.tenant_id})
         assert answer.status_code == 201, answer.text
         return self.consumer(tenant)
 
     def consumer(self, tenant: TenantKey) -> Consumer:
         """A consumer of a tenant."""
-        return Consumer(self.url, tenant)
+        return Consumer(self.url, tenant, self.http(90))
 
     def create_for(self, golden: GoldenSet) -> Consumer:
         """Register a golden set's tenant."""

@@ -150,6 +150,13 @@ class Services(Platform):
                             waiting.discard(name)
                 time.sleep(0.2)
 
+    def http(self, timeout: float) -> httpx.Client:
+        shown = True if self.certificates is None else self.certificates.trusting_context()
+        return httpx.Client(trust_env=False, timeout=timeout, verify=shown)
+
+    def user_environ(self) -> dict[str, str]:
+        return {} if self.certificates is None else {"TISTREAM_CA_FILE": str(self.certificates.authority.file)}
+
     def probe(self) -> httpx.Client:
         """For calls as a service makes them."""
         shown = True if self.certificates is None else self.certificates.client_context()

@@ -161,9 +161,7 @@ def test_with_mutual_tls_only_who_shows_a_certificate_of_the_authority_is_answer
             httpx.get(f"{url}/healthz", verify=made.own.trusting_context(), trust_env=False)
 
 
-def test_a_token_is_wanted_besides_the_certificate(
-    monkeypatch: pytest.MonkeyPatch, made: Made, tmp_path: Path
-) -> None:
+def test_a_token_is_wanted_besides_the_certificate(monkeypatch: pytest.MonkeyPatch, made: Made, tmp_path: Path) -> None:
     keys = tmp_path / "service.key"
     keys.write_bytes(base64.b64encode(os.urandom(32)))
     with served(monkeypatch, tls_of(made.own, mutual=True), service_key_file=keys) as url:

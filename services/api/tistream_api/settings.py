@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
@@ -27,8 +26,3 @@ class ApiSettings(ServiceSettings):
     )
     list_wait_ms: int = Field(default=2_000, ge=0, le=60_000, description="how long a list waits for its ts")
     refresh_threads: int = Field(default=4, ge=1, le=64, description="tenants looked at in parallel")
-
-    def _missing_locks(self) -> Iterator[str]:
-        yield from super()._missing_locks()
-        if self.auth == "off":
-            yield "AUTH=on"

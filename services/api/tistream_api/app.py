@@ -53,7 +53,7 @@ def build_app(
     end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
     """The app, its loops running for as long as it serves; `end` ends the process."""
-    peers = Peers(settings, clock, metrics_alone if settings.auth == "on" else None)
+    peers = Peers(settings, clock, metrics_alone)
     new_http = new_http or peers.new_http
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
@@ -89,7 +89,15 @@ def build_app(
     def not_ready() -> str | None:
         return readiness.missing()
 
-    app = new_app("tistream-api", ready=not_ready, registry=registry, running=running, clock=clock, peers=peers)
+    app = new_app(
+        "tistream-api",
+        ready=not_ready,
+        registry=registry,
+        running=running,
+        clock=clock,
+        peers=peers,
+        guarded=settings.auth == "on",
+    )
     cache = GroupCache(objects, settings.cache_bytes)
     tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry)
     readiness = Readiness(http, meta, tenants, warm)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from tistream.service.settings import ServiceSettings, settings_config
@@ -14,7 +12,6 @@ class ApiSettings(ServiceSettings):
 
     model_config = settings_config("API")
 
-    auth: Literal["off", "on"] = "off"
     cache_bytes: int = Field(default=256 << 20, ge=1 << 20, description="row groups kept in memory")
     chunk_rows: int = Field(default=32_768, ge=1, le=1 << 20, description="rows of a pull decoded at once")
     chunk_bytes: int = Field(default=16 << 20, ge=1 << 10, description="compressed bytes of a pull decoded at once")
@@ -26,3 +23,4 @@ class ApiSettings(ServiceSettings):
     )
     list_wait_ms: int = Field(default=2_000, ge=0, le=60_000, description="how long a list waits for its ts")
     refresh_threads: int = Field(default=4, ge=1, le=64, description="tenants looked at in parallel")
+    auth: str = Field(default="off", pattern="^(off|on)$", description="on: each call wants a token")

@@ -42,13 +42,15 @@ def new_app(
     new_id: Callable[[], str] = random_id,
     body_bytes_max: int = BODY_BYTES_MAX,
     peers: Peers | None = None,
+    guarded: bool = True,
 ) -> FastAPI:
     """A FastAPI app with `/healthz`, `/readyz`, `/metrics` and `/openapi.json`; add routes to it.
 
     `ready` says why the service cannot do its work yet, or None; it is called at each `/readyz`, in a thread.
     `running` is entered before the first request and left at the end: it starts and stops background loops.
     `app.state.stopping` is an Event that is set as soon as the process is asked to end: long polls and
-    endless streams look at it and finish. `peers` says which token a request must bear, and what is served with.
+    endless streams look at it and finish. `peers` says which token a request must bear, unless it is not `guarded` so,
+    and what is served with.
     """
 
     @asynccontextmanager
@@ -70,7 +72,7 @@ def new_app(
     app.state.stopping = new_event()
     app.state.peers = peers
     problems.install(app)
-    if peers is not None and peers.guard is not None:
+    if guarded and peers is not None and peers.guard is not None:
         app.add_middleware(GuardMiddleware, guard=peers.guard)  # inside the shell, which counts what is refused
     app.add_middleware(
         _Shell,

@@ -18,6 +18,7 @@ from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
 from tistream.service.store_metrics import measured
+from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import DEADLINE_S, HttpClient
@@ -29,6 +30,7 @@ from tistream_api.raw_path import RawPath
 from tistream_api.readiness import Readiness
 from tistream_api.routes import build_router
 from tistream_api.scan import Budget
+from tistream_api.served import Served
 from tistream_api.settings import ApiSettings
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenants import Tenants
@@ -53,20 +55,23 @@ def build_app(
     """The app, its loops running for as long as it serves; `end` ends the process."""
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
-    objects = measured(objects, registry)
+    objects = counted = measured(objects, registry)
     http = new_http()
     asking = new_http(deadline_s=STATUS_DEADLINE_S)
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
     executor = new_executor("refresh", settings.refresh_threads)
     warm = new_event()
 
-    member = Membership(meta, settings.node, "api", settings.url, instance=new_instance(), end=end)
+    instance = new_instance()
+    member = Membership(meta, settings.node, "api", settings.url, instance=instance, end=end)
+    meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
 
     @contextmanager
     def running() -> Iterator[None]:
         loops = [
             Loop("membership", member.beat, interval_ms=1_000, metrics=loop_metrics),
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
+            Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
         ]
         start_thread("warm", partial(_warm, warm))
@@ -79,6 +84,7 @@ def build_app(
             for loop in loops:
                 loop.stop(timeout_s=0.5)
             executor.shutdown(wait=False, cancel_futures=True)
+            meter.last_report()
             http.close()
             asking.close()
 
@@ -94,6 +100,7 @@ def build_app(
     lists = Lists(clock, settings.list_wait_ms)
     status = TenantStatus(asking, tenants, clock)
     app.include_router(build_router(tenants, pulls, lists, status, meta))
+    app.add_middleware(Served, meter=meter, clock=clock, access_log=settings.access_log)
     app.add_middleware(RawPath)
     return app
 

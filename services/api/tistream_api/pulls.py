@@ -68,8 +68,11 @@ class Pulls:
     slots: threading.Semaphore
     metrics: ApiMetrics
 
-    def answer(self, view: TenantView, scope: Scope, params: PullParams) -> Answer:
-        """Begin an answer. Raises InvalidRequest and its subclasses, Unavailable, TooManyPulls."""
+    def answer(
+        self, view: TenantView, scope: Scope, params: PullParams, rows: Callable[[int], None] = lambda _: None
+    ) -> Answer:
+        """Begin an answer; `rows` is told how many are about to be sent. Raises InvalidRequest and its subclasses,
+        Unavailable, TooManyPulls."""
         view.wait_fresh()
         start = self._start(view, scope, params)
         if not self.slots.acquire(blocking=False):
@@ -77,9 +80,10 @@ class Pulls:
         events, sent = self.metrics.events.labels(scope.call), self.metrics.bytes.labels(scope.call)
         under_way = self.metrics.pulls.labels(scope.call)
 
-        def count(events_sent: int, bytes_sent: int) -> None:
+        def count(events_sent: int, rows_sent: int, bytes_sent: int) -> None:
             events.inc(events_sent)
             sent.inc(bytes_sent)
+            rows(rows_sent)
 
         def release() -> None:
             under_way.dec()

@@ -17,9 +17,11 @@ from tistream_api.lists import Lists
 from tistream_api.operator_routes import build_operator_router
 from tistream_api.pulls import Pulls
 from tistream_api.raw_path import name_of
+from tistream_api.served import part_of
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenant_view import TenantView
 from tistream_api.tenants import Tenants
+from tistream_api.usage_routes import build_usage_router
 
 Call = Callable[..., Response]
 PULL: list[str | Enum] = ["pull"]
@@ -34,6 +36,7 @@ def build_router(tenants: Tenants, pulls: Pulls, lists: Lists, status: TenantSta
     _add_status(router, tenants, status)
     _add_forwarded(router, meta)
     router.include_router(build_operator_router(meta))
+    router.include_router(build_usage_router(meta))
     return router
 
 
@@ -57,7 +60,8 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls) -> None:
     def answer(request: Request, view: TenantView, *names: str) -> Response:
         asked = params.parse_pull(_query(request))
         scope = Scope(view.tenant, *map(name_of, names))
-        return StreamingResponse(iter(pulls.answer(view, scope, asked)), media_type=FORMATS[asked.format].media_type)
+        chunks = iter(pulls.answer(view, scope, asked, part_of(request.scope).add_rows))
+        return StreamingResponse(chunks, media_type=FORMATS[asked.format].media_type)
 
     def pull_route(path: str, operation_id: str) -> Callable[[Call], Call]:
         return router.get(

@@ -14,6 +14,7 @@ from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
 from tistream.service.store_metrics import measured
+from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
@@ -40,9 +41,12 @@ def build_app(
     metrics_registry = new_registry()
     loop_metrics = LoopMetrics(metrics_registry)
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(metrics_registry).inc)
-    membership = Membership(meta, settings.node, "schema", settings.url, instance=new_nonce(), end=end)
+    instance = new_nonce()
+    membership = Membership(meta, settings.node, "schema", settings.url, instance=instance, end=end)
+    counted = measured(objects, metrics_registry)
+    meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
     registry = Registry(
-        measured(objects, metrics_registry),
+        counted,
         meta,
         SorterClient(http),
         Options(
@@ -63,6 +67,7 @@ def build_app(
     def running() -> Iterator[None]:
         loops = [
             Loop("membership", membership.beat, interval_ms=_BEAT_MS, metrics=loop_metrics).start(),
+            Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics).start(),
             Loop("routes", registry.follow_routes, interval_ms=0, metrics=loop_metrics).start(),
         ]
         try:
@@ -71,6 +76,7 @@ def build_app(
             for loop in loops:
                 loop.stop(0.1)
             registry.stop()
+            meter.last_report()
             http.close()
 
     app = new_app("tistream-schema", ready=registry.not_ready, registry=metrics_registry, running=running, clock=clock)

@@ -52,8 +52,9 @@ class Compactor:
             return False
         by_task = {unit.task_id: task for task, unit in found}
         for done in self._runner.rewrite([unit for _, unit in found]):
-            self._objects.add_all(done.traffic)
-            self._take(by_task[done.task_id], done)
+            task = by_task[done.task_id]
+            self._objects.add_all(done.traffic, task.state.identity.tenant)
+            self._take(task, done)
         return True
 
     def _unit(self, task: Task, rules: CompactRules) -> Rewrite | None:

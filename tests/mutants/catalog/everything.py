@@ -6,6 +6,7 @@ from mutants.catalog.commits import MUTANTS as COMMITS
 from mutants.catalog.database import MUTANTS as DATABASE
 from mutants.catalog.huge import MUTANTS as HUGE
 from mutants.catalog.matching import MUTANTS as MATCHING
+from mutants.catalog.metering import MUTANTS as METERING
 from mutants.catalog.object_storage import MUTANTS as OBJECT_STORAGE
 from mutants.catalog.routing import MUTANTS as ROUTING
 from mutants.catalog.scheduling import MUTANTS as SCHEDULING
@@ -32,6 +33,7 @@ MUTANTS = (
     *DATABASE,
     *COLLECTION,
     *SCHEMA_LOG,
+    *METERING,
 )
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.

@@ -101,11 +101,9 @@ def build_app(
         new_client=partial(MetaClient, http),
     )
     metrics.tell_owner(server.is_owner)
-    meter = UsageMeter(
-        settings.node, new_instance(), clock, counted.requests_of_tenants, lambda report: server.usage().take(report)
-    )
-    keeping = UsageKeeping(server, clock, settings.usage_keep_ms, metrics)
-    app.state.server = server
+    meter = UsageMeter(settings.node, new_instance(), clock, counted.requests_of_tenants, repository.usage.take)
+    keeping = UsageKeeping(server, repository, clock, settings.usage_keep_ms, metrics)
+    app.state.server, app.state.usage = server, keeping
     app.include_router(router)
     app.include_router(usage_router)
     return app

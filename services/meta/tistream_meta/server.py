@@ -14,7 +14,6 @@ from tistream.concurrency import new_rlock
 from tistream.errors import InvalidRequest, Superseded, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.storage.object_store import ObjectStore
-from tistream.wire.limits import Limits
 from tistream.wire.meta import Announcement
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
@@ -37,7 +36,6 @@ from tistream_meta.starts import Standing, Start, standing
 from tistream_meta.store_keeping import StoreKeeping, Told
 from tistream_meta.store_policy import summed_up
 from tistream_meta.tenant_start import TenantStarts
-from tistream_meta.usage_book import UsageBook
 
 log = logging.getLogger(__name__)
 
@@ -233,31 +231,14 @@ class MetaServer:
     def create_tenant(self, key: TenantKey, retention: Retention | None = None) -> Tenant:
         """Register a tenant; it is served once its schema_snap was read. `retention` None: as the settings have it.
         Raises AlreadyDiffers."""
-        return self._write_tenant(lambda: self._repository.create_tenant(key, retention, self._options.retention))
+        return self.write_tenant(lambda: self._repository.create_tenant(key, retention, self._options.retention))
 
     def set_retention(self, key: TenantKey, retention: Retention) -> Tenant:
         """Say how long a tenant's rows are kept. Raises UnknownName."""
-        return self._write_tenant(lambda: self._repository.set_retention(key, retention))
+        return self.write_tenant(lambda: self._repository.set_retention(key, retention))
 
-    def set_limits(self, key: TenantKey, limits: Limits) -> Tenant:
-        """Say what a tenant may use. Raises UnknownName."""
-        return self._write_tenant(lambda: self._repository.set_limits(key, limits))
-
-    def tenant(self, key: TenantKey) -> Tenant:
-        """As the database has it. Raises UnknownName."""
-        return self._repository.tenant(key)
-
-    def now_ms(self) -> int:
-        """Wall clock."""
-        return self._clock.now_ms()
-
-    def usage(self) -> UsageBook:
-        """What tenants have used. Any meta server keeps it, be it the owner or not: numbers only grow."""
-        if not self._prepared:
-            raise Unavailable("the meta database was not opened yet")
-        return self._repository.usage
-
-    def _write_tenant(self, write: Callable[[], tuple[Tenant, Change | None]]) -> Tenant:
+    def write_tenant(self, write: Callable[[], tuple[Tenant, Change | None]]) -> Tenant:
+        """Write something of a tenant as the owner, and tell everybody; the tenant as it is then."""
         self._require_owner()
         with self._writing():
             tenant, change = write()

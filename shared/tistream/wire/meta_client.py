@@ -47,6 +47,7 @@ T = TypeVar("T")
 
 # A meta server that hangs is given up, and the next one asked, well before a node that beats counts as lost (10 s).
 BEAT_DEADLINE_S = 3.0
+USAGE_DEADLINE_S = 3.0  # the last report comes when the process is about to end
 
 
 class StaleRoutes(Unavailable):
@@ -112,7 +113,7 @@ class MetaClient:
         """Tell what tenants have used. Raises UnknownName if who answers is of a version that takes no reports."""
         path = "/upcall/v1/usage"
         return self._of_any(
-            lambda url: self._http.send("POST", url + path, report, Accepted, deadline_s=BEAT_DEADLINE_S)
+            lambda url: self._http.send("POST", url + path, report, Accepted, deadline_s=USAGE_DEADLINE_S)
         )
 
     def announcements(self, after: int, wait_ms: int = 0) -> Announcements:

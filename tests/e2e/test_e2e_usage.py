@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from support.golden import GoldenSet
 from support.http_world import eventually
 from support.minio import Minio, NoMinio
 from support.not_run import not_run
-from support.platform import _kill
+from support.platform import COMMAND, _kill
 from support.services import MODULES, Services
 from support.wire import Request, Wire, wired
 from tistream.model.ids import TenantKey
@@ -190,3 +191,24 @@ def test_who_is_killed_loses_nothing_of_what_is_durable_or_was_told(metered: Met
     assert int(after["rows_served"]) == int(before["rows_served"]) + rows
     for kind, count in after["requests"].items():
         assert int(count) <= metered.on_the_wire(loaded.tenant).get(kind, 0)
+
+
+def test_the_command_shows_usage_and_changes_quotas(metered: Metered) -> None:
+    of = ("--cluster", "7", "--tenant", "acme", "--url", metered.services.url)
+
+    def run(*words: str) -> str:
+        return subprocess.run([COMMAND, "tenant", *words, *of], check=True, capture_output=True, text=True).stdout
+
+    table = [line.split() for line in run("usage").splitlines()]
+    assert table[0] == ["hour", "bytes_in", "bytes_stored", "bytes_served", "rows_served", "requests"]
+    assert int(next(line for line in table if line[0] == "total")[1]) > 0
+    assert json.loads(run("usage", "--from", "2020-01-01", "--to", "2020-01-02", "--json"))["hours"] == []
+    assert json.loads(run("quotas", "stored_bytes=1", "pulls_at_once=5"))["stored_bytes_exceeded"]
+    found = json.loads(run("quotas", "stored_bytes=default"))
+    assert (found["stored_bytes"], found["pulls_at_once"], found["stored_bytes_exceeded"]) == (None, 5, False)
+    wrong = subprocess.run([COMMAND, "tenant", "quotas", "unheard=1", *of], capture_output=True, text=True, check=False)
+    assert wrong.returncode != 0
+    assert "unheard" in wrong.stderr
+    for query in ("?from=x", "?from=1&from=2", "?since=1", "?from=5&to=1"):
+        url = f"{metered.services.url}/v1/clusters/7/tenants/acme/usage{query}"
+        assert httpx.get(url, trust_env=False).status_code == 400

@@ -10,7 +10,7 @@ MEASURED = "shared/tistream/storage/measured.py"
 
 MUTANTS = (
     Mutant(
-        name="files-metered-again-after-a-merge",
+        name="metered-again-after-a-merge",
         invariants=(20,),
         breaks="a file that comes again to the heir of several tasks is billed again",
         file=INTAKE,
@@ -19,7 +19,7 @@ MUTANTS = (
         catchers=("tests/unit/sorter/test_intake.py::test_what_a_merge_takes_back_counts_once",),
     ),
     Mutant(
-        name="every-task-meters-files",
+        name="metered-by-every-task",
         invariants=(20,),
         breaks="each task of a tenant counts the files that it is sent",
         file=INTAKE,
@@ -28,7 +28,7 @@ MUTANTS = (
         catchers=("tests/unit/sorter/test_intake.py::test_only_the_task_with_the_first_keys_counts",),
     ),
     Mutant(
-        name="newest-report-of-usage-wins",
+        name="metered-by-the-newest-report",
         invariants=(20,),
         breaks="of a total the newest report counts, not the greatest: a late one takes back what was told",
         file=BOOK,
@@ -37,7 +37,7 @@ MUTANTS = (
         catchers=("tests/unit/meta/test_usage_book.py::test_repeats_and_late_reports_change_nothing",),
     ),
     Mutant(
-        name="older-manifests-tell-what-is-stored",
+        name="metered-by-older-manifests",
         invariants=(20,),
         breaks="a late report of an older manifest replaces what a newer one has told",
         file=BOOK,
@@ -46,7 +46,7 @@ MUTANTS = (
         catchers=("tests/unit/meta/test_usage_book.py::test_of_what_is_stored_the_newest_manifest_tells",),
     ),
     Mutant(
-        name="heirs-bill-what-they-share",
+        name="metered-once-for-each-heir",
         invariants=(20,),
         breaks="objects of a sealed task are billed once for each heir",
         file=BOOK,
@@ -55,7 +55,7 @@ MUTANTS = (
         catchers=("tests/unit/meta/test_usage_book.py::test_what_heirs_share_is_stored_once",),
     ),
     Mutant(
-        name="usage-that-nobody-took-is-forgotten",
+        name="metered-and-forgotten-untaken",
         invariants=(20,),
         breaks="what a meta server did not take is not told again",
         file=METER,
@@ -64,7 +64,7 @@ MUTANTS = (
         catchers=("tests/unit/service/test_usage_meter.py::test_what_was_not_taken_is_told_again",),
     ),
     Mutant(
-        name="requests-of-workers-are-nobodys",
+        name="metered-to-nobody-by-workers",
         invariants=(20,),
         breaks="what Spark's workers ask of the store is billed to no tenant",
         file=MEASURED,

@@ -40,6 +40,7 @@ from tistream_meta import tables
 from tistream_meta.transactions import Transactions
 
 _NAMES = ("cluster_id", "tenant_id", "hour_ms", "node_id", "instance")
+_TASK = ("cluster_id", "tenant_id", "hour_ms", "task_id")
 NEWEST_MS = 2 * HOUR_MS  # what is stored was told that lately, or is not known
 DELETES_MAX = 10_000  # rows of each table in one transaction
 
@@ -59,8 +60,7 @@ class UsageBook:
 
         def body(connection: Connection) -> None:
             _keep_greatest(connection, rows)
-            for stored in report.stored:
-                _keep_newest(connection, stored)
+            _keep_newest(connection, report.stored)
 
         self._transactions.run(body)
 
@@ -139,23 +139,30 @@ def _keep_greatest(connection: Connection, rows: Sequence[dict[str, Any]]) -> No
         )
 
 
-def _keep_newest(connection: Connection, one: StoredUsage) -> None:
+def _keep_newest(connection: Connection, told: Sequence[StoredUsage]) -> None:
+    """Statements do not grow with what is told: it comes of all tasks at once when an hour begins."""
     table = tables.tenant_stored
-    same = and_(
-        table.c.cluster_id == one.cluster_id,
-        table.c.tenant_id == one.tenant_id,
-        table.c.hour_ms == one.hour_ms,
-        table.c.task_id == one.task_id,
-    )
-    known = connection.execute(select(func.max(table.c.manifest)).where(same)).scalar_one()
-    if known is not None and known > one.manifest:
+    wanted = {_task(one): one for one in sorted(told, key=lambda one: one.manifest)}
+    if not wanted:
         return
-    connection.execute(delete(table).where(same))
-    names = {"cluster_id": one.cluster_id, "tenant_id": one.tenant_id, "hour_ms": one.hour_ms, "task_id": one.task_id}
+    columns = [table.c[name] for name in _TASK]
+    there = tuple_(*columns).in_(list(wanted))
+    query = select(*columns, func.max(table.c.manifest).label("newest")).where(there).group_by(*columns)
+    newest = {tuple(row)[: len(_TASK)]: row.newest for row in connection.execute(query)}
+    fresh = {task: one for task, one in wanted.items() if newest.get(task, 0) <= one.manifest}
+    if fresh:
+        connection.execute(delete(table).where(tuple_(*columns).in_(list(fresh))))
+        connection.execute(insert(table), [row for one in fresh.values() for row in _stored(one)])
+
+
+def _task(one: StoredUsage) -> tuple[str, str, int, int]:
+    return one.cluster_id, one.tenant_id, one.hour_ms, one.task_id
+
+
+def _stored(one: StoredUsage) -> Iterable[dict[str, Any]]:
     # Of a task that has nothing a row says so, too: that is not the same as that nobody told.
-    sizes = one.bytes_of or {one.task_id: 0}
-    rows = [{**names, "of_task": task, "manifest": one.manifest, "bytes": size} for task, size in sizes.items()]
-    connection.execute(insert(table), rows)
+    for of_task, size in (one.bytes_of or {one.task_id: 0}).items():
+        yield {**dict(zip(_TASK, _task(one), strict=True)), "of_task": of_task, "manifest": one.manifest, "bytes": size}
 
 
 def _check_known(connection: Connection, key: TenantKey) -> None:

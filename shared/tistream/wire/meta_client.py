@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 # A meta server that hangs is given up, and the next one asked, well before a node that beats counts as lost (10 s).
 BEAT_DEADLINE_S = 3.0
-USAGE_DEADLINE_S = 3.0  # the last report comes when the process is about to end
+USAGE_DEADLINE_S = 4.0  # the last report comes when the process is about to end
 
 
 class StaleRoutes(Unavailable):

@@ -9,7 +9,7 @@ from tistream.wire.meta import Door
 from tistream.wire.sorter import Wire
 
 HOUR_MS = 3_600_000
-ENTRIES_MAX = 1_000  # of each kind in one report
+ENTRIES_MAX = 500  # of each kind in one report
 RANGE_MAX_MS = 100 * 24 * HOUR_MS  # that one question asks for
 
 

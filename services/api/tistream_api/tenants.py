@@ -15,6 +15,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
+from tistream.wire.limits import NO_LIMITS, Limits
 from tistream.wire.meta import RouteTable, TenantRoute
 from tistream.wire.meta_client import MetaClient, StaleRoutes
 from tistream.wire.schema_client import SchemaClient, SchemaReplica
@@ -89,6 +90,11 @@ class Tenants:
         if found is None:
             raise UnknownName(f"no tenant {key}")
         return found
+
+    def limits(self, key: TenantKey) -> Limits:
+        """What a tenant may use, as the newest routes have it."""
+        found = self._views.get(key)
+        return NO_LIMITS if found is None else found.route.limits
 
     # ---- loops
 

@@ -20,9 +20,10 @@ from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
 from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import keys_of
 from tistream.wire.client import DEADLINE_S, HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
-from tistream_api.group_cache import GroupCache
+from tistream_api.group_cache import GroupCache, Keeping
 from tistream_api.lists import Lists
 from tistream_api.pulls import Pulls
 from tistream_api.raw_path import RawPath
@@ -53,6 +54,7 @@ def build_app(
     """The app, its loops running for as long as it serves; `end` ends the process."""
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
+    keys = keys_of(objects)
     objects = measured(objects, registry)
     http = new_http()
     asking = new_http(deadline_s=STATUS_DEADLINE_S)
@@ -86,8 +88,8 @@ def build_app(
         return readiness.missing()
 
     app = new_app("tistream-api", ready=not_ready, registry=registry, running=running, clock=clock)
-    cache = GroupCache(objects, settings.cache_bytes)
-    tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry)
+    cache = GroupCache(objects, settings.cache_bytes, Keeping(keys, settings.keyed_cache_ms, clock))
+    tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
     readiness = Readiness(http, meta, tenants, warm)
     budget = Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
     pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), tenants.metrics)

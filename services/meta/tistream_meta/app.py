@@ -15,6 +15,7 @@ from tistream.service.metrics import LoopMetrics, new_registry
 from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import Encrypts
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
 from tistream_meta.liveness import Timings
@@ -85,6 +86,7 @@ def build_app(
             snapshot_retry_max_ms=settings.snapshot_retry_max_ms,
             announcements_max=settings.announcements_max,
             retention=Retention(settings.retention_ms),
+            encrypts=isinstance(objects, Encrypts),
         ),
         stopping=app.state.stopping.is_set,
         new_client=partial(MetaClient, http),

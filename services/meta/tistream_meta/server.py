@@ -24,7 +24,7 @@ from tistream_meta.discoverer import dispatchers
 from tistream_meta.heard import HeardNodes
 from tistream_meta.liveness import NodeState
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.model import Change, Node, Owner, Retention, Task, Tenant
+from tistream_meta.model import Change, Encryption, Node, Owner, Retention, Task, Tenant
 from tistream_meta.options import Options
 from tistream_meta.ownership import Ownership
 from tistream_meta.placement import Placement
@@ -228,10 +228,24 @@ class MetaServer:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    def create_tenant(self, key: TenantKey, retention: Retention | None = None) -> Tenant:
-        """Register a tenant; it is served once its schema_snap was read. `retention` None: as the settings have it.
-        Raises AlreadyDiffers."""
-        return self._write_tenant(lambda: self._repository.create_tenant(key, retention, self._options.retention))
+    def create_tenant(
+        self, key: TenantKey, retention: Retention | None = None, encryption: Encryption | None = None
+    ) -> Tenant:
+        """Register a tenant; it is served once its schema_snap was read. `retention` None: as the settings have it;
+        `encryption` None: no key of its own. Raises AlreadyDiffers, InvalidRequest."""
+        self._require_encrypts(encryption)
+        default = self._options.retention
+        return self._write_tenant(lambda: self._repository.create_tenant(key, retention, default, encryption))
+
+    def set_encryption(self, key: TenantKey, encryption: Encryption) -> Tenant:
+        """Say what a tenant's new objects are encrypted with. Raises UnknownName, InvalidRequest."""
+        self._require_encrypts(encryption)
+        return self._write_tenant(lambda: self._repository.set_encryption(key, encryption))
+
+    def _require_encrypts(self, encryption: Encryption | None) -> None:
+        """A key that is kept and used for nothing would be a promise that is not held."""
+        if encryption is not None and encryption.kms_key_id is not None and not self._options.encrypts:
+            raise InvalidRequest("this platform's object store is no S3: it encrypts nothing with keys of tenants")
 
     def set_retention(self, key: TenantKey, retention: Retention) -> Tenant:
         """Say how long a tenant's rows are kept. Raises UnknownName."""
@@ -243,7 +257,8 @@ class MetaServer:
             tenant, change = write()
             self._take(change)
         if change is not None:
-            log.info("tenant changed", extra={"tenant": str(tenant.key), "retention_ms": tenant.retention_ms})
+            kept = {"retention_ms": tenant.retention_ms, "kms_key_id": tenant.kms_key_id}
+            log.info("tenant changed", extra={"tenant": str(tenant.key), **kept})
         return tenant
 
     def tenants(self, cluster_id: str) -> tuple[Tenant, ...]:

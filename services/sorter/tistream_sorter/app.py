@@ -21,6 +21,7 @@ from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import TenantKeys, keys_of
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.sorter import Hold
@@ -103,11 +104,12 @@ class _Running:
         self,
         settings: SorterSettings,
         counted: MeasuredObjectStore,
+        keys: TenantKeys,
         clock: Clock,
         metrics: SorterMetrics,
         outside: Outside,
     ) -> None:
-        self._settings, self._clock = settings, clock
+        self._settings, self._keys, self._clock = settings, keys, clock
         self._http = outside.new_http()
         self._end = outside.end
         meta = MetaClient(self._http, settings.meta_url, settings.node, on_stale=metrics.stale_routes.inc)
@@ -164,6 +166,7 @@ class _Running:
         if registered is None:
             return 100
         routes = self._meta.routes(self._version, wait_ms=ROUTES_WAIT_MS if self._version >= 0 else 0)
+        self._keys.tell(routes.kms_key_ids())
         tick = self._settings.tick
         rules = TaskRules(tick.keep_index_keys, tick.checkpoint_every)
         me = self._settings.node, registered.start_epoch
@@ -204,7 +207,8 @@ class _Running:
 def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outside: Outside) -> FastAPI:
     """The app of one sorter process."""
     registry = new_registry()
-    running = _Running(settings, measured(objects, registry), clock, SorterMetrics(registry), outside)
+    counted = measured(objects, registry)
+    running = _Running(settings, counted, keys_of(objects), clock, SorterMetrics(registry), outside)
     registry.register(HoldsTold(running.holds))
 
     @contextmanager

@@ -39,22 +39,27 @@ class Compactor:
         self._new_nonce, self._metrics = new_nonce, metrics
         self._alone: frozenset[str] = frozenset()  # segments that could not be read, or are too much with another
 
+        self._failed: set[int] = set()  # tasks of which the last attempt failed: the others go first
         self._looked: dict[int, tuple[SegmentRef, ...]] = {}  # by task: segments of which there is nothing to do
 
     def compact(self, tasks: Sequence[Task]) -> bool:
-        """One job, if there is anything to do; whether there was."""
+        """One job, if there is anything to do; whether anything came of it."""
         if self._rules is None:
             return False
         held = {task.task_id for task in tasks}
         self._looked = {task_id: live for task_id, live in self._looked.items() if task_id in held}
-        found = [(task, unit) for task in tasks if (unit := self._unit(task, self._rules)) is not None][:UNITS_MAX]
+        ordered = sorted(tasks, key=lambda task: task.task_id in self._failed)
+        found = [(task, unit) for task in ordered if (unit := self._unit(task, self._rules)) is not None][:UNITS_MAX]
         if not found:
             return False
         by_task = {unit.task_id: task for task, unit in found}
-        for done in self._runner.rewrite([unit for _, unit in found]):
-            self._objects.add_all(done.traffic)
-            self._take(by_task[done.task_id], done)
-        return True
+        done = self._runner.rewrite([unit for _, unit in found])
+        for one in done:
+            self._objects.add_all(one.traffic)
+            self._take(by_task[one.task_id], one)
+        failed = {one.task_id for one in done if one.failed is not None}
+        self._failed = (self._failed - by_task.keys()) & held | failed
+        return len(failed) < len(done)
 
     def _unit(self, task: Task, rules: CompactRules) -> Rewrite | None:
         state = task.durable

@@ -28,6 +28,7 @@ from tistream.wire.meta import (
     Registered,
     RegisterNode,
     RouteTable,
+    SetEncryption,
     SetRetention,
     SplitTask,
     StartOf,
@@ -166,6 +167,11 @@ class MetaClient:
         """Say how long a tenant's rows are kept. Raises InvalidRequest, UnknownName."""
         path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention"
         return self._of_any(lambda url: self._http.send("PUT", url + path, retention, TenantInfo))
+
+    def set_encryption(self, cluster_id: str, tenant_id: str, encryption: SetEncryption) -> TenantInfo:
+        """Say what a tenant's new objects are encrypted with. Raises InvalidRequest, UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, encryption, TenantInfo))
 
     def tenants(self, cluster_id: str) -> TenantList:
         """A cluster's tenants. Raises UnknownName."""

@@ -234,11 +234,11 @@ def test_another_key_is_for_what_comes_after_it(bucket: Bucket, kes: Kes, tenant
     _, tenant, _ = tenants
     first = tenant.key
     tenant.change_key(kes.create(f"{first}-next"))
+    tenant.push_slowly(1.0, steps=8)  # a process hears of it within a second or so
     for one in tenants:
         one.push(1.0)
     for one in tenants:
         one.level()  # what the first key encrypts is read like the rest
-    waited(lambda: tenant.key in bucket.keys_of(tenant.set.tenant).values(), PATIENCE_S)
     found = {key: kms for key, kms in bucket.keys_of(tenant.set.tenant).items() if "/manifest/" in key}
     assert set(found.values()) == {first, tenant.key}
     for task in {key.rpartition("/")[0] for key in found}:

@@ -91,7 +91,7 @@ def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> Tena
     retention = Retention(parse_retention_ms(body.retention_ms)) if told else None
     encryption = Encryption(body.kms_key_id) if "kms_key_id" in body.model_fields_set else None
     key = TenantKey.parse(cluster_id, body.tenant_id)
-    return tenant_info(_server(request).create_tenant(key, retention, encryption))
+    return tenant_info(_server(request).tenant_rules.create(key, retention, encryption))
 
 
 @router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention", operation_id="SetRetention")
@@ -100,7 +100,7 @@ def set_retention(request: Request, cluster_id: str, tenant_id: str, body: SetRe
     if (owner := _elsewhere(request)) is not None:
         return owner.set_retention(cluster_id, tenant_id, body)
     key, retention = TenantKey.parse(cluster_id, tenant_id), Retention(parse_retention_ms(body.retention_ms))
-    return tenant_info(_server(request).set_retention(key, retention))
+    return tenant_info(_server(request).tenant_rules.set_retention(key, retention))
 
 
 @router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption", operation_id="SetEncryption")
@@ -109,7 +109,7 @@ def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: SetE
     if (owner := _elsewhere(request)) is not None:
         return owner.set_encryption(cluster_id, tenant_id, body)
     key = TenantKey.parse(cluster_id, tenant_id)
-    return tenant_info(_server(request).set_encryption(key, Encryption(body.kms_key_id)))
+    return tenant_info(_server(request).tenant_rules.set_encryption(key, Encryption(body.kms_key_id)))
 
 
 @router.get("/v1/clusters/{cluster_id}/tenants", operation_id="ListTenants")

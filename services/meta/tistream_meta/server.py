@@ -24,7 +24,7 @@ from tistream_meta.discoverer import dispatchers
 from tistream_meta.heard import HeardNodes
 from tistream_meta.liveness import NodeState
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.model import Change, Encryption, Node, Owner, Retention, Task, Tenant
+from tistream_meta.model import Change, Node, Owner, Task, Tenant
 from tistream_meta.options import Options
 from tistream_meta.ownership import Ownership
 from tistream_meta.placement import Placement
@@ -35,6 +35,7 @@ from tistream_meta.scheduler import Scheduler
 from tistream_meta.starts import Standing, Start, standing
 from tistream_meta.store_keeping import StoreKeeping, Told
 from tistream_meta.store_policy import summed_up
+from tistream_meta.tenant_rules import TenantRules
 from tistream_meta.tenant_start import TenantStarts
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class MetaServer:
         self._ownership = Ownership(
             repository, clock, self._lock, options.lease_ms, options.own_url, new_client, self._begin, metrics
         )
+        self.tenant_rules = TenantRules(repository, options, self._write_tenant)
         self._book: Book | None = None  # None: to be read
         self._touched = Touched()  # since the last route table
 
@@ -227,29 +229,6 @@ class MetaServer:
                 self._take(self._repository.set_problem(key, problem))
 
     # -- requests ------------------------------------------------------------------------------------------------
-
-    def create_tenant(
-        self, key: TenantKey, retention: Retention | None = None, encryption: Encryption | None = None
-    ) -> Tenant:
-        """Register a tenant; it is served once its schema_snap was read. `retention` None: as the settings have it;
-        `encryption` None: no key of its own. Raises AlreadyDiffers, InvalidRequest."""
-        self._require_encrypts(encryption)
-        default = self._options.retention
-        return self._write_tenant(lambda: self._repository.create_tenant(key, retention, default, encryption))
-
-    def set_encryption(self, key: TenantKey, encryption: Encryption) -> Tenant:
-        """Say what a tenant's new objects are encrypted with. Raises UnknownName, InvalidRequest."""
-        self._require_encrypts(encryption)
-        return self._write_tenant(lambda: self._repository.set_encryption(key, encryption))
-
-    def _require_encrypts(self, encryption: Encryption | None) -> None:
-        """A key that is kept and used for nothing would be a promise that is not held."""
-        if encryption is not None and encryption.kms_key_id is not None and not self._options.encrypts:
-            raise InvalidRequest("this platform's object store is no S3: it encrypts nothing with keys of tenants")
-
-    def set_retention(self, key: TenantKey, retention: Retention) -> Tenant:
-        """Say how long a tenant's rows are kept. Raises UnknownName."""
-        return self._write_tenant(lambda: self._repository.set_retention(key, retention))
 
     def _write_tenant(self, write: Callable[[], tuple[Tenant, Change | None]]) -> Tenant:
         self._require_owner()

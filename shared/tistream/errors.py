@@ -75,6 +75,7 @@ class CommitStateUnknown(TiStreamError):
     def __init__(self, key: str, reason: str = "") -> None:
         super().__init__(f"unknown whether the write happened: {key}{f' ({reason})' if reason else ''}")
         self.key = key
+        self.reason = reason
 
 
 class FatalError(TiStreamError):

@@ -1,4 +1,4 @@
-"""What an operator says of tenants: that there is one, how long its rows are kept, what its objects are encrypted with."""
+"""What is said of tenants: that there is one, how long its rows are kept, what its objects are encrypted with."""
 
 from __future__ import annotations
 

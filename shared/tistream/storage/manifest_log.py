@@ -212,9 +212,10 @@ class ManifestLog:
                 problem = error
                 if isinstance(error, KeyUnusable):
                     break  # it takes longer to come back than this waits
-        if doubtful:
-            raise CommitStateUnknown(key, str(problem)) from problem
-        raise problem
+        if not doubtful:
+            raise problem
+        reason = problem.reason if isinstance(problem, CommitStateUnknown) else str(problem)
+        raise CommitStateUnknown(key, reason) from problem
 
     def _attempts(self) -> Iterator[None]:
         """Once, and again after each pause."""

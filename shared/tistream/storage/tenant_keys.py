@@ -41,9 +41,9 @@ class TenantKeys:
         with self._lock:
             if tenant is None or not self._told:
                 return None
-            if tenant not in self._told:
-                raise Unavailable(f"cannot write {key}: whether tenant {tenant} has a key of its own is not known here")
-            return self._told[tenant]
+            if tenant in self._told:
+                return self._told[tenant]
+        raise Unavailable(f"cannot write {key}: whether tenant {tenant} has a key of its own is not known here")
 
     def known(self, tenant: TenantKey | None) -> str | None:
         """A tenant's key as far as it is known, for messages."""

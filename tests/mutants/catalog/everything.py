@@ -14,6 +14,7 @@ from mutants.catalog.seals import MUTANTS as SEALS
 from mutants.catalog.serving import MUTANTS as SERVING
 from mutants.catalog.slices import MUTANTS as SLICES
 from mutants.catalog.stores import MUTANTS as STORES
+from mutants.catalog.tenant_keys import MUTANTS as TENANT_KEYS
 from mutants.catalog.ticks import MUTANTS as TICKS
 
 MUTANTS = (
@@ -32,6 +33,7 @@ MUTANTS = (
     *DATABASE,
     *COLLECTION,
     *SCHEMA_LOG,
+    *TENANT_KEYS,
 )
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.

@@ -11,11 +11,12 @@ import httpx
 import pytest
 
 from support import golden
+from support import kes as kes_server
+from support import minio as minio_server
 from support.compare import shown, tenant_differences
 from support.golden import GoldenSet
 from support.kes import Kes
-from support.minio import Minio, NoMinio
-from support.not_run import not_run
+from support.minio import Minio
 from support.platform import waited
 from support.pull import Consumer, Refused
 from support.services import Services
@@ -39,13 +40,8 @@ OBJECTS = ("manifest/", "segment/", "pending/", "floor", "log/")
 
 @pytest.fixture(scope="module")
 def kes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kes]:
-    server = Kes(tmp_path_factory.mktemp("kes"))
-    try:
-        server.start()
-    except NoMinio as reason:
-        not_run(reason)
-    yield server
-    server.stop()
+    with kes_server.running(tmp_path_factory.mktemp("kes")) as server:
+        yield server
 
 
 @dataclass
@@ -77,16 +73,13 @@ class Bucket:
 
 @pytest.fixture(scope="module")
 def bucket(kes: Kes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
-    server = Minio(tmp_path_factory.mktemp("minio"), kms=kes.environ)
-    try:
-        server.start()
-    except NoMinio as reason:
-        not_run(reason)
-    with pytest.MonkeyPatch.context() as patch:
+    with (
+        minio_server.running(tmp_path_factory.mktemp("minio"), kms=kes.environ) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         for name, value in server.environ.items():
             patch.setenv(name, value)
         yield Bucket(server, server.new_bucket())
-    server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,8 @@ import signal
 import ssl
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +26,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from support import kept
 from support.minio import STARTING_SECONDS, program
+from support.not_run import not_run
 from support.platform import _die_with_us, free_port
 
 MODULE, VERSION = "github.com/minio/kes/cmd/kes", "v0.23.0"
@@ -60,7 +64,7 @@ class Kes:
         }
 
     def start(self) -> Kes:
-        """Run it, and wait until it has made MinIO's key. Raises NoMinio if there is none and it cannot be had here."""
+        """Run it, and wait until it has made MinIO's key. Raises kept.NotHad."""
         command = program("kes", MODULE, VERSION)
         for folder in (self._keys, self._path("taken")):
             folder.mkdir(parents=True, exist_ok=True)
@@ -193,3 +197,17 @@ class Kes:
         self._path(f"{name}.crt").write_bytes(built.public_bytes(Encoding.PEM))
         public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         return hashlib.sha256(public).hexdigest()
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[Kes]:
+    """One for as long as it is wanted; where none can be had the test is not run, and says so."""
+    server = Kes(directory)
+    try:
+        server.start()
+    except kept.NotHad as reason:
+        not_run(reason)
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
-from fastapi import FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 
 from tistream import decode
 from tistream.clock import Clock
@@ -23,18 +25,35 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.tenant_keys import keys_of
 from tistream.wire.client import DEADLINE_S, HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
+from tistream.wire.token_client import TokenClient
+from tistream_api.callers import Callers
+from tistream_api.gate import SCHEME, Gate, refuse_undeclared
 from tistream_api.group_cache import GroupCache, Keeping
+from tistream_api.jwt_callers import JwtCallers
+from tistream_api.key_set import reader
 from tistream_api.lists import Lists
+from tistream_api.metrics_gate import MetricsGate
+from tistream_api.operator_routes import build_operator_router
 from tistream_api.pulls import Pulls
+from tistream_api.rates import Limits
 from tistream_api.raw_path import RawPath
 from tistream_api.readiness import Readiness
 from tistream_api.routes import build_router
 from tistream_api.scan import Budget
 from tistream_api.settings import ApiSettings
+from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenants import Tenants
+from tistream_api.token_routes import build_token_router
+
+log = logging.getLogger(__name__)
 
 STATUS_DEADLINE_S = 2.0  # for each peer: a service that hangs must not keep status from saying so
+
+
+def draw_token() -> tuple[str, str]:
+    """A token's id and its secret, of 32 random bytes."""
+    return secrets.token_hex(8), secrets.token_urlsafe(32)
 
 
 class NewHttp(Protocol):
@@ -50,6 +69,7 @@ def build_app(
     new_http: NewHttp = HttpClient,
     new_instance: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
+    new_secret: Callable[[], tuple[str, str]] = draw_token,
 ) -> FastAPI:
     """The app, its loops running for as long as it serves; `end` ends the process."""
     registry = new_registry()
@@ -59,6 +79,9 @@ def build_app(
     http = new_http()
     asking = new_http(deadline_s=STATUS_DEADLINE_S)
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
+    tokens = TokenClient(meta)
+    callers = _callers(settings, tokens, clock)
+    defaults = Limits(**settings.limits.model_dump())
     executor = new_executor("refresh", settings.refresh_threads)
     warm = new_event()
 
@@ -71,6 +94,10 @@ def build_app(
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
             Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
         ]
+        if callers is not None:
+            loops += callers.loops(loop_metrics)
+        else:
+            log.warning("no authentication: who reaches this server may do everything", extra={"url": settings.url})
         start_thread("warm", partial(_warm, warm))
         for loop in loops:
             loop.start()
@@ -92,12 +119,51 @@ def build_app(
     tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
     readiness = Readiness(http, meta, tenants, warm)
     budget = Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
-    pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), tenants.metrics)
+    limits = TenantLimits(clock, lambda _tenant: defaults, settings.pulls_max)
+    pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
     lists = Lists(clock, settings.list_wait_ms)
     status = TenantStatus(asking, tenants, clock)
-    app.include_router(build_router(tenants, pulls, lists, status, meta))
+    gate = Gate(callers, limits)
+    routers = [
+        build_router(tenants, pulls, lists, status, meta, gate),
+        build_operator_router(meta),
+        build_token_router(tokens, clock, new_secret),
+    ]
+    _include(app, gate, routers)
+    if callers is not None:
+        app.add_middleware(MetricsGate, callers=callers)
     app.add_middleware(RawPath)
     return app
+
+
+def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Callers | None:
+    """None: auth is off."""
+    if settings.auth == "off":
+        return None
+    oidc = settings.oidc
+    return Callers(tokens, clock, None if oidc.issuer is None else JwtCallers(oidc, reader(oidc), clock))
+
+
+def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:
+    """Put routes behind the gate. Raises NotDeclared if one of them does not say who may call it, or if there are
+    others."""
+    app.router.redirect_slashes = False  # a redirect would come before the gate, to whatever host the request names
+    for router in routers:
+        app.include_router(router, dependencies=[Depends(gate.check)])
+    refuse_undeclared(app.routes, [route for router in routers for route in router.routes])
+    _tell_scheme(app)
+
+
+def _tell_scheme(app: FastAPI) -> None:
+    """The OpenAPI document says what the tokens of its calls are."""
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = made()
+        document.setdefault("components", {})["securitySchemes"] = SCHEME
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
 
 
 def _warm(done: Event) -> None:

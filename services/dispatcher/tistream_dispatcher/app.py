@@ -111,6 +111,7 @@ def build_app(
             driver.stop()
             for loop in loops:
                 loop.stop(timeout_s=0.2)  # a long poll that hangs dies with the process
+            collector.close()
 
     app = new_app("tistream-dispatcher", ready=driver.not_ready, registry=registry, running=running, clock=clock)
     app.state.driver = driver

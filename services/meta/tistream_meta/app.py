@@ -18,14 +18,18 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.tenant_keys import Encrypts
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
+from tistream_meta.first_token import first_token
+from tistream_meta.forwarding import FORWARDED
 from tistream_meta.liveness import Timings
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.model import Retention
 from tistream_meta.options import Options
 from tistream_meta.repository import Repository
-from tistream_meta.routes import FORWARDED, router
+from tistream_meta.routes import router
 from tistream_meta.server import MetaServer
 from tistream_meta.settings import MetaSettings
+from tistream_meta.token_board import LOOK_MS, TokenBoard
+from tistream_meta.token_routes import router as token_router
 
 
 class NewHttp(Protocol):
@@ -55,6 +59,7 @@ def build_app(
             Loop("lease", server.hold_lease, interval_ms=max(50, settings.lease_ms // 6), metrics=loop_metrics),
             Loop("nodes", server.look_after_nodes, interval_ms=settings.check_ms, metrics=loop_metrics),
             Loop("activation", server.activate_tenants, interval_ms=100, metrics=loop_metrics),
+            Loop("tokens", tokens.look, interval_ms=LOOK_MS, backoff_max_ms=LOOK_MS, metrics=loop_metrics),
             Loop("follow", server.follow_owner, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
         ]
         for loop in loops:
@@ -92,6 +97,10 @@ def build_app(
         new_client=partial(MetaClient, http),
     )
     metrics.tell_owner(server.is_owner)
-    app.state.server = server
+    tokens = TokenBoard(
+        repository, clock, server.is_owner, app.state.stopping.is_set, first=first_token(settings.first_token_file)
+    )
+    app.state.server, app.state.tokens = server, tokens
     app.include_router(router)
+    app.include_router(token_router)
     return app

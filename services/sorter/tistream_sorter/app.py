@@ -157,7 +157,7 @@ class _Running:
             Loop("assignment", self._assign, interval_ms=0, backoff_max_ms=1_000, metrics=metrics),
             self._preparing,
             tick,
-            Loop("collect", self.node.collect, interval_ms=self._settings.collect.every_ms, metrics=metrics),
+            Loop("collect", self._collect, interval_ms=self._settings.collect.every_ms, metrics=metrics),
             Loop("compact", self._compact, interval_ms=self._settings.compact.every_ms, metrics=metrics),
         ]
 
@@ -193,6 +193,9 @@ class _Running:
             self._warm.set()
             self._warm_at_ms = self._clock.monotonic_ms() + WARM_EVERY_MS
         return 0 if self.node.tick() else None
+
+    def _collect(self) -> int | None:
+        return 0 if self.node.collect() else None
 
     def _compact(self) -> int | None:
         return 0 if self._warm.is_set() and self.node.compact() else None

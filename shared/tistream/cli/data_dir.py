@@ -33,6 +33,11 @@ class DataDir:
         return self.root / "logs"
 
     @property
+    def first_token(self) -> Path:
+        """With `--auth`: the token that may do everything."""
+        return self.root / "secrets" / "first.token"
+
+    @property
     def scratch(self) -> Path:
         """Temporary files of Spark; emptied at each start."""
         return self.root / "scratch"
@@ -46,6 +51,7 @@ def open_data_dir(path: Path) -> DataDir:
     try:
         for folder in (root, root / "objects", root / "logs", root / "scratch"):
             folder.mkdir(parents=True, exist_ok=True)
+        (root / "secrets").mkdir(mode=0o700, exist_ok=True)
         fd = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise CliError(f"cannot use data directory {root}: {error.strerror} ({error.filename})") from error

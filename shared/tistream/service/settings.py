@@ -20,6 +20,9 @@ from typing import Self, TypeVar
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tistream.errors import InvalidRequest
+from tistream.storage.open import check_url
+
 NESTED = "__"
 
 
@@ -80,6 +83,15 @@ class ServiceSettings(BaseSettings):
     @classmethod
     def _base_urls(cls, urls: str) -> str:
         return ",".join(cls._base_url(url.strip()) or "" for url in urls.split(","))
+
+    @field_validator("objects_url")
+    @classmethod
+    def _known_store(cls, url: str) -> str:
+        try:
+            check_url(url)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+        return url
 
     @model_validator(mode="after")
     def _loopback_unless_told(self) -> Self:

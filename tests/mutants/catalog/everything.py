@@ -1,5 +1,6 @@
 """Every mutant, in the order of the data's journey."""
 
+from mutants.catalog.access import MUTANTS as ACCESS
 from mutants.catalog.collecting import MUTANTS as COLLECTING
 from mutants.catalog.collection import MUTANTS as COLLECTION
 from mutants.catalog.commits import MUTANTS as COMMITS
@@ -29,6 +30,7 @@ MUTANTS = (
     *SCHEDULING,
     *SEALS,
     *SERVING,
+    *ACCESS,
     *OBJECT_STORAGE,
     *DATABASE,
     *COLLECTION,

@@ -17,8 +17,8 @@ MUTANTS = (
         invariants=(11,),
         breaks="a conditional put is sent without its condition",
         file=S3,
-        old='Body=body, ChecksumAlgorithm="CRC32", **named)\n',
-        new='Body=body, ChecksumAlgorithm="CRC32")\n',
+        old="Body=body, ChecksumCRC32=crc32_of(body), **named)\n",
+        new="Body=body, ChecksumCRC32=crc32_of(body))\n",
         catchers=(f"{CONTRACT}::test_put_new_never_overwrites[minio]",),
     ),
     Mutant(
@@ -134,8 +134,8 @@ MUTANTS = (
         invariants=(10,),
         breaks="objects are put without a checksum",
         file=S3,
-        old='                self._client.put_object(**target, **sealed, Body=stated, ChecksumAlgorithm="CRC32")\n',
-        new="                self._client.put_object(**target, **sealed, Body=stated)\n",
+        old="Body=stated, ChecksumCRC32=crc32_of(body))\n",
+        new="Body=stated)\n",
         catchers=(f"{S3_TESTS}::test_the_checksum_goes_with_the_body_and_stays_with_the_object[whole]",),
     ),
     Mutant(

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from support import kes as kes_server
+from support import minio as minio_server
 from support.kes import Kes
-from support.minio import Minio, NoMinio
-from support.not_run import not_run
+from support.minio import Minio
 from tistream.errors import CommitConflict, KeyUnusable, NotFoundYet, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
@@ -26,24 +27,14 @@ LARGE = b"x" * (6 << 20)
 
 @pytest.fixture(scope="module")
 def kes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kes]:
-    server = Kes(tmp_path_factory.mktemp("kes"))
-    try:
-        server.start()
-    except NoMinio as reason:
-        not_run(reason)
-    yield server
-    server.stop()
+    with kes_server.running(tmp_path_factory.mktemp("kes")) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def keyed(kes: Kes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
-    server = Minio(tmp_path_factory.mktemp("minio"), kms=kes.environ)
-    try:
-        server.start()
-    except NoMinio as reason:
-        not_run(reason)
-    yield server
-    server.stop()
+    with minio_server.running(tmp_path_factory.mktemp("minio"), kms=kes.environ) as server:
+        yield server
 
 
 @pytest.fixture

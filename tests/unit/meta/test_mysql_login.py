@@ -72,7 +72,7 @@ def test_it_needs_no_more_privileges_than_are_told(mariadb: MariaDb, mysql_url: 
     repository.prepare()
     repository.take_ownership(60_000, "http://meta-1")
     repository.activate(repository.create_tenant(TenantKey("7", "acme"))[0].key, 42, (WHOLE,))
-    assert repository.prepare() == 9
+    assert repository.prepare() == 12
     assert len(repository.plan().tasks) == 1
     repository.close()
 

@@ -115,7 +115,7 @@ class TickJobs:
                 log.warning("change file cannot be read", extra={"task_id": task.task_id, "reason": reason})
             task.refused(done, results, self._clock.monotonic_ms())
             return None
-        if reasons := [(result.key_unusable, result.failed) for result in results if result.failed]:
+        if reasons := [(result.key_unusable, str(result.failed)) for result in results if result.failed]:
             key_unusable, reason = max(reasons)
             self._trouble(held, reason, key_unusable=key_unusable)
             return None

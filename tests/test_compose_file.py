@@ -21,7 +21,8 @@ from tistream.service.settings import NESTED
 ROOT = Path(__file__).parents[1]
 NODES = {"meta": 3, "dispatcher": 2, "sorter": 2, "api": 2, "schema": 1}
 OURS = [f"{role}-{number}" if count > 1 else role for role, count in NODES.items() for number in range(1, count + 1)]
-ONCE = ("bucket",)  # runs and ends
+ONCE = ("bucket", "keys")  # run and end
+KEYS = {"service.key", "metrics.token", "tls.crt", "tls.key", "ca.crt"}  # as scripts/keys makes them
 PROFILES = {"upstream": ["demo"], "prometheus": ["monitoring"], "grafana": ["monitoring"]}
 DOCKERFILES = ("deploy/docker/Dockerfile", "deploy/docker/minio.Dockerfile")
 _VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?::([-?])([^}]*))?\}")
@@ -109,13 +110,24 @@ def test_every_variable_is_a_setting_with_a_valid_value(name: str) -> None:
     assert service["image"] == ("tistream-sorter:dev" if role == "sorter" else "tistream:dev")
     prefix = f"TISTREAM_{role.upper()}{NESTED}"
     given = {key: _default(value) for key, value in service["environment"].items() if key.startswith("TISTREAM_")}
+    of_commands = {"TISTREAM_URL": "https://localhost:8000", "TISTREAM_CA_FILE": "/keys/ca.crt"}
+    assert {key: given.pop(key) for key in of_commands if key in given} == (of_commands if role == "api" else {})
     assert all(key.startswith(prefix) for key in given)
     # Arguments are validated as the environment is, and an unknown one is refused.
-    settings = settings_class(role)(**{key.removeprefix(prefix).lower(): value for key, value in given.items()})
-    assert settings.url == f"http://{name}:8000"
+    tls = {
+        key.removeprefix(f"{prefix}TLS{NESTED}").lower(): given.pop(key) for key in list(given) if f"{NESTED}TLS" in key
+    }
+    own: dict[str, Any] = {key.removeprefix(prefix).lower(): value for key, value in given.items()}
+    settings = settings_class(role)(tls=tls, **own)
+    assert settings.url == f"https://{name}:8000"
+    assert "keys:/keys:ro" in service["volumes"]
+    files = (settings.service_key_file, settings.metrics_token_file, *settings.tls.model_dump().values())
+    assert {path.name for path in files if isinstance(path, Path)} == KEYS
+    assert all(path.parent == Path("/keys") for path in files if isinstance(path, Path))
+    assert (settings.tls.client_ca_file is None) == (role == "api"), "users of the API have no certificate"
     assert settings.port == 8000, "the image's health check asks there"
     assert settings.node == (name if NODES[role] > 1 else f"{role}-1")
-    assert settings.meta_url.split(",") == [f"http://meta-{number}:8000" for number in (1, 2, 3)]
+    assert settings.meta_url.split(",") == [f"https://meta-{number}:8000" for number in (1, 2, 3)]
     assert settings.objects_url.startswith("s3://tistream?endpoint=http://minio:9000")
 
 
@@ -152,8 +164,24 @@ def test_a_program_is_of_one_version_wherever_it_is_named() -> None:
     assert {_default(python) for python in pythons} == {engine.PYTHON_IMAGE}
 
 
+def test_every_name_by_which_a_service_is_called_is_in_the_certificate() -> None:
+    script = SERVICES["keys"]["command"][-1]
+    [line] = [line for line in script.splitlines() if line.startswith("/opt/keys ")]
+    assert set(line.split()[3:]) == set(OURS)
+    assert line.split()[1:3] == ["-g", "/keys"]
+
+
+def test_only_services_and_prometheus_have_the_keys() -> None:
+    having = {name for name, service in SERVICES.items() if any("keys:" in one for one in service.get("volumes", ()))}
+    assert having == {*OURS, "keys", "prometheus"}
+
+
 def test_prometheus_asks_every_service() -> None:
     [job] = _read("deploy/compose/prometheus.yml")["scrape_configs"]
+    named = {Path(path).name for path in (*job["tls_config"].values(), *job["authorization"].values())}
+    assert (job["scheme"], named) == ("https", KEYS - {"service.key"})
+    assert "keys:/keys:ro" in SERVICES["prometheus"]["volumes"]
+    assert SERVICES["prometheus"]["group_add"] == ["10001"]
     asked = {(one["labels"]["role"], target) for one in job["static_configs"] for target in one["targets"]}
     assert asked == {(name.partition("-")[0], f"{name}:8000") for name in OURS}
 

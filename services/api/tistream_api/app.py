@@ -19,6 +19,7 @@ from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
+from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
@@ -66,12 +67,14 @@ def build_app(
     settings: ApiSettings,
     objects: ObjectStore,
     clock: Clock,
-    new_http: NewHttp = HttpClient,
+    new_http: NewHttp | None = None,
     new_instance: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
     new_secret: Callable[[], tuple[str, str]] = draw_token,
 ) -> FastAPI:
     """The app, its loops running for as long as it serves; `end` ends the process."""
+    peers = Peers(settings, clock)
+    new_http = new_http or peers.new_http
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
     keys = keys_of(objects)
@@ -114,7 +117,15 @@ def build_app(
     def not_ready() -> str | None:
         return readiness.missing()
 
-    app = new_app("tistream-api", ready=not_ready, registry=registry, running=running, clock=clock)
+    app = new_app(
+        "tistream-api",
+        ready=not_ready,
+        registry=registry,
+        running=running,
+        clock=clock,
+        peers=peers,
+        guarded=False,  # users have tokens of their own
+    )
     cache = GroupCache(objects, settings.cache_bytes, Keeping(keys, settings.keyed_cache_ms, clock))
     tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
     readiness = Readiness(http, meta, tenants, warm)
@@ -131,7 +142,7 @@ def build_app(
     ]
     _include(app, gate, routers)
     if callers is not None:
-        app.add_middleware(MetricsGate, callers=callers)
+        app.add_middleware(MetricsGate, callers=callers, guard=peers.guard)
     app.add_middleware(RawPath)
     return app
 

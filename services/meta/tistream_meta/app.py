@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from tistream.clock import Clock
 from tistream.service.app import new_app
 from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
@@ -47,9 +48,10 @@ def build_app(
     objects: ObjectStore,
     clock: Clock,
     open_repository: Callable[[MetaSettings], Repository] = _repository,
-    new_http: NewHttp = HttpClient,
+    new_http: NewHttp | None = None,
 ) -> FastAPI:
     """The app, its loops running for as long as it serves."""
+    peers = Peers(settings, clock)
     registry = new_registry()
     metrics, loop_metrics = MetaMetrics(registry), LoopMetrics(registry)
 
@@ -75,9 +77,9 @@ def build_app(
     def not_ready() -> str | None:
         return server.not_ready()
 
-    app = new_app("tistream-meta", ready=not_ready, registry=registry, running=running, clock=clock)
+    app = new_app("tistream-meta", ready=not_ready, registry=registry, running=running, clock=clock, peers=peers)
     repository = open_repository(settings)
-    http = new_http(headers={FORWARDED: settings.node})
+    http = (new_http or peers.new_http)(headers={FORWARDED: settings.node})
     server = MetaServer(
         repository,
         measured(objects, registry),

@@ -17,6 +17,7 @@ from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.measured import MeasuredObjectStore
@@ -91,7 +92,7 @@ class Outside:
     """What the process reaches beside its store and its clock; a simulation has its own."""
 
     new_runner: Callable[[SorterSettings], JobRunner]
-    new_http: Callable[[], HttpClient] = HttpClient
+    new_http: Callable[[], HttpClient] | None = None
     new_nonce: Callable[[], str] = random_id
     end: Callable[[int], None] = os._exit
     end_in_order: Callable[[], None] = end_in_order
@@ -108,9 +109,10 @@ class _Running:
         clock: Clock,
         metrics: SorterMetrics,
         outside: Outside,
+        peers: Peers,
     ) -> None:
         self._settings, self._keys, self._clock = settings, keys, clock
-        self._http = outside.new_http()
+        self._http = (outside.new_http or peers.new_http)()
         self._end = outside.end
         meta = MetaClient(self._http, settings.meta_url, settings.node, on_stale=metrics.stale_routes.inc)
         self._meta = meta
@@ -209,9 +211,10 @@ class _Running:
 
 def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outside: Outside) -> FastAPI:
     """The app of one sorter process."""
+    peers = Peers(settings, clock)
     registry = new_registry()
     counted = measured(objects, registry)
-    running = _Running(settings, counted, keys_of(objects), clock, SorterMetrics(registry), outside)
+    running = _Running(settings, counted, keys_of(objects), clock, SorterMetrics(registry), outside, peers)
     registry.register(HoldsTold(running.holds))
 
     @contextmanager
@@ -222,7 +225,7 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
             loop.stop(1.0)
         running.close()
 
-    app = new_app("tistream sorter", ready=running.not_ready, registry=registry, running=run, clock=clock)
+    app = new_app("tistream sorter", ready=running.not_ready, registry=registry, running=run, clock=clock, peers=peers)
     app.state.node, app.state.clock, app.state.node_id = running.node, clock, settings.node
     app.state.progress = ProgressFeed(outside.new_nonce())
     app.include_router(router)

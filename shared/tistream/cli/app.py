@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 import tistream
-from tistream.cli import bearer
+from tistream.cli import bearer, trust
 from tistream.cli.base_url import DEFAULT_URL, checked
 from tistream.cli.importing import importing
 from tistream.cli.pull_format import PullFormat
@@ -49,6 +49,23 @@ def root(
     token_file: Annotated[
         Path | None,
         typer.Option(envvar=bearer.TOKEN_FILE, help=f"A file with the token for the API; else ${bearer.TOKEN} is it."),
+    ] = None,
+    ca_file: Annotated[  # noqa: ARG001
+        Path | None,
+        typer.Option(
+            envvar=trust.CA_FILE,
+            callback=trust.remember,
+            help="Who signs the API's certificate; else: who the system trusts.",
+        ),
+    ] = None,
+    cert_file: Annotated[  # noqa: ARG001
+        Path | None,
+        typer.Option(
+            envvar=trust.CERT_FILE, callback=trust.remember, help="A certificate to show, where the API demands one."
+        ),
+    ] = None,
+    key_file: Annotated[  # noqa: ARG001
+        Path | None, typer.Option(envvar=trust.KEY_FILE, callback=trust.remember, help="Its key.")
     ] = None,
 ) -> None:
     """A change-data platform for TiDB."""

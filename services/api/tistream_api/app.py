@@ -25,12 +25,13 @@ from tistream.service.store_metrics import measured
 from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import keys_of
 from tistream.wire.client import DEADLINE_S, HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.token_client import TokenClient
 from tistream_api.callers import Callers
 from tistream_api.gate import SCHEME, Gate, refuse_undeclared
-from tistream_api.group_cache import GroupCache
+from tistream_api.group_cache import GroupCache, Keeping
 from tistream_api.jwt_callers import JwtCallers
 from tistream_api.key_set import reader
 from tistream_api.lists import Lists
@@ -80,6 +81,7 @@ def build_app(
     new_http = new_http or peers.new_http
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
+    keys = keys_of(objects)
     objects = counted = measured(objects, registry)
     http = new_http()
     asking = new_http(deadline_s=STATUS_DEADLINE_S)
@@ -107,14 +109,10 @@ def build_app(
         else:
             log.warning("no authentication: who reaches this server may do everything", extra={"url": settings.url})
         start_thread("warm", partial(_warm, warm))
-        for loop in loops:
-            loop.start()
         try:
-            yield
+            with _going(loops, app.state.stopping):
+                yield
         finally:
-            app.state.stopping.set()
-            for loop in loops:
-                loop.stop(timeout_s=0.5)
             executor.shutdown(wait=False, cancel_futures=True)
             meter.last_report()
             http.close()
@@ -132,9 +130,8 @@ def build_app(
         peers=peers,
         guarded=False,  # users have tokens of their own
     )
-    tenants = Tenants(
-        http, meta, objects, GroupCache(objects, settings.cache_bytes), clock, executor, app.state.stopping, registry
-    )
+    cache = GroupCache(objects, settings.cache_bytes, Keeping(keys, settings.keyed_cache_ms, clock))
+    tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
     readiness = Readiness(http, meta, tenants, warm)
     budget = Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
     limits = TenantLimits(
@@ -155,6 +152,19 @@ def build_app(
     app.add_middleware(Served, meter=meter, clock=clock, access_log=settings.access_log)
     app.add_middleware(RawPath)
     return app
+
+
+@contextmanager
+def _going(loops: Sequence[Loop], stopping: Event) -> Iterator[None]:
+    """Loops run; at the end long polls and streams are told first."""
+    for loop in loops:
+        loop.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        for loop in loops:
+            loop.stop(timeout_s=0.5)
 
 
 def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Callers | None:

@@ -22,8 +22,13 @@ from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import DEADLINE_S, HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
+from tistream_api.console_pages import build_pages
 from tistream_api.group_cache import GroupCache
+from tistream_api.insight_routes import build_insight_router
+from tistream_api.lag_history import LagHistory
+from tistream_api.lag_sampler import LagSampler
 from tistream_api.lists import Lists
+from tistream_api.params import LAG_MINUTES_MAX
 from tistream_api.pulls import Pulls
 from tistream_api.raw_path import RawPath
 from tistream_api.readiness import Readiness
@@ -68,6 +73,7 @@ def build_app(
             Loop("membership", member.beat, interval_ms=1_000, metrics=loop_metrics),
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
             Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
+            Loop("lag", sampler.sample, interval_ms=settings.lag_every_ms, metrics=loop_metrics),
         ]
         start_thread("warm", partial(_warm, warm))
         for loop in loops:
@@ -93,7 +99,10 @@ def build_app(
     pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), tenants.metrics)
     lists = Lists(clock, settings.list_wait_ms)
     status = TenantStatus(asking, tenants, clock)
+    sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
     app.include_router(build_router(tenants, pulls, lists, status, meta))
+    app.include_router(build_insight_router(tenants, lists, status, sampler))
+    app.include_router(build_pages())
     app.add_middleware(RawPath)
     return app
 

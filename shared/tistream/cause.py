@@ -1,5 +1,5 @@
-"""What something is done for: a request, or one run of a loop. Its name goes along in every log line, in every answer that
-is a problem, and in every call to another process, which goes on under the same name.
+"""What something is done for: a request, or one run of a loop. Its name goes along in every log line, in every answer
+that is a problem, and in every call to another process, which goes on under the same name.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 import { get, poll, tablePath } from "./api.js";
 import { fill, h } from "./dom.js";
-import { count, tsToMs } from "./format.js";
+import { count, moment, tsToMs } from "./format.js";
 import { empty, pill, tenantLink, trouble } from "./parts.js";
 import { showTail } from "./tail.js";
 
@@ -69,7 +69,7 @@ function showTable(context, detail, database, name) {
     const schema = await get(`${path}/schema`, signal);
     fill(columns, [h("details", { "data-columns": true },
       h("summary", {}, `${schema.columns.length} columns`, h("span", { class: "note" },
-        `table ${schema.table_id}, schema version ${schema.schema_version}, as of ${new Date(tsToMs(schema.ts)).toLocaleTimeString()}`)),
+        `table ${schema.table_id}, schema version ${schema.schema_version}, as of ${moment(tsToMs(schema.ts))}`)),
       h("ul", { class: "columns" }, schema.columns.map((column) => h("li", { key: column.name },
         h("b", {}, column.name), h("code", {}, column.sql_type),
         column.key ? pill("key", "plain") : null, column.nullable ? null : h("span", { class: "note" }, "not null")))))]);

@@ -70,7 +70,7 @@ def _surface(app: FastAPI) -> Surface:
     names: set[str] = set()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
         names |= {f"{name}{end}" for end in ("_bucket", "_count", "_sum")} if kind == "histogram" else {name}
-    return Surface(frozenset(app.openapi()["paths"]), frozenset(names), _labels(app.state.registry, names))
+    return Surface(frozenset(app.openapi()["paths"]), frozenset(names), _labels(app.state.metrics, names))
 
 
 def _labels(registry: CollectorRegistry, names: set[str]) -> dict[str, frozenset[str]]:

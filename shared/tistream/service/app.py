@@ -47,7 +47,7 @@ def new_app(
     `ready` says why the service cannot do its work yet, or None; it is called at each `/readyz`, in a thread.
     `running` is entered before the first request and left at the end: it starts and stops background loops.
     `app.state.stopping` is an Event that is set as soon as the process is asked to end: long polls and
-    endless streams look at it and finish. `app.state.registry` is `registry`.
+    endless streams look at it and finish. `app.state.metrics` is `registry`.
     """
 
     @asynccontextmanager
@@ -67,7 +67,7 @@ def new_app(
         lifespan=lifespan,
     )
     app.state.stopping = new_event()
-    app.state.registry = registry
+    app.state.metrics = registry
     problems.install(app)
     app.add_middleware(
         _Shell,

@@ -26,9 +26,9 @@ function step(top) {
 export function lagChart(label) {
   const drawing = s("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label, class: "lag", tabindex: 0 });
   const said = h("div", { class: "reading", role: "status" });
-  const node = h("figure", { "data-own": true, class: "chart" }, drawing,
+  const node = h("figure", { "data-own": true, class: "chart" }, said, drawing,
     h("figcaption", {}, h("ul", { class: "legend" }, STAGES.map((stage) =>
-      h("li", {}, h("i", { class: `swatch stage-${stage}` }), STAGE_NAMES[stage]))), said));
+      h("li", {}, h("i", { class: `swatch stage-${stage}` }), STAGE_NAMES[stage])))));
   let times = [], rows = [], from = 0, to = 1, top = 1, at = null;
   const x = (ms) => LEFT + ((ms - from) / (to - from)) * (W - LEFT - RIGHT);
   const y = (lag) => TOP + (1 - Math.min(lag, top) / top) * (H - TOP - BOTTOM);

@@ -23,6 +23,7 @@ export const moment = (ms) => (day(ms) === day(Date.now()) ? clock(ms) : `${day(
 // Two parts at most: 0.84 s, 12 s, 3 min 5 s, 2 h 14 min, 45 d.
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 0.005) return "0 s";
   if (seconds < 10) return `${seconds.toFixed(seconds < 1 ? 2 : 1)} s`;
   if (seconds < 60) return `${Math.round(seconds)} s`;
   const units = [["d", 86_400], ["h", 3_600], ["min", 60], ["s", 1]];

@@ -11,9 +11,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 
-from tistream.clock import SystemClock
+from tistream.clock import Clock, SystemClock
 from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
 from tistream_api.app import build_app as build_api
 from tistream_api.settings import ApiSettings
 from tistream_dispatcher.app import build_app as build_dispatcher
@@ -52,15 +51,16 @@ class _NoSpark:
         raise AssertionError("no loop was started")
 
 
-def _apps() -> Mapping[str, Callable[[], FastAPI]]:
-    objects, clock = MemoryObjectStore(), SystemClock()
+def apps(clock: Clock, **settings: Any) -> Mapping[str, Callable[[], FastAPI]]:
+    """What makes each service's app, with further settings that all of them have."""
+    objects = MemoryObjectStore()
     return {
-        "api": lambda: build_api(ApiSettings(), objects, clock),
-        "dispatcher": lambda: build_dispatcher(DispatcherSettings(), objects, clock),
-        "meta": lambda: build_meta(MetaSettings(database_url="sqlite://"), objects, clock),
-        "schema": lambda: build_schema(SchemaSettings(), objects, HttpClient(), clock),
+        "api": lambda: build_api(ApiSettings(**settings), objects, clock),
+        "dispatcher": lambda: build_dispatcher(DispatcherSettings(**settings), objects, clock),
+        "meta": lambda: build_meta(MetaSettings(database_url="sqlite://", **settings), objects, clock),
+        "schema": lambda: build_schema(SchemaSettings(**settings), objects, None, clock),
         "sorter": lambda: build_sorter(
-            SorterSettings(), objects, clock, Outside(new_runner=lambda _settings: _NoSpark())
+            SorterSettings(**settings), objects, clock, Outside(new_runner=lambda _settings: _NoSpark())
         ),
     }
 
@@ -88,4 +88,4 @@ def _labels(registry: CollectorRegistry, names: set[str]) -> dict[str, frozenset
     return {name: labels | ({"le"} if name in histograms else set()) for name, labels in found.items()}
 
 
-SURFACES = {service: _surface(build()) for service, build in _apps().items()}
+SURFACES = {service: _surface(build()) for service, build in apps(SystemClock()).items()}

@@ -87,11 +87,13 @@ _PROBLEM = {
 }
 _TOLD = {
     400: "a bad parameter, or a bad body",
+    401: "no token, or one that is not valid",
+    403: "the token does not grant this; that says nothing of what is there",
     404: "an unknown name",
     409: "it is there, and differs",
     410: "the ts lies below the earliest one kept; earliest_ts says which",
     422: "a row that no schema can decode stands next; table, key and reason say which",
-    429: "too many pulls at once; Retry-After",
+    429: "more than a limit allows; Retry-After",
     503: "cannot be answered yet; Retry-After",
 }
 
@@ -100,7 +102,8 @@ Responses = dict[int | str, dict[str, Any]]
 
 def problems(*statuses: int) -> Responses:
     """Answers other than success. With `default`, FastAPI does not add an answer that no call gives."""
-    told: Responses = {status: {"description": _TOLD[status], "content": _PROBLEM} for status in statuses}
+    every = sorted({*statuses, 401, 403, 429})  # what the gate answers
+    told: Responses = {status: {"description": _TOLD[status], "content": _PROBLEM} for status in every}
     return {**told, "default": {"description": "any other problem", "content": _PROBLEM}}
 
 
@@ -110,6 +113,7 @@ TENANT_PROBLEMS = problems(400, 404, 503)
 CREATE_PROBLEMS = problems(400, 409, 503)
 NOTIFY_PROBLEMS = problems(400, 503)
 OPERATE_PROBLEMS = problems(400, 404, 503)
+TOKEN_PROBLEMS = problems(400, 404, 409, 503)
 
 
 def pull_doc() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
+from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
@@ -50,15 +51,16 @@ def build_app(
     settings: DispatcherSettings,
     objects: ObjectStore,
     clock: Clock,
-    new_http: Callable[[], HttpClient] = HttpClient,
+    new_http: Callable[[], HttpClient] | None = None,
     new_instance: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
     """The app, its loops running for as long as it serves; `end` ends the process."""
+    peers = Peers(settings, clock)
     registry = new_registry()
     metrics, loop_metrics = DispatcherMetrics(registry), LoopMetrics(registry)
     counted = measured(objects, registry)
-    http = new_http()
+    http = (new_http or peers.new_http)()
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
     sorters = SorterClient(http)
     limits = Limits(settings.window_files, settings.window_bytes, settings.batch_files, settings.batch_bytes)
@@ -110,8 +112,11 @@ def build_app(
             driver.stop()
             for loop in loops:
                 loop.stop(timeout_s=0.2)  # a long poll that hangs dies with the process
+            collector.close()
 
-    app = new_app("tistream-dispatcher", ready=driver.not_ready, registry=registry, running=running, clock=clock)
+    app = new_app(
+        "tistream-dispatcher", ready=driver.not_ready, registry=registry, running=running, clock=clock, peers=peers
+    )
     app.state.driver = driver
     app.include_router(router)
     return app

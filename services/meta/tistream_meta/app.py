@@ -12,19 +12,24 @@ from fastapi import FastAPI
 from tistream.clock import Clock
 from tistream.service.app import new_app
 from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
+from tistream_meta.first_token import first_token
+from tistream_meta.forwarding import FORWARDED
 from tistream_meta.liveness import Timings
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.model import Retention
 from tistream_meta.options import Options
 from tistream_meta.repository import Repository
-from tistream_meta.routes import FORWARDED, router
+from tistream_meta.routes import router
 from tistream_meta.server import MetaServer
 from tistream_meta.settings import MetaSettings
+from tistream_meta.token_board import LOOK_MS, TokenBoard
+from tistream_meta.token_routes import router as token_router
 
 
 class NewHttp(Protocol):
@@ -42,9 +47,10 @@ def build_app(
     objects: ObjectStore,
     clock: Clock,
     open_repository: Callable[[MetaSettings], Repository] = _repository,
-    new_http: NewHttp = HttpClient,
+    new_http: NewHttp | None = None,
 ) -> FastAPI:
     """The app, its loops running for as long as it serves."""
+    peers = Peers(settings, clock)
     registry = new_registry()
     metrics, loop_metrics = MetaMetrics(registry), LoopMetrics(registry)
 
@@ -54,6 +60,7 @@ def build_app(
             Loop("lease", server.hold_lease, interval_ms=max(50, settings.lease_ms // 6), metrics=loop_metrics),
             Loop("nodes", server.look_after_nodes, interval_ms=settings.check_ms, metrics=loop_metrics),
             Loop("activation", server.activate_tenants, interval_ms=100, metrics=loop_metrics),
+            Loop("tokens", tokens.look, interval_ms=LOOK_MS, backoff_max_ms=LOOK_MS, metrics=loop_metrics),
             Loop("follow", server.follow_owner, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
         ]
         for loop in loops:
@@ -69,9 +76,9 @@ def build_app(
     def not_ready() -> str | None:
         return server.not_ready()
 
-    app = new_app("tistream-meta", ready=not_ready, registry=registry, running=running, clock=clock)
+    app = new_app("tistream-meta", ready=not_ready, registry=registry, running=running, clock=clock, peers=peers)
     repository = open_repository(settings)
-    http = new_http(headers={FORWARDED: settings.node})
+    http = (new_http or peers.new_http)(headers={FORWARDED: settings.node})
     server = MetaServer(
         repository,
         measured(objects, registry),
@@ -90,6 +97,10 @@ def build_app(
         new_client=partial(MetaClient, http),
     )
     metrics.tell_owner(server.is_owner)
-    app.state.server = server
+    tokens = TokenBoard(
+        repository, clock, server.is_owner, app.state.stopping.is_set, first=first_token(settings.first_token_file)
+    )
+    app.state.server, app.state.tokens = server, tokens
     app.include_router(router)
+    app.include_router(token_router)
     return app

@@ -44,16 +44,14 @@ from tistream.wire.meta import (
     TenantInfo,
     TenantList,
 )
-from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import Mark
+from tistream_meta.forwarding import elsewhere as _elsewhere
+from tistream_meta.forwarding import server_of as _server
 from tistream_meta.model import Child, Retention
 from tistream_meta.reports import Holding
 from tistream_meta.route_table import tenant_info
-from tistream_meta.server import MetaServer
 from tistream_meta.starts import Start
 from tistream_meta.store_keeping import Told
-
-FORWARDED = "tistream-forwarded-by"  # header: the meta server that sent the request on
 
 _TS = re.compile(r"[0-9]{1,20}")
 
@@ -61,24 +59,6 @@ router = APIRouter()
 
 NodeId = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
 WaitMs = Annotated[int, Query(ge=0, le=60_000)]
-
-
-def _server(request: Request) -> MetaServer:
-    server: MetaServer = request.app.state.server
-    return server
-
-
-def _elsewhere(request: Request) -> MetaClient | None:
-    """The owner, where that is another: it is asked in place of this one. None: it is this one.
-
-    Raises Unavailable: nobody is the owner, or the one who sent this on took this one for it.
-    """
-    server = _server(request)
-    if server.is_owner():
-        return None
-    if FORWARDED in request.headers:
-        raise Unavailable("this meta server is not the owner")
-    return server.owner()
 
 
 @router.post("/v1/clusters/{cluster_id}/tenants", status_code=201, operation_id="CreateTenant")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field, field_validator
 
 from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
 from tistream.service.settings import ServiceSettings, settings_config
 from tistream_meta.database import DEFAULT_LIMITS, LOCK_WAIT_S, Limits, checked_url
+from tistream_meta.first_token import first_token
 from tistream_meta.ranges import RANGES_MAX
 
 
@@ -15,6 +18,7 @@ class MetaSettings(ServiceSettings):
 
     model_config = settings_config("META")
 
+    port: int = Field(default=8001, ge=0, le=65535, description="port to bind")  # where the default META_URL leads
     database_url: str = Field(default="sqlite:///meta.db", description="sqlite:///path or mysql+pymysql://user@host/db")
     database_connections: int = Field(
         default=DEFAULT_LIMITS.connections, ge=2, le=100, description="to MySQL, that this process has at most"
@@ -32,6 +36,10 @@ class MetaSettings(ServiceSettings):
         le=RETENTION_MAX_MS,
         description="how long rows of a tenant are kept that is registered without a retention; none: for ever",
     )
+    first_token_file: Path | None = Field(
+        default=None,
+        description="a file with a token (`tistream token new`) that may do everything",
+    )
     lease_ms: int = Field(default=9_000, ge=300, le=600_000, description="how long the owner's lease lasts unrenewed")
     suspect_ms: int = Field(default=4_000, ge=100, description="silence after which a node is suspect")
     lost_ms: int = Field(default=10_000, ge=200, description="silence after which its tasks go to another")
@@ -46,6 +54,15 @@ class MetaSettings(ServiceSettings):
     def _known_database(cls, url: str) -> str:
         checked_url(url)
         return url
+
+    @field_validator("first_token_file")
+    @classmethod
+    def _has_a_token(cls, path: Path | None) -> Path | None:
+        try:
+            first_token(path)
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+        return path
 
     @property
     def database_limits(self) -> Limits:

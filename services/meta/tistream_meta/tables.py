@@ -75,13 +75,26 @@ owner = Table(
     Column("url", String(255), nullable=False, server_default=""),  # where the others reach it
 )
 
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("token_id", String(16), primary_key=True),
+    Column("hash", String(64), nullable=False),  # SHA-256 of the secret, which is kept nowhere
+    Column("label", String(128), nullable=False),
+    Column("grants", Text, nullable=False),  # JSON
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger),  # null = never
+    Column("revoked_ms", BigInteger),
+)
+
 counters = Table(
     "counters",
     metadata,
-    Column("name", String(32), primary_key=True),  # ROUTE_VERSION, LAST_TASK_ID, LAST_START
+    Column("name", String(32), primary_key=True),  # ROUTE_VERSION, LAST_TASK_ID, LAST_START, TOKENS_VERSION
     Column("value", BigInteger, nullable=False),
 )
 
 ROUTE_VERSION = "route_version"
 LAST_TASK_ID = "last_task_id"
 LAST_START = "last_start"
+TOKENS_VERSION = "tokens_version"

@@ -13,6 +13,7 @@ from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
+from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
@@ -31,12 +32,14 @@ _BEAT_MS = 1_000
 def build_app(
     settings: SchemaSettings,
     objects: ObjectStore,
-    http: HttpClient,
+    http: HttpClient | None,
     clock: Clock,
     new_nonce: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
-    """The app, its loops running for as long as it serves; `end` ends the process."""
+    """The app, its loops running for as long as it serves; `end` ends the process. Without `http` it makes its own."""
+    peers = Peers(settings, clock)
+    http = http or peers.new_http()
     metrics_registry = new_registry()
     loop_metrics = LoopMetrics(metrics_registry)
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(metrics_registry).inc)
@@ -73,7 +76,14 @@ def build_app(
             registry.stop()
             http.close()
 
-    app = new_app("tistream-schema", ready=registry.not_ready, registry=metrics_registry, running=running, clock=clock)
+    app = new_app(
+        "tistream-schema",
+        ready=registry.not_ready,
+        registry=metrics_registry,
+        running=running,
+        clock=clock,
+        peers=peers,
+    )
     app.state.registry = registry
     app.state.clock = clock
     app.include_router(router)

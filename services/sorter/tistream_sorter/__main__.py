@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tistream.service import java
-from tistream.service.begin import begin
+from tistream.service.begin import begin, wrong_settings_end_it
 from tistream_sorter.settings import SorterSettings
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def main() -> None:
     session = _started(settings)
     from tistream.service.serve import serve
 
-    serve(_build(settings, session), settings)
+    with wrong_settings_end_it():
+        app = _build(settings, session)
+        serve(app, settings)
 
 
 def _started(settings: SorterSettings) -> Future[SparkSession]:

@@ -17,6 +17,7 @@ from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry
+from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
 from tistream.service.worker import Loop
 from tistream.storage.measured import MeasuredObjectStore
@@ -90,7 +91,7 @@ class Outside:
     """What the process reaches beside its store and its clock; a simulation has its own."""
 
     new_runner: Callable[[SorterSettings], JobRunner]
-    new_http: Callable[[], HttpClient] = HttpClient
+    new_http: Callable[[], HttpClient] | None = None
     new_nonce: Callable[[], str] = random_id
     end: Callable[[int], None] = os._exit
     end_in_order: Callable[[], None] = end_in_order
@@ -106,9 +107,10 @@ class _Running:
         clock: Clock,
         metrics: SorterMetrics,
         outside: Outside,
+        peers: Peers,
     ) -> None:
         self._settings, self._clock = settings, clock
-        self._http = outside.new_http()
+        self._http = (outside.new_http or peers.new_http)()
         self._end = outside.end
         meta = MetaClient(self._http, settings.meta_url, settings.node, on_stale=metrics.stale_routes.inc)
         self._meta = meta
@@ -155,7 +157,7 @@ class _Running:
             Loop("assignment", self._assign, interval_ms=0, backoff_max_ms=1_000, metrics=metrics),
             self._preparing,
             tick,
-            Loop("collect", self.node.collect, interval_ms=self._settings.collect.every_ms, metrics=metrics),
+            Loop("collect", self._collect, interval_ms=self._settings.collect.every_ms, metrics=metrics),
             Loop("compact", self._compact, interval_ms=self._settings.compact.every_ms, metrics=metrics),
         ]
 
@@ -191,6 +193,9 @@ class _Running:
             self._warm_at_ms = self._clock.monotonic_ms() + WARM_EVERY_MS
         return 0 if self.node.tick() else None
 
+    def _collect(self) -> int | None:
+        return 0 if self.node.collect() else None
+
     def _compact(self) -> int | None:
         return 0 if self._warm.is_set() and self.node.compact() else None
 
@@ -203,8 +208,9 @@ class _Running:
 
 def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outside: Outside) -> FastAPI:
     """The app of one sorter process."""
+    peers = Peers(settings, clock)
     registry = new_registry()
-    running = _Running(settings, measured(objects, registry), clock, SorterMetrics(registry), outside)
+    running = _Running(settings, measured(objects, registry), clock, SorterMetrics(registry), outside, peers)
     registry.register(HoldsTold(running.holds))
 
     @contextmanager
@@ -215,7 +221,7 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
             loop.stop(1.0)
         running.close()
 
-    app = new_app("tistream sorter", ready=running.not_ready, registry=registry, running=run, clock=clock)
+    app = new_app("tistream sorter", ready=running.not_ready, registry=registry, running=run, clock=clock, peers=peers)
     app.state.node, app.state.clock, app.state.node_id = running.node, clock, settings.node
     app.state.progress = ProgressFeed(outside.new_nonce())
     app.include_router(router)

@@ -50,7 +50,7 @@ class SorterNode:
         self._large_work = limits.large_work
         self._jobs = TickJobs(objects, runner, clock, metrics, self._trouble, self._stop)
         self._collector = Collector(objects, limits.collect, clock, metrics)
-        self._compactor = Compactor(objects, runner, limits.compact, new_nonce, metrics)
+        self._compactor = Compactor(objects, runner, limits.compact, clock, new_nonce, metrics)
         self._claims = Claims(objects, limits, clock, new_nonce, metrics)
         self._held: dict[int, Held] = {}
         self._sealed: dict[int, Ended] = {}  # sealed, and still routed here
@@ -138,11 +138,12 @@ class SorterNode:
         prepared, fenced = self._claims.prepared(), self._claims.fenced()
         return reports(held, ended, prepared, self._clock.monotonic_ms(), fenced)
 
-    def collect(self) -> None:
-        """Delete what nobody needs any more, from a thread of its own."""
+    def collect(self) -> bool:
+        """Delete what nobody needs any more, from a thread of its own; whether there is more at once. A task that
+        stopped keeps everything."""
         with self._lock:
-            held = list(self._held.values())
-        self._collector.collect(held)
+            held = [one for one in self._held.values() if one.task.stopped is None]
+        return self._collector.collect(held)
 
     def compact(self) -> bool:
         """Write small segments as larger ones, one job for all tasks, from a thread of its own. Whether any were."""
@@ -307,3 +308,4 @@ class SorterNode:
         """No more commits."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._beside.shutdown(wait=False, cancel_futures=True)
+        self._collector.close()

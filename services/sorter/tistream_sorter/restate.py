@@ -49,6 +49,7 @@ def manifest_of(
         children=tuple(children),
         stop_at=state.stop_at,
         retained_ts=state.retained_ts,
+        schema_retained_ts=state.schema_retained_ts,
         heritage=state.heritage,
         written_ms=now_ms,
         slices=slices,

@@ -46,7 +46,7 @@ class TaskState:
 
     `stop_at` binds: nothing above it is flushed, or told as progress. `inherited`: this is what sealed parents have
     left, and no manifest of the task's own says so yet. `restate`: the next manifest tells every live segment, since
-    some were replaced. Of retained_ts and heritage see the manifest's.
+    some were replaced. Of retained_ts, schema_retained_ts and heritage see the manifest's.
     """
 
     identity: TaskIdentity
@@ -67,6 +67,7 @@ class TaskState:
     inherited: bool = False
     retention: Retention = Retention()
     retained_ts: int = 0
+    schema_retained_ts: int = 0
     heritage: tuple[int, ...] = ()
     restate: bool = False
 
@@ -118,6 +119,7 @@ def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[S
             written_ms=manifest.written_ms,
             stop_at=manifest.stop_at,
             retained_ts=manifest.retained_ts,
+            schema_retained_ts=manifest.schema_retained_ts,
             heritage=manifest.heritage,
         )
     )

@@ -43,6 +43,11 @@ class TaskFile:
     watermarks: pa.Table
 
 
+def emptied(file: TaskFile) -> TaskFile:
+    """The file's place in its chain, and nothing of what it holds."""
+    return TaskFile(replace(file.ref, row_groups={}), file.watermarks.slice(0, 0))
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A tick to be run. `after` is the state once its manifest is committed, but for what the job will say.

@@ -14,9 +14,11 @@ from typing import Annotated
 import typer
 
 import tistream
+from tistream.cli import bearer, trust
 from tistream.cli.base_url import DEFAULT_URL, checked
 from tistream.cli.importing import importing
 from tistream.cli.pull_format import PullFormat
+from tistream.cli.token_app import token_app
 from tistream.model.ts import MAX_TS
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -26,6 +28,7 @@ node_app = typer.Typer(no_args_is_help=True, help="Nodes: the processes of the p
 app.add_typer(node_app, name="node")
 task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges, each with one sorter.")
 app.add_typer(task_app, name="task")
+app.add_typer(token_app, name="token")
 
 Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
 Cluster = Annotated[str, typer.Option(help="Upstream cluster id.")]
@@ -40,11 +43,33 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(envvar=bearer.TOKEN_FILE, help=f"A file with the token for the API; else ${bearer.TOKEN} is it."),
+    ] = None,
+    ca_file: Annotated[  # noqa: ARG001
+        Path | None,
+        typer.Option(
+            envvar=trust.CA_FILE,
+            callback=trust.remember,
+            help="Who signs the API's certificate; else: who the system trusts.",
+        ),
+    ] = None,
+    cert_file: Annotated[  # noqa: ARG001
+        Path | None,
+        typer.Option(
+            envvar=trust.CERT_FILE, callback=trust.remember, help="A certificate to show, where the API demands one."
+        ),
+    ] = None,
+    key_file: Annotated[  # noqa: ARG001
+        Path | None, typer.Option(envvar=trust.KEY_FILE, callback=trust.remember, help="Its key.")
+    ] = None,
 ) -> None:
     """A change-data platform for TiDB."""
+    bearer.remember(token_file)
 
 
 @app.command()
@@ -58,12 +83,13 @@ def up(
     dispatchers: Annotated[int, typer.Option(min=1, max=16, help="Dispatchers; each store has one of them.")] = 1,
     sorters: Annotated[int, typer.Option(min=1, max=16, help="Sorters, each with a Spark of its own.")] = 1,
     apis: Annotated[int, typer.Option(min=1, max=16, help="API servers; the first has the public port.")] = 1,
+    auth: Annotated[bool, typer.Option("--auth", help="The API wants tokens; says where the first is.")] = False,
 ) -> None:
     """Run the whole platform on this machine until SIGTERM or Ctrl-C; prints one line when it is ready."""
     with importing():
         from tistream.cli.up import Counts, run_up
 
-    run_up(data_dir, port, ranges, Counts(meta=metas, dispatcher=dispatchers, sorter=sorters, api=apis))
+    run_up(data_dir, port, ranges, Counts(meta=metas, dispatcher=dispatchers, sorter=sorters, api=apis), auth=auth)
 
 
 @tenant_app.command("create")

@@ -118,6 +118,7 @@ class Manifest:
     children: tuple[tuple[int, KeySpan], ...] = ()  # SEAL: (task_id, span)
     stop_at: int | None = None  # a flushed_ts that binds later holders (merge, design.md 4)
     retained_ts: int = 0  # rows at or below it may be gone from the pool (docs/adr/0009)
+    schema_retained_ts: int = 0  # the same of the schema's keys; lower after a merge with a task that has none
     heritage: tuple[int, ...] = ()  # sealed tasks, of which objects may still be there
     written_ms: int = 0  # wall clock of the writer, for people
     slices: pa.Table | None = None
@@ -171,7 +172,7 @@ _PLAIN = (
     "stop_at",
     "written_ms",
 )
-_SINCE_3 = ("retained_ts", "heritage")
+_SINCE_3 = ("retained_ts", "schema_retained_ts", "heritage")
 
 
 def decode(key: str, data: bytes) -> Manifest:
@@ -204,6 +205,7 @@ def decode(key: str, data: bytes) -> Manifest:
         slices=_table(body[4 + length : slices_end]),
         waiting=_table(body[slices_end : slices_end + header["arrow"][1]]),
         retained_ts=header.get("retained_ts", 0),
+        schema_retained_ts=header.get("schema_retained_ts", header.get("retained_ts", 0)),
         heritage=tuple(header.get("heritage", ())),
         **{name: header[name] for name in _PLAIN},
     )

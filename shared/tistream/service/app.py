@@ -21,8 +21,10 @@ from tistream import cause
 from tistream.clock import Clock, SystemClock
 from tistream.concurrency import new_event
 from tistream.service import problems
+from tistream.service.guard import GuardMiddleware
 from tistream.service.ids import random_id
 from tistream.service.metrics import HttpMetrics
+from tistream.service.peers import Peers
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +43,16 @@ def new_app(
     clock: Clock | None = None,
     new_id: Callable[[], str] = random_id,
     body_bytes_max: int = BODY_BYTES_MAX,
+    peers: Peers | None = None,
+    guarded: bool = True,
 ) -> FastAPI:
     """A FastAPI app with `/healthz`, `/readyz`, `/metrics` and `/openapi.json`; add routes to it.
 
     `ready` says why the service cannot do its work yet, or None; it is called at each `/readyz`, in a thread.
     `running` is entered before the first request and left at the end: it starts and stops background loops.
     `app.state.stopping` is an Event that is set as soon as the process is asked to end: long polls and
-    endless streams look at it and finish. `app.state.metrics` is `registry`.
+    endless streams look at it and finish. `app.state.metrics` is `registry`. `peers` says which token a request must
+    bear, unless it is not `guarded` so, and what is served with.
     """
 
     @asynccontextmanager
@@ -68,7 +73,10 @@ def new_app(
     )
     app.state.stopping = new_event()
     app.state.metrics = registry
+    app.state.peers = peers
     problems.install(app)
+    if guarded and peers is not None and peers.guard is not None:
+        app.add_middleware(GuardMiddleware, guard=peers.guard)  # inside the shell, which counts what is refused
     app.add_middleware(
         _Shell,
         metrics=HttpMetrics(registry),

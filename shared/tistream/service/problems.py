@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from tistream import cause
-from tistream.errors import InvalidRequest, TiStreamError
+from tistream.errors import InvalidRequest, TiStreamError, TooManyRequests, Unauthenticated
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = "1"
@@ -47,7 +48,12 @@ def _text(detail: str) -> str:
 def for_error(error: TiStreamError) -> Response:
     """The problem of one of our own errors."""
     extra = error.extra if isinstance(error, InvalidRequest) else None
-    return problem_response(error.http_status, error.code, str(error), extra)
+    headers = {}
+    if isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, TooManyRequests):
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
+    return problem_response(error.http_status, error.code, str(error), extra, headers)
 
 
 def install(app: FastAPI) -> None:

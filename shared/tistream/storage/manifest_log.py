@@ -207,7 +207,9 @@ class ManifestLog:
                 pass  # collected between the two, or the conflict was another one: put again
             except Unavailable as error:
                 problem = error
-        raise CommitStateUnknown(key) if doubtful else problem
+        if not doubtful:
+            raise problem
+        raise CommitStateUnknown(key, problem.reason if isinstance(problem, CommitStateUnknown) else str(problem))
 
     def _attempts(self) -> Iterator[None]:
         """Once, and again after each pause."""
@@ -249,7 +251,7 @@ class ManifestLog:
         try:
             yield
         except RetryableError as error:
-            raise CommitStateUnknown(layout.manifest(self._tenant, self._task_id, number)) from error
+            raise CommitStateUnknown(layout.manifest(self._tenant, self._task_id, number), str(error)) from error
 
     def _refuse_if_fenced(self, number: int, held: int) -> None:
         """A commit at `number` met a foreign manifest: raise Fenced if a newer epoch explains it."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from urllib3.exceptions import HTTPError
 
 from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, InvalidRequest, NotFoundYet
 from tistream.storage.keys import MAX_KEY_BYTES, check_key
@@ -145,7 +146,7 @@ class S3ObjectStore:
         try:
             if len(body) < self._multipart_bytes:
                 stated = body if isinstance(body, bytes) else ViewFile(memoryview(body))
-                self._client.put_object(**target, Body=stated, ChecksumAlgorithm="CRC32")
+                self._client.put_object(**target, Body=stated, ChecksumCRC32=crc32_of(body))
             else:
                 self._parts(target).put(memoryview(body), {})
         except PartsMissing as error:
@@ -210,7 +211,7 @@ class S3ObjectStore:
                 raise self._place.read_error("GetObject", key, error) from error
             try:
                 body = answer["Body"].read()
-            except (*S3Error, OSError) as error:
+            except (*S3Error, HTTPError, OSError) as error:  # botocore lets some of urllib3's own through
                 self._requests.failed += 1
                 if attempt == BODY_ATTEMPTS:
                     raise self._place.unavailable("GetObject", key, error) from error
@@ -233,7 +234,7 @@ class S3ObjectStore:
             if in_parts:
                 self._parts(target).put(memoryview(body), named)
             else:
-                self._once.put_object(**target, Body=body, ChecksumAlgorithm="CRC32", **named)
+                self._once.put_object(**target, Body=body, ChecksumCRC32=crc32_of(body), **named)
         except PartsMissing as error:
             raise self._place.unavailable("PutObject in parts", key, error.__cause__) from error
         except S3Error as error:

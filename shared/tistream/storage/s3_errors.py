@@ -19,13 +19,12 @@ from tistream.errors import CommitConflict, CommitStateUnknown, NotFoundYet, TiS
 
 S3Error = (ClientError, BotoCoreError)  # all that a client raises on purpose
 MISSING = ("NoSuchKey", "404", "NotFound")  # an answer to HEAD has no body, and so no better code
-NEVER_SENT = (
+NEVER_SENT = (  # SSLError is none of these: it also befalls answers
     EndpointConnectionError,
     ConnectTimeoutError,
     NoCredentialsError,
     PartialCredentialsError,
     ParamValidationError,
-    SSLError,
 )
 _CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or whatever else boto3 finds, to valid credentials"
 _PERMISSIONS = (

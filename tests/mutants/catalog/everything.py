@@ -1,10 +1,12 @@
 """Every mutant, in the order of the data's journey."""
 
+from mutants.catalog.access import MUTANTS as ACCESS
 from mutants.catalog.collecting import MUTANTS as COLLECTING
 from mutants.catalog.collection import MUTANTS as COLLECTION
 from mutants.catalog.commits import MUTANTS as COMMITS
 from mutants.catalog.database import MUTANTS as DATABASE
 from mutants.catalog.huge import MUTANTS as HUGE
+from mutants.catalog.locks import MUTANTS as LOCKS
 from mutants.catalog.matching import MUTANTS as MATCHING
 from mutants.catalog.object_storage import MUTANTS as OBJECT_STORAGE
 from mutants.catalog.routing import MUTANTS as ROUTING
@@ -28,10 +30,12 @@ MUTANTS = (
     *SCHEDULING,
     *SEALS,
     *SERVING,
+    *ACCESS,
     *OBJECT_STORAGE,
     *DATABASE,
     *COLLECTION,
     *SCHEMA_LOG,
+    *LOCKS,
 )
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.

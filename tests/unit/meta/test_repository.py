@@ -39,7 +39,7 @@ def owner(engine: Engine, node: str = "meta-1") -> Repository:
 
 
 def test_migrations_make_the_tables_that_the_code_names(engine):
-    assert migrate(engine) == migrate(engine) == 9
+    assert migrate(engine) == migrate(engine) == 12
     found = inspect(engine)
     for table in tables.metadata.sorted_tables:
         columns = {column["name"]: column for column in found.get_columns(table.name)}

@@ -4,10 +4,10 @@ const ROOT = new URL("../", document.baseURI);
 const KEPT = "tistream-token";
 
 export class Problem extends Error {
-  constructor(status, detail, retryAfterS) {
+  constructor(status, detail, more = {}) {
     super(detail);
     this.status = status;
-    this.retryAfterS = retryAfterS;
+    this.more = more; // the other members of the problem
   }
 }
 
@@ -41,7 +41,7 @@ async function ask(path, signal) {
   const problem = await answer.json().catch(() => ({}));
   const detail = problem.detail ?? `status ${answer.status}`;
   if (answer.status === 401) onUnauthorized(detail);
-  throw new Problem(answer.status, detail, Number(answer.headers.get("Retry-After")) || null);
+  throw new Problem(answer.status, detail, problem);
 }
 
 export const get = async (path, signal) => (await ask(path, signal)).json();

@@ -64,7 +64,7 @@ function showTable(context, detail, database, name) {
   const problem = h("div");
   const path = tablePath(cluster, tenant, database, name);
   fill(detail, [h("div", { class: "title" }, h("h2", {}, `${database}.${name}`)), problem, columns, tail]);
-  showTail({ ...context, database, name, node: tail, changes: `${path}/changes` });
+  showTail({ path, node: tail, signal, name });
   poll(EVERY_MS, signal, async () => {
     const schema = await get(`${path}/schema`, signal);
     fill(columns, [h("details", { "data-columns": true },

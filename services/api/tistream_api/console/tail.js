@@ -41,9 +41,10 @@ function line(event) {
     h("td", {}, change(event)));
 }
 
-export function showTail({ path, changes, node, signal, name }) {
+export function showTail({ path, node, signal, name }) {
   let from = "now";
   let cursor = null;
+  let earliest = 0n;
   let running = null;
   let total = 0;
   let waiting = [];
@@ -90,11 +91,10 @@ export function showTail({ path, changes, node, signal, name }) {
 
   async function where(own) {
     if (cursor !== null) return `cursor=${encodeURIComponent(cursor)}`;
-    const [{ resolved_ts: resolved }, { earliest_ts: earliest }] = await Promise.all(
-      [get(`${path}/status`, own), get(`${path}/ddl?limit=1`, own)]);
+    const { ts: resolved } = await get(`${path}/schema`, own); // a token for one table suffices
     if (from === "now") return `start_ts=${resolved}`;
     const back = from === "all" ? 0n : BigInt(msToTs(tsToMs(resolved) - Number(from) * 1000));
-    return `start_ts=${back > BigInt(earliest) ? back : earliest}`;
+    return `start_ts=${back > earliest ? back : earliest}`;
   }
 
   async function start() {
@@ -105,9 +105,13 @@ export function showTail({ path, changes, node, signal, name }) {
     soon();
     while (!own.aborted) {
       try {
-        await follow(`${changes}?follow=true&${await where(own)}`, own, (events) => { trouble(problem, null); take(events); });
+        await follow(`${path}/changes?follow=true&${await where(own)}`, own, (events) => { trouble(problem, null); take(events); });
       } catch (failed) {
         if (own.aborted) return;
+        if (failed.status === 410 && cursor === null && failed.more.earliest_ts) {
+          earliest = BigInt(failed.more.earliest_ts); // what lies below is not kept
+          continue;
+        }
         trouble(problem, failed.status === undefined ? { message: "The stream was cut; it goes on at its cursor.", status: 0 } : failed);
         if ([401, 403].includes(failed.status)) { stop(); return; }
       }

@@ -15,12 +15,14 @@ from fastapi import APIRouter, Depends, FastAPI
 from tistream import decode
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_executor, start_thread
+from tistream.model.ids import TenantKey
 from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
 from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
+from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import DEADLINE_S, HttpClient
@@ -40,16 +42,18 @@ from tistream_api.metrics_gate import MetricsGate
 from tistream_api.operator_routes import build_operator_router
 from tistream_api.params import LAG_MINUTES_MAX
 from tistream_api.pulls import Pulls
-from tistream_api.rates import Limits
+from tistream_api.rates import Limits, own_or
 from tistream_api.raw_path import RawPath
 from tistream_api.readiness import Readiness
 from tistream_api.routes import build_router
 from tistream_api.scan import Budget
+from tistream_api.served import Served
 from tistream_api.settings import ApiSettings
 from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenants import Tenants
 from tistream_api.token_routes import build_token_router
+from tistream_api.usage_routes import build_usage_router
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +85,7 @@ def build_app(
     new_http = new_http or peers.new_http
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
-    objects = measured(objects, registry)
+    objects = counted = measured(objects, registry)
     http = new_http()
     asking = new_http(deadline_s=STATUS_DEADLINE_S)
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
@@ -91,13 +95,16 @@ def build_app(
     executor = new_executor("refresh", settings.refresh_threads)
     warm = new_event()
 
-    member = Membership(meta, settings.node, "api", settings.url, instance=new_instance(), end=end)
+    instance = new_instance()
+    member = Membership(meta, settings.node, "api", settings.url, instance=instance, end=end)
+    meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
 
     @contextmanager
     def running() -> Iterator[None]:
         loops = [
             Loop("membership", member.beat, interval_ms=1_000, metrics=loop_metrics),
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
+            Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
             Loop("lag", sampler.sample, interval_ms=settings.lag_every_ms, metrics=loop_metrics),
         ]
@@ -115,6 +122,7 @@ def build_app(
             for loop in loops:
                 loop.stop(timeout_s=0.5)
             executor.shutdown(wait=False, cancel_futures=True)
+            meter.last_report()
             http.close()
             asking.close()
 
@@ -130,11 +138,14 @@ def build_app(
         peers=peers,
         guarded=False,  # users have tokens of their own
     )
-    cache = GroupCache(objects, settings.cache_bytes)
-    tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry)
+    tenants = Tenants(
+        http, meta, objects, GroupCache(objects, settings.cache_bytes), clock, executor, app.state.stopping, registry
+    )
     readiness = Readiness(http, meta, tenants, warm)
     budget = Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
-    limits = TenantLimits(clock, lambda _tenant: defaults, settings.pulls_max)
+    limits = TenantLimits(
+        clock, lambda tenant: own_or(defaults, tenants.limits(TenantKey(*tenant))), settings.pulls_max
+    )
     pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
     lists = Lists(clock, settings.list_wait_ms)
     status = TenantStatus(asking, tenants, clock)
@@ -145,11 +156,13 @@ def build_app(
         build_insight_router(tenants, lists, status, sampler),
         build_operator_router(meta),
         build_token_router(tokens, clock, new_secret),
+        build_usage_router(meta),
     ]
     app.include_router(build_pages())
     _include(app, gate, routers)
     if callers is not None:
         app.add_middleware(MetricsGate, callers=callers, guard=peers.guard)
+    app.add_middleware(Served, meter=meter, clock=clock, access_log=settings.access_log)
     app.add_middleware(RawPath)
     return app
 

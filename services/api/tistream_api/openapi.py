@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
+from tistream.wire.limits import QUOTA_MAX, Limits
 from tistream_api.encoding import FORMATS
 from tistream_api.params import (
     DDL_LIMIT_DEFAULT,
@@ -64,6 +65,18 @@ _DDL = [
         "events in the answer",
     ),
 ]
+
+_MS = {"type": "string", "pattern": "^[0-9]{1,16}$"}
+_USAGE = [
+    _query("from", _MS, "milliseconds since the Unix epoch, inclusive; default: a day before `to`"),
+    _query("to", _MS, "milliseconds since the Unix epoch, exclusive; default: the end of the present hour"),
+]
+LIMIT: dict[str, Any] = {
+    "type": ["integer", "null"],
+    "minimum": 0,
+    "maximum": QUOTA_MAX,
+    "description": "null: as the settings have it; 0: as much as it likes",
+}
 
 RETENTION: dict[str, Any] = {
     "type": ["string", "null"],
@@ -142,6 +155,16 @@ def lag_doc() -> dict[str, Any]:
 def ddl_doc() -> dict[str, Any]:
     """openapi_extra of DdlHistory."""
     return {"parameters": _DDL}
+
+
+def usage_doc() -> dict[str, Any]:
+    """openapi_extra of usage."""
+    return {"parameters": _USAGE}
+
+
+def quotas_doc() -> dict[str, Any]:
+    """openapi_extra of SetQuotas."""
+    return json_doc(dict.fromkeys(Limits.model_fields, LIMIT), optional=True)
 
 
 def create_doc() -> dict[str, Any]:

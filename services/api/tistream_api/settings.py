@@ -65,6 +65,7 @@ class ApiSettings(ServiceSettings):
     lag_every_ms: int = Field(
         default=5_000, ge=500, le=600_000, description="how often each tenant's lag by stage is noted; an hour is kept"
     )
+    access_log: bool = Field(default=True, description="log each answered request, with what it has sent")
     refresh_threads: int = Field(default=4, ge=1, le=64, description="tenants looked at in parallel")
     auth: str = Field(default="off", pattern="^(off|on)$", description="on: each call wants a token")
     oidc: OidcSettings = OidcSettings()

@@ -15,6 +15,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
+from tistream.wire.limits import NO_LIMITS, Limits
 from tistream.wire.meta import RouteTable, TenantRoute
 from tistream.wire.meta_client import MetaClient, StaleRoutes
 from tistream.wire.schema_client import SchemaClient, SchemaReplica
@@ -99,6 +100,11 @@ class Tenants:
         """How long ago a view was looked at; one that is overdue is excused for no longer than its turn takes."""
         idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(self._views))
         return min(view.seen_ago_ms(), ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else idle_every_ms)
+
+    def limits(self, key: TenantKey) -> Limits:
+        """What a tenant may use, as the newest routes have it."""
+        found = self._views.get(key)
+        return NO_LIMITS if found is None else found.route.limits
 
     # ---- loops
 

@@ -16,6 +16,7 @@ from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
 from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
+from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.client import HttpClient
@@ -81,12 +82,14 @@ def build_app(
 
     driver = Driver(settings.node, meta, new_feed, metrics, loop_metrics)
     collector = Collector(driver.consumed, counted, clock, collect, metrics)
+    instance = new_instance()
+    meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
     membership = Membership(
         meta,
         settings.node,
         "dispatcher",
         settings.url,
-        instance=new_instance(),
+        instance=instance,
         end=end,
         stores=driver.reports,
     )
@@ -100,6 +103,7 @@ def build_app(
             Loop(
                 "announcements", driver.follow_announcements, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics
             ),
+            Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("gauges", driver.count, interval_ms=1_000, metrics=loop_metrics),
         ]
         if collect.enabled:
@@ -113,6 +117,7 @@ def build_app(
             for loop in loops:
                 loop.stop(timeout_s=0.2)  # a long poll that hangs dies with the process
             collector.close()
+            meter.last_report()
 
     app = new_app(
         "tistream-dispatcher", ready=driver.not_ready, registry=registry, running=running, clock=clock, peers=peers

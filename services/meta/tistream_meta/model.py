@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.wire.limits import NO_LIMITS, Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Tenant:
     snapshot_ts: int | None
     problem: str | None
     retention_ms: int | None = None  # None: for ever
+    limits: Limits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)

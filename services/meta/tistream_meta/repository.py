@@ -22,6 +22,7 @@ from sqlalchemy import Connection, Engine, Row, and_, case, func, insert, select
 from tistream.errors import Fenced, Superseded, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.wire.limits import Limits as TenantLimits
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
 from tistream_meta import counter_rows, store_rows, tables, task_rows, tenant_rows, token_rows
@@ -32,6 +33,7 @@ from tistream_meta.policies import Command
 from tistream_meta.seals import CarryOn, Order
 from tistream_meta.starts import Standing, Start, standing
 from tistream_meta.transactions import CommitUnknown, Transactions, translated
+from tistream_meta.usage_book import UsageBook
 
 T = TypeVar("T")
 
@@ -53,6 +55,7 @@ class Repository:
         self._now_ms = now_ms(engine)
         self._transactions = Transactions(engine, Random(node_id))
         self.prepared = False  # whether the tables are there
+        self.usage = UsageBook(self._transactions)
         self._unsure: tuple[int, int] | None = None  # (owner_rev, lease_until_ms) of an election that may have been won
 
     @classmethod
@@ -173,6 +176,19 @@ class Repository:
             return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
 
         return self._write(body)
+
+    def set_limits(self, key: TenantKey, limits: TenantLimits) -> tuple[Tenant, Change | None]:
+        """Say what a tenant may use; the same again changes nothing. Raises UnknownName."""
+
+        def body(connection: Connection) -> tuple[Tenant, Change | None]:
+            tenant, new = tenant_rows.set_limits(connection, key, limits)
+            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
+
+        return self._write(body)
+
+    def tenant(self, key: TenantKey) -> Tenant:
+        """As it is. Raises UnknownName."""
+        return self._transactions.run(lambda connection: tenant_rows.one(connection, key))
 
     def tenants_of(self, cluster_id: str) -> tuple[Tenant, ...]:
         """In the order of their names. Raises UnknownName if no tenant ever named that cluster."""

@@ -84,6 +84,7 @@ def _tenant_route(tenant: Tenant, routes: list[TaskRoute], stores: list[Store], 
         stores=[StoreRoute(store_id=store.store_id, dispatcher_node=store.dispatcher_node) for store in stores],
         dispatcher_node=discoverer,
         retention_ms=tenant.retention_ms,
+        limits=tenant.limits,
     )
 
 

@@ -231,13 +231,14 @@ class MetaServer:
     def create_tenant(self, key: TenantKey, retention: Retention | None = None) -> Tenant:
         """Register a tenant; it is served once its schema_snap was read. `retention` None: as the settings have it.
         Raises AlreadyDiffers."""
-        return self._write_tenant(lambda: self._repository.create_tenant(key, retention, self._options.retention))
+        return self.write_tenant(lambda: self._repository.create_tenant(key, retention, self._options.retention))
 
     def set_retention(self, key: TenantKey, retention: Retention) -> Tenant:
         """Say how long a tenant's rows are kept. Raises UnknownName."""
-        return self._write_tenant(lambda: self._repository.set_retention(key, retention))
+        return self.write_tenant(lambda: self._repository.set_retention(key, retention))
 
-    def _write_tenant(self, write: Callable[[], tuple[Tenant, Change | None]]) -> Tenant:
+    def write_tenant(self, write: Callable[[], tuple[Tenant, Change | None]]) -> Tenant:
+        """Write something of a tenant as the owner, and tell everybody; the tenant as it is then."""
         self._require_owner()
         with self._writing():
             tenant, change = write()

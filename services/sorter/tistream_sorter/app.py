@@ -19,6 +19,7 @@ from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry
 from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
+from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
@@ -31,6 +32,7 @@ from tistream_sorter.compaction import CompactRules
 from tistream_sorter.jobs.shard import StoreRules
 from tistream_sorter.metrics import HoldsTold, SorterMetrics
 from tistream_sorter.node import SorterNode
+from tistream_sorter.pool_usage import PoolUsage
 from tistream_sorter.progress import ProgressFeed
 from tistream_sorter.routes import router
 from tistream_sorter.settings import CollectSettings, CompactSettings, SorterSettings, TickSettings
@@ -118,12 +120,15 @@ class _Running:
         self._runner = outside.new_runner(settings)
         limits = tick_limits(settings.tick, self._runner.slots, settings.collect, settings.compact)
         self.node = SorterNode(counted, self._runner, limits, clock, outside.new_nonce, metrics)
+        instance = outside.new_nonce()
+        pool = PoolUsage(lambda: [task.durable for task in self.node.tasks()])
+        self.meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage, pool)
         self._membership = Membership(
             meta,
             settings.node,
             "sorter",
             settings.url,
-            instance=outside.new_nonce(),
+            instance=instance,
             end=outside.end_in_order,
             tasks=self.node.reports,
         )
@@ -158,6 +163,7 @@ class _Running:
             self._preparing,
             tick,
             Loop("collect", self._collect, interval_ms=self._settings.collect.every_ms, metrics=metrics),
+            Loop("usage", self.meter.report, interval_ms=self._settings.usage_ms, metrics=metrics),
             Loop("compact", self._compact, interval_ms=self._settings.compact.every_ms, metrics=metrics),
         ]
 
@@ -219,6 +225,7 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
         yield
         for loop in loops:
             loop.stop(1.0)
+        running.meter.last_report()
         running.close()
 
     app = new_app("tistream sorter", ready=running.not_ready, registry=registry, running=run, clock=clock, peers=peers)

@@ -85,8 +85,9 @@ class Compactor:
             return False
         units = {unit.task_id: (task, unit) for task, unit in found}
         for done in results:
-            self._objects.add_all(done.traffic)
-            self._take(*units[done.task_id], done)
+            task, unit = units[done.task_id]
+            self._objects.add_all(done.traffic, task.state.identity.tenant)
+            self._take(task, unit, done)
         return True
 
     def _take(self, task: Task, unit: Rewrite, done: Rewritten) -> None:

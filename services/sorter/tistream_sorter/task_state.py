@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from tistream.format.manifest import Manifest, PendingPart
+from tistream.format.manifest import NOTHING_TAKEN, IntakeCount, Manifest, PendingPart
 from tistream.format.segment import SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
@@ -70,6 +70,8 @@ class TaskState:
     schema_retained_ts: int = 0
     heritage: tuple[int, ...] = ()
     restate: bool = False
+    intake: IntakeCount = NOTHING_TAKEN
+    taken_bytes: int = 0  # of files that no manifest tells of yet, and that were not counted before
 
     @property
     def begins_ts(self) -> int:
@@ -121,6 +123,7 @@ def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[S
             retained_ts=manifest.retained_ts,
             schema_retained_ts=manifest.schema_retained_ts,
             heritage=manifest.heritage,
+            intake=manifest.intake,
         )
     )
 

@@ -22,6 +22,7 @@ from tistream.format.manifest import READY, SEALED, UNMATCHED, Manifest, Pending
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS, Window
 from tistream.wire.file_batch import FileRef
+from tistream_sorter.intake import uncounted
 from tistream_sorter.jobs.contracts import SCANS_SCHEMA
 from tistream_sorter.jobs.kernel import MatchRules
 from tistream_sorter.jobs.pruning import ReadRules
@@ -87,6 +88,7 @@ def take(state: TaskState, files: Sequence[TaskFile]) -> tuple[TaskState, tuple[
         scans=tuple(scans),
         next_seq=seq,
         unwritten=state.unwritten + len(files),
+        taken_bytes=state.taken_bytes + sum(uncounted(state, file.ref) for file in files),
     )
     return after, tuple(taken)
 

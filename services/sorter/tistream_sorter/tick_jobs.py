@@ -83,9 +83,10 @@ class TickJobs:
                 failed = True
                 self._note_failure(error, [held.task for held, _ in group])
                 continue
+            tenants = {held.task.task_id: held.task.state.identity.tenant for held, _ in group}
             for result in results:
                 out.setdefault(result.task_id, []).append(result)
-                self._objects.add_all(result.traffic)
+                self._objects.add_all(result.traffic, tenants[result.task_id])
         if not beside:  # a large tick is alone anyway
             self._one_by_one = failed
         return out

@@ -144,6 +144,43 @@ def tenant_status(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> N
     show_status(ApiClient(url), cluster, tenant)
 
 
+@tenant_app.command("usage")
+def tenant_usage(
+    cluster: Cluster,
+    tenant: Tenant,
+    start: Annotated[
+        str | None, typer.Option("--from", help="First hour, in UTC: 2026-11-21 or 2026-11-21T10:00. Without: a day.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="The hour behind the last one, likewise.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """What a tenant has used, by hour: bytes in, stored and served, rows, requests to object storage."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.usage import show_usage
+
+    show_usage(ApiClient(url), cluster, tenant, (start, end), as_json)
+
+
+@tenant_app.command("quotas")
+def tenant_quotas(
+    cluster: Cluster,
+    tenant: Tenant,
+    quotas: Annotated[
+        list[str] | None,
+        typer.Argument(help="To change: requests_per_second=50. 0: as much as it likes; default: as the settings say."),
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """What a tenant may use, and what it stores now, as JSON; changes what is named."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.usage import quotas_of
+
+    quotas_of(ApiClient(url), cluster, tenant, quotas or [])
+
+
 @node_app.command("list")
 def node_list(url: Url = DEFAULT_URL) -> None:
     """Every process but the meta servers: its role, its state, its tasks, its stores."""

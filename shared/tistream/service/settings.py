@@ -98,6 +98,13 @@ class ServiceSettings(BaseSettings):
         default=None, description="a text that /metrics takes as a bearer token, beside those of services"
     )
     tls: TlsSettings = TlsSettings()
+    allow_insecure_bind: bool = Field(default=False, description="bind a non-loopback address without auth")
+    usage_ms: int = Field(
+        default=10_000,
+        ge=100,
+        le=600_000,
+        description="how often it is told what tenants have used; what a killed process has not told is not counted",
+    )
     shutdown_grace_seconds: int = Field(default=2, ge=0, le=600, description="how long open requests may go on")
     shutdown_limit_seconds: int = Field(default=5, ge=1, le=600, description="then the process ends, whatever hangs")
 

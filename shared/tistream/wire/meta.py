@@ -2,6 +2,7 @@
 
 from pydantic import ConfigDict, Field
 
+from tistream.wire.limits import NO_LIMITS, Limits
 from tistream.wire.sorter import Wire
 
 URL_MAX = 255  # of a process, as the meta database keeps it
@@ -133,7 +134,7 @@ class TenantRoute(Wire):
 
     `dispatcher_node` looks for stores that `stores` does not name yet. `stores` is None where the meta server is of a
     version that gives no stores out: then a dispatcher reads all that it finds. `retention_ms` is how long committed
-    rows are kept after their commit; None: for ever.
+    rows are kept after their commit; None: for ever. `limits` is what it may use.
     """
 
     cluster_id: str
@@ -144,6 +145,7 @@ class TenantRoute(Wire):
     stores: list[StoreRoute] | None = None
     dispatcher_node: str | None = None
     retention_ms: int | None = None
+    limits: Limits = NO_LIMITS
 
 
 class RouteTable(Wire):

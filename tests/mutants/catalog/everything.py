@@ -8,6 +8,7 @@ from mutants.catalog.database import MUTANTS as DATABASE
 from mutants.catalog.huge import MUTANTS as HUGE
 from mutants.catalog.locks import MUTANTS as LOCKS
 from mutants.catalog.matching import MUTANTS as MATCHING
+from mutants.catalog.metering import MUTANTS as METERING
 from mutants.catalog.object_storage import MUTANTS as OBJECT_STORAGE
 from mutants.catalog.routing import MUTANTS as ROUTING
 from mutants.catalog.scheduling import MUTANTS as SCHEDULING
@@ -36,6 +37,7 @@ MUTANTS = (
     *COLLECTION,
     *SCHEMA_LOG,
     *LOCKS,
+    *METERING,
 )
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.

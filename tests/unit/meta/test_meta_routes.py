@@ -292,3 +292,80 @@ def test_what_comes_too_late_is_refused_and_counted(meta):
     text = meta.http.get("/metrics").text
     assert 'tistream_meta_refused_total{what="start"} 1.0' in text
     assert 'tistream_meta_refused_total{what="report"} 1.0' in text
+
+
+# -- what tenants use, and may use --
+
+USAGE = "/v1/clusters/7/tenants/acme/usage"
+QUOTAS = "/v1/clusters/7/tenants/acme/quotas"
+NO_QUOTAS = {
+    "requests_per_second": None,
+    "pulls_at_once": None,
+    "served_bytes_per_second": None,
+    "notifications_per_second": None,
+    "stored_bytes": None,
+}
+
+
+def told(hour_ms: int, **more: Any) -> dict[str, Any]:
+    one = {"cluster_id": "7", "tenant_id": "acme", "hour_ms": hour_ms}
+    return {"node_id": "api-1", "instance": "i1", **{name: [one | value] for name, value in more.items()}}
+
+
+def test_usage_is_told_and_asked_for(meta: Meta) -> None:
+    meta.create()
+    hour_ms = SystemClock().now_ms() // 3_600_000 * 3_600_000
+    report = told(hour_ms, counted={"bytes_served": 5, "rows_served": 1, "requests": {"get": 3, "unheard": 9}})
+    for _ in range(2):
+        assert meta.http.post("/upcall/v1/usage", json=report).status_code == 202
+    found = meta.http.get(USAGE).json()
+    assert [hour["hour_ms"] for hour in found["hours"]] == [str(hour_ms)]
+    assert found["total"]["bytes_served"] == "5"
+    assert found["total"]["requests"]["get"] == "3"
+    assert "unheard" not in found["total"]["requests"]
+    assert meta.http.get(USAGE, params={"from": str(hour_ms + 1)}).json()["hours"] == []
+    assert meta.http.get(USAGE, params={"to": str(hour_ms)}).json()["hours"] == []
+    assert meta.http.get(USAGE.replace("acme", "nobody")).status_code == 404
+    for wrong in ({"from": "x"}, {"to": "-1"}, {"from": "5", "to": "4"}, {"from": "0"}):
+        assert meta.http.get(USAGE, params=wrong).status_code == 400, wrong
+    assert meta.http.post("/upcall/v1/usage", json=told(hour_ms, counted={"bytes_served": -1})).status_code == 400
+
+
+def test_quotas_are_kept_and_come_with_the_routes(meta: Meta) -> None:
+    meta.create()
+    assert meta.http.get(QUOTAS).json() == {
+        "cluster_id": "7",
+        "tenant_id": "acme",
+        **NO_QUOTAS,
+        "bytes_stored_now": None,
+        "stored_bytes_exceeded": False,
+    }
+    version = meta.http.get("/upcall/v1/routes").json()["version"]
+    limits = {**NO_QUOTAS, "requests_per_second": 50, "stored_bytes": 1_000}
+    assert meta.http.put(QUOTAS, json={"requests_per_second": 50, "stored_bytes": 1_000}).status_code == 200
+    table = meta.http.get("/upcall/v1/routes").json()
+    assert table["version"] > version
+    assert [one["limits"] for one in table["tenants"]] == [limits]
+    assert meta.http.put(QUOTAS, json=limits).status_code == 200
+    assert meta.http.get("/upcall/v1/routes").json()["version"] == table["version"], "the same again changes nothing"
+    meta.stop()
+    meta.start()
+    assert [one["limits"] for one in meta.http.get("/upcall/v1/routes").json()["tenants"]] == [limits]
+    meta.create("other")
+    assert meta.http.put(QUOTAS, json={}).json()["requests_per_second"] is None
+    for wrong in ({"requests_per_second": -1}, {"pulls_at_once": "5"}, {"unheard": 1}, {"stored_bytes": 1 << 60}):
+        assert meta.http.put(QUOTAS, json=wrong).status_code == 400, wrong
+    assert meta.http.put(QUOTAS.replace("acme", "nobody"), json={}).status_code == 404
+
+
+def test_who_stores_more_than_its_quota_is_told(meta: Meta) -> None:
+    meta.create()
+    hour_ms = SystemClock().now_ms() // 3_600_000 * 3_600_000
+    meta.http.put(QUOTAS, json={"stored_bytes": 1_000})
+    for number, size in enumerate((1_000, 1_001), 1):
+        stored = {"task_id": 1, "manifest": number, "bytes_of": {"1": size}}
+        meta.http.post("/upcall/v1/usage", json=told(hour_ms, stored=stored))
+        found = meta.http.get(QUOTAS).json()
+        assert (found["bytes_stored_now"], found["stored_bytes_exceeded"]) == (str(size), size > 1_000)
+    meta.http.put(QUOTAS, json={"stored_bytes": 0})
+    assert not meta.http.get(QUOTAS).json()["stored_bytes_exceeded"], "0: as much as it likes"

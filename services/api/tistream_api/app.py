@@ -30,13 +30,18 @@ from tistream.wire.client import DEADLINE_S, HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.token_client import TokenClient
 from tistream_api.callers import Callers
+from tistream_api.console_pages import build_pages
 from tistream_api.gate import SCHEME, Gate, refuse_undeclared
 from tistream_api.group_cache import GroupCache, Keeping
+from tistream_api.insight_routes import build_insight_router
 from tistream_api.jwt_callers import JwtCallers
 from tistream_api.key_set import reader
+from tistream_api.lag_history import LagHistory
+from tistream_api.lag_sampler import LagSampler
 from tistream_api.lists import Lists
 from tistream_api.metrics_gate import MetricsGate
 from tistream_api.operator_routes import build_operator_router
+from tistream_api.params import LAG_MINUTES_MAX
 from tistream_api.pulls import Pulls
 from tistream_api.rates import Limits, own_or
 from tistream_api.raw_path import RawPath
@@ -88,7 +93,6 @@ def build_app(
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
     tokens = TokenClient(meta)
     callers = _callers(settings, tokens, clock)
-    defaults = Limits(**settings.limits.model_dump())
     executor = new_executor("refresh", settings.refresh_threads)
     warm = new_event()
 
@@ -103,6 +107,7 @@ def build_app(
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
+            Loop("lag", sampler.sample, interval_ms=settings.lag_every_ms, metrics=loop_metrics),
         ]
         if callers is not None:
             loops += callers.loops(loop_metrics)
@@ -133,15 +138,16 @@ def build_app(
     cache = GroupCache(objects, settings.cache_bytes, Keeping(keys, settings.keyed_cache_ms, clock))
     tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
     readiness = Readiness(http, meta, tenants, warm)
+    limits = _limits(settings, tenants, clock)
     budget = Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
-    limits = TenantLimits(
-        clock, lambda tenant: own_or(defaults, tenants.limits(TenantKey(*tenant))), settings.pulls_max
-    )
     pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
+    lists = Lists(clock, settings.list_wait_ms)
     status = TenantStatus(asking, tenants, clock)
+    sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
     gate = Gate(callers, limits)
     routers = [
-        build_router(tenants, pulls, Lists(clock, settings.list_wait_ms), status, meta, gate),
+        build_router(tenants, pulls, lists, status, meta, gate),
+        build_insight_router(tenants, lists, status, sampler),
         build_operator_router(meta),
         build_token_router(tokens, clock, new_secret),
         build_usage_router(meta),
@@ -175,10 +181,21 @@ def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Caller
     return Callers(tokens, clock, None if oidc.issuer is None else JwtCallers(oidc, reader(oidc), clock))
 
 
+def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:
+    """Each tenant's own limits, and where it has none the platform's."""
+    defaults = Limits(**settings.limits.model_dump())
+
+    def limits_of(tenant: tuple[str, str]) -> Limits:
+        return own_or(defaults, tenants.limits(TenantKey(*tenant)))
+
+    return TenantLimits(clock, limits_of, settings.pulls_max)
+
+
 def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:
     """Put routes behind the gate. Raises NotDeclared if one of them does not say who may call it, or if there are
     others."""
     app.router.redirect_slashes = False  # a redirect would come before the gate, to whatever host the request names
+    app.include_router(build_pages())
     for router in routers:
         app.include_router(router, dependencies=[Depends(gate.check)])
     refuse_undeclared(app.routes, [route for router in routers for route in router.routes])

@@ -8,7 +8,14 @@ from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
 from tistream.wire.limits import QUOTA_MAX, Limits
 from tistream.wire.meta import KMS_KEY_ID_PATTERN
 from tistream_api.encoding import FORMATS
-from tistream_api.params import LIMIT_DEFAULT, LIMIT_MAX, WAIT_MS_MAX
+from tistream_api.params import (
+    DDL_LIMIT_DEFAULT,
+    DDL_LIMIT_MAX,
+    LAG_MINUTES_MAX,
+    LIMIT_DEFAULT,
+    LIMIT_MAX,
+    WAIT_MS_MAX,
+)
 
 _TS = {"type": "string", "pattern": "^[0-9]{1,19}$"}
 
@@ -43,6 +50,21 @@ _HEX = {"type": "string", "pattern": "^([0-9a-fA-F]{2})*$"}
 _COVERAGE = [
     _query("start_key", _HEX, "hexadecimal, inclusive; empty: from the first key"),
     _query("end_key", _HEX, "hexadecimal, exclusive; empty: to the last key"),
+]
+_LAG = [
+    _query(
+        "minutes",
+        {"type": "integer", "minimum": 1, "maximum": LAG_MINUTES_MAX, "default": LAG_MINUTES_MAX},
+        "how far back",
+    ),
+]
+_DDL = [
+    _query("before_ts", _TS, "exclusive; default: the newest"),
+    _query(
+        "limit",
+        {"type": "integer", "minimum": 1, "maximum": DDL_LIMIT_MAX, "default": DDL_LIMIT_DEFAULT},
+        "events in the answer",
+    ),
 ]
 
 _MS = {"type": "string", "pattern": "^[0-9]{1,16}$"}
@@ -129,6 +151,16 @@ def list_doc() -> dict[str, Any]:
 def coverage_doc() -> dict[str, Any]:
     """openapi_extra of coverage."""
     return {"parameters": _COVERAGE}
+
+
+def lag_doc() -> dict[str, Any]:
+    """openapi_extra of TenantLag."""
+    return {"parameters": _LAG}
+
+
+def ddl_doc() -> dict[str, Any]:
+    """openapi_extra of DdlHistory."""
+    return {"parameters": _DDL}
 
 
 def usage_doc() -> dict[str, Any]:

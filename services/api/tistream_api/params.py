@@ -24,6 +24,11 @@ PULL_PARAMETERS = ("start_ts", "cursor", "end_ts", "limit", "wait_ms", "follow",
 LIST_PARAMETERS = ("ts",)
 USAGE_PARAMETERS = ("from", "to")
 COVERAGE_PARAMETERS = ("start_key", "end_key")
+LAG_PARAMETERS = ("minutes",)
+LAG_MINUTES_MAX = 60
+DDL_PARAMETERS = ("before_ts", "limit")
+DDL_LIMIT_DEFAULT = 100
+DDL_LIMIT_MAX = 1_000
 
 _DECIMAL = re.compile(r"[0-9]{1,40}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
@@ -85,6 +90,19 @@ def parse_coverage(query: bytes) -> tuple[bytes, bytes]:
     if end and end <= start:
         raise _bad("end_key", "does not lie above start_key")
     return start, end
+
+
+def parse_lag(query: bytes) -> int:
+    """How many minutes back. Raises InvalidRequest."""
+    given = _take_apart(query, LAG_PARAMETERS)
+    return _number("minutes", given.get("minutes", str(LAG_MINUTES_MAX)), 1, LAG_MINUTES_MAX)
+
+
+def parse_ddl(query: bytes) -> tuple[int | None, int]:
+    """(before_ts, limit) of DdlHistory. Raises InvalidRequest."""
+    given = _take_apart(query, DDL_PARAMETERS)
+    before_ts = _number("before_ts", given["before_ts"], 1, MAX_TS) if "before_ts" in given else None
+    return before_ts, _number("limit", given.get("limit", str(DDL_LIMIT_DEFAULT)), 1, DDL_LIMIT_MAX)
 
 
 def parse_usage(query: bytes) -> dict[str, int]:

@@ -69,6 +69,9 @@ class ApiSettings(ServiceSettings):
         description="pulls answered at once; beyond: 429. Each holds at most 32 MiB of decoded rows, 7 GiB if all do",
     )
     list_wait_ms: int = Field(default=2_000, ge=0, le=60_000, description="how long a list waits for its ts")
+    lag_every_ms: int = Field(
+        default=5_000, ge=500, le=600_000, description="how often each tenant's lag by stage is noted; an hour is kept"
+    )
     access_log: bool = Field(default=True, description="log each answered request, with what it has sent")
     refresh_threads: int = Field(default=4, ge=1, le=64, description="tenants looked at in parallel")
     auth: str = Field(default="off", pattern="^(off|on)$", description="on: each call wants a token")

@@ -94,6 +94,16 @@ class Tenants:
             raise UnknownName(f"no tenant {key}")
         return found
 
+    def views(self) -> dict[TenantKey, TenantView]:
+        """Every tenant's view."""
+        with self._lock:
+            return dict(self._views)
+
+    def excused_ms(self, view: TenantView) -> int:
+        """How long ago a view was looked at; one that is overdue is excused for no longer than its turn takes."""
+        idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(self._views))
+        return min(view.seen_ago_ms(), ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else idle_every_ms)
+
     def limits(self, key: TenantKey) -> Limits:
         """What a tenant may use, as the newest routes have it."""
         found = self._views.get(key)
@@ -182,12 +192,10 @@ class Tenants:
 
     def _lag_seconds(self) -> float:
         """Of the tenant that is furthest behind, as of the last look at each; one that is overdue excuses nothing."""
-        every = list(self._views.values())
-        idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(every))
         now_ms = self._clock.now_ms()
-        lags_ms = []
-        for view in every:
-            if view.route.snapshot_ts is not None:
-                every_ms = ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else idle_every_ms
-                lags_ms.append(now_ms - min(view.seen_ago_ms(), every_ms) - physical_ms(view.resolved_ts()))
+        lags_ms = [
+            now_ms - self.excused_ms(view) - physical_ms(view.resolved_ts())
+            for view in self.views().values()
+            if view.route.snapshot_ts is not None
+        ]
         return max([0, *lags_ms]) / 1000

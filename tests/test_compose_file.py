@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import re
 from pathlib import Path
@@ -11,16 +10,21 @@ from typing import Any
 import pytest
 import yaml
 
+from support import minio
 from support.chaos.plan import OWNER, Kind
+from support.compose import engine
 from support.compose.chaos import faults
 from support.compose.containers import container_of
-from tistream.service.settings import NESTED, ServiceSettings
+from support.settings_classes import settings_class
+from tistream.service.settings import NESTED
 
 ROOT = Path(__file__).parents[1]
 NODES = {"meta": 3, "dispatcher": 2, "sorter": 2, "api": 2, "schema": 1}
 OURS = [f"{role}-{number}" if count > 1 else role for role, count in NODES.items() for number in range(1, count + 1)]
-ONCE = ("bucket",)  # runs and ends
+ONCE = ("bucket", "keys")  # run and end
+KEYS = {"service.key", "metrics.token", "tls.crt", "tls.key", "ca.crt"}  # as scripts/keys makes them
 PROFILES = {"upstream": ["demo"], "prometheus": ["monitoring"], "grafana": ["monitoring"]}
+DOCKERFILES = ("deploy/docker/Dockerfile", "deploy/docker/minio.Dockerfile")
 _VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
@@ -106,24 +110,25 @@ def test_every_variable_is_a_setting_with_a_valid_value(name: str) -> None:
     assert service["image"] == ("tistream-sorter:dev" if role == "sorter" else "tistream:dev")
     prefix = f"TISTREAM_{role.upper()}{NESTED}"
     given = {key: _default(value) for key, value in service["environment"].items() if key.startswith("TISTREAM_")}
+    of_commands = {"TISTREAM_URL": "https://localhost:8000", "TISTREAM_CA_FILE": "/keys/ca.crt"}
+    assert {key: given.pop(key) for key in of_commands if key in given} == (of_commands if role == "api" else {})
     assert all(key.startswith(prefix) for key in given)
     # Arguments are validated as the environment is, and an unknown one is refused.
-    settings = _settings_class(role)(**{key.removeprefix(prefix).lower(): value for key, value in given.items()})
-    assert settings.url == f"http://{name}:8000"
+    tls = {
+        key.removeprefix(f"{prefix}TLS{NESTED}").lower(): given.pop(key) for key in list(given) if f"{NESTED}TLS" in key
+    }
+    own: dict[str, Any] = {key.removeprefix(prefix).lower(): value for key, value in given.items()}
+    settings = settings_class(role)(tls=tls, **own)
+    assert settings.url == f"https://{name}:8000"
+    assert "keys:/keys:ro" in service["volumes"]
+    files = (settings.service_key_file, settings.metrics_token_file, *settings.tls.model_dump().values())
+    assert {path.name for path in files if isinstance(path, Path)} == KEYS
+    assert all(path.parent == Path("/keys") for path in files if isinstance(path, Path))
+    assert (settings.tls.client_ca_file is None) == (role == "api"), "users of the API have no certificate"
     assert settings.port == 8000, "the image's health check asks there"
     assert settings.node == (name if NODES[role] > 1 else f"{role}-1")
-    assert settings.meta_url.split(",") == [f"http://meta-{number}:8000" for number in (1, 2, 3)]
+    assert settings.meta_url.split(",") == [f"https://meta-{number}:8000" for number in (1, 2, 3)]
     assert settings.objects_url.startswith("s3://tistream?endpoint=http://minio:9000")
-
-
-def _settings_class(role: str) -> type[ServiceSettings]:
-    module = importlib.import_module(f"tistream_{role}.settings")
-    [found] = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, ServiceSettings) and value is not ServiceSettings
-    ]
-    return found
 
 
 def test_env_example_names_every_variable_with_its_default_and_no_password() -> None:
@@ -140,8 +145,43 @@ def test_env_example_names_every_variable_with_its_default_and_no_password() -> 
     assert not [name for name, value in named.items() if name.endswith("PASSWORD") and value]
 
 
+def test_the_databases_root_whose_password_is_in_the_log_is_let_in_from_its_own_container_alone() -> None:
+    given = SERVICES["mysql"]["environment"]
+    assert given["MYSQL_RANDOM_ROOT_PASSWORD"] == "yes"
+    assert given["MYSQL_ROOT_HOST"] == "localhost"
+
+
+def test_a_program_is_of_one_version_wherever_it_is_named() -> None:
+    for name in ("docker-compose.yml", ".env.example", *DOCKERFILES, "deploy/k8s/overlays/dev/minio.yaml"):
+        found = set(re.findall(r"minio/minio:[\w.-]+", (ROOT / name).read_text()))
+        assert found <= {minio.IMAGE}, name
+    assert f"minio_version={minio.VERSION}\n" in (ROOT / "scripts" / "compose-images").read_text()
+    pythons = {
+        SERVICES[name]["build"]["args"][f"{kind}_IMAGE"]
+        for name in ("meta-1", "sorter-1")
+        for kind in ("PYTHON", "BUILD")
+    }
+    assert {_default(python) for python in pythons} == {engine.PYTHON_IMAGE}
+
+
+def test_every_name_by_which_a_service_is_called_is_in_the_certificate() -> None:
+    script = SERVICES["keys"]["command"][-1]
+    [line] = [line for line in script.splitlines() if line.startswith("/opt/keys ")]
+    assert set(line.split()[3:]) == set(OURS)
+    assert line.split()[1:3] == ["-g", "/keys"]
+
+
+def test_only_services_and_prometheus_have_the_keys() -> None:
+    having = {name for name, service in SERVICES.items() if any("keys:" in one for one in service.get("volumes", ()))}
+    assert having == {*OURS, "keys", "prometheus"}
+
+
 def test_prometheus_asks_every_service() -> None:
     [job] = _read("deploy/compose/prometheus.yml")["scrape_configs"]
+    named = {Path(path).name for path in (*job["tls_config"].values(), *job["authorization"].values())}
+    assert (job["scheme"], named) == ("https", KEYS - {"service.key"})
+    assert "keys:/keys:ro" in SERVICES["prometheus"]["volumes"]
+    assert SERVICES["prometheus"]["group_add"] == ["10001"]
     asked = {(one["labels"]["role"], target) for one in job["static_configs"] for target in one["targets"]}
     assert asked == {(name.partition("-")[0], f"{name}:8000") for name in OURS}
 
@@ -174,9 +214,6 @@ def test_a_round_of_chaos_strikes_every_kind_of_container_and_a_seed_repeats_it(
         assert {Kind.KILL, Kind.PAUSE} <= kinds, role
     assert {Kind.RESTART, Kind.FULL} <= {fault.kind for fault in one_round}
     assert one_round == list(itertools.islice(faults(1), 20)) != list(itertools.islice(faults(2), 20))
-
-
-DOCKERFILES = ("deploy/docker/Dockerfile", "deploy/docker/minio.Dockerfile")
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)

@@ -19,8 +19,11 @@ from typing import Any
 import httpx
 
 from bench import proc_tree
+from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
+from tistream.wire import service_token
+from tistream.wire.service_token import Caller
 
 COMMAND = Path(sys.executable).with_name("tistream")
 READY_SECONDS = 240
@@ -76,11 +79,18 @@ class Up:
         """Anonymous memory of the whole tree."""
         return proc_tree.memory_bytes(self._process.pid)
 
+    def _of_service(self, port: int, path: str, params: Mapping[str, str] | None = None) -> httpx.Response:
+        """Asked as one service asks another: with the platform's key."""
+        [key, *_] = service_token.parse_keys((self.folder / "secrets" / "service.key").read_text())
+        token = service_token.sign(key, Caller("bench", "bench"), SystemClock().now_ms() // 1000)
+        headers = {"authorization": f"Bearer {token}"}
+        return self._http.get(f"http://127.0.0.1:{port}{path}", params=params, headers=headers)
+
     def requests(self) -> Counter[str]:
         """Requests to the object store so far by kind, of all services, Spark's workers among them; and bytes."""
         out: Counter[str] = Counter()
         for name, port in self._ports.items():
-            text = self._http.get(f"http://127.0.0.1:{port}/metrics").text
+            text = self._of_service(port, "/metrics").text
             for metric, label, value in _SAMPLE.findall(text):
                 if metric == "tistream_object_requests":
                     out[label] += int(float(value))
@@ -91,7 +101,7 @@ class Up:
 
     def metric(self, service: str, name: str) -> float:
         """The sum of a metric's samples."""
-        text = self._http.get(f"http://127.0.0.1:{self._ports[service]}/metrics").text
+        text = self._of_service(self._ports[service], "/metrics").text
         return sum(float(value) for metric, _, value in _SAMPLE.findall(text) if metric == name.removesuffix("_total"))
 
     def create(self, tenant: TenantKey) -> None:
@@ -125,7 +135,7 @@ class Up:
     def tasks(self, tenant: TenantKey) -> list[int]:
         """Ids of the tenant's tasks."""
         names = {"cluster_id": tenant.cluster_id, "tenant_id": tenant.tenant_id}
-        answer = self._http.get(f"http://127.0.0.1:{self._ports['sorter']}/v1/tasks", params=names).raise_for_status()
+        answer = self._of_service(self._ports["sorter"], "/v1/tasks", names).raise_for_status()
         return [task["task_id"] for task in answer.json()["tasks"]]
 
     def wait_resolved(self, tenant: TenantKey, ts: int, seconds: float = 60) -> float:

@@ -110,10 +110,35 @@ def test_both_apis_serve_what_tidb_wrote(up: Containers) -> None:
     for delivery in loaded.files:
         bucket.put(delivery.key, delivery.data)
     for port in ("API_1_PORT", "API_2_PORT"):
-        consumer = Consumer(up.url_of(port), loaded.tenant)
+        consumer = Consumer(up.url_of(port), loaded.tenant, up.http(90))
         events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
         problems = tenant_differences(loaded, events)
         assert not problems, shown(problems)
+
+
+def test_who_is_no_service_gets_nowhere(up: Containers) -> None:
+    """From inside the platform's own network, by a container that has what clients have."""
+    script = """
+import ssl, sys, urllib.error, urllib.request as u
+def ask(url, token=None):
+    context = ssl.create_default_context(cafile="/clients/ca.crt")
+    request = u.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        return u.urlopen(request, timeout=10, context=context).status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError as error:
+        return type(getattr(error, "reason", error)).__name__
+for name in sys.argv[1:]:
+    print(name, ask(f"https://{name}:8000/v1/tasks"), ask(f"https://{name}:8000/metrics", "x" * 40))
+"""
+    inside = [service for service in SERVICES if not service.startswith("api")]
+    run = ("run", "--rm", "--no-deps", "-T", "--entrypoint", "python3", "upstream", "-c", script, *inside)
+    found = {line.split()[0]: line.split()[1:] for line in up.compose(*run).splitlines()}
+    assert set(found) == set(inside)
+    for service, answers in found.items():
+        assert not [answer for answer in answers if answer == "200"], (service, answers)
+        assert all("SSL" in answer or "Reset" in answer for answer in answers), (service, answers)
 
 
 def test_prometheus_finds_every_service(up: Containers) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import shutil
@@ -14,27 +13,26 @@ import kubernetes_validate
 import pytest
 
 from support.app_surfaces import SURFACES
-from support.manifests import K8S, OVERLAYS, SERVICES, Document, environment, executor_template, of_kind, pods, rendered
-from tistream.service.settings import NESTED, ServiceSettings, load_settings
+from support.manifests import K8S, OVERLAYS, Document, environment, executor_template, of_kind, pods, rendered
+from support.settings_classes import SERVICES, settings_class
+from tistream.service.settings import NESTED, load_settings
 from tistream_sorter.settings import SorterSettings
 
 KUBERNETES = ("1.34", "1.37")  # the oldest and the newest whose schemas are at hand
 CUSTOM = {"PodMonitor"}  # no kind of Kubernetes' own
 NAME = "app.kubernetes.io/name"
+KEYS = {"service.key", "metrics.token", "tls.crt", "tls.key", "ca.crt"}  # as scripts/keys makes them
+OF_COMMANDS = {
+    "TISTREAM_URL",
+    "TISTREAM_CA_FILE",
+    "TISTREAM_CERT_FILE",
+    "TISTREAM_KEY_FILE",
+    "TISTREAM_SERVICE_KEY_FILE",
+}
 WORKLOADS = [f"tistream-{service}" for service in SERVICES]
 
 both = pytest.mark.parametrize("overlay", OVERLAYS)
 each_service = pytest.mark.parametrize("service", SERVICES)
-
-
-def settings_class(service: str) -> type[ServiceSettings]:
-    module = importlib.import_module(f"tistream_{service}.settings")
-    [found] = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, ServiceSettings) and value is not ServiceSettings
-    ]
-    return found
 
 
 def container_of(documents: list[Document], workload: str) -> Document:
@@ -117,17 +115,27 @@ def test_every_container_is_bounded_and_every_image_pinned(overlay: str) -> None
 @each_service
 def test_probes_ask_for_what_the_service_answers(overlay: str, service: str) -> None:
     container = container_of(rendered(overlay), f"tistream-{service}")
-    paths = {
-        probe: container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")
-    }
+    paths = {probe: _probed(container[probe]) for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert paths == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
     assert set(paths.values()) <= SURFACES[service].paths
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     variables = environment(rendered(overlay), f"tistream-{service}")
     assert str(ports["http"]) == variables[f"TISTREAM_{service.upper()}__PORT"]
-    assert {container[probe]["httpGet"]["port"] for probe in paths} == {"http"}
+    # kubelet has no certificate: where one is demanded, the container asks itself.
+    mutual = f"TISTREAM_{service.upper()}__TLS__CLIENT_CA_FILE" in variables
+    assert {"exec" in container[probe] for probe in paths} == {mutual}
     liveness = container["livenessProbe"]
     assert liveness["periodSeconds"] * liveness["failureThreshold"] >= 60
+
+
+def _probed(probe: Document) -> str:
+    """The path that is asked for."""
+    if "exec" in probe:
+        *command, path = probe["exec"]["command"]
+        assert command == ["python3", "-I", "-S", "/opt/healthy.py"]
+        return str(path)
+    assert (probe["httpGet"]["port"], probe["httpGet"]["scheme"]) == ("http", "HTTPS")
+    return str(probe["httpGet"]["path"])
 
 
 @both
@@ -137,15 +145,18 @@ def test_variables_are_settings_and_valid_together(overlay: str, service: str, m
     variables = environment(documents, f"tistream-{service}")
     prefix = f"TISTREAM_{service.upper()}{NESTED}"
     own = {name: value for name, value in variables.items() if name.startswith("TISTREAM_")}
-    assert {name for name in own if not name.startswith(prefix)} <= {"TISTREAM_URL"}
+    assert {name for name in own if not name.startswith(prefix)} <= OF_COMMANDS
     for name, value in variables.items():
         assert "$(" not in value, f"{name} names what stands behind it, or nowhere"
         monkeypatch.setenv(name, value)
     settings = load_settings(settings_class(service))
-    assert settings.allow_insecure_bind
+    assert settings.host == "0.0.0.0"  # and so it has its key, and TLS
+    assert settings.tls.serves
+    assert (settings.tls.client_ca_file is None) == (service == "api"), "users of the API have tokens"
     headless = {name for name, one in of_kind(documents, "Service").items() if one["spec"].get("clusterIP") == "None"}
-    [host] = re.findall(r"^http://([^:/]+):\d+$", settings.url)
-    pod, _, named = host.partition(".")
+    [host] = re.findall(r"^https://([^:/]+):\d+$", settings.url)
+    pod, named, *rest = host.split(".")
+    assert rest == ["tistream", "svc"]
     assert pod == settings.node == f"tistream-{service}-0"
     assert named in headless
     container = container_of(documents, f"tistream-{service}")
@@ -154,10 +165,47 @@ def test_variables_are_settings_and_valid_together(overlay: str, service: str, m
 
 
 @both
+@each_service
+def test_every_service_has_the_keys_that_its_variables_name(overlay: str, service: str) -> None:
+    documents = rendered(overlay)
+    pod = pods(documents)[f"tistream-{service}"]
+    [mount] = [one for one in container_of(documents, f"tistream-{service}")["volumeMounts"] if one["name"] == "keys"]
+    assert (mount["mountPath"], mount["readOnly"]) == ("/keys", True)
+    [volume] = [one for one in pod["spec"]["volumes"] if one["name"] == "keys"]
+    assert volume["secret"] == {"secretName": "tistream-keys", "defaultMode": 0o440}
+    variables = environment(documents, f"tistream-{service}").items()
+    named = {value.removeprefix("/keys/") for name, value in variables if name.endswith("_FILE")}
+    assert named == KEYS
+    # A command in the pod may do what the service may, or what a user may who is told whom to trust.
+    own = {name for name, _ in variables} & OF_COMMANDS
+    expected = {"api": {"TISTREAM_URL", "TISTREAM_CA_FILE"}, "sorter": OF_COMMANDS, "dispatcher": OF_COMMANDS}
+    assert own == expected.get(service, set())
+
+
+def test_prometheus_shows_the_token_and_a_certificate() -> None:
+    [monitor] = of_kind(rendered("prod"), "PodMonitor").values()
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["scheme"] == "https"
+    shown = endpoint["tlsConfig"]
+    assert shown.pop("serverName") == "tistream"  # pods are asked by address, which no certificate has
+    assert "insecureSkipVerify" not in shown
+    found = [
+        shown["ca"]["secret"],
+        shown["cert"]["secret"],
+        shown["keySecret"],
+        endpoint["authorization"]["credentials"],
+    ]
+    assert {one["name"] for one in found} == {"tistream-keys"}
+    assert [one["key"] for one in found] == ["ca.crt", "tls.crt", "tls.key", "metrics.token"]
+
+
+@both
 def test_everybody_knows_every_meta_server(overlay: str) -> None:
     documents = rendered(overlay)
     metas = of_kind(documents, "StatefulSet")["tistream-meta"]
-    expected = [f"http://tistream-meta-{number}.tistream-meta:8001" for number in range(metas["spec"]["replicas"])]
+    expected = [
+        f"https://tistream-meta-{number}.tistream-meta.tistream.svc:8001" for number in range(metas["spec"]["replicas"])
+    ]
     for service in set(SERVICES) - {"meta"}:
         known = environment(documents, f"tistream-{service}")[f"TISTREAM_{service.upper()}__META_URL"]
         assert known.split(",") == expected
@@ -190,7 +238,7 @@ def test_selectors_match_and_names_lead_somewhere(overlay: str) -> None:
     for name, pod in made.items():
         for kind, referred, optional in references(pod):
             there = configs if kind == "configMap" else secrets
-            outside = overlay == "prod" and referred == "tistream-database"
+            outside = referred == "tistream-keys" or (overlay == "prod" and referred == "tistream-database")
             assert referred in there or optional or outside, f"{name}: {referred}"
 
 
@@ -199,6 +247,8 @@ def references(pod: Document) -> Iterator[tuple[str, str, bool]]:
     for volume in pod["spec"].get("volumes", ()):
         if "configMap" in volume:
             yield "configMap", volume["configMap"]["name"], False
+        if "secret" in volume:
+            yield "secret", volume["secret"]["secretName"], False
     for container in pod["spec"]["containers"]:
         for entry in container.get("env", ()):
             for kind in ("configMap", "secret"):

@@ -151,7 +151,7 @@ def test_damaged_files_are_counted(up: Platform, healthy: list[str]) -> None:
 
 def damages_counted(up: Platform) -> float:
     """Quarantines and damaged files that the services have counted so far."""
-    texts = [httpx.get(f"{url}/metrics", timeout=5).text for url in service_urls(up)]
+    texts = [httpx.get(f"{url}/metrics", headers=up.service_headers(), timeout=5).text for url in service_urls(up)]
     assert texts
     found = re.findall(r"^tistream_\w+_(?:quarantines|damaged_files)_total (\S+)$", "\n".join(texts), re.MULTILINE)
     assert len(found) == 2, "the dispatcher's and the sorter's"

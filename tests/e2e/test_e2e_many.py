@@ -34,9 +34,15 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
         yield started
 
 
+def asked(up: Platform, name: str, path: str) -> httpx.Response:
+    """What a process says, asked as its peers do."""
+    url = f"http://127.0.0.1:{up.ports()[name]}{path}"
+    return httpx.get(url, headers=up.service_headers(), timeout=10, trust_env=False)
+
+
 def owner_rev(up: Platform, name: str) -> int:
     """The election in which a meta server became the owner; 0 if it never did."""
-    text = httpx.get(f"http://127.0.0.1:{up.ports()[name]}/metrics", timeout=5, trust_env=False).text
+    text = asked(up, name, "/metrics").text
     return int(float(re.search(r"^tistream_meta_owner_rev (\S+)$", text, re.MULTILINE)[1]))  # type: ignore[index]
 
 
@@ -52,8 +58,7 @@ def pid_of(up: Platform, name: str) -> int:
 
 def held(up: Platform) -> list[int]:
     """How many tasks each sorter holds."""
-    urls = [f"http://127.0.0.1:{up.ports()[name]}/v1/tasks" for name in ("sorter", "sorter-2")]
-    return [len(httpx.get(url, timeout=5, trust_env=False).json()["tasks"]) for url in urls]
+    return [len(asked(up, name, "/v1/tasks").json()["tasks"]) for name in ("sorter", "sorter-2")]
 
 
 def changes(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -144,7 +149,7 @@ def test_an_owner_that_hangs_is_replaced_and_follows_when_it_wakes(up: Platform)
         os.kill(pid, signal.SIGCONT)
     time.sleep(2)
     assert owner_rev(up, old) == rev, "it was not elected again"
-    answer = httpx.get(f"http://127.0.0.1:{up.ports()[old]}/v1/clusters/9/tenants", timeout=10, trust_env=False)
+    answer = asked(up, old, "/v1/clusters/9/tenants")
     assert [tenant["tenant_id"] for tenant in answer.json()["tenants"]] == ["after-the-owner"]
 
 

@@ -23,7 +23,10 @@ import httpx
 
 from support.golden import GoldenSet
 from support.pull import Consumer
+from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
+from tistream.wire import service_token
+from tistream.wire.service_token import Caller
 
 COMMAND = Path(sys.executable).with_name("tistream")
 MARK = "TISTREAM_HARNESS_RUN"  # in the environment of every process of one platform, however it was started
@@ -262,24 +265,39 @@ class Platform:
 
     # --- using it --------------------------------------------------------------------------------------------------
 
+    def http(self, timeout: float) -> httpx.Client:
+        """A user's client: it trusts whom the platform's users trust."""
+        return httpx.Client(trust_env=False, timeout=timeout)
+
+    def user_environ(self) -> dict[str, str]:
+        """What a user's commands need besides."""
+        return {}
+
     def create_tenant(self, tenant: TenantKey) -> Consumer:
         """Register a tenant; a consumer of it."""
         url = f"{self.url}/v1/clusters/{tenant.cluster_id}/tenants"
         deadline = time.monotonic() + 30
-        answer = httpx.post(url, json={"tenant_id": tenant.tenant_id}, timeout=10)
-        while answer.status_code == 503 and time.monotonic() < deadline:  # the meta server is being started again
-            time.sleep(float(answer.headers["retry-after"]))
-            answer = httpx.post(url, json={"tenant_id": tenant.tenant_id}, timeout=10)
+        with self.http(10) as http:
+            answer = http.post(url, json={"tenant_id": tenant.tenant_id})
+            while answer.status_code == 503 and time.monotonic() < deadline:  # the meta server is being started again
+                time.sleep(float(answer.headers["retry-after"]))
+                answer = http.post(url, json={"tenant_id": tenant.tenant_id})
         assert answer.status_code == 201, answer.text
         return self.consumer(tenant)
 
     def consumer(self, tenant: TenantKey) -> Consumer:
         """A consumer of a tenant."""
-        return Consumer(self.url, tenant)
+        return Consumer(self.url, tenant, self.http(90))
 
     def create_for(self, golden: GoldenSet) -> Consumer:
         """Register a golden set's tenant."""
         return self.create_tenant(golden.tenant)
+
+    def service_headers(self) -> dict[str, str]:
+        """What a service would send: who has the platform's key is one."""
+        [key, *_] = service_token.parse_keys((self.data_dir / "secrets" / "service.key").read_text())
+        token = service_token.sign(key, Caller("test", "test"), SystemClock().now_ms() // 1000)
+        return {"authorization": f"Bearer {token}"}
 
     def log_text(self) -> str:
         """Everything that was logged."""

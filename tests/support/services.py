@@ -3,6 +3,7 @@ alone. Objects and database are any that several can share."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import subprocess
@@ -10,9 +11,11 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import httpx
 
+from support.certificates import Certificates
 from support.platform import (
     MARK,
     READY_SECONDS,
@@ -42,6 +45,7 @@ class Services(Platform):
     nodes: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(MODULES, 1))
     database_url: str = ""
     objects_url: str = ""
+    certificates: Certificates | None = None  # then they speak TLS, and all but the API want a certificate of who comes
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _ports: dict[str, int] = field(default_factory=dict)
 
@@ -51,7 +55,7 @@ class Services(Platform):
 
     def url_of(self, name: str) -> str:
         """Of a service."""
-        return f"http://{self.host(name)}:{self.ports()[name]}"
+        return f"http{'s' if self.certificates else ''}://{self.host(name)}:{self.ports()[name]}"
 
     def host(self, name: str) -> str:
         """Where it listens."""
@@ -79,8 +83,26 @@ class Services(Platform):
         """Start everything; do not wait."""
         for folder in (self.objects, self.logs):
             folder.mkdir(parents=True, exist_ok=True)
+        self._service_key.parent.mkdir()
+        self._service_key.write_bytes(base64.b64encode(os.urandom(32)))
         for name in self.names():
             self.start_one(name)
+
+    @property
+    def _service_key(self) -> Path:
+        return self.data_dir / "secrets" / "service.key"
+
+    def tls_settings(self, service: str) -> dict[str, str]:
+        """Without certificates whatever is between the services is said to encrypt."""
+        if self.certificates is None:
+            return {"TLS__TERMINATED_ELSEWHERE": "true"}
+        authority = str(self.certificates.authority.file)
+        found = {
+            "TLS__CERT_FILE": str(self.certificates.cert_file),
+            "TLS__KEY_FILE": str(self.certificates.key_file),
+            "TLS__CA_FILE": authority,
+        }
+        return found if service == "api" else {**found, "TLS__CLIENT_CA_FILE": authority}
 
     def start_one(self, name: str) -> None:
         """One of `names`, that does not run."""
@@ -88,7 +110,8 @@ class Services(Platform):
         settings = {
             "HOST": self.host(name),
             "PORT": str(self.ports()[name]),
-            "ALLOW_INSECURE_BIND": "true",
+            "SERVICE_KEY_FILE": str(self._service_key),
+            **self.tls_settings(service),
             "NODE_ID": name if "-" in name else f"{name}-1",
             "META_URL": ",".join(self.url_of(one) for one in self.names() if service_of(one) == "meta"),
             "OBJECTS_URL": self.objects_url or self.objects.as_uri(),
@@ -118,7 +141,7 @@ class Services(Platform):
         """Wait until every service says so."""
         deadline = time.monotonic() + timeout
         waiting = set(self.names())
-        with self.within(), httpx.Client(trust_env=False, timeout=2.0) as http:
+        with self.within(), self.probe() as http:
             while waiting:
                 assert time.monotonic() < deadline, f"not ready: {waiting}\n{self.report()}"
                 for name in sorted(waiting):
@@ -126,6 +149,18 @@ class Services(Platform):
                         if http.get(f"{self.url_of(name)}/readyz").status_code == httpx.codes.OK:
                             waiting.discard(name)
                 time.sleep(0.2)
+
+    def http(self, timeout: float) -> httpx.Client:
+        shown = True if self.certificates is None else self.certificates.trusting_context()
+        return httpx.Client(trust_env=False, timeout=timeout, verify=shown)
+
+    def user_environ(self) -> dict[str, str]:
+        return {} if self.certificates is None else {"TISTREAM_CA_FILE": str(self.certificates.authority.file)}
+
+    def probe(self) -> httpx.Client:
+        """For calls as a service makes them."""
+        shown = True if self.certificates is None else self.certificates.client_context()
+        return httpx.Client(trust_env=False, timeout=2.0, verify=shown)
 
     def named(self, name: str, living: Sequence[Process]) -> list[Process]:
         pid = self._children[name.removesuffix("-1")].pid

@@ -26,8 +26,10 @@ from tistream_api.tenant_limits import TenantLimits
 DECLARED = "x-tistream-access"
 SECURITY = [{"bearer": []}]
 SCHEME = {"bearer": {"type": "http", "scheme": "bearer", "description": "a token of `tistream token`, or a JWT"}}
-# What names no tenant, and is asked by who has no token: probes, and who wants to know the contract.
-OPEN = frozenset(("/healthz", "/readyz", "/openapi.json", "/metrics"))  # of /metrics: metrics_gate.py
+# What names no tenant, and is asked by who has no token: probes, who wants to know the contract, the console's files.
+OPEN = frozenset(
+    ("/healthz", "/readyz", "/openapi.json", "/metrics", "/console", "/console/{name:path}")
+)  # of /metrics: metrics_gate.py
 _ACTIONS = get_args(Action)
 _LEVELS = {"platform": 0, "cluster": 1, "tenant": 2, "database": 3, "table": 4}
 _PARAMETERS = ("cluster_id", "tenant_id", "db", "table")
@@ -77,6 +79,7 @@ PUSH = Access(("push",), "tenant", in_body=True)
 OPERATE_TENANT = Access(("operate",), "tenant")
 OPERATE_CLUSTER = Access(("operate",), "cluster")
 OPERATE_PLATFORM = Access(("operate",), "platform")
+OVERVIEW = Access(("read", "operate"), "platform", partly=True)
 OPERATE_OWN = Access(("operate",), "platform", partly=True)
 
 

@@ -58,7 +58,7 @@ class Pull:
     progress: Progress
     scan: ScanFrom
     clock: Clock
-    count: Callable[[int, int], None]  # events and bytes about to be sent
+    count: Callable[[int, int, int], None]  # events, rows among them, and bytes about to be sent
     encoder: Encoder
 
     def answer(self) -> Iterator[Piece]:
@@ -123,9 +123,9 @@ class Pull:
         yield from self.encoder.end(End(cursors.encode(self.scope, at), resolved_ts))
 
     def _bytes(self, events: Events) -> Iterator[Piece]:
-        self.count(len(events), 0)
+        self.count(len(events), events.rows, 0)
         for piece in self.encoder.events(events):
-            self.count(0, len(piece))
+            self.count(0, 0, len(piece))
             yield piece
 
     # ---- an endless stream

@@ -64,9 +64,16 @@ class Pulls:
     limits: TenantLimits
     metrics: ApiMetrics
 
-    def answer(self, view: TenantView, scope: Scope, params: PullParams, still: Callable[[], bool]) -> Answer:
-        """Begin an answer, to somebody who may have it for as long as `still` says so. Raises InvalidRequest and its
-        subclasses, Unavailable, TooManyRequests."""
+    def answer(
+        self,
+        view: TenantView,
+        scope: Scope,
+        params: PullParams,
+        still: Callable[[], bool],
+        rows: Callable[[int], None] = lambda _: None,
+    ) -> Answer:
+        """Begin an answer, to somebody who may have it for as long as `still` says so; `rows` is told how many are
+        about to be sent. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
         view.wait_fresh()
         start = self._start(view, scope, params)
         tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
@@ -77,9 +84,10 @@ class Pulls:
         events, sent = self.metrics.events.labels(scope.call), self.metrics.bytes.labels(scope.call)
         under_way = self.metrics.pulls.labels(scope.call)
 
-        def count(events_sent: int, bytes_sent: int) -> None:
+        def count(events_sent: int, rows_sent: int, bytes_sent: int) -> None:
             events.inc(events_sent)
             sent.inc(bytes_sent)
+            rows(rows_sent)
 
         def release() -> None:
             under_way.dec()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+
+from tistream.wire import limits as wire
 
 BURST_S = 2.0  # what was not used before may be, so many seconds of it
 
@@ -15,6 +17,13 @@ class Limits:
     pulls_at_once: int = 0
     served_bytes_per_second: float = 0
     notifications_per_second: float = 0
+
+
+def own_or(defaults: Limits, own: wire.Limits) -> Limits:
+    """A tenant's own limits, and where it has none the platform's."""
+    names = [limit.name for limit in fields(Limits)]
+    told = {name: value for name in names if (value := getattr(own, name)) is not None}
+    return replace(defaults, **told)
 
 
 @dataclass(slots=True)

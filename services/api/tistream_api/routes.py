@@ -10,7 +10,6 @@ import orjson
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from tistream.model.ids import TenantKey
 from tistream.wire.meta import Notification
 from tistream.wire.meta_client import MetaClient
 from tistream_api import gate, openapi, params
@@ -20,8 +19,10 @@ from tistream_api.cursor import Scope
 from tistream_api.encoding import FORMATS
 from tistream_api.gate import Access, Gate, caller_of
 from tistream_api.lists import Lists
+from tistream_api.meta_paths import at_meta
 from tistream_api.pulls import Pulls
 from tistream_api.raw_path import name_of
+from tistream_api.served import part_of
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenant_view import TenantView
 from tistream_api.tenants import Tenants
@@ -47,14 +48,6 @@ def _view(tenants: Tenants, cluster_id: str, tenant_id: str) -> TenantView:
     return tenants.view(name_of(cluster_id), name_of(tenant_id))
 
 
-def _at_meta(cluster_id: str, tenant_id: str | None = None) -> str:
-    """The path of a cluster's tenants, or of one, at the meta server. Raises InvalidRequest: no other name gets there,
-    `..` least of all."""
-    key = TenantKey.parse(name_of(cluster_id), "any" if tenant_id is None else name_of(tenant_id))
-    path = f"/v1/clusters/{key.cluster_id}/tenants"
-    return path if tenant_id is None else f"{path}/{key.tenant_id}"
-
-
 def _query(request: Request) -> bytes:
     query: bytes = request.scope["query_string"]
     return query
@@ -64,7 +57,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -
     def answer(request: Request, view: TenantView, *names: str) -> Response:
         asked = params.parse_pull(_query(request))
         scope = Scope(view.tenant, *map(name_of, names))
-        found = pulls.answer(view, scope, asked, guard.still(caller_of(request)))
+        found = pulls.answer(view, scope, asked, guard.still(caller_of(request)), part_of(request.scope).add_rows)
         return StreamingResponse(iter(found), media_type=FORMATS[asked.format].media_type)
 
     def pull_route(path: str, operation_id: str, access: Access) -> Callable[[Call], Call]:
@@ -179,9 +172,10 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.create_doc()),
     )
     def create_tenant(request: Request, cluster_id: str, body: Body) -> Response:
-        """Register a tenant: `{"tenant_id": "acme"}`, and how long its rows are kept: `"retention_ms": "604800000"`."""
+        """Register a tenant: `{"tenant_id": "acme"}`, and how long its rows are kept: `"retention_ms": "604800000"`;
+        with a key of its own: `"kms_key_id": "arn:…"`."""
         params.parse_none(_query(request))
-        return forward("POST", _at_meta(cluster_id), body)
+        return forward("POST", at_meta(cluster_id), body)
 
     @router.put(
         TENANT + "/retention",
@@ -193,7 +187,20 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
     def set_retention(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
         """How long a tenant's rows are kept after their commit: `{"retention_ms": "604800000"}`; null: for ever."""
         params.parse_none(_query(request))
-        return forward("PUT", f"{_at_meta(cluster_id, tenant_id)}/retention", body)
+        return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/retention", body)
+
+    @router.put(
+        TENANT + "/encryption",
+        operation_id="SetEncryption",
+        tags=["tenant"],
+        responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc({"kms_key_id": openapi.KMS_KEY_ID})),
+    )
+    def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
+        """What a tenant's new objects are encrypted with: `{"kms_key_id": "arn:…"}` (SSE-KMS); null: no key of its
+        own."""
+        params.parse_none(_query(request))
+        return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/encryption", body)
 
     @router.get(
         "/v1/clusters/{cluster_id}/tenants",
@@ -205,7 +212,7 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
     def list_tenants(request: Request, cluster_id: str) -> Response:
         """A cluster's tenants: those that the token may read or operate."""
         params.parse_none(_query(request))
-        answer = meta.request("GET", _at_meta(cluster_id))
+        answer = meta.request("GET", at_meta(cluster_id))
         found, grants = orjson.loads(answer.content), caller_of(request).grants
         shown = []
         for tenant in found["tenants"]:

@@ -53,6 +53,13 @@ class ApiSettings(ServiceSettings):
     model_config = settings_config("API")
 
     cache_bytes: int = Field(default=256 << 20, ge=1 << 20, description="row groups kept in memory")
+    keyed_cache_ms: int = Field(
+        default=30_000,
+        ge=0,
+        le=3_600_000,
+        description="how long row groups are kept of tenants with a key of their own: until then they may be served "
+        "after the key was revoked",
+    )
     chunk_rows: int = Field(default=32_768, ge=1, le=1 << 20, description="rows of a pull decoded at once")
     chunk_bytes: int = Field(default=16 << 20, ge=1 << 10, description="compressed bytes of a pull decoded at once")
     pulls_max: int = Field(
@@ -62,6 +69,10 @@ class ApiSettings(ServiceSettings):
         description="pulls answered at once; beyond: 429. Each holds at most 32 MiB of decoded rows, 7 GiB if all do",
     )
     list_wait_ms: int = Field(default=2_000, ge=0, le=60_000, description="how long a list waits for its ts")
+    lag_every_ms: int = Field(
+        default=5_000, ge=500, le=600_000, description="how often each tenant's lag by stage is noted; an hour is kept"
+    )
+    access_log: bool = Field(default=True, description="log each answered request, with what it has sent")
     refresh_threads: int = Field(default=4, ge=1, le=64, description="tenants looked at in parallel")
     auth: str = Field(default="off", pattern="^(off|on)$", description="on: each call wants a token")
     oidc: OidcSettings = OidcSettings()

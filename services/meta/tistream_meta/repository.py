@@ -22,16 +22,18 @@ from sqlalchemy import Connection, Engine, Row, and_, case, func, insert, select
 from tistream.errors import Fenced, Superseded, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.wire.limits import Limits as TenantLimits
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
 from tistream_meta import counter_rows, store_rows, tables, task_rows, tenant_rows, token_rows
 from tistream_meta.database import DEFAULT_LIMITS, Limits, now_ms, open_engine
 from tistream_meta.migrations import migrate
-from tistream_meta.model import FOR_EVER, Change, Child, Node, Owner, Plan, Retention, Store, Tenant
+from tistream_meta.model import FOR_EVER, Change, Child, Encryption, Node, Owner, Plan, Retention, Store, Tenant
 from tistream_meta.policies import Command
 from tistream_meta.seals import CarryOn, Order
 from tistream_meta.starts import Standing, Start, standing
 from tistream_meta.transactions import CommitUnknown, Transactions, translated
+from tistream_meta.usage_book import UsageBook
 
 T = TypeVar("T")
 
@@ -53,6 +55,7 @@ class Repository:
         self._now_ms = now_ms(engine)
         self._transactions = Transactions(engine, Random(node_id))
         self.prepared = False  # whether the tables are there
+        self.usage = UsageBook(self._transactions)
         self._unsure: tuple[int, int] | None = None  # (owner_rev, lease_until_ms) of an election that may have been won
 
     @classmethod
@@ -154,13 +157,17 @@ class Repository:
     # -- tenants and tasks ---------------------------------------------------------------------------------------
 
     def create_tenant(
-        self, key: TenantKey, retention: Retention | None = None, default: Retention = FOR_EVER
+        self,
+        key: TenantKey,
+        retention: Retention | None = None,
+        default: Retention = FOR_EVER,
+        encryption: Encryption | None = None,
     ) -> tuple[Tenant, Change | None]:
         """Register a tenant, and its cluster with its first one; the tenant as it is, if it was there before.
-        `retention` None: the default, or what it has. Raises AlreadyDiffers where it has another."""
+        `retention` None: the default, or what it has; so `encryption`. Raises AlreadyDiffers where it has another."""
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
-            tenant, new = tenant_rows.create(connection, key, retention, default, self._now_ms)
+            tenant, new = tenant_rows.create(connection, key, retention, encryption, default, self._now_ms)
             return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
 
         return self._write(body)
@@ -173,6 +180,28 @@ class Repository:
             return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
 
         return self._write(body)
+
+    def set_limits(self, key: TenantKey, limits: TenantLimits) -> tuple[Tenant, Change | None]:
+        """Say what a tenant may use; the same again changes nothing. Raises UnknownName."""
+
+        def body(connection: Connection) -> tuple[Tenant, Change | None]:
+            tenant, new = tenant_rows.set_limits(connection, key, limits)
+            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
+
+        return self._write(body)
+
+    def set_encryption(self, key: TenantKey, encryption: Encryption) -> tuple[Tenant, Change | None]:
+        """Say what a tenant's objects are encrypted with; the same again changes nothing. Raises UnknownName."""
+
+        def body(connection: Connection) -> tuple[Tenant, Change | None]:
+            tenant, new = tenant_rows.set_encryption(connection, key, encryption)
+            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
+
+        return self._write(body)
+
+    def tenant(self, key: TenantKey) -> Tenant:
+        """As it is. Raises UnknownName."""
+        return self._transactions.run(lambda connection: tenant_rows.one(connection, key))
 
     def tenants_of(self, cluster_id: str) -> tuple[Tenant, ...]:
         """In the order of their names. Raises UnknownName if no tenant ever named that cluster."""
@@ -378,7 +407,7 @@ class Repository:
         touch = (
             update(owner)
             .where(owner.c.id == _OWNER_ROW, owner.c.owner_rev == self._owner_rev, owner.c.node_id == self._node_id)
-            # A plain `= lease` changes nothing, and MySQL then counts no row.
+            # Not the same value: whether a row that stays as it is counts is up to the driver.
             .values(lease_until_ms=owner.c.lease_until_ms + 1)
         )
 

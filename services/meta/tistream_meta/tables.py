@@ -6,6 +6,8 @@ milliseconds since the Unix epoch of the database's clock.
 
 from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, String, Table, Text
 
+from tistream.storage.measured import KINDS
+
 metadata = MetaData()
 
 clusters = Table(
@@ -24,6 +26,7 @@ tenants = Table(
     Column("problem", Text),  # why it is null
     Column("created_ms", BigInteger, nullable=False),
     Column("retention_ms", BigInteger),  # how long rows are kept after their commit; null = for ever
+    Column("kms_key_id", String(512)),  # what its objects are encrypted with; null = no key of its own
 )
 
 tasks = Table(
@@ -63,6 +66,50 @@ stores = Table(
     Column("store_id", BigInteger, primary_key=True, autoincrement=False),
     Column("dispatcher_node", String(63)),  # null while nobody reads it
     Column("discovered_ms", BigInteger, nullable=False),
+)
+
+REQUESTS = "requests_"  # and a kind of tistream.storage.measured.KINDS: a column of tenant_usage
+COUNTED = ("bytes_in", "bytes_served", "rows_served", *(REQUESTS + kind for kind in KINDS))
+
+tenant_usage = Table(
+    "tenant_usage",  # docs/adr/0014
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("hour_ms", BigInteger, primary_key=True, autoincrement=False),  # its beginning
+    Column("node_id", String(63), primary_key=True),  # "" of what manifests tell, whoever read them
+    Column("instance", String(63), primary_key=True),  # the start of the process that has counted
+    *(Column(name, BigInteger, nullable=False) for name in COUNTED),
+    Index("tenant_usage_by_hour", "hour_ms"),
+)
+
+tenant_stored = Table(
+    "tenant_stored",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("hour_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("task_id", BigInteger, primary_key=True, autoincrement=False),  # whose manifest names it
+    Column("of_task", BigInteger, primary_key=True, autoincrement=False),  # who wrote it: heirs share
+    Column("manifest", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Index("tenant_stored_by_hour", "hour_ms"),
+)
+
+LIMITS = (
+    "requests_per_second",
+    "pulls_at_once",
+    "served_bytes_per_second",
+    "notifications_per_second",
+    "stored_bytes",
+)
+
+quotas = Table(
+    "quotas",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    *(Column(name, BigInteger) for name in LIMITS),  # null = as the settings have it; 0 = as much as it likes
 )
 
 owner = Table(

@@ -5,7 +5,6 @@ from fastapi import FastAPI
 from tistream.clock import SystemClock
 from tistream.service.serve import run_service
 from tistream.storage.open import open_objects
-from tistream.wire.client import HttpClient
 from tistream_schema.app import build_app
 from tistream_schema.settings import SchemaSettings
 
@@ -16,7 +15,7 @@ def main() -> None:
 
 
 def _build(settings: SchemaSettings) -> FastAPI:
-    return build_app(settings, open_objects(settings.objects_url), HttpClient(), SystemClock())
+    return build_app(settings, open_objects(settings.objects_url), None, SystemClock())
 
 
 if __name__ == "__main__":

@@ -13,9 +13,12 @@ from tistream.service.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
+from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
+from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import keys_of
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.sorter_client import SorterClient
@@ -31,18 +34,23 @@ _BEAT_MS = 1_000
 def build_app(
     settings: SchemaSettings,
     objects: ObjectStore,
-    http: HttpClient,
+    http: HttpClient | None,
     clock: Clock,
     new_nonce: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
-    """The app, its loops running for as long as it serves; `end` ends the process."""
+    """The app, its loops running for as long as it serves; `end` ends the process. Without `http` it makes its own."""
+    peers = Peers(settings, clock)
+    http = http or peers.new_http()
     metrics_registry = new_registry()
     loop_metrics = LoopMetrics(metrics_registry)
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(metrics_registry).inc)
-    membership = Membership(meta, settings.node, "schema", settings.url, instance=new_nonce(), end=end)
+    instance = new_nonce()
+    membership = Membership(meta, settings.node, "schema", settings.url, instance=instance, end=end)
+    counted = measured(objects, metrics_registry)
+    meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
     registry = Registry(
-        measured(objects, metrics_registry),
+        counted,
         meta,
         SorterClient(http),
         Options(
@@ -57,12 +65,14 @@ def build_app(
         sleep=concurrency.sleep,
         metrics=SchemaMetrics(metrics_registry),
         loop_metrics=loop_metrics,
+        keys=keys_of(objects),
     )
 
     @contextmanager
     def running() -> Iterator[None]:
         loops = [
             Loop("membership", membership.beat, interval_ms=_BEAT_MS, metrics=loop_metrics).start(),
+            Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics).start(),
             Loop("routes", registry.follow_routes, interval_ms=0, metrics=loop_metrics).start(),
         ]
         try:
@@ -71,9 +81,17 @@ def build_app(
             for loop in loops:
                 loop.stop(0.1)
             registry.stop()
+            meter.last_report()
             http.close()
 
-    app = new_app("tistream-schema", ready=registry.not_ready, registry=metrics_registry, running=running, clock=clock)
+    app = new_app(
+        "tistream-schema",
+        ready=registry.not_ready,
+        registry=metrics_registry,
+        running=running,
+        clock=clock,
+        peers=peers,
+    )
     app.state.registry = registry
     app.state.clock = clock
     app.include_router(router)

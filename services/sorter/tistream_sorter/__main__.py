@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tistream.service import java
-from tistream.service.begin import begin
+from tistream.service.begin import begin, wrong_settings_end_it
 from tistream_sorter.settings import SorterSettings
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def main() -> None:
     session = _started(settings)
     from tistream.service.serve import serve
 
-    serve(_build(settings, session), settings)
+    with wrong_settings_end_it():
+        app = _build(settings, session)
+        serve(app, settings)
 
 
 def _started(settings: SorterSettings) -> Future[SparkSession]:
@@ -42,11 +44,14 @@ def _started(settings: SorterSettings) -> Future[SparkSession]:
 def _build(settings: SorterSettings, session: Future[SparkSession]) -> FastAPI:
     from tistream.clock import SystemClock
     from tistream.storage.open import open_objects
+    from tistream.storage.tenant_keys import keys_of
     from tistream_sorter.app import Outside, build_app
     from tistream_sorter.jobs.run import SparkRunner
 
-    outside = Outside(new_runner=lambda own: SparkRunner(session.result(), own.objects_url))
-    return build_app(settings, open_objects(settings.objects_url), SystemClock(), outside)
+    objects = open_objects(settings.objects_url)
+    keys = keys_of(objects)
+    outside = Outside(new_runner=lambda own: SparkRunner(session.result(), own.objects_url, keys))
+    return build_app(settings, objects, SystemClock(), outside)
 
 
 if __name__ == "__main__":

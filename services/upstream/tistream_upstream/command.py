@@ -138,11 +138,12 @@ def _run(
 
 
 def _api(url: str, tenant: TenantKey) -> PlatformApi:
-    from tistream.cli import bearer  # noqa: PLC0415
+    from tistream.cli import bearer, trust  # noqa: PLC0415
     from tistream.wire.client import HttpClient  # noqa: PLC0415
     from tistream_upstream.platform_api import DEADLINE_S, PlatformApi  # noqa: PLC0415
 
-    return PlatformApi(url, tenant, HttpClient(deadline_s=DEADLINE_S, headers=bearer.headers()))
+    http = HttpClient(deadline_s=DEADLINE_S, headers=bearer.headers(), tls=trust.tls_context())
+    return PlatformApi(url, tenant, http)
 
 
 def _refuse_what_is_there(store: ObjectStore, config: ClusterConfig, files: Mapping[str, Path | None]) -> None:

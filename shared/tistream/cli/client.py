@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from tistream.cli import bearer
+from tistream.cli import bearer, service_caller, trust
 from tistream.cli.errors import CliError
 from tistream.errors import TiStreamError
 from tistream.wire.problem import to_error
@@ -28,7 +28,14 @@ class ApiClient:
     def __init__(self, url: str, read_seconds: float = _READ_SECONDS) -> None:
         self._url = url.rstrip("/")
         timeout = httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS)
-        self._http = httpx.Client(trust_env=False, timeout=timeout, headers=bearer.headers())
+        tls, headers = trust.tls_context(), bearer.headers()
+        self._http = httpx.Client(
+            trust_env=False,
+            timeout=timeout,
+            headers=headers,
+            verify=True if tls is None else tls,
+            auth=None if headers else service_caller.signing(),
+        )
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """The answer's JSON."""

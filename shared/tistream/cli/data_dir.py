@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import os
 from dataclasses import dataclass
@@ -38,6 +39,11 @@ class DataDir:
         return self.root / "secrets" / "first.token"
 
     @property
+    def service_key(self) -> Path:
+        """The key of the tokens between the services."""
+        return self.root / "secrets" / "service.key"
+
+    @property
     def scratch(self) -> Path:
         """Temporary files of Spark; emptied at each start."""
         return self.root / "scratch"
@@ -57,6 +63,21 @@ def open_data_dir(path: Path) -> DataDir:
         raise CliError(f"cannot use data directory {root}: {error.strerror} ({error.filename})") from error
     _lock(root, fd)
     return DataDir(root, fd)
+
+
+def make_service_key(directory: DataDir, key: bytes) -> Path:
+    """The file with the key of the services, made of `key` unless it is there; for this user alone. Raises CliError."""
+    path = directory.service_key
+    try:
+        if not path.exists():
+            fresh = path.with_suffix(".new")
+            fresh.unlink(missing_ok=True)
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(base64.b64encode(key) + b"\n")
+            fresh.rename(path)
+    except OSError as error:
+        raise CliError(f"cannot make {path}: {error.strerror}") from error
+    return path
 
 
 def _lock(root: Path, fd: int) -> None:

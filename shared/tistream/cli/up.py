@@ -6,6 +6,7 @@ import http.client
 import logging
 import os
 import random
+import secrets
 import shutil
 import signal
 import socket
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tistream.cli.data_dir import DataDir, open_data_dir
+from tistream.cli.data_dir import DataDir, make_service_key, open_data_dir
 from tistream.cli.errors import CliError
 from tistream.cli.new_token import new_token
 from tistream.cli.ports import free_ports, listen
@@ -64,6 +65,7 @@ _PORT_PATIENCE_MS = 3_000
 _LOOP_SECONDS = 0.1
 _READY_TIMEOUT_SECONDS = 2.0
 _EXIT_SETTINGS = 2
+_KEY_BYTES = 32
 
 
 def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts, *, auth: bool = False) -> None:
@@ -78,6 +80,7 @@ def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts, *, aut
     except java.JavaMissing as error:
         raise CliError(str(error)) from error
     directory = open_data_dir(data_dir)
+    make_service_key(directory, secrets.token_bytes(_KEY_BYTES))
     listening = listen(port, patience_ms=_PORT_PATIENCE_MS, sleep=stop.requested.wait)
     shutil.rmtree(directory.scratch, ignore_errors=True)
     directory.scratch.mkdir(exist_ok=True)
@@ -177,6 +180,7 @@ def _specs(
             "PORT": str(ports[name]),
             "META_URL": ",".join(metas),
             "OBJECTS_URL": directory.objects_url,
+            "SERVICE_KEY_FILE": str(directory.service_key),
         }
         if name != service:
             settings["NODE_ID"] = name

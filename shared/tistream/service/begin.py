@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from tistream.service.lifetime import die_with_parent
@@ -20,10 +22,17 @@ def begin(settings_class: type[S]) -> S:
     Wrong settings end it with status 2 and one line on stderr.
     """
     die_with_parent()
-    try:
+    with wrong_settings_end_it():
         settings = load_settings(settings_class)
+    configure_logging(settings.service_name(), settings.log_level)
+    return settings
+
+
+@contextmanager
+def wrong_settings_end_it() -> Iterator[None]:
+    """With status 2 and one line on stderr; also those whose files are wrong, which are read later."""
+    try:
+        yield
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(EXIT_USAGE) from None
-    configure_logging(settings.service_name(), settings.log_level)
-    return settings

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
+from tistream import cause
 from tistream.errors import InvalidRequest, TiStreamError, TooManyRequests, Unauthenticated
 
 MEDIA_TYPE = "application/problem+json"
@@ -28,9 +29,11 @@ def problem_response(
     extra: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """A problem as an answer: type `tistream:<code>`; 429 and 503 tell when to come back."""
+    """A problem as an answer: type `tistream:<code>`; 429 and 503 tell when to come back; `cause_id` is in the logs."""
     title = code.replace("-", " ").capitalize()
     body = {"type": f"tistream:{code}", "title": title, "status": status, "detail": _text(detail), **(extra or {})}
+    if (cause_id := cause.current()) is not None:
+        body["cause_id"] = cause_id
     head = dict(headers or {})
     if status in (429, 503):
         head.setdefault("Retry-After", RETRY_AFTER_SECONDS)

@@ -12,13 +12,16 @@ from typing import TypeVar
 import uvicorn
 from fastapi import FastAPI
 
-from tistream.service.begin import begin
+from tistream.service.begin import begin, wrong_settings_end_it
 from tistream.service.lifetime import end_after
-from tistream.service.settings import ServiceSettings
+from tistream.service.peers import Peers
+from tistream.service.settings import ServiceSettings, SettingsError
 
 log = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=ServiceSettings)
+
+_TICKS_A_LOOK = 100
 
 
 def run_service(settings_class: type[S], build: Callable[[S], FastAPI]) -> None:
@@ -27,12 +30,15 @@ def run_service(settings_class: type[S], build: Callable[[S], FastAPI]) -> None:
     Wrong settings end the process with status 2 and one line on stderr.
     """
     settings = begin(settings_class)
-    serve(build(settings), settings)
+    with wrong_settings_end_it():
+        serve(build(settings), settings)
 
 
 def serve(app: FastAPI, settings: ServiceSettings) -> None:
     """Serve `app` until SIGTERM or SIGINT, then stop: open requests have shutdown_grace_seconds, everything together
-    shutdown_limit_seconds."""
+    shutdown_limit_seconds. Raises SettingsError where an inherited socket must not be listened on."""
+    peers: Peers | None = app.state.peers
+    context = None if peers is None else peers.certificates.server
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -43,13 +49,18 @@ def serve(app: FastAPI, settings: ServiceSettings) -> None:
         ws="none",
         lifespan="on",
         timeout_graceful_shutdown=settings.shutdown_grace_seconds,
+        ssl_context_factory=None if context is None else lambda _config, _default: context,
     )
-    sockets = None if settings.listen_fd is None else [_inherited(settings.listen_fd)]
+    sockets = None if settings.listen_fd is None else [_inherited(settings.listen_fd, settings)]
     _Server(config, app, settings.shutdown_limit_seconds).run(sockets=sockets)
 
 
-def _inherited(fd: int) -> socket.socket:
+def _inherited(fd: int, settings: ServiceSettings) -> socket.socket:
     listening = socket.socket(fileno=fd)
+    if listening.family in (socket.AF_INET, socket.AF_INET6):
+        refusal = settings.refusal_of(listening.getsockname()[0])
+        if refusal is not None:
+            raise SettingsError(f"the inherited socket {fd}: {refusal}")
     listening.set_inheritable(False)  # a child of ours (the JVM) must not keep the port
     return listening
 
@@ -60,7 +71,14 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: FastAPI, limit_seconds: int) -> None:
         super().__init__(config)
         self._stopping = app.state.stopping
+        self._peers: Peers | None = app.state.peers
         self._limit_seconds = limit_seconds
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second; every ten seconds certificates may be new."""
+        if self._peers is not None and counter % _TICKS_A_LOOK == 0:
+            self._peers.certificates.look()
+        return await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -14,11 +14,15 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Self, TypeVar
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tistream.errors import InvalidRequest
+from tistream.storage.open import check_url
 
 NESTED = "__"
 
@@ -35,6 +39,35 @@ def settings_config(service: str) -> SettingsConfigDict:
         frozen=True,
         extra="forbid",
     )
+
+
+class TlsSettings(BaseModel):
+    """Certificates: of this process, and of whom it trusts. Files in PEM, read again when they have changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cert_file: Path | None = Field(default=None, description="certificate of this process: it serves https alone")
+    key_file: Path | None = Field(default=None, description="its key")
+    ca_file: Path | None = Field(default=None, description="who signs the certificates of peers; else the public ones")
+    client_ca_file: Path | None = Field(
+        default=None, description="who signs those of clients: who shows none of theirs is refused (mutual TLS)"
+    )
+    terminated_elsewhere: bool = Field(
+        default=False, description="a proxy or a mesh encrypts, whatever comes here in the clear"
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("CERT_FILE and KEY_FILE go together")
+        if self.client_ca_file is not None and self.cert_file is None:
+            raise ValueError("CLIENT_CA_FILE needs CERT_FILE and KEY_FILE")
+        return self
+
+    @property
+    def serves(self) -> bool:
+        """Whether this process speaks TLS."""
+        return self.cert_file is not None
 
 
 class ServiceSettings(BaseSettings):
@@ -58,7 +91,19 @@ class ServiceSettings(BaseSettings):
     log_level: str = Field(
         default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="the least that is logged"
     )
-    allow_insecure_bind: bool = Field(default=False, description="bind a non-loopback address without auth")
+    service_key_file: Path | None = Field(
+        default=None, description="keys of the tokens between services, base64, one a line; the first signs, all verify"
+    )
+    metrics_token_file: Path | None = Field(
+        default=None, description="a text that /metrics takes as a bearer token, beside those of services"
+    )
+    tls: TlsSettings = TlsSettings()
+    usage_ms: int = Field(
+        default=10_000,
+        ge=100,
+        le=600_000,
+        description="how often it is told what tenants have used; what a killed process has not told is not counted",
+    )
     shutdown_grace_seconds: int = Field(default=2, ge=0, le=600, description="how long open requests may go on")
     shutdown_limit_seconds: int = Field(default=5, ge=1, le=600, description="then the process ends, whatever hangs")
 
@@ -81,14 +126,37 @@ class ServiceSettings(BaseSettings):
     def _base_urls(cls, urls: str) -> str:
         return ",".join(cls._base_url(url.strip()) or "" for url in urls.split(","))
 
+    @field_validator("objects_url")
+    @classmethod
+    def _known_store(cls, url: str) -> str:
+        try:
+            check_url(url)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+        return url
+
     @model_validator(mode="after")
-    def _loopback_unless_told(self) -> Self:
-        if not self.allow_insecure_bind and not _is_loopback(self.host):
-            raise ValueError(
-                f"host {self.host} is reachable from other machines and this service has no authentication: "
-                "bind 127.0.0.1, or set ALLOW_INSECURE_BIND=true behind a network policy of your own"
-            )
+    def _locked(self) -> Self:
+        if self.metrics_token_file is not None and self.service_key_file is None:
+            raise ValueError("METRICS_TOKEN_FILE needs SERVICE_KEY_FILE")
+        if (reason := self.refusal_of(self.host)) is not None:
+            raise ValueError(reason)
         return self
+
+    def refusal_of(self, host: str) -> str | None:
+        """Why an address must not be bound with these settings; None if it may."""
+        missing = [] if _is_loopback(host) else list(self._missing_locks())
+        if not missing:
+            return None
+        needs = " and ".join(missing)
+        return f"host {host} is reachable from other machines: that needs {needs}; or bind 127.0.0.1"
+
+    def _missing_locks(self) -> Iterator[str]:
+        """What is not there, and must be where other machines can come."""
+        if self.service_key_file is None:
+            yield "SERVICE_KEY_FILE"
+        if not self.tls.serves and not self.tls.terminated_elsewhere:
+            yield "TLS__CERT_FILE and TLS__KEY_FILE (or TLS__TERMINATED_ELSEWHERE=true, where a proxy encrypts)"
 
     @classmethod
     def service_name(cls) -> str:
@@ -104,7 +172,7 @@ class ServiceSettings(BaseSettings):
     def url(self) -> str:
         """The base URL that peers use."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return self.advertise_url or f"http://{host}:{self.port}"
+        return self.advertise_url or f"{'https' if self.tls.serves else 'http'}://{host}:{self.port}"
 
 
 def _is_loopback(host: str) -> bool:

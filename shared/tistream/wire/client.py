@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from ssl import SSLContext
 from typing import Any, TypeVar
 
 import httpx
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from tistream import concurrency
+from tistream import cause, concurrency
 from tistream.errors import RetryableError, Unavailable
 from tistream.wire import problem
 
@@ -26,7 +27,8 @@ class HttpClient:
     """Calls peers by full URL. Thread-safe; connections are kept and shared.
 
     A call is tried `attempts` times in all while it fails with a RetryableError. The default is one attempt, since
-    most callers are loops that come again by themselves.
+    most callers are loops that come again by themselves. `auth` gives the `Authorization` of each call, `tls` says whom
+    it trusts behind https:// and what it shows of itself.
     """
 
     def __init__(
@@ -36,14 +38,18 @@ class HttpClient:
         sleep: Callable[[float], None] = concurrency.sleep,
         transport: httpx.BaseTransport | None = None,
         headers: Mapping[str, str] | None = None,
+        auth: Callable[[], str] | None = None,
+        tls: SSLContext | None = None,
     ) -> None:
         self._deadline_s = deadline_s
         self._sleep = sleep
+        self._auth = auth
         # Peers are named by our own settings: a proxy variable of the environment must not come between.
         self._http = httpx.Client(
             trust_env=False,
             limits=httpx.Limits(max_connections=256, max_keepalive_connections=64),
             transport=transport,
+            verify=True if tls is None else tls,
             headers=dict(headers or {}),  # sent with every call
         )
 
@@ -108,7 +114,9 @@ class HttpClient:
             PeerFailed: any other error of the peer.
         """
         query = {name: value for name, value in (params or {}).items() if value is not None}
-        headers = {"content-type": content_type} if content_type else None
+        headers = {"content-type": content_type} if content_type else {}
+        if (cause_id := cause.current()) is not None:
+            headers[cause.HEADER] = cause_id
         read_s = self._deadline_s if deadline_s is None else deadline_s
         timeout = httpx.Timeout(read_s, connect=_CONNECT_S, pool=_POOL_S)
         for attempt in range(1, attempts + 1):
@@ -120,10 +128,13 @@ class HttpClient:
                 self._sleep(_PAUSE_S[min(attempt, len(_PAUSE_S)) - 1])
         raise AssertionError("attempts must be at least 1")
 
-    def _once(self, method: str, url: str, **how: Any) -> httpx.Response:
+    def _signed(self, headers: Mapping[str, str]) -> dict[str, str]:
+        return {**headers, "authorization": self._auth()} if self._auth is not None else dict(headers)
+
+    def _once(self, method: str, url: str, headers: Mapping[str, str], **how: Any) -> httpx.Response:
         where = f"{method} {url}"
         try:
-            response = self._http.request(method, url, **how)
+            response = self._http.request(method, url, headers=self._signed(headers), **how)
         except httpx.TransportError as error:
             raise Unavailable(f"{where}: {type(error).__name__}: {error}") from error
         except httpx.InvalidURL as error:
@@ -134,6 +145,10 @@ class HttpClient:
             raise Unavailable(f"{where}: this process is stopping") from error
         if response.status_code < 400:
             return response
+        if response.status_code == httpx.codes.UNAUTHORIZED and self._auth is not None:
+            # Keys are being changed, or clocks differ: it passes, as an outage does.
+            reason = _json_object(response).get("detail", "it says nothing more")
+            raise Unavailable(f"{where}: the token of this process is not taken: {reason}")
         raise problem.to_error(where, response.status_code, _json_object(response), response.headers.get("retry-after"))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -23,7 +23,7 @@ class Operator:
 
     url: str
     rng: random.Random
-    _http: httpx.Client = field(default_factory=lambda: httpx.Client(trust_env=False, timeout=10.0))
+    _http: httpx.Client
 
     def move(self) -> str:
         """A task to another sorter; what was done."""

@@ -103,7 +103,7 @@ class Chaos:
     disks: dict[str, Disk]
     outcome: Outcome
     say: Callable[[str], None]
-    _http: httpx.Client = field(default_factory=lambda: httpx.Client(trust_env=False, timeout=2.0))
+    _http: httpx.Client | None = None
     _statuses: list[StatusSeen] = field(default_factory=list)
     _known: bool = False  # the tenant, to the api
     _operator: Operator | None = None
@@ -112,7 +112,8 @@ class Chaos:
 
     def run(self) -> None:
         """The platform is there: load it, strike until time is up, stop everything, judge."""
-        self._operator = Operator(self.platform.url, random.Random(self.options.seed))
+        self._http = self.platform.http(2.0)
+        self._operator = Operator(self.platform.url, random.Random(self.options.seed), self.platform.http(10.0))
         self._begin()
         started = time.monotonic()
         if not self._wait_calm(_now_ms()):
@@ -154,7 +155,7 @@ class Chaos:
         command += ["--truth", str(scratch / "truth"), "--samples", str(scratch / "samples")]
         command += ["--seed", str(options.seed)]
         with (scratch / "verify.json").open("wb") as report, (scratch / "verify.log").open("wb") as log:
-            self._verify = _started(command, report, log)
+            self._verify = _started(command, report, log, {**os.environ, **self.platform.user_environ()})
 
     def load_command(self) -> list[str]:
         """The upstream."""
@@ -165,9 +166,9 @@ class Chaos:
         command += ["--promises", str(options.scratch / "promises")]
         return [*command, *options.simulate]
 
-    def load_environ(self) -> dict[str, str] | None:
-        """Its environment, if it is not ours."""
-        return None
+    def load_environ(self) -> dict[str, str]:
+        """Its environment."""
+        return {**os.environ, **self.platform.user_environ()}
 
     def audited(self) -> Audit:
         """What has been written, held against the invariants."""
@@ -179,7 +180,8 @@ class Chaos:
             if process is not None and process.poll() is None:
                 process.kill()
                 process.wait()
-        self._http.close()
+        if self._http is not None:
+            self._http.close()
         if self._operator is not None:
             self._operator.close()
 
@@ -355,6 +357,7 @@ class Chaos:
     def _ask_status(self) -> None:
         url = f"{self.platform.url}/v1/clusters/{CLUSTER}/tenants/{TENANT}/status"
         try:
+            assert self._http is not None
             answer = self._http.get(url)
         except httpx.HTTPError:
             return  # the api may be what was struck
@@ -379,9 +382,7 @@ class Chaos:
         return (self.options.scratch / f"{name}.log").read_text(errors="replace")[-2_000:]
 
 
-def _started(
-    command: list[str], out: IO[bytes], log: IO[bytes], environ: dict[str, str] | None = None
-) -> subprocess.Popen[bytes]:
+def _started(command: list[str], out: IO[bytes], log: IO[bytes], environ: dict[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environ, stdout=out, stderr=log, preexec_fn=_die_with_us)  # noqa: PLW1509 (as there)
 
 

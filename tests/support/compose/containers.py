@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import ssl
 import subprocess
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from support.chaos.disk import Disk
 from support.compose import engine
@@ -82,7 +85,21 @@ class Containers(Platform):
 
     def url_of(self, port: str) -> str:
         """Of a published port, by the name of its setting."""
-        return f"http://127.0.0.1:{self._ports[port]}"
+        return f"http{'s' if port.startswith('API') else ''}://127.0.0.1:{self._ports[port]}"
+
+    @property
+    def ca_file(self) -> Path:
+        """Who signed the services' certificate, fetched as a user does it."""
+        path = self.data_dir / "ca.crt"
+        if not path.exists():
+            docker("cp", f"{self.id_of('api-1')}:/keys/ca.crt", str(path))
+        return path
+
+    def http(self, timeout: float) -> httpx.Client:
+        return httpx.Client(trust_env=False, timeout=timeout, verify=ssl.create_default_context(cafile=self.ca_file))
+
+    def user_environ(self) -> dict[str, str]:
+        return {"TISTREAM_CA_FILE": str(self.ca_file)}
 
     def bucket(self) -> S3ObjectStore:
         """The platform's, from outside."""
@@ -181,7 +198,7 @@ class Containers(Platform):
     def keep_logs(self) -> None:
         """Into `logs`, of every container, its former lives included."""
         self.logs.mkdir(parents=True, exist_ok=True)
-        for service in (*SERVICES, "minio", "mysql", "bucket"):
+        for service in (*SERVICES, "minio", "mysql", "bucket", "keys"):
             with (self.logs / f"{service}.log").open("wb") as log:
                 subprocess.run(["docker", "logs", self.id_of(service)], stdout=log, stderr=log, check=False)
 

@@ -175,6 +175,23 @@ def test_progress_counts_once_the_manifest_that_it_rests_on_was_read() -> None:
     assert [segment.rows for segment in world.view.source.segments(Window(500, 600))] == [1]
 
 
+def test_where_a_segment_is_gone_the_manifests_are_asked_whatever_a_late_holder_tells() -> None:
+    """It has not noticed that another has the task by now, and has put its segments together."""
+    world = World()
+    task = world.tasks[0]
+    world.flush(500, [row(450)])
+    world.flush(600, [row(550)])
+    world.tell()
+    assert world.refreshed() == 600
+    before = list(task.live)
+    task.rewrite_live([row(450), row(550)])
+    world.refreshed()
+    assert world.view.source.segments(Window(400, 600)) == before
+    world.view.source.replan()
+    assert world.view.source.segments(Window(400, 600)) == task.live
+    assert world.view.resolved_ts() == 600
+
+
 def test_a_holder_of_an_older_epoch_is_not_listened_to() -> None:
     world = World()
     world.flush(500)

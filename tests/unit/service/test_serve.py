@@ -55,10 +55,10 @@ run_service(EchoSettings, build)
 class Service:
     """The echo service on a socket that the test has bound, as the supervisor does it for the API."""
 
-    def __init__(self, log: Path, **settings: str) -> None:
+    def __init__(self, log: Path, address: str = "127.0.0.1", **settings: str) -> None:
         self.log = log
         with socket.socket() as listening, log.open("wb") as stderr:
-            listening.bind(("127.0.0.1", 0))
+            listening.bind((address, 0))
             listening.listen()
             self.port = listening.getsockname()[1]
             own = {"LISTEN_FD": str(listening.fileno()), "PORT": str(self.port), **settings}
@@ -68,8 +68,11 @@ class Service:
                 pass_fds=[listening.fileno()],
                 stderr=stderr,
             )
-        # The socket listens already: this waits until the service accepts.
+
+    def started(self) -> Service:
+        """The socket listens already: this waits until the service accepts."""
         self.get("/healthz")
+        return self
 
     def get(self, path: str) -> httpx.Response:
         return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=60)
@@ -100,7 +103,7 @@ class Service:
 def _service(log: Path, **settings: str) -> Iterator[Service]:
     service = Service(log, **settings)
     try:
-        yield service
+        yield service.started()
     finally:
         service.process.kill()
         service.process.wait()
@@ -148,3 +151,13 @@ def test_wrong_settings_are_one_line_and_status_2() -> None:
     assert answer.returncode == 2
     assert answer.stderr.startswith("unknown setting TISTREAM_ECHO__PROT")
     assert answer.stderr.count("\n") == 1
+
+
+def test_an_inherited_socket_of_all_addresses_is_refused_without_locks(tmp_path: Path) -> None:
+    """HOST is 127.0.0.1 all the same: what counts is what listens."""
+    service = Service(tmp_path / "log", "0.0.0.0")
+    try:
+        assert service.process.wait(60) == 2
+    finally:
+        service.process.kill()
+    assert "0.0.0.0 is reachable from other machines" in service.log.read_text()

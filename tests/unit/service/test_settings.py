@@ -40,8 +40,15 @@ def test_environment_wins_and_nests(monkeypatch: pytest.MonkeyPatch) -> None:
         ("TISTREAM_THING__LEASE__SECOND", "3", "TISTREAM_THING__LEASE__SECOND"),
         ("TISTREAM_THING__LOG_LEVEL", "LOUD", "TISTREAM_THING__LOG_LEVEL"),
         ("TISTREAM_THING__META_URL", "127.0.0.1:8001", "must begin with http"),
-        ("TISTREAM_THING__HOST", "0.0.0.0", "no authentication"),
-        ("TISTREAM_THING__HOST", "example.test", "no authentication"),
+        ("TISTREAM_THING__OBJECTS_URL", "objects", "TISTREAM_THING__OBJECTS_URL.*neither a path"),
+        ("TISTREAM_THING__OBJECTS_URL", "s3://bucket?endpoint=minio:9000", "TISTREAM_THING__OBJECTS_URL.*endpoint"),
+        ("TISTREAM_THING__HOST", "0.0.0.0", "reachable from other machines"),
+        ("TISTREAM_THING__HOST", "example.test", "reachable from other machines"),
+        ("TISTREAM_THING__TLS__CERT_FILE", "/keys/tls.crt", "CERT_FILE and KEY_FILE go together"),
+        ("TISTREAM_THING__TLS__KEY_FILE", "/keys/tls.key", "CERT_FILE and KEY_FILE go together"),
+        ("TISTREAM_THING__TLS__CLIENT_CA_FILE", "/keys/ca.crt", "CLIENT_CA_FILE needs CERT_FILE"),
+        ("TISTREAM_THING__METRICS_TOKEN_FILE", "/keys/metrics.token", "needs SERVICE_KEY_FILE"),
+        ("TISTREAM_THING__ALLOW_INSECURE_BIND", "true", "unknown setting"),
     ],
 )
 def test_wrong_setting_refuses_and_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str) -> None:
@@ -50,11 +57,45 @@ def test_wrong_setting_refuses_and_is_named(monkeypatch: pytest.MonkeyPatch, nam
         load_settings(ThingSettings)
 
 
-def test_other_addresses_only_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TISTREAM_THING__HOST", "0.0.0.0")
-    monkeypatch.setenv("TISTREAM_THING__ALLOW_INSECURE_BIND", "true")
-    monkeypatch.setenv("TISTREAM_THING__ADVERTISE_URL", "http://thing.internal:8123/")
-    assert load_settings(ThingSettings).url == "http://thing.internal:8123"
+KEYS = {"SERVICE_KEY_FILE": "/keys/service.key"}
+TLS = {"TLS__CERT_FILE": "/keys/tls.crt", "TLS__KEY_FILE": "/keys/tls.key"}
+ELSEWHERE = {"TLS__TERMINATED_ELSEWHERE": "true"}
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "thing.internal"])
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({}, ["SERVICE_KEY_FILE", "TLS__CERT_FILE"]),
+        (KEYS, ["TLS__CERT_FILE"]),
+        (TLS, ["SERVICE_KEY_FILE"]),
+        (ELSEWHERE, ["SERVICE_KEY_FILE"]),
+        ({**KEYS, "TLS__CA_FILE": "/keys/ca.crt"}, ["TLS__CERT_FILE"]),
+        ({**KEYS, "TLS__TERMINATED_ELSEWHERE": "false"}, ["TLS__CERT_FILE"]),
+        ({**KEYS, **TLS}, []),
+        ({**KEYS, **ELSEWHERE}, []),
+    ],
+)
+def test_elsewhere_only_with_tokens_and_tls(
+    monkeypatch: pytest.MonkeyPatch, host: str, given: dict[str, str], missing: list[str]
+) -> None:
+    for name, value in {"HOST": host, **given}.items():
+        monkeypatch.setenv(f"TISTREAM_THING__{name}", value)
+    if not missing:
+        assert load_settings(ThingSettings).host == host
+        return
+    with pytest.raises(SettingsError) as refused:
+        load_settings(ThingSettings)
+    named = [name for name in ("SERVICE_KEY_FILE", "TLS__CERT_FILE", "AUTH=on") if name in str(refused.value)]
+    assert named == missing
+
+
+def test_the_url_says_how_it_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in TLS.items():
+        monkeypatch.setenv(f"TISTREAM_THING__{name}", value)
+    assert load_settings(ThingSettings).url == "https://127.0.0.1:8123"
+    monkeypatch.setenv("TISTREAM_THING__ADVERTISE_URL", "https://thing.internal:8123/")
+    assert load_settings(ThingSettings).url == "https://thing.internal:8123"
 
 
 @pytest.mark.parametrize(

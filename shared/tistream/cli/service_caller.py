@@ -1,0 +1,34 @@
+"""Commands that a service's own container runs against the meta servers: they call as a service does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+
+from tistream.cli.errors import CliError
+from tistream.clock import SystemClock
+from tistream.wire.service_auth import ServiceAuth, ServiceKeys
+from tistream.wire.service_token import Caller
+
+KEY_FILE = "TISTREAM_SERVICE_KEY_FILE"
+
+
+def signing() -> Callable[[httpx.Request], httpx.Request] | None:
+    """What signs requests with the key that the environment names; None where it names none. Raises CliError."""
+    path = os.environ.get(KEY_FILE)
+    if not path:
+        return None
+    clock = SystemClock()
+    try:
+        auth = ServiceAuth(ServiceKeys(Path(path), clock), Caller(os.environ.get("POD_NAME", "cli"), "cli"), clock)
+    except (OSError, ValueError) as error:
+        raise CliError(f"{KEY_FILE}: {error}") from error
+
+    def signed(request: httpx.Request) -> httpx.Request:
+        request.headers["authorization"] = auth()
+        return request
+
+    return signed

@@ -1,0 +1,35 @@
+"""How a process is known to its peers, and how it knows them: keys and certificates, as its settings name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tistream.clock import Clock
+from tistream.service.guard import Guard
+from tistream.service.settings import ServiceSettings, SettingsError
+from tistream.service.tls import Certificates
+from tistream.wire.client import DEADLINE_S, HttpClient
+from tistream.wire.service_auth import ServiceAuth, ServiceKeys
+from tistream.wire.service_token import Caller
+
+
+class Peers:
+    """Made once in a process. Raises SettingsError: a file is not there, or holds nothing that is of use."""
+
+    def __init__(self, settings: ServiceSettings, clock: Clock) -> None:
+        self.auth: ServiceAuth | None = None
+        self.guard: Guard | None = None
+        try:
+            self.certificates = Certificates(settings.tls)
+            if settings.service_key_file is not None:
+                keys = ServiceKeys(settings.service_key_file, clock)
+                self.auth = ServiceAuth(keys, Caller(settings.node, settings.service_name()), clock)
+                self.guard = Guard(keys, settings.metrics_token_file)
+        except (OSError, ValueError) as error:
+            raise SettingsError(
+                f"the keys and certificates of {settings.service_name()} are of no use: {error}"
+            ) from error
+
+    def new_http(self, *, deadline_s: float = DEADLINE_S, headers: Mapping[str, str] | None = None) -> HttpClient:
+        """A client that says who is calling."""
+        return HttpClient(deadline_s=deadline_s, headers=headers, auth=self.auth, tls=self.certificates.client)

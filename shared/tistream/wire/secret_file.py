@@ -1,0 +1,68 @@
+"""Secrets in files, which may be written anew while the process runs: a mounted secret that is rotated."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from tistream.concurrency import new_lock
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class SecretFile(Generic[T]):
+    """What `parse` makes of a file's text; read again when the file has changed. Thread-safe.
+
+    A file that is wrong at first is an error of `__init__`: ValueError (what `parse` raises) or OSError. One that
+    becomes wrong later is logged, and what it held before stays.
+    """
+
+    def __init__(self, path: Path, parse: Callable[[str], T]) -> None:
+        self._path, self._parse = path, parse
+        self._lock = new_lock()
+        self._mark = self._marked()
+        try:
+            self._value = parse(path.read_text())
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    @property
+    def value(self) -> T:
+        """As of the last look."""
+        return self._value
+
+    def look(self) -> bool:
+        """Read the file if it has changed since the last look; whether that gave something else."""
+        with self._lock:
+            try:
+                mark = self._marked()
+                if mark == self._mark:
+                    return False
+                self._mark = mark
+                value = self._parse(self._path.read_text())
+            except (OSError, ValueError) as error:
+                log.error("a secret was not read anew", extra={"file": str(self._path), "error": str(error)})
+                return False
+            changed = value != self._value
+            self._value = value
+            return changed
+
+    def _marked(self) -> tuple[int, int, int]:
+        # Kubernetes swaps a link to another folder: another file, perhaps of the same time and size.
+        found = self._path.stat()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def bearer_text(text: str) -> str:
+    """The one line of a token file. Raises ValueError."""
+    token = text.strip()
+    if not token.isascii() or not token.isprintable() or " " in token or len(token) < _TOKEN_MIN:
+        raise ValueError(f"it holds no token: one line of at least {_TOKEN_MIN} letters, digits and signs")
+    return token
+
+
+_TOKEN_MIN = 20

@@ -1,0 +1,101 @@
+"""The token that each call between services bears: an HS256 JWT (RFC 7519), signed with a key that all of them have.
+
+Pure. Whoever has the key is a service. A token lives for a minute: one that was overheard is soon worth nothing.
+There is one algorithm and one header: a token with any other is refused before anything of it is read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+KEY_BYTES_MIN = 32  # RFC 7518 3.2: no key shorter than the hash
+LIFE_S = 60
+SKEW_S = 30  # how far the clocks of two machines may be apart
+TEXT_MAX = 2_048
+
+
+class BadKeys(ValueError):
+    """A text that holds no keys: what is wrong with it, and nothing of the keys."""
+
+
+class BadToken(ValueError):
+    """A token that proves nothing: why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who signed a token: the name of a node, and its service."""
+
+    node: str
+    role: str
+
+
+def parse_keys(text: str) -> tuple[bytes, ...]:
+    """The keys of a key file: one a line, base64; empty lines and those that begin with # are left out. The first
+    signs, all verify. Raises BadKeys."""
+    keys = []
+    for number, line in enumerate(text.splitlines(), 1):
+        written = line.strip()
+        if not written or written.startswith("#"):
+            continue
+        try:
+            key = base64.b64decode(written, validate=True)
+        except (binascii.Error, ValueError):
+            raise BadKeys(f"line {number} is not base64") from None
+        if len(key) < KEY_BYTES_MIN:
+            raise BadKeys(f"the key of line {number} has {len(key)} bytes, and needs {KEY_BYTES_MIN}")
+        keys.append(key)
+    if not keys:
+        raise BadKeys("it holds no key")
+    return tuple(keys)
+
+
+def sign(key: bytes, caller: Caller, now_s: int) -> str:
+    """A token of `caller` that begins now."""
+    claims = {"iss": caller.node, "sub": caller.role, "iat": now_s, "exp": now_s + LIFE_S}
+    signed = _HEADER + b"." + _encoded(json.dumps(claims, separators=(",", ":")).encode())
+    return (signed + b"." + _encoded(_mac(key, signed))).decode()
+
+
+def verify(token: str, keys: Sequence[bytes], now_s: int) -> Caller:
+    """Who signed it, with one of the keys. Raises BadToken."""
+    if len(token) > TEXT_MAX or not token.isascii():
+        raise BadToken("no token of a service")
+    header, _, rest = token.encode().partition(b".")
+    claimed, _, signature = rest.partition(b".")
+    if header != _HEADER:
+        raise BadToken("no token of a service")
+    expected = header + b"." + claimed
+    if not any(hmac.compare_digest(_encoded(_mac(key, expected)), signature) for key in keys):
+        raise BadToken("signed with a key that is not known here")
+    try:
+        claims = json.loads(_decoded(claimed))
+        begin_s, end_s, caller = int(claims["iat"]), int(claims["exp"]), Caller(str(claims["iss"]), str(claims["sub"]))
+    except (ValueError, KeyError, TypeError):
+        raise BadToken("its claims are not those of a service") from None
+    if now_s >= end_s + SKEW_S:
+        raise BadToken("expired; are the clocks right?")
+    if now_s < begin_s - SKEW_S or end_s - begin_s > LIFE_S:
+        raise BadToken("of the future; are the clocks right?")
+    return caller
+
+
+def _mac(key: bytes, signed: bytes) -> bytes:
+    return hmac.digest(key, signed, hashlib.sha256)
+
+
+def _encoded(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+def _decoded(text: bytes) -> bytes:
+    return base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4))
+
+
+_HEADER = _encoded(b'{"alg":"HS256","typ":"JWT"}')

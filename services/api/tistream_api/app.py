@@ -91,16 +91,15 @@ def build_app(
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
     tokens = TokenClient(meta)
     callers = _callers(settings, tokens, clock)
-    defaults = Limits(**settings.limits.model_dump())
     executor = new_executor("refresh", settings.refresh_threads)
     warm = new_event()
 
     instance = new_instance()
-    member = Membership(meta, settings.node, "api", settings.url, instance=instance, end=end)
     meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
 
     @contextmanager
     def running() -> Iterator[None]:
+        member = Membership(meta, settings.node, "api", settings.url, instance=instance, end=end)
         loops = [
             Loop("membership", member.beat, interval_ms=1_000, metrics=loop_metrics),
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
@@ -142,10 +141,8 @@ def build_app(
         http, meta, objects, GroupCache(objects, settings.cache_bytes), clock, executor, app.state.stopping, registry
     )
     readiness = Readiness(http, meta, tenants, warm)
+    limits = _limits(settings, tenants, clock)
     budget = Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
-    limits = TenantLimits(
-        clock, lambda tenant: own_or(defaults, tenants.limits(TenantKey(*tenant))), settings.pulls_max
-    )
     pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
     lists = Lists(clock, settings.list_wait_ms)
     status = TenantStatus(asking, tenants, clock)
@@ -158,13 +155,18 @@ def build_app(
         build_token_router(tokens, clock, new_secret),
         build_usage_router(meta),
     ]
-    app.include_router(build_pages())
     _include(app, gate, routers)
     if callers is not None:
         app.add_middleware(MetricsGate, callers=callers, guard=peers.guard)
     app.add_middleware(Served, meter=meter, clock=clock, access_log=settings.access_log)
     app.add_middleware(RawPath)
     return app
+
+
+def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:
+    """A tenant's own, else those of the settings."""
+    defaults = Limits(**settings.limits.model_dump())
+    return TenantLimits(clock, lambda tenant: own_or(defaults, tenants.limits(TenantKey(*tenant))), settings.pulls_max)
 
 
 def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Callers | None:
@@ -179,6 +181,7 @@ def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:
     """Put routes behind the gate. Raises NotDeclared if one of them does not say who may call it, or if there are
     others."""
     app.router.redirect_slashes = False  # a redirect would come before the gate, to whatever host the request names
+    app.include_router(build_pages())
     for router in routers:
         app.include_router(router, dependencies=[Depends(gate.check)])
     refuse_undeclared(app.routes, [route for router in routers for route in router.routes])

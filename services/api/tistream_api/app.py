@@ -97,11 +97,12 @@ def build_app(
     instance = new_instance()
     meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
 
+    beat = Membership(meta, settings.node, "api", settings.url, instance=instance, end=end).beat
+
     @contextmanager
     def running() -> Iterator[None]:
-        member = Membership(meta, settings.node, "api", settings.url, instance=instance, end=end)
         loops = [
-            Loop("membership", member.beat, interval_ms=1_000, metrics=loop_metrics),
+            Loop("membership", beat, interval_ms=1_000, metrics=loop_metrics),
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
@@ -144,8 +145,7 @@ def build_app(
     limits = _limits(settings, tenants, clock)
     budget = Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
     pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
-    lists = Lists(clock, settings.list_wait_ms)
-    status = TenantStatus(asking, tenants, clock)
+    lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
     gate = Gate(callers, limits)
     routers = [

@@ -175,7 +175,8 @@ class SorterNode:
             if one.beside is not None:
                 commits += self._ended(one)
                 continue
-            one.garbage.note(one.task.settle(), self._clock.monotonic_ms())
+            began_ms = self._clock.monotonic_ms()
+            one.garbage.note(one.task.settle(began_ms), began_ms)
             try:
                 due = one.task.due(self._clock.monotonic_ms(), self._clock.now_ms(), self._new_nonce())
             except Exception as error:  # whatever one tenant's input may cause: the other tasks go on

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import deque
+from dataclasses import dataclass, field, replace
 
 from tistream.model.ts import from_physical_ms, physical_ms
 from tistream_sorter.task_state import TaskState
+
+
+@dataclass(slots=True)
+class Readable:
+    """What has been in manifests for a while, in which readers that follow have come by: after a stall hours may be
+    flushed at once, and would be too old to be kept before anybody could read them. Monotonic milliseconds."""
+
+    pause_ms: int
+    _flushed: deque[tuple[int, int]] = field(
+        default_factory=deque
+    )  # (when it was first seen to be durable, flushed_ts)
+
+    def through(self, flushed_ts: int, now_ms: int) -> int:
+        """The ts up to which that is so. `flushed_ts` is durable by now."""
+        if not self._flushed or flushed_ts > self._flushed[-1][1]:
+            self._flushed.append((now_ms, flushed_ts))
+        while len(self._flushed) > 1 and now_ms - self._flushed[1][0] >= self.pause_ms:
+            self._flushed.popleft()
+        since_ms, reached = self._flushed[0]
+        return reached if now_ms - since_ms >= self.pause_ms else 0
 
 
 def retained(state: TaskState, now_ms: int) -> TaskState:

@@ -24,6 +24,7 @@ from tistream_sorter.jobs.shard import ShardResult
 from tistream_sorter.load import LoadMeter
 from tistream_sorter.positions import Positions, closed
 from tistream_sorter.restate import manifest_of
+from tistream_sorter.retention import Readable
 from tistream_sorter.seal_orders import Order, may_stop, next_step, read_order
 from tistream_sorter.shards import CutRules
 from tistream_sorter.status import coverage, slice_holds, task_status
@@ -64,6 +65,7 @@ class Task:
         self._keep_ms: int | None = None
         self.read_by_registry = any(state.identity.span.overlaps(span) for span in SCHEMA_SPANS)
         self._read_ts = 0 if self.read_by_registry else MAX_TS
+        self._readable = Readable(limits.collect.grace_ms)
         self._disinherited: frozenset[int] = frozenset()
         self._rewritten: list[Rewritten] = []
         self._wasted: list[str] = []  # objects that were, or may have been, written in vain
@@ -124,9 +126,11 @@ class Task:
         with self._lock:
             self._wasted.append(key)
 
-    def settle(self) -> list[str]:
-        """Take over what other threads have said. The objects that have come to nothing."""
-        state, rule = self.state, Retention(self._keep_ms, self._read_ts)
+    def settle(self, now_ms: int) -> list[str]:
+        """Take over what other threads have said. The objects that have come to nothing. Monotonic time."""
+        readable_ts = self._readable.through(self._durable.flushed_ts, now_ms)
+        read_ts = self._read_ts if self._keep_ms is None else min(self._read_ts, readable_ts)
+        state, rule = self.state, Retention(self._keep_ms, read_ts)
         if state.retention != rule:
             state = replace(state, retention=rule)
         if not self._disinherited.isdisjoint(state.heritage):

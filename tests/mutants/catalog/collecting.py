@@ -63,6 +63,15 @@ MUTANTS = (
         catchers=(f"{KEPT}::test_nothing_goes_before_the_registry_has_read_it",),
     ),
     Mutant(
+        name="old-rows-go-before-anybody-could-read-them",
+        invariants=(19,),
+        breaks="what a stall brings at once is dropped by the manifest that flushes it, if it is old enough",
+        file=TASK,
+        old=" else min(self._read_ts, readable_ts)\n",
+        new=" else self._read_ts\n",
+        catchers=(f"{KEPT}::test_what_could_not_be_read_before_is_kept_for_a_while_however_old_it_is",),
+    ),
+    Mutant(
         name="a-merge-takes-schema-rows-unread",
         invariants=(16, 19),
         breaks="after a merge what the neighbour had let go of goes of the schema's keys, too",

@@ -332,7 +332,9 @@ class SimPlatform:
 
     def _collect_settings(self) -> CollectSettings:
         """Now and then nothing is left to whoever still reads it."""
-        return CollectSettings(grace_ms=self.scheduler.rng.choice([0, 1_000, 5_000]), every_ms=500)
+        # Where rows are kept for seconds, who follows must be able to read what a stall brings at once.
+        graces = [0, 1_000, 5_000] if self.retention_ms is None else [2_000, 3_000, 5_000]
+        return CollectSettings(grace_ms=self.scheduler.rng.choice(graces), every_ms=500)
 
     def _compact_settings(self) -> CompactSettings:
         choose = self.scheduler.rng.choice

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tistream.format.segment import SCHEMA, RowGroupInfo, SegmentRef
@@ -103,6 +103,7 @@ def test_the_output_stands_where_its_inputs_stood() -> None:
         assert replaced(without, done) is None
 
 
+@settings(deadline=None)
 @given(sizes=st.lists(st.integers(100, 200 * KIB), min_size=200, max_size=400), fan_in=st.integers(2, 16))
 def test_a_list_stays_short_and_each_byte_is_written_few_times(sizes: list[int], fan_in: int) -> None:
     """One segment after the other, put together as soon as there is something to be."""

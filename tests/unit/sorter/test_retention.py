@@ -91,8 +91,8 @@ def test_what_the_registry_has_not_read_stays() -> None:
 class Kept:
     """A tenant whose rows are kept for a second; a file each 100 ms with one row of key a, then a watermark."""
 
-    def __init__(self, seconds: int = 0, objects: ObjectStore | None = None) -> None:
-        self.world = SplitWorld(TINY, objects=objects, collect=CollectRules(grace_ms=0, every_ms=0))
+    def __init__(self, seconds: int = 0, objects: ObjectStore | None = None, grace_ms: int = 0) -> None:
+        self.world = SplitWorld(TINY, objects=objects, collect=CollectRules(grace_ms, every_ms=0))
         self.world.keep_ms = KEEP_MS
         self.world.assign()
         self.world.push(TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100)))
@@ -255,3 +255,22 @@ def test_nothing_is_asked_of_the_store_for_a_task_at_rest() -> None:
         kept.world.clock.advance(3_600_000)
         kept.world.node.collect()
     assert sum(done.requests for done in store.traffic().values()) == before
+
+
+def test_what_could_not_be_read_before_is_kept_for_a_while_however_old_it_is() -> None:
+    """A store was silent for ten seconds: all that it brings then is flushed at once."""
+    kept = Kept(seconds=3, grace_ms=2_000)
+    before = kept.manifest()
+    assert before.retained_ts > 0
+    late = [whole(b"late", at(kept.ms + 1_000 * n), at(kept.ms + 1_000 * n) + 1, kept.index) for n in range(1, 10)]
+    oldest_ts = at(kept.ms + 1_000) + 1
+    kept.ms += 10_000
+    kept.file(*late)
+    for _ in range(15):
+        kept.file()
+        manifest = kept.manifest()
+        assert manifest.flushed_ts > at(kept.ms - 200)
+        assert manifest.retained_ts < oldest_ts, "nobody could have read it yet"
+    for _ in range(15):
+        kept.file()
+    assert kept.manifest().retained_ts > at(kept.ms - KEEP_MS - 2_000 - 500)

@@ -139,8 +139,7 @@ def build_app(
     tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
     readiness = Readiness(http, meta, tenants, warm)
     limits = _limits(settings, tenants, clock)
-    budget = Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
-    pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
+    pulls = Pulls(clock, _budget(settings), threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
     lists = Lists(clock, settings.list_wait_ms)
     status = TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
@@ -171,6 +170,11 @@ def _going(loops: Sequence[Loop], stopping: Event) -> Iterator[None]:
         stopping.set()
         for loop in loops:
             loop.stop(timeout_s=0.5)
+
+
+def _budget(settings: ApiSettings) -> Budget:
+    """Of each pull."""
+    return Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
 
 
 def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Callers | None:

@@ -140,8 +140,7 @@ def build_app(
     readiness = Readiness(http, meta, tenants, warm)
     limits = _limits(settings, tenants, clock)
     pulls = Pulls(clock, _budget(settings), threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
-    lists = Lists(clock, settings.list_wait_ms)
-    status = TenantStatus(asking, tenants, clock)
+    lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
     gate = Gate(callers, limits)
     routers = [
@@ -172,17 +171,16 @@ def _going(loops: Sequence[Loop], stopping: Event) -> Iterator[None]:
             loop.stop(timeout_s=0.5)
 
 
-def _budget(settings: ApiSettings) -> Budget:
-    """Of each pull."""
-    return Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
-
-
 def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Callers | None:
     """None: auth is off."""
     if settings.auth == "off":
         return None
     oidc = settings.oidc
     return Callers(tokens, clock, None if oidc.issuer is None else JwtCallers(oidc, reader(oidc), clock))
+
+
+def _budget(settings: ApiSettings) -> Budget:
+    return Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
 
 
 def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:

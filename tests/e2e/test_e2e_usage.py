@@ -20,9 +20,12 @@ from support.not_run import not_run
 from support.platform import COMMAND, _kill
 from support.services import MODULES, Services
 from support.wire import Request, Wire, wired
+from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.s3 import S3ObjectStore
+from tistream.wire.service_auth import ServiceKeys
+from tistream.wire.service_token import Caller
 
 pytestmark = pytest.mark.e2e
 
@@ -43,7 +46,9 @@ class Metered:
     def usage(self, tenant: TenantKey) -> dict[str, Any]:
         """Asked of the meta server: through the API the question would be metered itself."""
         path = f"/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/usage"
-        answer = httpx.get(self.services.url_of("meta") + path, timeout=10, trust_env=False)
+        keys = ServiceKeys(self.services.data_dir / "secrets" / "service.key", SystemClock())
+        headers = {"authorization": f"Bearer {keys.sign(Caller('test', 'api'))}"}
+        answer = httpx.get(self.services.url_of("meta") + path, headers=headers, timeout=10, trust_env=False)
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
         return found

@@ -9,7 +9,6 @@ from mutants.catalog.huge import MUTANTS as HUGE
 from mutants.catalog.locks import MUTANTS as LOCKS
 from mutants.catalog.looking import MUTANTS as LOOKING
 from mutants.catalog.matching import MUTANTS as MATCHING
-from mutants.catalog.metering import MUTANTS as METERING
 from mutants.catalog.object_storage import MUTANTS as OBJECT_STORAGE
 from mutants.catalog.routing import MUTANTS as ROUTING
 from mutants.catalog.scheduling import MUTANTS as SCHEDULING
@@ -41,7 +40,6 @@ MUTANTS = (
     *SCHEMA_LOG,
     *TENANT_KEYS,
     *LOCKS,
-    *METERING,
 )
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.

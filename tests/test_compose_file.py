@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import re
 from pathlib import Path
@@ -11,10 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
+from support import minio
 from support.chaos.plan import OWNER, Kind
+from support.compose import engine
 from support.compose.chaos import faults
 from support.compose.containers import container_of
-from tistream.service.settings import NESTED, ServiceSettings
+from support.settings_classes import settings_class
+from tistream.service.settings import NESTED
 
 ROOT = Path(__file__).parents[1]
 NODES = {"meta": 3, "dispatcher": 2, "sorter": 2, "api": 2, "schema": 1}
@@ -22,6 +24,7 @@ OURS = [f"{role}-{number}" if count > 1 else role for role, count in NODES.items
 ONCE = ("bucket", "keys")  # run and end
 KEYS = {"service.key", "metrics.token", "tls.crt", "tls.key", "ca.crt"}  # as scripts/keys makes them
 PROFILES = {"upstream": ["demo"], "prometheus": ["monitoring"], "grafana": ["monitoring"]}
+DOCKERFILES = ("deploy/docker/Dockerfile", "deploy/docker/minio.Dockerfile")
 _VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
@@ -115,7 +118,7 @@ def test_every_variable_is_a_setting_with_a_valid_value(name: str) -> None:
         key.removeprefix(f"{prefix}TLS{NESTED}").lower(): given.pop(key) for key in list(given) if f"{NESTED}TLS" in key
     }
     own: dict[str, Any] = {key.removeprefix(prefix).lower(): value for key, value in given.items()}
-    settings = _settings_class(role)(tls=tls, **own)
+    settings = settings_class(role)(tls=tls, **own)
     assert settings.url == f"https://{name}:8000"
     assert "keys:/keys:ro" in service["volumes"]
     files = (settings.service_key_file, settings.metrics_token_file, *settings.tls.model_dump().values())
@@ -126,16 +129,6 @@ def test_every_variable_is_a_setting_with_a_valid_value(name: str) -> None:
     assert settings.node == (name if NODES[role] > 1 else f"{role}-1")
     assert settings.meta_url.split(",") == [f"https://meta-{number}:8000" for number in (1, 2, 3)]
     assert settings.objects_url.startswith("s3://tistream?endpoint=http://minio:9000")
-
-
-def _settings_class(role: str) -> type[ServiceSettings]:
-    module = importlib.import_module(f"tistream_{role}.settings")
-    [found] = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, ServiceSettings) and value is not ServiceSettings
-    ]
-    return found
 
 
 def test_env_example_names_every_variable_with_its_default_and_no_password() -> None:
@@ -150,6 +143,25 @@ def test_env_example_names_every_variable_with_its_default_and_no_password() -> 
         if not variable.endswith("PASSWORD") and variable != "MINIO_ROOT_USER":
             assert defaults == {named[variable]}, variable
     assert not [name for name, value in named.items() if name.endswith("PASSWORD") and value]
+
+
+def test_the_databases_root_whose_password_is_in_the_log_is_let_in_from_its_own_container_alone() -> None:
+    given = SERVICES["mysql"]["environment"]
+    assert given["MYSQL_RANDOM_ROOT_PASSWORD"] == "yes"
+    assert given["MYSQL_ROOT_HOST"] == "localhost"
+
+
+def test_a_program_is_of_one_version_wherever_it_is_named() -> None:
+    for name in ("docker-compose.yml", ".env.example", *DOCKERFILES, "deploy/k8s/overlays/dev/minio.yaml"):
+        found = set(re.findall(r"minio/minio:[\w.-]+", (ROOT / name).read_text()))
+        assert found <= {minio.IMAGE}, name
+    assert f"minio_version={minio.VERSION}\n" in (ROOT / "scripts" / "compose-images").read_text()
+    pythons = {
+        SERVICES[name]["build"]["args"][f"{kind}_IMAGE"]
+        for name in ("meta-1", "sorter-1")
+        for kind in ("PYTHON", "BUILD")
+    }
+    assert {_default(python) for python in pythons} == {engine.PYTHON_IMAGE}
 
 
 def test_every_name_by_which_a_service_is_called_is_in_the_certificate() -> None:
@@ -202,9 +214,6 @@ def test_a_round_of_chaos_strikes_every_kind_of_container_and_a_seed_repeats_it(
         assert {Kind.KILL, Kind.PAUSE} <= kinds, role
     assert {Kind.RESTART, Kind.FULL} <= {fault.kind for fault in one_round}
     assert one_round == list(itertools.islice(faults(1), 20)) != list(itertools.islice(faults(2), 20))
-
-
-DOCKERFILES = ("deploy/docker/Dockerfile", "deploy/docker/minio.Dockerfile")
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)

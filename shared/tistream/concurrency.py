@@ -7,10 +7,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from types import TracebackType
-from typing import Protocol
+from typing import ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Lock(Protocol):
@@ -60,6 +64,13 @@ class Primitives(Protocol):
     def sleep(self, seconds: float) -> None: ...
 
 
+class _Executor(ThreadPoolExecutor):
+    """What a call is done for (tistream.cause) goes with it into its thread."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        return super().submit(copy_context().run, fn, *args, **kwargs)
+
+
 class SystemThreads:
     """The interpreter's own."""
 
@@ -84,7 +95,7 @@ class SystemThreads:
         return threading.current_thread()
 
     def executor(self, name: str, workers: int) -> Executor:
-        return ThreadPoolExecutor(workers, thread_name_prefix=name)
+        return _Executor(workers, thread_name_prefix=name)
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

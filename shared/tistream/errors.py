@@ -3,6 +3,8 @@
 * TiStreamError
   + RetryableError            try again, nothing happened
     - Unavailable             a store or peer did not answer
+      . KeyUnusable           the key that a tenant's objects are encrypted with cannot be used
+    - TooManyRequests         more than a limit allows: later
     - NotFoundYet             the object does not exist (now)
     - CommitConflict          someone else created the object first: read it, decide again
   + CommitStateUnknown        the write may have happened: put the same bytes again, then read back
@@ -36,6 +38,24 @@ class Unavailable(RetryableError):
     """A store or a peer did not answer."""
 
 
+class KeyUnusable(Unavailable):
+    """The store may not use the key that objects of one tenant are encrypted with: revoked, disabled, deleted, or its
+    key management does not answer. Nothing happened; it goes on once the key is back."""
+
+    code = "key-unusable"
+
+
+class TooManyRequests(Unavailable):
+    """More than is allowed at once, or in a time: come again `retry_after_s` seconds later."""
+
+    code = "too-many-requests"
+    http_status = 429
+
+    def __init__(self, detail: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
+
+
 class NotFoundYet(RetryableError):
     """The object does not exist. Under S3's consistency that is a fact about now, not for ever."""
 
@@ -67,6 +87,7 @@ class CommitStateUnknown(TiStreamError):
     def __init__(self, key: str, reason: str = "") -> None:
         super().__init__(f"unknown whether the write happened: {key}{f' ({reason})' if reason else ''}")
         self.key = key
+        self.reason = reason
 
 
 class FatalError(TiStreamError):
@@ -122,6 +143,20 @@ class UnknownName(InvalidRequest):
 
     code = "unknown-name"
     http_status = 404
+
+
+class Unauthenticated(InvalidRequest):
+    """Nobody whom this service knows: no token, or one that is not valid (any more)."""
+
+    code = "unauthenticated"
+    http_status = 401
+
+
+class Forbidden(InvalidRequest):
+    """Whoever asks may not; that says nothing about what is there."""
+
+    code = "forbidden"
+    http_status = 403
 
 
 class AlreadyDiffers(InvalidRequest):

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 
 import pytest
 import yaml
 
-from support.app_surfaces import SURFACES
 from support.manifests import ROOT, of_kind, promtool, rendered
+from support.promql import EXPORTED, OUTSIDE, metrics_of, strange_labels
 
 MONITORING = ROOT / "deploy" / "monitoring"
 ALERTS = MONITORING / "alerts.yaml"
-# Of Prometheus itself and of the kubelet.
-OUTSIDE = {"up", "kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes"}
-EXPORTED = frozenset(name for surface in SURFACES.values() for name in surface.metrics)
 
 
 def rules() -> dict[str, dict[str, str]]:
@@ -25,27 +21,25 @@ def rules() -> dict[str, dict[str, str]]:
     return named
 
 
-def metrics_of(expression: str) -> set[str]:
-    """The names of metrics in an expression of PromQL; those chosen by __name__ too."""
-    chosen = set()
-    for pattern in re.findall(r'__name__=~"([^"]+)"', expression):
-        chosen |= {name for name in EXPORTED if re.fullmatch(pattern, name)}
-        assert chosen, f"nothing is called {pattern}"
-    bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]", " ", expression)
-    bare = re.sub(r"\b(by|on)\s*\([^)]*\)", " ", bare)
-    functions = r"\b(max|min|sum|rate|increase|delta|changes|histogram_quantile|vector|and|or|offset|\d+\w*)\b"
-    return chosen | set(re.findall(r"[a-z_][a-z0-9_]*", re.sub(functions, " ", bare)))
-
-
 @pytest.mark.parametrize("alert", sorted(rules()))
 def test_every_metric_of_an_alert_is_exported(alert: str) -> None:
     named = metrics_of(rules()[alert]["expr"])
     assert named
-    assert named - EXPORTED - OUTSIDE == set()
+    assert named - EXPORTED.keys() - OUTSIDE == set()
+    assert strange_labels(rules()[alert]["expr"]) == set()
+
+
+def test_a_label_that_is_not_exported_is_noticed() -> None:
+    assert strange_labels('sum by (loops) (rate(tistream_loop_errors_total{loop="lag"}[5m]))') == {"by (loops)"}
+    assert strange_labels('tistream_meta_stores{readers="no"} and on (instance) tistream_meta_owner == 1') == {
+        "tistream_meta_stores{readers}"
+    }
 
 
 def test_a_metric_that_is_not_exported_is_noticed() -> None:
-    assert metrics_of("sum by (pod) (rate(tistream_nothing_total[5m])) > 0.1") - EXPORTED == {"tistream_nothing_total"}
+    assert metrics_of("sum by (pod) (rate(tistream_nothing_total[5m])) > 0.1") - EXPORTED.keys() == {
+        "tistream_nothing_total"
+    }
     assert metrics_of('max(tistream_meta_stores{read="no"} and on (instance) tistream_meta_owner == 1) > 0') == {
         "tistream_meta_stores",
         "tistream_meta_owner",

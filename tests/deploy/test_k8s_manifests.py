@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import shutil
@@ -14,8 +13,9 @@ import kubernetes_validate
 import pytest
 
 from support.app_surfaces import SURFACES
-from support.manifests import K8S, OVERLAYS, SERVICES, Document, environment, executor_template, of_kind, pods, rendered
-from tistream.service.settings import NESTED, ServiceSettings, load_settings
+from support.manifests import K8S, OVERLAYS, Document, environment, executor_template, of_kind, pods, rendered
+from support.settings_classes import SERVICES, settings_class
+from tistream.service.settings import NESTED, load_settings
 from tistream_sorter.settings import SorterSettings
 
 KUBERNETES = ("1.34", "1.37")  # the oldest and the newest whose schemas are at hand
@@ -33,16 +33,6 @@ WORKLOADS = [f"tistream-{service}" for service in SERVICES]
 
 both = pytest.mark.parametrize("overlay", OVERLAYS)
 each_service = pytest.mark.parametrize("service", SERVICES)
-
-
-def settings_class(service: str) -> type[ServiceSettings]:
-    module = importlib.import_module(f"tistream_{service}.settings")
-    [found] = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, ServiceSettings) and value is not ServiceSettings
-    ]
-    return found
 
 
 def container_of(documents: list[Document], workload: str) -> Document:

@@ -9,6 +9,8 @@ import sys
 import yaml
 
 from support.manifests import ROOT
+from support.settings_classes import SERVICES, settings_class
+from tistream.cli.base_url import DEFAULT_URL
 
 DOCUMENT = ROOT / "docs" / "operations.md"
 
@@ -17,6 +19,13 @@ def test_settings_are_those_of_the_classes() -> None:
     command = [sys.executable, ROOT / "scripts" / "settings-doc", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"run scripts/settings-doc\n{done.stdout}{done.stderr}"
+
+
+def test_on_one_machine_every_service_has_a_port_of_its_own_and_finds_the_meta_server() -> None:
+    defaults = {service: settings_class(service)() for service in SERVICES}
+    assert len({settings.port for settings in defaults.values()}) == len(SERVICES)
+    assert {settings.meta_url for settings in defaults.values()} == {defaults["meta"].url}
+    assert defaults["api"].url == DEFAULT_URL, "where the command looks for it"
 
 
 def test_every_alert_has_its_entry_and_no_entry_is_of_none() -> None:

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from support import golden
+from support import golden, mariadb, minio
 from support.compare import shown, tenant_differences
-from support.mariadb import MariaDb, NoMariaDb
-from support.minio import Minio, NoMinio
-from support.not_run import not_run
+from support.mariadb import MariaDb
 from support.platform import waited
 from support.pull import Consumer
 from support.services import Services
@@ -27,28 +25,17 @@ NODES = {"meta": 3, "schema": 1, "dispatcher": 2, "sorter": 2, "api": 2}
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-    server = MariaDb(tmp_path_factory.mktemp("mariadb"))
-    try:
-        server.start()
-    except NoMariaDb as reason:
-        not_run(reason)
-    yield server
-    server.stop()
+    with mariadb.running(tmp_path_factory.mktemp("mariadb")) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The object store's URL."""
-    server = Minio(tmp_path_factory.mktemp("minio"))
-    try:
-        server.start()
-    except NoMinio as reason:
-        not_run(reason)
-    with pytest.MonkeyPatch.context() as patch:
+    with minio.running(tmp_path_factory.mktemp("minio")) as server, pytest.MonkeyPatch.context() as patch:
         for name, value in server.environ.items():
             patch.setenv(name, value)
         yield server.url(server.new_bucket(), "some/prefix")
-    server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from prometheus_client import CollectorRegistry
 
 from tistream.clock import Clock, SystemClock
 from tistream.storage.memory import MemoryObjectStore
@@ -31,6 +32,7 @@ class Surface:
 
     paths: frozenset[str]
     metrics: frozenset[str]
+    labels: Mapping[str, frozenset[str]]  # of each of them
 
 
 class _NoSpark:
@@ -68,7 +70,22 @@ def _surface(app: FastAPI) -> Surface:
     names: set[str] = set()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
         names |= {f"{name}{end}" for end in ("_bucket", "_count", "_sum")} if kind == "histogram" else {name}
-    return Surface(frozenset(app.openapi()["paths"]), frozenset(names))
+    return Surface(frozenset(app.openapi()["paths"]), frozenset(names), _labels(app.state.metrics, names))
+
+
+def _labels(registry: CollectorRegistry, names: set[str]) -> dict[str, frozenset[str]]:
+    """Labels are told by the collectors: a counter that has counted nothing yet shows none."""
+    found: dict[str, frozenset[str]] = {}
+    for collector, own in registry._collector_to_names.items():
+        declared = getattr(collector, "_labelnames", None)
+        if declared is not None:
+            found |= {name: frozenset(declared) for name in own}
+    for family in registry.collect():  # of collectors that make their metrics when they are asked
+        for name in (family.name, f"{family.name}_total"):
+            if getattr(family, "_labelnames", None):
+                found.setdefault(name, frozenset(family._labelnames))  # type: ignore[attr-defined]
+    histograms = {name for name in names if name.endswith("_bucket")}
+    return {name: labels | ({"le"} if name in histograms else set()) for name, labels in found.items()}
 
 
 SURFACES = {service: _surface(build()) for service, build in apps(SystemClock()).items()}

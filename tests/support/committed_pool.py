@@ -33,21 +33,30 @@ class CommittedTask:
         self.number = 0
         self.flushed_ts = snapshot_ts
         self.retained_ts = 0  # what the next manifest says of it
+        self.schema_retained_ts: int | None = None  # the same of the schema's keys; None: no other
         self.live: list[SegmentRef] = []
         self._commit(KIND_CLAIM, 0, 0, ())
 
     def flush(self, flushed_ts: int, rows: Sequence[Row] = ()) -> None:
         """Commit rows (of segment.SCHEMA, in any order) with flushed_ts."""
-        segments: tuple[SegmentRef, ...] = ()
-        if rows:
-            ordered = sorted(rows, key=lambda row: (row["table_id"], row["commit_ts"], row["start_ts"], row["key"]))
-            table = pa.Table.from_pylist([{name: row.get(name) for name in SCHEMA.names} for row in ordered], SCHEMA)
-            key = layout.segment(self.tenant, self.task_id, 1, f"{self.number:016x}", 0)
-            body, segment = write_segment(table, key)
-            self._objects.put(key, body)
-            segments = (segment,)
+        segments = (self._written(rows),) if rows else ()
         self._commit(KIND_TICK, self.flushed_ts, flushed_ts, segments)
         self.flushed_ts = flushed_ts
+
+    def rewrite_live(self, rows: Sequence[Row]) -> None:
+        """Commit one segment with these rows in the place of all that are live, which are deleted."""
+        before, self.live = self.live, [self._written(rows)]
+        self._commit(KIND_CHECKPOINT, self.flushed_ts, self.flushed_ts, ())
+        for segment in before:
+            self._objects.delete(segment.key)
+
+    def _written(self, rows: Sequence[Row]) -> SegmentRef:
+        ordered = sorted(rows, key=lambda row: (row["table_id"], row["commit_ts"], row["start_ts"], row["key"]))
+        table = pa.Table.from_pylist([{name: row.get(name) for name in SCHEMA.names} for row in ordered], SCHEMA)
+        key = layout.segment(self.tenant, self.task_id, 1, f"{self.number:016x}", 0)
+        body, segment = write_segment(table, key)
+        self._objects.put(key, body)
+        return segment
 
     def status(self, progress_ts: int | None = None, **changes: Any) -> TaskStatus:
         """What its sorter says of it."""
@@ -105,5 +114,6 @@ class CommittedTask:
             live_segments=None if kind in (KIND_CLAIM, KIND_TICK) else tuple(self.live),
             children=children,
             retained_ts=self.retained_ts,
+            schema_retained_ts=self.retained_ts if self.schema_retained_ts is None else self.schema_retained_ts,
         )
         self._objects.put_new(layout.manifest(self.tenant, self.task_id, self.number), manifest_format.encode(made))

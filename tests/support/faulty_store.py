@@ -52,7 +52,7 @@ class FaultyObjectStore:
         if fault in (Fault.NONE, Fault.UNANSWERED):
             self._write(key, body, version)
         if fault is not Fault.NONE:
-            raise CommitStateUnknown(key)
+            raise CommitStateUnknown(key, "the answer was lost")
 
     def _write(self, key: str, body: bytes, version: str | None) -> None:
         if version is None:

@@ -3,77 +3,50 @@
 from __future__ import annotations
 
 import copy
-import fcntl
 import functools
-import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from support import kept
 from support.not_run import not_run
 
 ROOT = Path(__file__).parents[2]
 K8S = ROOT / "deploy" / "k8s"
 OVERLAYS = ("dev", "prod")
-SERVICES = ("api", "dispatcher", "meta", "schema", "sorter")
-CACHE = Path.home() / ".cache" / "tistream-tests" / "bin"
 KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1"
 
 Document = dict[str, Any]
 
 
-@contextmanager
-def _alone(name: str) -> Iterator[None]:
-    """Of several test processes one builds, the others wait."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f".{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 @functools.cache
 def kustomize() -> tuple[str, ...]:
     """The command that renders a folder."""
-    kept = CACHE / "kustomize"
-    with _alone("kustomize"):
-        if kept.exists():
-            return (str(kept), "build")
-        if found := shutil.which("kustomize"):
-            return (found, "build")
-        if shutil.which("kubectl"):
-            return ("kubectl", "kustomize")
-        if shutil.which("go") is None:
-            not_run("no kustomize, no kubectl, and no Go to build one")
-        done = subprocess.run(
-            ["go", "install", KUSTOMIZE],
-            env={**os.environ, "GOBIN": str(CACHE)},
-            cwd=CACHE,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            not_run(f"kustomize cannot be built: {done.stderr[-300:]}")
-    return (str(kept), "build")
+    if found := shutil.which("kustomize"):
+        return (found, "build")
+    if shutil.which("kubectl"):
+        return ("kubectl", "kustomize")
+    try:
+        return (kept.built(KUSTOMIZE, "kustomize-v5.7.1"), "build")
+    except kept.NotHad as reason:
+        not_run(f"no kustomize, no kubectl: {reason}")
 
 
 @functools.cache
 def promtool() -> str:
     """Prometheus' own checker of rules: found, or taken out of Debian's package."""
-    kept = CACHE / "promtool"
-    with _alone("promtool"):
-        if kept.exists():
-            return str(kept)
+    own = kept.folder() / "promtool"
+    with kept.alone("promtool"):
+        if own.exists():
+            return str(own)
         if found := shutil.which("promtool"):
             return found
         if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
             not_run("no promtool, and no Debian to get it from")
-        folder = CACHE / "prometheus"
+        folder = kept.folder() / "prometheus"
         folder.mkdir(exist_ok=True)
         fetched = subprocess.run(
             ["apt-get", "download", "prometheus"], cwd=folder, capture_output=True, text=True, check=False
@@ -82,9 +55,9 @@ def promtool() -> str:
         if not packages:
             not_run(f"no promtool: {fetched.stderr[-300:]}")
         subprocess.run(["dpkg-deb", "-x", packages[-1], folder], check=True)
-        (folder / "usr" / "bin" / "promtool").replace(kept)
+        (folder / "usr" / "bin" / "promtool").replace(own)
         shutil.rmtree(folder)
-    return str(kept)
+    return str(own)
 
 
 @functools.cache

@@ -1,4 +1,5 @@
-"""A MariaDB server of its own on 127.0.0.1: the one on PATH, or Debian's package where the user may install it."""
+"""A MariaDB server of its own on 127.0.0.1: the one on PATH, or Debian's package where root may install it, or its
+container."""
 
 from __future__ import annotations
 
@@ -16,32 +17,59 @@ from typing import Any
 
 import pymysql
 
+from support import kept
+from support.not_run import not_run
 from support.platform import _die_with_us, free_port
 
+PROGRAMS = ("mariadbd", "/usr/sbin/mariadbd")
+IMAGE = "mariadb:10.11.14"
 STARTING_SECONDS = 60
 
 
-class NoMariaDb(Exception):
-    """There is none, and it cannot be installed here: why."""
-
-
 def binary() -> str:
-    """The server's program. Raises NoMariaDb."""
-    wanted = ("mariadbd", "/usr/sbin/mariadbd")
-    if (found := next(filter(None, map(shutil.which, wanted)), None)) is None and os.geteuid() == 0:
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (
-            ("apt-get", "update"),
-            ("apt-get", "install", "-y", "--no-install-recommends", "mariadb-server"),
-        ):
-            try:
-                subprocess.run(command, check=True, capture_output=True, text=True, env=quiet)
-            except (OSError, subprocess.CalledProcessError) as error:
-                raise NoMariaDb(f"{' '.join(command)}: {error} {getattr(error, 'stderr', '')}") from error
-        found = next(filter(None, map(shutil.which, wanted)), None)
+    """The server's program, which root installs if need be. Raises kept.NotHad."""
+    if (found := _found()) is None and os.geteuid() == 0:
+        with kept.alone("mariadb"):  # apt serves one at a time
+            if (found := _found()) is None:
+                _install()
+                found = _found()
     if found is None:
-        raise NoMariaDb("no mariadbd on PATH, and only root can install it (apt-get install mariadb-server)")
+        raise kept.NotHad("no mariadbd on PATH, and only root can install it (apt-get install mariadb-server)")
     return found
+
+
+def _found() -> str | None:
+    return next(filter(None, map(shutil.which, PROGRAMS)), None)
+
+
+def _install() -> None:
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (("apt-get", "update"), ("apt-get", "install", "-y", "--no-install-recommends", "mariadb-server")):
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True, env=quiet)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise kept.NotHad(f"{' '.join(command)}: {error} {getattr(error, 'stderr', '')}") from error
+
+
+def command(directory: Path, port: int) -> tuple[list[str], list[str]]:
+    """What sets up a server's data below `directory`, and what runs it; options may follow. In a container, which is
+    named as `container` says, with this user's rights and network. Raises kept.NotHad."""
+    try:
+        return ["mariadb-install-db"], [binary()]
+    except kept.NotHad as reason:
+        if not kept.docker_answers():
+            raise kept.NotHad(f"{reason}, and no Docker that answers") from reason
+    run = ["docker", "run", "--rm", "--init", "--network", "host", "--user", f"{os.geteuid()}:{os.getegid()}"]
+    run += ["--volume", f"{directory}:{directory}"]
+    return (
+        [*run, "--entrypoint", "mariadb-install-db", IMAGE],
+        [*run, "--name", container(port), "--entrypoint", "mariadbd", IMAGE],
+    )
+
+
+def container(port: int) -> str:
+    """The name of the one that listens on `port`."""
+    return f"tistream-tests-mariadb-{port}"
 
 
 @dataclass
@@ -53,6 +81,7 @@ class MariaDb:
     port: int = field(default_factory=free_port)
     options: tuple[str, ...] = ()
     _process: subprocess.Popen[bytes] | None = None
+    _in_container: bool = False
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
@@ -72,18 +101,27 @@ class MariaDb:
         return self.url_of(name)
 
     def start(self) -> None:
-        """Run it, and wait until it answers. The first time it is set up."""
-        program, data, scratch = binary(), self.directory / "mysql", self.directory / "tmp"
+        """Run it, and wait until it answers. The first time it is set up. Raises kept.NotHad; RuntimeError if it is
+        there and does not start."""
+        data, scratch = self.directory / "mysql", self.directory / "tmp"
+        set_up, run = command(self.directory, self.port)
+        self._in_container = run[0] == "docker"
         # One that starts removes what others have in a folder of temporary files that it shares with them.
-        common = ["--no-defaults", f"--datadir={data}", f"--tmpdir={scratch}", "--user=root"]
+        common = ["--no-defaults", f"--datadir={data}", f"--tmpdir={scratch}"]
+        if os.geteuid() == 0:
+            common.append("--user=root")  # else it refuses to run as root
         if fresh := not data.exists():
             scratch.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["mariadb-install-db", *common, "--skip-test-db"], check=True, capture_output=True)
+            # root's account has no password; by default it is for the user root of the machine alone.
+            made = [*set_up, *common, "--skip-test-db", "--auth-root-authentication-method=normal"]
+            done = subprocess.run(made, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise self._failed(done.stderr or done.stdout)
         options = [*common, *self.options, "--bind-address=127.0.0.1"]
         options += [f"--port={self.port}", f"--socket={self.directory}/mysql.sock", f"--pid-file={self.directory}/pid"]
         with (self.directory / "mysql.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [program, *options],
+                [*run, *options],
                 stdout=log,
                 stderr=log,
                 preexec_fn=_die_with_us,  # noqa: PLW1509 (as in platform.py)
@@ -97,14 +135,19 @@ class MariaDb:
                 connection = self.connect()
                 break
             except pymysql.err.OperationalError as error:
-                if time.monotonic() >= deadline:
-                    raise NoMariaDb((self.directory / "mysql.log").read_text()[-2_000:]) from error
+                assert self._process is not None
+                if self._process.poll() is not None or time.monotonic() >= deadline:
+                    raise self._failed((self.directory / "mysql.log").read_text()) from error
                 time.sleep(0.1)
         with connection, connection.cursor() as cursor:
             if fresh:
                 cursor.execute("CREATE DATABASE tistream")
                 cursor.execute("CREATE USER tistream@127.0.0.1 IDENTIFIED BY 'secret'")
                 cursor.execute("GRANT ALL ON tistream.* TO tistream@127.0.0.1")
+
+    def _failed(self, said: str) -> Exception:
+        """An image may be none that can be pulled; a program that is there has to start."""
+        return kept.NotHad(said[-2_000:]) if self._in_container else RuntimeError(f"MariaDB: {said[-2_000:]}")
 
     def connect(self, database: str | None = None) -> pymysql.Connection[Any]:
         """As root. Nothing is committed of itself."""
@@ -141,12 +184,18 @@ class MariaDb:
     @contextlib.contextmanager
     def hanging(self) -> Iterator[None]:
         """It accepts connections, as its machine does, and answers nothing."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        self._halt("pause", signal.SIGSTOP)
         try:
             yield
         finally:
-            self._process.send_signal(signal.SIGCONT)
+            self._halt("unpause", signal.SIGCONT)
+
+    def _halt(self, verb: str, number: signal.Signals) -> None:
+        assert self._process is not None
+        if self._in_container:
+            subprocess.run(["docker", verb, container(self.port)], capture_output=True, check=True)
+        else:
+            self._process.send_signal(number)
 
     def stop(self) -> None:
         """As an operator would."""
@@ -154,3 +203,19 @@ class MariaDb:
             self._process.terminate()
             self._process.wait(60)
             self._process = None
+            if self._in_container:
+                subprocess.run(["docker", "rm", "--force", container(self.port)], capture_output=True, check=False)
+
+
+@contextlib.contextmanager
+def running(directory: Path, options: tuple[str, ...] = ()) -> Iterator[MariaDb]:
+    """One for as long as it is wanted; where none can be had the test is not run, and says so."""
+    server = MariaDb(directory, options=options)
+    try:
+        server.start()
+    except kept.NotHad as reason:
+        not_run(reason)
+    try:
+        yield server
+    finally:
+        server.stop()

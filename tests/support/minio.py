@@ -6,12 +6,11 @@ Built programs are kept in ~/.cache/tistream-tests/bin, one a version.
 from __future__ import annotations
 
 import base64
-import fcntl
 import itertools
 import os
 import shutil
+import ssl
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,37 +23,34 @@ import boto3
 import httpx
 from botocore.config import Config
 
+from support import certificates, kept
+from support.not_run import not_run
 from support.platform import _die_with_us, free_port
 from tistream.storage.s3 import S3ObjectStore
 
+MODULE = "github.com/minio/minio"
 VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 IMAGE = "minio/minio:RELEASE.2025-09-07T16-13-09Z"
-GO_FOLDERS = "/usr/local/go/bin:/usr/lib/go/bin"  # where Go is, if not on PATH
 REGION = "us-east-1"
+KMS_KEY = "tistream"
 STARTING_SECONDS = 60
-BUILDING_SECONDS = 1800
 _bucket_numbers = itertools.count()
 
 
-class NoMinio(Exception):
-    """There is none, and it cannot be had here: why."""
-
-
-def cache_folder() -> Path:
-    """Where built programs are kept."""
-    return Path.home() / ".cache" / "tistream-tests" / "bin"
-
-
-def command(directory: Path, port: int, environ: Mapping[str, str]) -> list[str]:
-    """What runs a server on `directory` that listens on 127.0.0.1:`port`. Raises NoMinio."""
+def command(directory: Path, port: int, environ: Mapping[str, str], certified: Path | None = None) -> list[str]:
+    """What runs a server on `directory` that listens on 127.0.0.1:`port`, over TLS with the files of a folder
+    `certified`. Raises kept.NotHad."""
+    tls = [] if certified is None else ["--certs-dir", str(certified)]
     try:
-        return [_program(), "server", "--quiet", "--address", f"127.0.0.1:{port}", str(directory)]
-    except NoMinio:
-        if not _docker_answers():
-            raise
+        found = program("minio", MODULE, VERSION)
+        return [found, "server", "--quiet", "--address", f"127.0.0.1:{port}", *tls, str(directory)]
+    except kept.NotHad as reason:
+        if not kept.docker_answers():
+            raise kept.NotHad(f"no minio on PATH, {reason}, and no Docker that answers") from reason
     passed = [part for name in environ for part in ("--env", name)]
     run = ["docker", "run", "--rm", "--init", "--name", container(port), "--publish", f"127.0.0.1:{port}:9000"]
-    return [*run, "--volume", f"{directory}:/data", *passed, IMAGE, "server", "/data"]
+    mounted = [part for path in (directory, certified) if path for part in ("--volume", f"{path}:{path}")]
+    return [*run, *mounted, *passed, IMAGE, "server", *tls, str(directory)]
 
 
 def container(port: int) -> str:
@@ -62,65 +58,26 @@ def container(port: int) -> str:
     return f"tistream-tests-minio-{port}"
 
 
-def _program() -> str:
-    """On PATH, of Go's folders, or built. Raises NoMinio."""
+def program(name: str, module: str, version: str) -> str:
+    """On PATH, of Go's folders, or built (MinIO: three minutes on two cores, once). Raises kept.NotHad."""
     folders = [
         os.environ.get("GOBIN", ""),
         *(f"{path}/bin" for path in os.environ.get("GOPATH", "").split(":") if path),
     ]
     for path in (None, *filter(None, folders), str(Path.home() / "go" / "bin")):
-        if found := shutil.which("minio", path=path):
+        if found := shutil.which(name, path=path):
             return found
-    built = cache_folder() / f"minio-{VERSION}"
-    if not built.exists():
-        go = shutil.which("go") or shutil.which("go", path=GO_FOLDERS)
-        if go is None:
-            raise NoMinio("no minio on PATH, no go to build it with, and no Docker that answers")
-        with _alone(cache_folder()):
-            if not built.exists():
-                build(go, built)
-    return str(built)
-
-
-def build(go: str, target: Path) -> None:
-    """Three minutes on two cores, once. Raises NoMinio."""
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        environ = {**os.environ, "GOBIN": scratch, "CGO_ENABLED": "0"}
-        install = [go, "install", f"github.com/minio/minio@{VERSION}"]
-        try:
-            subprocess.run(install, check=True, capture_output=True, text=True, env=environ, timeout=BUILDING_SECONDS)
-        except (OSError, subprocess.SubprocessError) as error:
-            raise NoMinio(f"{' '.join(install)}: {error} {getattr(error, 'stderr', '') or ''}"[:2_000]) from error
-        os.replace(f"{scratch}/minio", target)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Of several test processes one builds, and the others wait for it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _docker_answers() -> bool:
-    docker = shutil.which("docker")
-    if docker is None:
-        return False
-    asked = [docker, "version", "--format", "{{.Server.Version}}"]
-    try:
-        return subprocess.run(asked, capture_output=True, timeout=20, check=False).returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
+    return kept.built(f"{module}@{version}", f"{name}-{version}")
 
 
 @dataclass
 class Minio:
-    """Data below `directory`, credentials drawn anew. With `encrypted`, it can encrypt objects with a key of its own
-    (SSE-KMS), whose name is "tistream"."""
+    """Data below `directory`, credentials drawn anew. With `guarded` it speaks TLS, with a certificate of its own, and
+    encrypts what new buckets are given with a key of its own (SSE-KMS)."""
 
     directory: Path
-    encrypted: bool = False
+    guarded: bool = False
+    kms: Mapping[str, str] = field(default_factory=dict)  # its environment's part that names a key management (kes.py)
     port: int = field(default_factory=free_port)
     access_key: str = field(default_factory=lambda: token_hex(8))
     secret_key: str = field(default_factory=lambda: token_hex(20))
@@ -130,7 +87,12 @@ class Minio:
     @property
     def endpoint(self) -> str:
         """For clients."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.guarded else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def certificate(self) -> Path:
+        """Of `guarded`: whom a client has to trust (AWS_CA_BUNDLE)."""
+        return self.directory / "certificates" / "public.crt"
 
     @property
     def data(self) -> Path:
@@ -140,7 +102,8 @@ class Minio:
     @property
     def environ(self) -> dict[str, str]:
         """What a process needs that opens `url`."""
-        return {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
+        keys = {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
+        return keys | ({"AWS_CA_BUNDLE": str(self.certificate)} if self.guarded else {})
 
     def url(self, bucket: str, prefix: str = "") -> str:
         """For `open_objects`."""
@@ -160,21 +123,27 @@ class Minio:
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
             config=Config(s3={"addressing_style": "path"}),
+            verify=str(self.certificate) if self.guarded else None,
         )
 
     def new_bucket(self, name: str = "") -> str:
         """Make one; without a name, of a new name."""
         name = name or f"bucket-{next(_bucket_numbers)}"
         self.client().create_bucket(Bucket=name)
+        if self.guarded:
+            rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KMS_KEY}}
+            self.client().put_bucket_encryption(Bucket=name, ServerSideEncryptionConfiguration={"Rules": [rule]})
         return name
 
     def start(self) -> Minio:
-        """Run it, and wait until it answers. Raises NoMinio; RuntimeError if it is there and does not start."""
+        """Run it, and wait until it answers. Raises kept.NotHad; RuntimeError if it is there and does not start."""
         self.data.mkdir(parents=True, exist_ok=True)
         own = {"MINIO_ROOT_USER": self.access_key, "MINIO_ROOT_PASSWORD": self.secret_key, "MINIO_BROWSER": "off"}
-        if self.encrypted:
-            own["MINIO_KMS_SECRET_KEY"] = self._kms_key()
-        run = command(self.data, self.port, own)
+        own |= self.kms
+        if self.guarded:
+            own["MINIO_KMS_SECRET_KEY"] = f"{KMS_KEY}:{base64.b64encode(os.urandom(32)).decode()}"
+            self._certify()
+        run = command(self.data, self.port, own, self.certificate.parent if self.guarded else None)
         self._in_container = run[0] == "docker"
         with (self.directory / "minio.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -187,12 +156,11 @@ class Minio:
         self._wait()
         return self
 
-    def _kms_key(self) -> str:
-        """name:base64 of 32 bytes; kept, so that a server started again can read what it wrote."""
-        kept = self.directory / "kms-key"
-        if not kept.exists():
-            kept.write_text("tistream:" + base64.b64encode(os.urandom(32)).decode())
-        return kept.read_text()
+    def _certify(self) -> None:
+        self.certificate.parent.mkdir(parents=True)
+        certificate, key = certificates.make(self.directory, "minio")
+        certificate.rename(self.certificate)
+        key.rename(self.certificate.with_name("private.key"))
 
     def _wait(self) -> None:
         deadline = time.monotonic() + STARTING_SECONDS
@@ -200,12 +168,13 @@ class Minio:
             assert self._process is not None
             if self._process.poll() is not None or time.monotonic() >= deadline:
                 said = (self.directory / "minio.log").read_text()[-2_000:]
-                raise NoMinio(said) if self._in_container else RuntimeError(f"MinIO does not start: {said}")
+                raise kept.NotHad(said) if self._in_container else RuntimeError(f"MinIO does not start: {said}")
             time.sleep(0.05)
 
     def _answers(self) -> bool:
         try:
-            answer = httpx.get(f"{self.endpoint}/minio/health/ready", trust_env=False, timeout=5)
+            trust = ssl.create_default_context(cafile=str(self.certificate)) if self.guarded else False
+            answer = httpx.get(f"{self.endpoint}/minio/health/ready", trust_env=False, verify=trust, timeout=5)
         except httpx.TransportError:
             return False
         return answer.status_code == httpx.codes.OK
@@ -218,3 +187,22 @@ class Minio:
             self._process = None
             if self._in_container:
                 subprocess.run(["docker", "rm", "--force", container(self.port)], capture_output=True, check=False)
+
+    def uploads_left(self, bucket: str, key: str) -> list[dict[str, Any]]:
+        """Multipart uploads that nobody has ended: MinIO lists those of one key, if it is named whole."""
+        found: list[dict[str, Any]] = self.client().list_multipart_uploads(Bucket=bucket, Prefix=key).get("Uploads", [])
+        return found
+
+
+@contextmanager
+def running(directory: Path, **options: Any) -> Iterator[Minio]:
+    """One for as long as it is wanted; where none can be had the test is not run, and says so."""
+    server = Minio(directory, **options)
+    try:
+        server.start()
+    except kept.NotHad as reason:
+        not_run(reason)
+    try:
+        yield server
+    finally:
+        server.stop()

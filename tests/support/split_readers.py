@@ -27,7 +27,9 @@ from tistream_api.group_cache import GroupCache
 from tistream_api.metrics import ApiMetrics
 from tistream_api.params import PullParams
 from tistream_api.pulls import Pulls
+from tistream_api.rates import Limits
 from tistream_api.scan import Budget
+from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_view import TenantView
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.follower import SchemaFollower
@@ -64,7 +66,8 @@ class Readers:
             concurrency.new_event(),
             metrics.undecodable,
         )
-        self._pulls = Pulls(clock, Budget(), threading.Semaphore(1), metrics)
+        limits = TenantLimits(clock, lambda _: Limits(), 8)
+        self._pulls = Pulls(clock, Budget(), threading.Semaphore(1), limits, metrics)
         self._scope = Scope(tenant)
         self._start_ts = upstream.snapshot_ts
         self._cursor: str | None = None
@@ -108,7 +111,7 @@ class Readers:
             start_ts = None if self._cursor else self._start_ts
             limit = self._rng.choice([3, 40, 10_000])
             asked = PullParams(start_ts, self._cursor, None, limit, 0, False)
-            self._page = iter(self._pulls.answer(self.view, self._scope, asked))
+            self._page = iter(self._pulls.answer(self.view, self._scope, asked, lambda: True))
             self._sealed = len(self._world.sealed)
         for _ in range(1 << 30 if newest else self._rng.choice([1, 2, 100])):
             piece = next(self._page, None)

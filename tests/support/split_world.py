@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -39,6 +39,7 @@ from tistream_sorter.node import SorterNode
 from tistream_sorter.shards import CutRules
 from tistream_sorter.task import Task, TickLimits
 from tistream_sorter.tick import TaskFile
+from tistream_sorter.tick_jobs import Runner
 
 RULES = TaskRules(keep_index_keys=False, checkpoint_every=5)
 NODE = "sorter"
@@ -108,6 +109,7 @@ class SplitWorld:
         collect: CollectRules = COLLECT_DEFAULT,
         compact: CompactRules | None = None,
         checkpoint_every: int = RULES.checkpoint_every,
+        new_runner: Callable[[ObjectStore], Runner] = InlineRunner,
     ) -> None:
         self.origin = origin
         self.objects = objects or MemoryObjectStore()
@@ -116,6 +118,7 @@ class SplitWorld:
             1 << 30, 10_000, 10_000, cut or CutRules(1, 1 << 30), collect=collect, compact=compact or CompactRules()
         )
         self.keep_ms: int | None = None
+        self._new_runner = new_runner
         self._rules = replace(RULES, checkpoint_every=checkpoint_every)
         self.rows = {1: Row(1, WHOLE)}
         self.merges: list[Merge] = []
@@ -132,7 +135,7 @@ class SplitWorld:
     def _new_node(self) -> SorterNode:
         return SorterNode(
             MeasuredObjectStore(self.objects),
-            InlineRunner(self.objects),
+            self._new_runner(self.objects),
             self.limits,
             self.clock,
             lambda: f"{self._nonces.getrandbits(64):016x}",

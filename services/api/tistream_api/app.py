@@ -2,40 +2,68 @@
 
 from __future__ import annotations
 
+import logging
+import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
-from fastapi import FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 
 from tistream import decode
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_executor, start_thread
+from tistream.model.ids import TenantKey
 from tistream.service.app import new_app
-from tistream.service.guard import metrics_alone
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
 from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
+from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import keys_of
 from tistream.wire.client import DEADLINE_S, HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
-from tistream_api.group_cache import GroupCache
+from tistream.wire.token_client import TokenClient
+from tistream_api.callers import Callers
+from tistream_api.console_pages import build_pages
+from tistream_api.gate import SCHEME, Gate, refuse_undeclared
+from tistream_api.group_cache import GroupCache, Keeping
+from tistream_api.insight_routes import build_insight_router
+from tistream_api.jwt_callers import JwtCallers
+from tistream_api.key_set import reader
+from tistream_api.lag_history import LagHistory
+from tistream_api.lag_sampler import LagSampler
 from tistream_api.lists import Lists
+from tistream_api.metrics_gate import MetricsGate
+from tistream_api.operator_routes import build_operator_router
+from tistream_api.params import LAG_MINUTES_MAX
 from tistream_api.pulls import Pulls
+from tistream_api.rates import Limits, own_or
 from tistream_api.raw_path import RawPath
 from tistream_api.readiness import Readiness
 from tistream_api.routes import build_router
 from tistream_api.scan import Budget
+from tistream_api.served import Served
 from tistream_api.settings import ApiSettings
+from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenants import Tenants
+from tistream_api.token_routes import build_token_router
+from tistream_api.usage_routes import build_usage_router
+
+log = logging.getLogger(__name__)
 
 STATUS_DEADLINE_S = 2.0  # for each peer: a service that hangs must not keep status from saying so
+
+
+def draw_token() -> tuple[str, str]:
+    """A token's id and its secret, of 32 random bytes."""
+    return secrets.token_hex(8), secrets.token_urlsafe(32)
 
 
 class NewHttp(Protocol):
@@ -51,38 +79,47 @@ def build_app(
     new_http: NewHttp | None = None,
     new_instance: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
+    new_secret: Callable[[], tuple[str, str]] = draw_token,
 ) -> FastAPI:
     """The app, its loops running for as long as it serves; `end` ends the process."""
-    peers = Peers(settings, clock, metrics_alone)
+    peers = Peers(settings, clock)
     new_http = new_http or peers.new_http
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
-    objects = measured(objects, registry)
+    keys = keys_of(objects)
+    objects = counted = measured(objects, registry)
     http = new_http()
     asking = new_http(deadline_s=STATUS_DEADLINE_S)
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
+    tokens = TokenClient(meta)
+    callers = _callers(settings, tokens, clock)
     executor = new_executor("refresh", settings.refresh_threads)
     warm = new_event()
 
-    member = Membership(meta, settings.node, "api", settings.url, instance=new_instance(), end=end)
+    instance = new_instance()
+    member = Membership(meta, settings.node, "api", settings.url, instance=instance, end=end)
+    meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
 
     @contextmanager
     def running() -> Iterator[None]:
         loops = [
             Loop("membership", member.beat, interval_ms=1_000, metrics=loop_metrics),
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
+            Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
+            Loop("lag", sampler.sample, interval_ms=settings.lag_every_ms, metrics=loop_metrics),
         ]
+        if callers is not None:
+            loops += callers.loops(loop_metrics)
+        else:
+            log.warning("no authentication: who reaches this server may do everything", extra={"url": settings.url})
         start_thread("warm", partial(_warm, warm))
-        for loop in loops:
-            loop.start()
         try:
-            yield
+            with _going(loops, app.state.stopping):
+                yield
         finally:
-            app.state.stopping.set()
-            for loop in loops:
-                loop.stop(timeout_s=0.5)
             executor.shutdown(wait=False, cancel_futures=True)
+            meter.last_report()
             http.close()
             asking.close()
 
@@ -96,18 +133,85 @@ def build_app(
         running=running,
         clock=clock,
         peers=peers,
-        guarded=settings.auth == "on",
+        guarded=False,  # users have tokens of their own
     )
-    cache = GroupCache(objects, settings.cache_bytes)
-    tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry)
+    cache = GroupCache(objects, settings.cache_bytes, Keeping(keys, settings.keyed_cache_ms, clock))
+    tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
     readiness = Readiness(http, meta, tenants, warm)
+    limits = _limits(settings, tenants, clock)
     budget = Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
-    pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), tenants.metrics)
+    pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
     lists = Lists(clock, settings.list_wait_ms)
     status = TenantStatus(asking, tenants, clock)
-    app.include_router(build_router(tenants, pulls, lists, status, meta))
+    sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
+    gate = Gate(callers, limits)
+    routers = [
+        build_router(tenants, pulls, lists, status, meta, gate),
+        build_insight_router(tenants, lists, status, sampler),
+        build_operator_router(meta),
+        build_token_router(tokens, clock, new_secret),
+        build_usage_router(meta),
+    ]
+    _include(app, gate, routers)
+    if callers is not None:
+        app.add_middleware(MetricsGate, callers=callers, guard=peers.guard)
+    app.add_middleware(Served, meter=meter, clock=clock, access_log=settings.access_log)
     app.add_middleware(RawPath)
     return app
+
+
+@contextmanager
+def _going(loops: Sequence[Loop], stopping: Event) -> Iterator[None]:
+    """Loops run; at the end long polls and streams are told first."""
+    for loop in loops:
+        loop.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        for loop in loops:
+            loop.stop(timeout_s=0.5)
+
+
+def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Callers | None:
+    """None: auth is off."""
+    if settings.auth == "off":
+        return None
+    oidc = settings.oidc
+    return Callers(tokens, clock, None if oidc.issuer is None else JwtCallers(oidc, reader(oidc), clock))
+
+
+def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:
+    """Each tenant's own limits, and where it has none the platform's."""
+    defaults = Limits(**settings.limits.model_dump())
+
+    def limits_of(tenant: tuple[str, str]) -> Limits:
+        return own_or(defaults, tenants.limits(TenantKey(*tenant)))
+
+    return TenantLimits(clock, limits_of, settings.pulls_max)
+
+
+def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:
+    """Put routes behind the gate. Raises NotDeclared if one of them does not say who may call it, or if there are
+    others."""
+    app.router.redirect_slashes = False  # a redirect would come before the gate, to whatever host the request names
+    app.include_router(build_pages())
+    for router in routers:
+        app.include_router(router, dependencies=[Depends(gate.check)])
+    refuse_undeclared(app.routes, [route for router in routers for route in router.routes])
+    _tell_scheme(app)
+
+
+def _tell_scheme(app: FastAPI) -> None:
+    """The OpenAPI document says what the tokens of its calls are."""
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = made()
+        document.setdefault("components", {})["securitySchemes"] = SCHEME
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
 
 
 def _warm(done: Event) -> None:

@@ -91,6 +91,11 @@ class Events:
     def __len__(self) -> int:
         return len(self.commit_ts)
 
+    @property
+    def rows(self) -> int:
+        """How many of them are rows."""
+        return int(np.count_nonzero(self.place == int(Place.ROW)))
+
     @classmethod
     def ordered(cls, sets: Sequence[Rows | Ddls]) -> Events:
         """Put events into order: design.md 5, "Order"."""

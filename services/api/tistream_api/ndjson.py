@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -121,17 +122,19 @@ def _key(table: Table, image: Image | None) -> Sequence[Part]:
     return object_parts(table.key_columns, image.keys)
 
 
+def ddl_object(event: DdlEvent) -> dict[str, Any]:
+    """A ddl event as an answer's members."""
+    return {
+        "type": "ddl",
+        "commit_ts": str(event.commit_ts),
+        "database": event.database,
+        "table": event.table,
+        "query": event.query,
+        "action": event.action,
+        "schema_version": str(event.schema_version),
+        "involved": [{"database": database, "table": table} for database, table in event.involved],
+    }
+
+
 def _ddl_line(event: DdlEvent) -> bytes:
-    return orjson.dumps(
-        {
-            "type": "ddl",
-            "commit_ts": str(event.commit_ts),
-            "database": event.database,
-            "table": event.table,
-            "query": event.query,
-            "action": event.action,
-            "schema_version": str(event.schema_version),
-            "involved": [{"database": database, "table": table} for database, table in event.involved],
-        },
-        option=orjson.OPT_APPEND_NEWLINE,
-    )
+    return orjson.dumps(ddl_object(event), option=orjson.OPT_APPEND_NEWLINE)

@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
+from tistream.wire.limits import QUOTA_MAX, Limits
+from tistream.wire.meta import KMS_KEY_ID_PATTERN
 from tistream_api.encoding import FORMATS
-from tistream_api.params import LIMIT_DEFAULT, LIMIT_MAX, WAIT_MS_MAX
+from tistream_api.params import (
+    DDL_LIMIT_DEFAULT,
+    DDL_LIMIT_MAX,
+    LAG_MINUTES_MAX,
+    LIMIT_DEFAULT,
+    LIMIT_MAX,
+    WAIT_MS_MAX,
+)
 
 _TS = {"type": "string", "pattern": "^[0-9]{1,19}$"}
 
@@ -42,11 +51,43 @@ _COVERAGE = [
     _query("start_key", _HEX, "hexadecimal, inclusive; empty: from the first key"),
     _query("end_key", _HEX, "hexadecimal, exclusive; empty: to the last key"),
 ]
+_LAG = [
+    _query(
+        "minutes",
+        {"type": "integer", "minimum": 1, "maximum": LAG_MINUTES_MAX, "default": LAG_MINUTES_MAX},
+        "how far back",
+    ),
+]
+_DDL = [
+    _query("before_ts", _TS, "exclusive; default: the newest"),
+    _query(
+        "limit",
+        {"type": "integer", "minimum": 1, "maximum": DDL_LIMIT_MAX, "default": DDL_LIMIT_DEFAULT},
+        "events in the answer",
+    ),
+]
+
+_MS = {"type": "string", "pattern": "^[0-9]{1,16}$"}
+_USAGE = [
+    _query("from", _MS, "milliseconds since the Unix epoch, inclusive; default: a day before `to`"),
+    _query("to", _MS, "milliseconds since the Unix epoch, exclusive; default: the end of the present hour"),
+]
+LIMIT: dict[str, Any] = {
+    "type": ["integer", "null"],
+    "minimum": 0,
+    "maximum": QUOTA_MAX,
+    "description": "null: as the settings have it; 0: as much as it likes",
+}
 
 RETENTION: dict[str, Any] = {
     "type": ["string", "null"],
     "pattern": "^[0-9]{1,19}$",
     "description": f"milliseconds, {RETENTION_MIN_MS} to {RETENTION_MAX_MS}; null: for ever",
+}
+KMS_KEY_ID: dict[str, Any] = {
+    "type": ["string", "null"],
+    "pattern": KMS_KEY_ID_PATTERN,
+    "description": "id, alias or ARN of a key of the object store's key management; null: no key of its own",
 }
 _STAMP = {"type": "string", "pattern": "^[0-9]+$"}
 _PROBLEM = {
@@ -65,11 +106,13 @@ _PROBLEM = {
 }
 _TOLD = {
     400: "a bad parameter, or a bad body",
+    401: "no token, or one that is not valid",
+    403: "the token does not grant this; that says nothing of what is there",
     404: "an unknown name",
     409: "it is there, and differs",
     410: "the ts lies below the earliest one kept; earliest_ts says which",
     422: "a row that no schema can decode stands next; table, key and reason say which",
-    429: "too many pulls at once; Retry-After",
+    429: "more than a limit allows; Retry-After",
     503: "cannot be answered yet; Retry-After",
 }
 
@@ -78,7 +121,8 @@ Responses = dict[int | str, dict[str, Any]]
 
 def problems(*statuses: int) -> Responses:
     """Answers other than success. With `default`, FastAPI does not add an answer that no call gives."""
-    told: Responses = {status: {"description": _TOLD[status], "content": _PROBLEM} for status in statuses}
+    every = sorted({*statuses, 401, 403, 429})  # what the gate answers
+    told: Responses = {status: {"description": _TOLD[status], "content": _PROBLEM} for status in every}
     return {**told, "default": {"description": "any other problem", "content": _PROBLEM}}
 
 
@@ -88,6 +132,7 @@ TENANT_PROBLEMS = problems(400, 404, 503)
 CREATE_PROBLEMS = problems(400, 409, 503)
 NOTIFY_PROBLEMS = problems(400, 503)
 OPERATE_PROBLEMS = problems(400, 404, 503)
+TOKEN_PROBLEMS = problems(400, 404, 409, 503)
 
 
 def pull_doc() -> dict[str, Any]:
@@ -108,9 +153,30 @@ def coverage_doc() -> dict[str, Any]:
     return {"parameters": _COVERAGE}
 
 
+def lag_doc() -> dict[str, Any]:
+    """openapi_extra of TenantLag."""
+    return {"parameters": _LAG}
+
+
+def ddl_doc() -> dict[str, Any]:
+    """openapi_extra of DdlHistory."""
+    return {"parameters": _DDL}
+
+
+def usage_doc() -> dict[str, Any]:
+    """openapi_extra of usage."""
+    return {"parameters": _USAGE}
+
+
+def quotas_doc() -> dict[str, Any]:
+    """openapi_extra of SetQuotas."""
+    return json_doc(dict.fromkeys(Limits.model_fields, LIMIT), optional=True)
+
+
 def create_doc() -> dict[str, Any]:
     """openapi_extra of CreateTenant."""
-    return json_doc({"tenant_id": {"type": "string"}, "retention_ms": RETENTION}, required=["tenant_id"])
+    members = {"tenant_id": {"type": "string"}, "retention_ms": RETENTION, "kms_key_id": KMS_KEY_ID}
+    return json_doc(members, required=["tenant_id"])
 
 
 def json_doc(

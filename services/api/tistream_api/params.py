@@ -15,13 +15,20 @@ from tistream.model.ts import MAX_TS
 LIMIT_DEFAULT = 10_000
 LIMIT_MAX = 1_000_000
 WAIT_MS_MAX = 60_000
+WALL_MS_MAX = 10**15  # the year 33658
 KEY_MAX_BYTES = 16_384
 FORMATS = ("ndjson", "arrow", "parquet")
 ENDLESS_FORMATS = ("ndjson", "arrow")
 
 PULL_PARAMETERS = ("start_ts", "cursor", "end_ts", "limit", "wait_ms", "follow", "format")
 LIST_PARAMETERS = ("ts",)
+USAGE_PARAMETERS = ("from", "to")
 COVERAGE_PARAMETERS = ("start_key", "end_key")
+LAG_PARAMETERS = ("minutes",)
+LAG_MINUTES_MAX = 60
+DDL_PARAMETERS = ("before_ts", "limit")
+DDL_LIMIT_DEFAULT = 100
+DDL_LIMIT_MAX = 1_000
 
 _DECIMAL = re.compile(r"[0-9]{1,40}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
@@ -83,6 +90,26 @@ def parse_coverage(query: bytes) -> tuple[bytes, bytes]:
     if end and end <= start:
         raise _bad("end_key", "does not lie above start_key")
     return start, end
+
+
+def parse_lag(query: bytes) -> int:
+    """How many minutes back. Raises InvalidRequest."""
+    given = _take_apart(query, LAG_PARAMETERS)
+    return _number("minutes", given.get("minutes", str(LAG_MINUTES_MAX)), 1, LAG_MINUTES_MAX)
+
+
+def parse_ddl(query: bytes) -> tuple[int | None, int]:
+    """(before_ts, limit) of DdlHistory. Raises InvalidRequest."""
+    given = _take_apart(query, DDL_PARAMETERS)
+    before_ts = _number("before_ts", given["before_ts"], 1, MAX_TS) if "before_ts" in given else None
+    return before_ts, _number("limit", given.get("limit", str(DDL_LIMIT_DEFAULT)), 1, DDL_LIMIT_MAX)
+
+
+def parse_usage(query: bytes) -> dict[str, int]:
+    """`from` and `to` of a usage request, those that are given: milliseconds since the Unix epoch. Raises
+    InvalidRequest."""
+    given = _take_apart(query, USAGE_PARAMETERS)
+    return {name: _number(name, text, 0, WALL_MS_MAX) for name, text in given.items()}
 
 
 def parse_none(query: bytes) -> None:

@@ -38,7 +38,7 @@ class Progress(Protocol):
         """Wait until resolved_ts > `ts`, the time has passed, or the service stops; whether it is above."""
 
     def stopping(self) -> bool:
-        """Whether the service is about to end."""
+        """Whether the service, or what the caller may have of it, is about to end."""
 
     def met(self, barrier: Barrier) -> None:
         """A row that cannot be shown stands in the way of some pull."""
@@ -58,7 +58,7 @@ class Pull:
     progress: Progress
     scan: ScanFrom
     clock: Clock
-    count: Callable[[int, int], None]  # events and bytes about to be sent
+    count: Callable[[int, int, int], None]  # events, rows among them, and bytes about to be sent
     encoder: Encoder
 
     def answer(self) -> Iterator[Piece]:
@@ -74,7 +74,7 @@ class Pull:
             high = self._high()
             if page.at.low_ts < high:
                 try:
-                    for events in page.take(self.scan(page.at, high, self.params.limit)):
+                    for events in self._wanted(page.take(self.scan(page.at, high, self.params.limit))):
                         yield from self._bytes(events)
                 except (RetryableError, Gone):
                     if not page.sent:  # else what was sent stands, and the next answer goes on behind it
@@ -89,6 +89,13 @@ class Pull:
             self.progress.wait_above(max(high, page.at.low_ts), left_ms)
         yield from self._told(page.at)
         yield from self.encoder.close()
+
+    def _wanted(self, batches: Iterator[Events]) -> Iterator[Events]:
+        """Until the answer is to end; the next one goes on behind what was sent, if there is to be one."""
+        for events in batches:
+            yield events
+            if self.progress.stopping():
+                return
 
     def _high(self) -> int:
         resolved_ts = self.progress.resolved_ts()
@@ -116,9 +123,9 @@ class Pull:
         yield from self.encoder.end(End(cursors.encode(self.scope, at), resolved_ts))
 
     def _bytes(self, events: Events) -> Iterator[Piece]:
-        self.count(len(events), 0)
+        self.count(len(events), events.rows, 0)
         for piece in self.encoder.events(events):
-            self.count(0, len(piece))
+            self.count(0, 0, len(piece))
             yield piece
 
     # ---- an endless stream
@@ -130,7 +137,7 @@ class Pull:
             high = self.progress.resolved_ts()
             before, interrupted = page.sent, False
             try:
-                for events in page.take(self.scan(page.at, high, None)) if page.at.low_ts < high else ():
+                for events in self._wanted(page.take(self.scan(page.at, high, None))) if page.at.low_ts < high else ():
                     yield from self._bytes(events)
                     if len(events) and page.at.place is Place.DONE and not page.barrier:
                         yield from self._told(page.at)

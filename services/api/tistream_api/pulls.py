@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tistream.clock import Clock
-from tistream.errors import InvalidRequest, Unavailable, UnknownName
+from tistream.errors import InvalidRequest, TooManyRequests, UnknownName
 from tistream.model.ts import from_physical_ms
 from tistream_api import cursor as cursors
 from tistream_api.cursor import Position, Scope
@@ -18,14 +18,9 @@ from tistream_api.piece import Piece
 from tistream_api.pull import Pull, ScanFrom
 from tistream_api.scan import Budget, Scan
 from tistream_api.source_contract import Batch
+from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_view import TenantView
-
-
-class TooManyPulls(Unavailable):
-    """Every slot for pulls is taken."""
-
-    code = "too-many-requests"
-    http_status = 429
+from tistream_api.watched import Metered, Watched
 
 
 class Answer:
@@ -61,34 +56,49 @@ class Answer:
 
 @dataclass(slots=True)
 class Pulls:
-    """Pulls of every tenant. Thread-safe. `slots` bounds those under way."""
+    """Pulls of every tenant. Thread-safe. `slots` bounds those under way, `limits` those of one tenant."""
 
     clock: Clock
     budget: Budget
     slots: threading.Semaphore
+    limits: TenantLimits
     metrics: ApiMetrics
 
-    def answer(self, view: TenantView, scope: Scope, params: PullParams) -> Answer:
-        """Begin an answer. Raises InvalidRequest and its subclasses, Unavailable, TooManyPulls."""
+    def answer(
+        self,
+        view: TenantView,
+        scope: Scope,
+        params: PullParams,
+        still: Callable[[], bool],
+        rows: Callable[[int], None] = lambda _: None,
+    ) -> Answer:
+        """Begin an answer, to somebody who may have it for as long as `still` says so; `rows` is told how many are
+        about to be sent. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
         view.wait_fresh()
         start = self._start(view, scope, params)
+        tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
+        self.limits.begin_pull(tenant)
         if not self.slots.acquire(blocking=False):
-            raise TooManyPulls("as many pulls as this server answers at once are under way")
+            self.limits.end_pull(tenant)
+            raise TooManyRequests("as many pulls as this server answers at once are under way")
         events, sent = self.metrics.events.labels(scope.call), self.metrics.bytes.labels(scope.call)
         under_way = self.metrics.pulls.labels(scope.call)
 
-        def count(events_sent: int, bytes_sent: int) -> None:
+        def count(events_sent: int, rows_sent: int, bytes_sent: int) -> None:
             events.inc(events_sent)
             sent.inc(bytes_sent)
+            rows(rows_sent)
 
         def release() -> None:
             under_way.dec()
             self.slots.release()
+            self.limits.end_pull(tenant)
 
         under_way.inc()
         encoder = FORMATS[params.format].new()
-        pull = Pull(scope, params, start, view, self._scanner(view, scope), self.clock, count, encoder)
-        answer = Answer(pull.answer(), release)
+        watched = Watched(view, still, self.clock)
+        pull = Pull(scope, params, start, watched, self._scanner(view, scope), self.clock, count, encoder)
+        answer = Answer(Metered(watched, self.limits, tenant).pieces(pull.answer()), release)
         try:
             answer.begin()
         except BaseException:

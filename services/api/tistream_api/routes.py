@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+import orjson
+from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
+from tistream.wire.meta import Notification
 from tistream.wire.meta_client import MetaClient
-from tistream_api import openapi, params
+from tistream_api import gate, openapi, params
+from tistream_api.access import Resource, may, may_some
+from tistream_api.bodies import Body, read
 from tistream_api.cursor import Scope
 from tistream_api.encoding import FORMATS
+from tistream_api.gate import Access, Gate, caller_of
 from tistream_api.lists import Lists
-from tistream_api.operator_routes import build_operator_router
+from tistream_api.meta_paths import at_meta
 from tistream_api.pulls import Pulls
 from tistream_api.raw_path import name_of
+from tistream_api.served import part_of
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenant_view import TenantView
 from tistream_api.tenants import Tenants
@@ -26,14 +32,15 @@ PULL: list[str | Enum] = ["pull"]
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 
 
-def build_router(tenants: Tenants, pulls: Pulls, lists: Lists, status: TenantStatus, meta: MetaClient) -> APIRouter:
-    """Every route of the API server."""
+def build_router(
+    tenants: Tenants, pulls: Pulls, lists: Lists, status: TenantStatus, meta: MetaClient, guard: Gate
+) -> APIRouter:
+    """Every route of the API server but those that are open to everybody. To be included behind the gate."""
     router = APIRouter()
-    _add_pulls(router, tenants, pulls)
+    _add_pulls(router, tenants, pulls, guard)
     _add_lists(router, tenants, lists)
     _add_status(router, tenants, status)
     _add_forwarded(router, meta)
-    router.include_router(build_operator_router(meta))
     return router
 
 
@@ -41,45 +48,39 @@ def _view(tenants: Tenants, cluster_id: str, tenant_id: str) -> TenantView:
     return tenants.view(name_of(cluster_id), name_of(tenant_id))
 
 
-async def _body(request: Request) -> bytes:
-    return await request.body()
-
-
-Body = Annotated[bytes, Depends(_body)]
-
-
 def _query(request: Request) -> bytes:
     query: bytes = request.scope["query_string"]
     return query
 
 
-def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls) -> None:
+def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -> None:
     def answer(request: Request, view: TenantView, *names: str) -> Response:
         asked = params.parse_pull(_query(request))
         scope = Scope(view.tenant, *map(name_of, names))
-        return StreamingResponse(iter(pulls.answer(view, scope, asked)), media_type=FORMATS[asked.format].media_type)
+        found = pulls.answer(view, scope, asked, guard.still(caller_of(request)), part_of(request.scope).add_rows)
+        return StreamingResponse(iter(found), media_type=FORMATS[asked.format].media_type)
 
-    def pull_route(path: str, operation_id: str) -> Callable[[Call], Call]:
+    def pull_route(path: str, operation_id: str, access: Access) -> Callable[[Call], Call]:
         return router.get(
             TENANT + path,
             operation_id=operation_id,
             tags=PULL,
             response_class=StreamingResponse,
             responses=openapi.PULL_PROBLEMS,
-            openapi_extra=openapi.pull_doc(),
+            openapi_extra=access.declared(openapi.pull_doc()),
         )
 
-    @pull_route("/databases/{db}/tables/{table}/changes", "PullTable")
+    @pull_route("/databases/{db}/tables/{table}/changes", "PullTable", gate.READ_TABLE)
     def pull_table(request: Request, cluster_id: str, tenant_id: str, db: str, table: str) -> Response:
         """Changes of whatever table bears the name at each time."""
         return answer(request, _view(tenants, cluster_id, tenant_id), db, table)
 
-    @pull_route("/databases/{db}/changes", "PullDB")
+    @pull_route("/databases/{db}/changes", "PullDB", gate.READ_DATABASE)
     def pull_db(request: Request, cluster_id: str, tenant_id: str, db: str) -> Response:
         """Changes of the tables that are in the database at each time."""
         return answer(request, _view(tenants, cluster_id, tenant_id), db)
 
-    @pull_route("/changes", "PullTenant")
+    @pull_route("/changes", "PullTenant", gate.READ_TENANT)
     def pull_tenant(request: Request, cluster_id: str, tenant_id: str) -> Response:
         """Changes of every table."""
         return answer(request, _view(tenants, cluster_id, tenant_id))
@@ -91,35 +92,51 @@ def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
         operation_id="ListDBs",
         tags=["list"],
         responses=openapi.LIST_PROBLEMS,
-        openapi_extra=openapi.list_doc(),
+        openapi_extra=gate.LIST_DATABASES.declared(openapi.list_doc()),
     )
     def list_dbs(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
-        """Databases at a time."""
+        """Databases at a time: those that the token may read something of."""
         ts = params.parse_list(_query(request))
-        return lists.databases(_view(tenants, cluster_id, tenant_id), ts)
+        found = lists.databases(_view(tenants, cluster_id, tenant_id), ts)
+        grants, tenant = caller_of(request).grants, (name_of(cluster_id), name_of(tenant_id))
+        shown = [name for name in found["databases"] if may_some(grants, "read", Resource(*tenant, name))]
+        return {**found, "databases": shown}
 
     @router.get(
         TENANT + "/databases/{db}/tables",
         operation_id="ListTables",
         tags=["list"],
         responses=openapi.LIST_PROBLEMS,
-        openapi_extra=openapi.list_doc(),
+        openapi_extra=gate.LIST_TABLES.declared(openapi.list_doc()),
     )
     def list_tables(request: Request, cluster_id: str, tenant_id: str, db: str) -> dict[str, Any]:
-        """Base tables of a database at a time."""
+        """Base tables of a database at a time: those that the token may read."""
         ts = params.parse_list(_query(request))
-        return lists.tables(_view(tenants, cluster_id, tenant_id), name_of(db), ts)
+        found = lists.tables(_view(tenants, cluster_id, tenant_id), name_of(db), ts)
+        grants, database = caller_of(request).grants, (name_of(cluster_id), name_of(tenant_id), name_of(db))
+        shown = [table for table in found["tables"] if may(grants, "read", Resource(*database, table["name"]))]
+        return {**found, "tables": shown}
 
 
 def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> None:
-    @router.get(TENANT + "/status", operation_id="TenantStatus", tags=["tenant"], responses=openapi.TENANT_PROBLEMS)
+    @router.get(
+        TENANT + "/status",
+        operation_id="TenantStatus",
+        tags=["tenant"],
+        responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=gate.READ_TENANT.declared(),
+    )
     def tenant_status(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
         """How far the tenant can be read, and what holds it."""
         params.parse_none(_query(request))
         return status.status(_view(tenants, cluster_id, tenant_id))
 
     @router.get(
-        TENANT + "/placement", operation_id="TenantPlacement", tags=["tenant"], responses=openapi.TENANT_PROBLEMS
+        TENANT + "/placement",
+        operation_id="TenantPlacement",
+        tags=["tenant"],
+        responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=gate.READ_TENANT.declared(),
     )
     def tenant_placement(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
         """Which node holds each of the tenant's tasks and stores, and what it waits for."""
@@ -131,7 +148,7 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
         operation_id="Coverage",
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=openapi.coverage_doc(),
+        openapi_extra=gate.READ_TENANT.declared(openapi.coverage_doc()),
     )
     def coverage(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
         """Slices of a key range: up to which entry of which region's log they are covered."""
@@ -152,35 +169,57 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         tags=["tenant"],
         status_code=201,
         responses=openapi.CREATE_PROBLEMS,
-        openapi_extra=openapi.create_doc(),
+        openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.create_doc()),
     )
     def create_tenant(request: Request, cluster_id: str, body: Body) -> Response:
-        """Register a tenant: `{"tenant_id": "acme"}`, and how long its rows are kept: `"retention_ms": "604800000"`."""
+        """Register a tenant: `{"tenant_id": "acme"}`, and how long its rows are kept: `"retention_ms": "604800000"`;
+        with a key of its own: `"kms_key_id": "arn:…"`."""
         params.parse_none(_query(request))
-        return forward("POST", f"/v1/clusters/{cluster_id}/tenants", body)
+        return forward("POST", at_meta(cluster_id), body)
 
     @router.put(
         TENANT + "/retention",
         operation_id="SetRetention",
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=openapi.json_doc({"retention_ms": openapi.RETENTION}),
+        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc({"retention_ms": openapi.RETENTION})),
     )
     def set_retention(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
         """How long a tenant's rows are kept after their commit: `{"retention_ms": "604800000"}`; null: for ever."""
         params.parse_none(_query(request))
-        return forward("PUT", f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention", body)
+        return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/retention", body)
+
+    @router.put(
+        TENANT + "/encryption",
+        operation_id="SetEncryption",
+        tags=["tenant"],
+        responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc({"kms_key_id": openapi.KMS_KEY_ID})),
+    )
+    def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
+        """What a tenant's new objects are encrypted with: `{"kms_key_id": "arn:…"}` (SSE-KMS); null: no key of its
+        own."""
+        params.parse_none(_query(request))
+        return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/encryption", body)
 
     @router.get(
         "/v1/clusters/{cluster_id}/tenants",
         operation_id="ListTenants",
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=gate.LIST_TENANTS.declared(),
     )
     def list_tenants(request: Request, cluster_id: str) -> Response:
-        """A cluster's tenants."""
+        """A cluster's tenants: those that the token may read or operate."""
         params.parse_none(_query(request))
-        return forward("GET", f"/v1/clusters/{cluster_id}/tenants")
+        answer = meta.request("GET", at_meta(cluster_id))
+        found, grants = orjson.loads(answer.content), caller_of(request).grants
+        shown = []
+        for tenant in found["tenants"]:
+            resource = Resource(tenant["cluster_id"], tenant["tenant_id"])
+            if may(grants, "read", resource) or may(grants, "operate", resource):
+                shown.append(tenant)
+        return Response(orjson.dumps({**found, "tenants": shown}), media_type="application/json")
 
     @router.post(
         "/v1/notifications",
@@ -188,9 +227,10 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         tags=["tenant"],
         status_code=202,
         responses=openapi.NOTIFY_PROBLEMS,
-        openapi_extra=openapi.body_doc("cluster_id", "tenant_id", "store_id", "ts"),
+        openapi_extra=gate.PUSH.declared(openapi.body_doc("cluster_id", "tenant_id", "store_id", "ts")),
     )
     def notify(request: Request, body: Body) -> Response:
         """Announce a file: `{"cluster_id", "tenant_id", "store_id", "ts"}`, all strings."""
         params.parse_none(_query(request))
-        return forward("POST", "/v1/notifications", body)
+        # Made anew of what the gate has read: nobody reads another tenant in it.
+        return forward("POST", "/v1/notifications", read(Notification, body).model_dump_json().encode())

@@ -127,6 +127,18 @@ class TenantSource:
         with self._lock:
             return self._history().tables(ts, database)
 
+    def table(self, ts: int, database: str, table: str) -> TableVersion | None:
+        """What bears the name at `ts`, a view or a sequence too; None if nothing does."""
+        name = (fold(database), fold(table))
+        with self._lock:
+            found = self._history().visible_tables(ts, database)
+            return next((version for version in found if version.folded == name), None)
+
+    def schema_version(self, ts: int) -> int:
+        """The one in force at `ts`."""
+        with self._lock:
+            return self._history().schema_version_at(ts)
+
 
 def _shown(history: History, scope: Scope, physical_id: int, window: Window) -> list[Interval]:
     return [

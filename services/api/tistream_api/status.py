@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tistream.model.ts import physical_ms
 from tistream.wire.dispatcher import StoreStatus
 from tistream.wire.sorter import Hold, TaskStatus
+from tistream_api.stage_lags import received
 
 LATE_SECONDS = 5.0
 # What explains most comes first: a damaged object also makes a log range missing, and that the watermark late.
@@ -114,10 +115,6 @@ def _slow(picture: Picture, progress: int) -> Hold:
     store_id, newest = str(silent.store_id), silent.last_file_ts
     if picture.now_ms - physical_ms(newest) > LATE_SECONDS * 1000:
         return Hold(stage="push", store_id=store_id, reason=f"store {store_id} pushed nothing after its file {newest}")
-    if min((_received(status, silent.store_id) for status in picture.statuses.values()), default=0) < newest:
+    if min((received(status, silent.store_id) for status in picture.statuses.values()), default=0) < newest:
         return Hold(stage="dispatch", store_id=store_id, reason=f"file {newest} is not with every sorter yet")
     return Hold(stage="sort", reason=f"the slowest task has come to {progress}")
-
-
-def _received(status: TaskStatus, store_id: int) -> int:
-    return max((chain.at_ts for chain in status.received.get(store_id, ())), default=0)

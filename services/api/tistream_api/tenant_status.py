@@ -1,7 +1,8 @@
-"""Status and coverage: asks every service about one tenant; status.py decides what the answers mean."""
+"""Status, placement and coverage: asks every service about one tenant; status.py decides what the answers mean."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,24 +69,40 @@ class TenantStatus:
     def _picture(self, view: TenantView) -> Picture:
         unreachable: list[Hold] = []
         holds: list[Hold] = []
-        for peer, why in view.problems.items():
-            stage = "schema" if peer == "schema" else "node"
-            unreachable.append(Hold(stage=stage, reason=f"{peer}: {why}"))
         stores = self._stores(view, holds, unreachable)
         holds.extend(self._schema_holds(view))
-        for barrier in view.barriers():
-            holds.append(Hold(stage="schema", object=barrier.key.hex(), reason=str(barrier)))
+        return self._of(view, self.clock.now_ms(), stores, holds, unreachable)
+
+    def glance(self, view: TenantView, stores: Sequence[StoreStatus], unreachable: Sequence[Hold]) -> Picture:
+        """What is known of a tenant without asking anybody, as of the last look at it; `stores`, and who did not tell
+        of any, as they were a moment ago."""
+        at_ms = self.clock.now_ms() - self.tenants.excused_ms(view)
+        return self._of(view, at_ms, stores, [], unreachable)
+
+    def _of(
+        self,
+        view: TenantView,
+        at_ms: int,
+        stores: Sequence[StoreStatus],
+        holds: Sequence[Hold],
+        unreachable: Sequence[Hold],
+    ) -> Picture:
+        missing = [
+            Hold(stage="schema" if peer == "schema" else "node", reason=f"{peer}: {why}")
+            for peer, why in view.problems.items()
+        ]
+        barriers = [Hold(stage="schema", object=barrier.key.hex(), reason=str(barrier)) for barrier in view.barriers()]
         return Picture(
-            now_ms=self.clock.now_ms(),
+            now_ms=at_ms,
             resolved_ts=view.resolved_ts(),
             schema_ts=view.schema_resolved_ts(),
             task_ids=[task.task_id for task in view.route.tasks],
             statuses=dict(view.statuses),
             stores=stores,
-            holds=holds,
+            holds=[*holds, *barriers],
             snapshot_object=layout.schema_snap(view.tenant),
             route_problem=view.route.problem,
-            unreachable=unreachable,
+            unreachable=[*missing, *unreachable],
             sorters={task.task_id: task.sorter_node for task in view.route.tasks},
         )
 

@@ -78,7 +78,7 @@ class TenantView:
             lambda: self._replica.history,
             lambda: [self._segments],
             cache,
-            self.refresh,
+            self.replan,
             lambda: self._retained_ts,
         )
 
@@ -188,10 +188,17 @@ class TenantView:
         with self._refreshing:
             self._refresh()
 
-    def _refresh(self) -> None:
+    def replan(self) -> None:
+        """Refresh now, from the manifests themselves: a segment is gone, and a sorter that has lost its task without
+        knowing would say that there is no newer manifest."""
+        with self._refreshing:
+            self._refresh(ask_store=True)
+
+    def _refresh(self, *, ask_store: bool = False) -> None:
         problems: dict[str, str] = {}
         statuses = self._ask_sorters(problems)
-        complete = self._read_logs(self.route.tasks, statuses, problems)
+        told = {} if ask_store else {task_id: status.manifest for task_id, status in statuses.items()}
+        complete = self._read_logs(self.route.tasks, statuses, told, problems)
         self._read_schema(problems)
         with self._moved:
             self.statuses = {**{one: self.statuses[one] for one in self.statuses if one in complete}, **statuses}
@@ -219,15 +226,18 @@ class TenantView:
         return statuses
 
     def _read_logs(
-        self, tasks: Sequence[TaskRoute], statuses: dict[int, TaskStatus], problems: dict[str, str]
+        self,
+        tasks: Sequence[TaskRoute],
+        statuses: dict[int, TaskStatus],
+        told: dict[int, int],
+        problems: dict[str, str],
     ) -> dict[int, int]:
         """Read each task's manifests as far as its progress rests on them; the progress of those that came so far."""
         progress: dict[int, int] = {}
         for task in tasks:
-            status = statuses.get(task.task_id)
             try:
-                # While its sorter answers, its status says whether there is anything new: no object is asked for.
-                covers = self._lineage.covers(_Routed.of(task), status.manifest if status else None)
+                # While its sorter answers, it says whether there is anything new: no object is asked for.
+                covers = self._lineage.covers(_Routed.of(task), told.get(task.task_id))
             except TiStreamError as error:
                 problems[f"task {task.task_id}"] = str(error)
                 continue

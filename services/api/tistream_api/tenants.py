@@ -14,7 +14,9 @@ from tistream.errors import InvalidRequest, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import TenantKeys
 from tistream.wire.client import HttpClient
+from tistream.wire.limits import NO_LIMITS, Limits
 from tistream.wire.meta import RouteTable, TenantRoute
 from tistream.wire.meta_client import MetaClient, StaleRoutes
 from tistream.wire.schema_client import SchemaClient, SchemaReplica
@@ -45,7 +47,9 @@ class Tenants:
         executor: Executor,
         stopping: Event,
         registry: CollectorRegistry,
+        keys: TenantKeys | None = None,
     ) -> None:
+        self._keys = TenantKeys() if keys is None else keys
         self._http = http
         self._meta = meta
         self._objects = objects
@@ -89,6 +93,21 @@ class Tenants:
         if found is None:
             raise UnknownName(f"no tenant {key}")
         return found
+
+    def views(self) -> dict[TenantKey, TenantView]:
+        """Every tenant's view."""
+        with self._lock:
+            return dict(self._views)
+
+    def excused_ms(self, view: TenantView) -> int:
+        """How long ago a view was looked at; one that is overdue is excused for no longer than its turn takes."""
+        idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(self._views))
+        return min(view.seen_ago_ms(), ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else idle_every_ms)
+
+    def limits(self, key: TenantKey) -> Limits:
+        """What a tenant may use, as the newest routes have it."""
+        found = self._views.get(key)
+        return NO_LIMITS if found is None else found.route.limits
 
     # ---- loops
 
@@ -145,6 +164,7 @@ class Tenants:
             if newest is not None and (routes.owner_rev, routes.version) < (newest.owner_rev, newest.version):
                 return
             self._routes = routes
+            self._keys.tell(routes.kms_key_ids())
             seen = set()
             for route in routes.tenants:
                 key = TenantKey(route.cluster_id, route.tenant_id)
@@ -172,12 +192,10 @@ class Tenants:
 
     def _lag_seconds(self) -> float:
         """Of the tenant that is furthest behind, as of the last look at each; one that is overdue excuses nothing."""
-        every = list(self._views.values())
-        idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(every))
         now_ms = self._clock.now_ms()
-        lags_ms = []
-        for view in every:
-            if view.route.snapshot_ts is not None:
-                every_ms = ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else idle_every_ms
-                lags_ms.append(now_ms - min(view.seen_ago_ms(), every_ms) - physical_ms(view.resolved_ts()))
+        lags_ms = [
+            now_ms - self.excused_ms(view) - physical_ms(view.resolved_ts())
+            for view in self.views().values()
+            if view.route.snapshot_ts is not None
+        ]
         return max([0, *lags_ms]) / 1000

@@ -16,8 +16,10 @@ from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
 from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
+from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import keys_of
 from tistream.wire.client import HttpClient
 from tistream.wire.dispatcher import StoreList
 from tistream.wire.meta_client import Membership, MetaClient
@@ -79,14 +81,16 @@ def build_app(
         collect_ms = collect.every_ms if collect.enabled else None
         return TenantFeed(tenant, counted, sorters, clock, metrics, limits, polling, resync, beat.wake, collect_ms)
 
-    driver = Driver(settings.node, meta, new_feed, metrics, loop_metrics)
+    driver = Driver(settings.node, meta, new_feed, metrics, loop_metrics, keys_of(objects))
     collector = Collector(driver.consumed, counted, clock, collect, metrics)
+    instance = new_instance()
+    meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
     membership = Membership(
         meta,
         settings.node,
         "dispatcher",
         settings.url,
-        instance=new_instance(),
+        instance=instance,
         end=end,
         stores=driver.reports,
     )
@@ -100,6 +104,7 @@ def build_app(
             Loop(
                 "announcements", driver.follow_announcements, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics
             ),
+            Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("gauges", driver.count, interval_ms=1_000, metrics=loop_metrics),
         ]
         if collect.enabled:
@@ -112,6 +117,8 @@ def build_app(
             driver.stop()
             for loop in loops:
                 loop.stop(timeout_s=0.2)  # a long poll that hangs dies with the process
+            collector.close()
+            meter.last_report()
 
     app = new_app(
         "tistream-dispatcher", ready=driver.not_ready, registry=registry, running=running, clock=clock, peers=peers

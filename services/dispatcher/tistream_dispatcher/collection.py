@@ -15,6 +15,7 @@ from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
 from tistream.model.ts import from_physical_ms
 from tistream.storage import layout
+from tistream.storage.deleting import Deleter
 from tistream.storage.object_store import ObjectInfo, ObjectStore
 from tistream_dispatcher.chain import Read, StoreChains
 from tistream_dispatcher.consumed import Needs, consumed
@@ -83,6 +84,11 @@ class Collector:
         self._consumed, self._objects, self._clock = consumed, objects, clock
         self._settings, self._metrics = settings, metrics
         self._shelves: dict[Store, Shelf] = {}
+        self._deleter = Deleter(objects)
+
+    def close(self) -> None:
+        """No more deletes."""
+        self._deleter.close()
 
     def step(self) -> int:
         """One turn; milliseconds to the next."""
@@ -107,9 +113,11 @@ class Collector:
         shelf.next_ms = self._clock.monotonic_ms() + self._settings.every_ms
         try:
             files, first_ts = self._listed(store, read, through, most)
-            for info in files:
-                self._objects.delete(info.key)
-                gone.append(info)
+            keys, problem = self._deleter.delete(info.key for info in files)
+            went = set(keys)
+            gone = [info for info in files if info.key in went]
+            if problem is not None:
+                raise problem
         except TiStreamError as error:
             self._metrics.collect_failures.inc()
             fields = {"tenant": str(store[0]), "store": store[1], "reason": str(error)}

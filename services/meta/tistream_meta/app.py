@@ -11,21 +11,32 @@ from fastapi import FastAPI
 
 from tistream.clock import Clock
 from tistream.service.app import new_app
+from tistream.service.ids import random_id
 from tistream.service.metrics import LoopMetrics, new_registry
 from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
+from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import Encrypts
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
+from tistream_meta.first_token import first_token
+from tistream_meta.forwarding import FORWARDED
 from tistream_meta.liveness import Timings
 from tistream_meta.metrics import MetaMetrics
 from tistream_meta.model import Retention
 from tistream_meta.options import Options
 from tistream_meta.repository import Repository
-from tistream_meta.routes import FORWARDED, router
+from tistream_meta.routes import router
 from tistream_meta.server import MetaServer
 from tistream_meta.settings import MetaSettings
+from tistream_meta.token_board import LOOK_MS, TokenBoard
+from tistream_meta.token_routes import router as token_router
+from tistream_meta.usage_keeping import UsageKeeping
+from tistream_meta.usage_routes import router as usage_router
+
+KEEPING_MS = 60_000
 
 
 class NewHttp(Protocol):
@@ -44,6 +55,7 @@ def build_app(
     clock: Clock,
     open_repository: Callable[[MetaSettings], Repository] = _repository,
     new_http: NewHttp | None = None,
+    new_instance: Callable[[], str] = random_id,
 ) -> FastAPI:
     """The app, its loops running for as long as it serves."""
     peers = Peers(settings, clock)
@@ -56,6 +68,9 @@ def build_app(
             Loop("lease", server.hold_lease, interval_ms=max(50, settings.lease_ms // 6), metrics=loop_metrics),
             Loop("nodes", server.look_after_nodes, interval_ms=settings.check_ms, metrics=loop_metrics),
             Loop("activation", server.activate_tenants, interval_ms=100, metrics=loop_metrics),
+            Loop("tokens", tokens.look, interval_ms=LOOK_MS, backoff_max_ms=LOOK_MS, metrics=loop_metrics),
+            Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
+            Loop("quotas", keeping.step, interval_ms=KEEPING_MS, metrics=loop_metrics),
             Loop("follow", server.follow_owner, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
         ]
         for loop in loops:
@@ -74,9 +89,10 @@ def build_app(
     app = new_app("tistream-meta", ready=not_ready, registry=registry, running=running, clock=clock, peers=peers)
     repository = open_repository(settings)
     http = (new_http or peers.new_http)(headers={FORWARDED: settings.node})
+    counted = measured(objects, registry)
     server = MetaServer(
         repository,
-        measured(objects, registry),
+        counted,
         clock,
         metrics,
         Options(
@@ -87,11 +103,18 @@ def build_app(
             snapshot_retry_max_ms=settings.snapshot_retry_max_ms,
             announcements_max=settings.announcements_max,
             retention=Retention(settings.retention_ms),
+            encrypts=isinstance(objects, Encrypts),
         ),
         stopping=app.state.stopping.is_set,
         new_client=partial(MetaClient, http),
     )
     metrics.tell_owner(server.is_owner)
-    app.state.server = server
-    app.include_router(router)
+    tokens = TokenBoard(
+        repository, clock, server.is_owner, app.state.stopping.is_set, first=first_token(settings.first_token_file)
+    )
+    meter = UsageMeter(settings.node, new_instance(), clock, counted.requests_of_tenants, repository.usage.take)
+    keeping = UsageKeeping(server, repository, clock, settings.usage_keep_ms, metrics)
+    app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
+    for each in (router, token_router, usage_router):
+        app.include_router(each)
     return app

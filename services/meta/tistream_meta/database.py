@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import URL, BigInteger, ColumnElement, Engine, cast, create_engine, event, func, literal_column
+from sqlalchemy import URL, BigInteger, ColumnElement, Engine, cast, create_engine, event, func, literal_column, util
 from sqlalchemy.engine import ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -25,6 +25,8 @@ _SETTINGS = {
     "default_storage_engine": "InnoDB",
 }
 _SESSION = "SET " + ", ".join(f"SESSION {name} = {value}" for name, value in _SETTINGS.items())
+# What may follow the `?` of MySQL's URL. Others are refused: autocommit or a character set would break what we rely on.
+_OPTIONS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname", "read_default_file")
 # The time of a statement's begin on the database's clock, whatever zone it is set to.
 _MYSQL_NOW_MS = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
 
@@ -50,7 +52,23 @@ def checked_url(url: str) -> URL:
         raise ValueError("this is no URL of a database: sqlite:///path or mysql+pymysql://user@host/db") from None
     if parsed.drivername not in ("sqlite", "mysql+pymysql"):
         raise ValueError(f"database {parsed.drivername!r}: sqlite and mysql+pymysql are known")
+    _check_options(parsed)
     return parsed
+
+
+def _check_options(url: URL) -> None:
+    """Raises ValueError."""
+    known = _OPTIONS if url.get_backend_name() == "mysql" else ()
+    if unknown := sorted(url.query.keys() - set(known)):
+        after = f"known are {', '.join(known)}" if known else "there are none"
+        raise ValueError(f"option {unknown[0]!r} of a {url.get_backend_name()} URL is not known; {after}")
+    if twice := sorted(name for name, value in url.query.items() if not isinstance(value, str)):
+        raise ValueError(f"option {twice[0]!r} is there twice")
+    if "ssl_check_hostname" in url.query:
+        try:
+            util.asbool(url.query["ssl_check_hostname"])
+        except ValueError:
+            raise ValueError("option 'ssl_check_hostname' is true or false") from None
 
 
 def open_engine(url: str, limits: Limits = DEFAULT_LIMITS) -> Engine:

@@ -33,6 +33,12 @@ class MetaMetrics:
         )
         self.announced = Counter("tistream_meta_announcements_total", "Files announced by writers.", registry=registry)
 
+        self.over_stored = Gauge(
+            "tistream_meta_tenants_over_stored_quota",
+            "Tenants that store more than their quota says, as the owner knows.",
+            registry=registry,
+        )
+
     def tell_owner(self, is_owner: Callable[[], bool]) -> None:
         """From here on the gauge of the owner asks, each time that somebody asks it."""
         self.owner.set_function(is_owner)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.wire.limits import NO_LIMITS, Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,16 @@ FOR_EVER = Retention(None)
 
 
 @dataclass(frozen=True, slots=True)
+class Encryption:
+    """What a tenant's objects are encrypted with: a key of its own, as the store's key management names it, or none."""
+
+    kms_key_id: str | None
+
+    def __str__(self) -> str:
+        return "no key of its own" if self.kms_key_id is None else f"key {self.kms_key_id}"
+
+
+@dataclass(frozen=True, slots=True)
 class Tenant:
     """A registered tenant. `snapshot_ts` is None until its schema_snap was read; `problem` says why."""
 
@@ -29,6 +40,8 @@ class Tenant:
     snapshot_ts: int | None
     problem: str | None
     retention_ms: int | None = None  # None: for ever
+    limits: Limits = NO_LIMITS
+    kms_key_id: str | None = None  # None: no key of its own
 
 
 @dataclass(frozen=True, slots=True)

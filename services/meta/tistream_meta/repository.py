@@ -22,15 +22,18 @@ from sqlalchemy import Connection, Engine, Row, and_, case, func, insert, select
 from tistream.errors import Fenced, Superseded, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.wire.limits import Limits as TenantLimits
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
-from tistream_meta import counter_rows, store_rows, tables, task_rows, tenant_rows
+from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
+from tistream_meta import counter_rows, store_rows, tables, task_rows, tenant_rows, token_rows
 from tistream_meta.database import DEFAULT_LIMITS, Limits, now_ms, open_engine
 from tistream_meta.migrations import migrate
-from tistream_meta.model import FOR_EVER, Change, Child, Node, Owner, Plan, Retention, Store, Tenant
+from tistream_meta.model import FOR_EVER, Change, Child, Encryption, Node, Owner, Plan, Retention, Store, Tenant
 from tistream_meta.policies import Command
 from tistream_meta.seals import CarryOn, Order
 from tistream_meta.starts import Standing, Start, standing
 from tistream_meta.transactions import CommitUnknown, Transactions, translated
+from tistream_meta.usage_book import UsageBook
 
 T = TypeVar("T")
 
@@ -51,6 +54,8 @@ class Repository:
         self._owner_rev = 0
         self._now_ms = now_ms(engine)
         self._transactions = Transactions(engine, Random(node_id))
+        self.prepared = False  # whether the tables are there
+        self.usage = UsageBook(self._transactions)
         self._unsure: tuple[int, int] | None = None  # (owner_rev, lease_until_ms) of an election that may have been won
 
     @classmethod
@@ -70,7 +75,9 @@ class Repository:
     def prepare(self) -> int:
         """Bring the schema up to date; its version."""
         with translated():
-            return migrate(self._engine, then=_seed)
+            version = migrate(self._engine, then=_seed)
+        self.prepared = True
+        return version
 
     # -- owner ---------------------------------------------------------------------------------------------------
 
@@ -150,13 +157,17 @@ class Repository:
     # -- tenants and tasks ---------------------------------------------------------------------------------------
 
     def create_tenant(
-        self, key: TenantKey, retention: Retention | None = None, default: Retention = FOR_EVER
+        self,
+        key: TenantKey,
+        retention: Retention | None = None,
+        default: Retention = FOR_EVER,
+        encryption: Encryption | None = None,
     ) -> tuple[Tenant, Change | None]:
         """Register a tenant, and its cluster with its first one; the tenant as it is, if it was there before.
-        `retention` None: the default, or what it has. Raises AlreadyDiffers where it has another."""
+        `retention` None: the default, or what it has; so `encryption`. Raises AlreadyDiffers where it has another."""
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
-            tenant, new = tenant_rows.create(connection, key, retention, default, self._now_ms)
+            tenant, new = tenant_rows.create(connection, key, retention, encryption, default, self._now_ms)
             return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
 
         return self._write(body)
@@ -169,6 +180,28 @@ class Repository:
             return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
 
         return self._write(body)
+
+    def set_limits(self, key: TenantKey, limits: TenantLimits) -> tuple[Tenant, Change | None]:
+        """Say what a tenant may use; the same again changes nothing. Raises UnknownName."""
+
+        def body(connection: Connection) -> tuple[Tenant, Change | None]:
+            tenant, new = tenant_rows.set_limits(connection, key, limits)
+            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
+
+        return self._write(body)
+
+    def set_encryption(self, key: TenantKey, encryption: Encryption) -> tuple[Tenant, Change | None]:
+        """Say what a tenant's objects are encrypted with; the same again changes nothing. Raises UnknownName."""
+
+        def body(connection: Connection) -> tuple[Tenant, Change | None]:
+            tenant, new = tenant_rows.set_encryption(connection, key, encryption)
+            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
+
+        return self._write(body)
+
+    def tenant(self, key: TenantKey) -> Tenant:
+        """As it is. Raises UnknownName."""
+        return self._transactions.run(lambda connection: tenant_rows.one(connection, key))
 
     def tenants_of(self, cluster_id: str) -> tuple[Tenant, ...]:
         """In the order of their names. Raises UnknownName if no tenant ever named that cluster."""
@@ -321,6 +354,28 @@ class Repository:
 
         return self._write(body)
 
+    # -- tokens --------------------------------------------------------------------------------------------------
+
+    def tokens_version(self) -> int:
+        """It grows whenever a token is made or revoked."""
+        return self._transactions.run(lambda connection: counter_rows.read(connection, tables.TOKENS_VERSION))
+
+    def known_tokens(self) -> KnownTokens:
+        """Those that are not revoked, and their version."""
+        return self._transactions.run(token_rows.known)
+
+    def tokens(self) -> tuple[TokenInfo, ...]:
+        """All that were ever made, the oldest first."""
+        return self._transactions.run(token_rows.every)
+
+    def store_token(self, token: StoreToken) -> TokenInfo:
+        """Keep a token; the same again changes nothing, though it be revoked. Raises AlreadyDiffers."""
+        return self._write(lambda connection: token_rows.store(connection, token, self._now_ms))
+
+    def revoke_token(self, token_id: str) -> TokenInfo:
+        """Nobody is let in by it any more; again changes nothing. Raises UnknownName."""
+        return self._write(lambda connection: token_rows.revoke(connection, token_id, self._now_ms))
+
     # -- everything ----------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
@@ -352,7 +407,7 @@ class Repository:
         touch = (
             update(owner)
             .where(owner.c.id == _OWNER_ROW, owner.c.owner_rev == self._owner_rev, owner.c.node_id == self._node_id)
-            # A plain `= lease` changes nothing, and MySQL then counts no row.
+            # Not the same value: whether a row that stays as it is counts is up to the driver.
             .values(lease_until_ms=owner.c.lease_until_ms + 1)
         )
 
@@ -369,7 +424,8 @@ def _seed(connection: Connection) -> None:
     """The rows that exist always."""
     # A database of before there was a counter of starts has numbers already.
     started = connection.execute(select(func.coalesce(func.max(tables.nodes.c.start_epoch), 0))).scalar_one()
-    for name, value in ((tables.ROUTE_VERSION, 1), (tables.LAST_TASK_ID, 0), (tables.LAST_START, started)):
+    first = {tables.ROUTE_VERSION: 1, tables.LAST_TASK_ID: 0, tables.LAST_START: started, tables.TOKENS_VERSION: 1}
+    for name, value in first.items():
         counter_rows.seed(connection, name, value)
     if connection.execute(select(tables.owner)).one_or_none() is None:
         connection.execute(

@@ -36,6 +36,7 @@ from tistream.wire.meta import (
     Registered,
     RegisterNode,
     RouteTable,
+    SetEncryption,
     SetRetention,
     SplitTask,
     TaskInfo,
@@ -44,16 +45,14 @@ from tistream.wire.meta import (
     TenantInfo,
     TenantList,
 )
-from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import Mark
-from tistream_meta.model import Child, Retention
+from tistream_meta.forwarding import elsewhere as _elsewhere
+from tistream_meta.forwarding import server_of as _server
+from tistream_meta.model import Child, Encryption, Retention
 from tistream_meta.reports import Holding
 from tistream_meta.route_table import tenant_info
-from tistream_meta.server import MetaServer
 from tistream_meta.starts import Start
 from tistream_meta.store_keeping import Told
-
-FORWARDED = "tistream-forwarded-by"  # header: the meta server that sent the request on
 
 _TS = re.compile(r"[0-9]{1,20}")
 
@@ -63,32 +62,16 @@ NodeId = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
 WaitMs = Annotated[int, Query(ge=0, le=60_000)]
 
 
-def _server(request: Request) -> MetaServer:
-    server: MetaServer = request.app.state.server
-    return server
-
-
-def _elsewhere(request: Request) -> MetaClient | None:
-    """The owner, where that is another: it is asked in place of this one. None: it is this one.
-
-    Raises Unavailable: nobody is the owner, or the one who sent this on took this one for it.
-    """
-    server = _server(request)
-    if server.is_owner():
-        return None
-    if FORWARDED in request.headers:
-        raise Unavailable("this meta server is not the owner")
-    return server.owner()
-
-
 @router.post("/v1/clusters/{cluster_id}/tenants", status_code=201, operation_id="CreateTenant")
 def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> TenantInfo:
-    """Register a tenant. The same again is no error; 409 if it is there with another retention."""
+    """Register a tenant. The same again is no error; 409 if it is there with another retention or key."""
     if (owner := _elsewhere(request)) is not None:
         return owner.register_tenant(cluster_id, body)
     told = "retention_ms" in body.model_fields_set
     retention = Retention(parse_retention_ms(body.retention_ms)) if told else None
-    return tenant_info(_server(request).create_tenant(TenantKey.parse(cluster_id, body.tenant_id), retention))
+    encryption = Encryption(body.kms_key_id) if "kms_key_id" in body.model_fields_set else None
+    key = TenantKey.parse(cluster_id, body.tenant_id)
+    return tenant_info(_server(request).tenant_rules.create(key, retention, encryption))
 
 
 @router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention", operation_id="SetRetention")
@@ -97,7 +80,16 @@ def set_retention(request: Request, cluster_id: str, tenant_id: str, body: SetRe
     if (owner := _elsewhere(request)) is not None:
         return owner.set_retention(cluster_id, tenant_id, body)
     key, retention = TenantKey.parse(cluster_id, tenant_id), Retention(parse_retention_ms(body.retention_ms))
-    return tenant_info(_server(request).set_retention(key, retention))
+    return tenant_info(_server(request).tenant_rules.set_retention(key, retention))
+
+
+@router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption", operation_id="SetEncryption")
+def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: SetEncryption) -> TenantInfo:
+    """Say what a tenant's objects are encrypted with from now on. The same again is no error."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.set_encryption(cluster_id, tenant_id, body)
+    key = TenantKey.parse(cluster_id, tenant_id)
+    return tenant_info(_server(request).tenant_rules.set_encryption(key, Encryption(body.kms_key_id)))
 
 
 @router.get("/v1/clusters/{cluster_id}/tenants", operation_id="ListTenants")

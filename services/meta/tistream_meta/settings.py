@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field, field_validator
 
 from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
 from tistream.service.settings import ServiceSettings, settings_config
+from tistream.wire.usage import HOUR_MS
 from tistream_meta.database import DEFAULT_LIMITS, LOCK_WAIT_S, Limits, checked_url
+from tistream_meta.first_token import first_token
 from tistream_meta.ranges import RANGES_MAX
 
 
@@ -15,6 +19,7 @@ class MetaSettings(ServiceSettings):
 
     model_config = settings_config("META")
 
+    port: int = Field(default=8001, ge=0, le=65535, description="port to bind")  # where the default META_URL leads
     database_url: str = Field(default="sqlite:///meta.db", description="sqlite:///path or mysql+pymysql://user@host/db")
     database_connections: int = Field(
         default=DEFAULT_LIMITS.connections, ge=2, le=100, description="to MySQL, that this process has at most"
@@ -32,12 +37,19 @@ class MetaSettings(ServiceSettings):
         le=RETENTION_MAX_MS,
         description="how long rows of a tenant are kept that is registered without a retention; none: for ever",
     )
+    first_token_file: Path | None = Field(
+        default=None,
+        description="a file with a token (`tistream token new`) that may do everything",
+    )
     lease_ms: int = Field(default=9_000, ge=300, le=600_000, description="how long the owner's lease lasts unrenewed")
     suspect_ms: int = Field(default=4_000, ge=100, description="silence after which a node is suspect")
     lost_ms: int = Field(default=10_000, ge=200, description="silence after which its tasks go to another")
     check_ms: int = Field(default=250, ge=10, le=10_000, description="how often nodes and tasks are looked at")
     snapshot_retry_max_ms: int = Field(
         default=2_000, ge=10, description="longest pause between looks for a schema_snap"
+    )
+    usage_keep_ms: int = Field(
+        default=93 * 24 * HOUR_MS, ge=24 * HOUR_MS, description="how long it is kept what tenants have used, by hour"
     )
     announcements_max: int = Field(default=65_536, ge=1, description="announcements kept for slow readers")
 
@@ -46,6 +58,15 @@ class MetaSettings(ServiceSettings):
     def _known_database(cls, url: str) -> str:
         checked_url(url)
         return url
+
+    @field_validator("first_token_file")
+    @classmethod
+    def _has_a_token(cls, path: Path | None) -> Path | None:
+        try:
+            first_token(path)
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+        return path
 
     @property
     def database_limits(self) -> Limits:

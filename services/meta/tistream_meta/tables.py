@@ -6,6 +6,8 @@ milliseconds since the Unix epoch of the database's clock.
 
 from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, String, Table, Text
 
+from tistream.storage.measured import KINDS
+
 metadata = MetaData()
 
 clusters = Table(
@@ -24,6 +26,7 @@ tenants = Table(
     Column("problem", Text),  # why it is null
     Column("created_ms", BigInteger, nullable=False),
     Column("retention_ms", BigInteger),  # how long rows are kept after their commit; null = for ever
+    Column("kms_key_id", String(512)),  # what its objects are encrypted with; null = no key of its own
 )
 
 tasks = Table(
@@ -65,6 +68,50 @@ stores = Table(
     Column("discovered_ms", BigInteger, nullable=False),
 )
 
+REQUESTS = "requests_"  # and a kind of tistream.storage.measured.KINDS: a column of tenant_usage
+COUNTED = ("bytes_in", "bytes_served", "rows_served", *(REQUESTS + kind for kind in KINDS))
+
+tenant_usage = Table(
+    "tenant_usage",  # docs/adr/0014
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("hour_ms", BigInteger, primary_key=True, autoincrement=False),  # its beginning
+    Column("node_id", String(63), primary_key=True),  # "" of what manifests tell, whoever read them
+    Column("instance", String(63), primary_key=True),  # the start of the process that has counted
+    *(Column(name, BigInteger, nullable=False) for name in COUNTED),
+    Index("tenant_usage_by_hour", "hour_ms"),
+)
+
+tenant_stored = Table(
+    "tenant_stored",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("hour_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("task_id", BigInteger, primary_key=True, autoincrement=False),  # whose manifest names it
+    Column("of_task", BigInteger, primary_key=True, autoincrement=False),  # who wrote it: heirs share
+    Column("manifest", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Index("tenant_stored_by_hour", "hour_ms"),
+)
+
+LIMITS = (
+    "requests_per_second",
+    "pulls_at_once",
+    "served_bytes_per_second",
+    "notifications_per_second",
+    "stored_bytes",
+)
+
+quotas = Table(
+    "quotas",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    *(Column(name, BigInteger) for name in LIMITS),  # null = as the settings have it; 0 = as much as it likes
+)
+
 owner = Table(
     "owner",
     metadata,
@@ -75,13 +122,26 @@ owner = Table(
     Column("url", String(255), nullable=False, server_default=""),  # where the others reach it
 )
 
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("token_id", String(16), primary_key=True),
+    Column("hash", String(64), nullable=False),  # SHA-256 of the secret, which is kept nowhere
+    Column("label", String(128), nullable=False),
+    Column("grants", Text, nullable=False),  # JSON
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger),  # null = never
+    Column("revoked_ms", BigInteger),
+)
+
 counters = Table(
     "counters",
     metadata,
-    Column("name", String(32), primary_key=True),  # ROUTE_VERSION, LAST_TASK_ID, LAST_START
+    Column("name", String(32), primary_key=True),  # ROUTE_VERSION, LAST_TASK_ID, LAST_START, TOKENS_VERSION
     Column("value", BigInteger, nullable=False),
 )
 
 ROUTE_VERSION = "route_version"
 LAST_TASK_ID = "last_task_id"
 LAST_START = "last_start"
+TOKENS_VERSION = "tokens_version"

@@ -4,32 +4,49 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, update
 
 from tistream.errors import AlreadyDiffers, UnknownName
 from tistream.model.ids import TenantKey
+from tistream.wire.limits import Limits
 from tistream_meta import tables
-from tistream_meta.model import Retention, Tenant
+from tistream_meta.model import Encryption, Retention, Tenant
+
+_SAME = and_(
+    tables.quotas.c.cluster_id == tables.tenants.c.cluster_id, tables.quotas.c.tenant_id == tables.tenants.c.tenant_id
+)
+_ALL = select(tables.tenants, *(tables.quotas.c[name] for name in tables.LIMITS)).select_from(
+    tables.tenants.outerjoin(tables.quotas, _SAME)
+)
 
 
 def create(
-    connection: Connection, key: TenantKey, wanted: Retention | None, default: Retention, now_ms: ColumnElement[int]
+    connection: Connection,
+    key: TenantKey,
+    wanted: Retention | None,
+    encryption: Encryption | None,
+    default: Retention,
+    now_ms: ColumnElement[int],
 ) -> tuple[Tenant, bool]:
-    """Insert a tenant, and its cluster with its first one; it, and whether it is new. `wanted` None: whatever there is,
-    or the default. Raises AlreadyDiffers if it is there with another retention."""
+    """Insert a tenant, and its cluster with its first one; it, and whether it is new. `wanted` and `encryption` None:
+    whatever there is, or the default, or no key. Raises AlreadyDiffers if it is there with others."""
     clusters, tenants = tables.clusters, tables.tenants
-    found = connection.execute(select(tenants).where(_is(key))).one_or_none()
+    found = connection.execute(_ALL.where(_is(key))).one_or_none()
     if found is not None:
         known = _tenant(found)
         if wanted is not None and wanted.ms != known.retention_ms:
             raise AlreadyDiffers(f"tenant {key} is there with a retention of {Retention(known.retention_ms)}")
+        if encryption is not None and encryption.kms_key_id != known.kms_key_id:
+            raise AlreadyDiffers(f"tenant {key} is there with {Encryption(known.kms_key_id)}")
         return known, False
     if connection.execute(select(clusters).where(clusters.c.cluster_id == key.cluster_id)).one_or_none() is None:
         connection.execute(insert(clusters).values(cluster_id=key.cluster_id, created_ms=now_ms))
     retention = default if wanted is None else wanted
     names = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
-    connection.execute(insert(tenants).values(**names, created_ms=now_ms, retention_ms=retention.ms))
-    return Tenant(key, None, None, retention.ms), True
+    kms_key_id = None if encryption is None else encryption.kms_key_id
+    kept = {"retention_ms": retention.ms, "kms_key_id": kms_key_id}
+    connection.execute(insert(tenants).values(**names, created_ms=now_ms, **kept))
+    return Tenant(key, None, None, retention.ms, kms_key_id), True
 
 
 def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant | None:
@@ -41,7 +58,7 @@ def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant 
         .where(tenants.c.problem.is_(None) | (tenants.c.problem != problem))
         .values(problem=problem)
     )
-    return _one(connection, key) if changed.rowcount else None
+    return one(connection, key) if changed.rowcount else None
 
 
 def start(connection: Connection, key: TenantKey, snapshot_ts: int) -> Tenant | None:
@@ -50,16 +67,36 @@ def start(connection: Connection, key: TenantKey, snapshot_ts: int) -> Tenant | 
     changed = connection.execute(
         update(tenants).where(_is(key), tenants.c.snapshot_ts.is_(None)).values(snapshot_ts=snapshot_ts, problem=None)
     )
-    return _one(connection, key) if changed.rowcount == 1 else None
+    return one(connection, key) if changed.rowcount == 1 else None
 
 
 def set_retention(connection: Connection, key: TenantKey, retention: Retention) -> tuple[Tenant, bool]:
     """Say how long a tenant's rows are kept; it, and whether that is new. Raises UnknownName."""
-    known = _one(connection, key)
+    known = one(connection, key)
     if known.retention_ms == retention.ms:
         return known, False
     connection.execute(update(tables.tenants).where(_is(key)).values(retention_ms=retention.ms))
-    return _one(connection, key), True
+    return one(connection, key), True
+
+
+def set_limits(connection: Connection, key: TenantKey, limits: Limits) -> tuple[Tenant, bool]:
+    """Say what a tenant may use; it, and whether that is new. Raises UnknownName."""
+    known, quotas = one(connection, key), tables.quotas
+    if known.limits == limits:
+        return known, False
+    connection.execute(delete(quotas).where(quotas.c.cluster_id == key.cluster_id, quotas.c.tenant_id == key.tenant_id))
+    names = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
+    connection.execute(insert(quotas).values(**names, **limits.model_dump()))
+    return one(connection, key), True
+
+
+def set_encryption(connection: Connection, key: TenantKey, encryption: Encryption) -> tuple[Tenant, bool]:
+    """Say what a tenant's objects are encrypted with; it, and whether that is new. Raises UnknownName."""
+    known = one(connection, key)
+    if known.kms_key_id == encryption.kms_key_id:
+        return known, False
+    connection.execute(update(tables.tenants).where(_is(key)).values(kms_key_id=encryption.kms_key_id))
+    return one(connection, key), True
 
 
 def of_cluster(connection: Connection, cluster_id: str) -> tuple[Tenant, ...]:
@@ -67,18 +104,19 @@ def of_cluster(connection: Connection, cluster_id: str) -> tuple[Tenant, ...]:
     clusters, tenants = tables.clusters, tables.tenants
     if connection.execute(select(clusters).where(clusters.c.cluster_id == cluster_id)).one_or_none() is None:
         raise UnknownName(f"no cluster {cluster_id}")
-    query = select(tenants).where(tenants.c.cluster_id == cluster_id).order_by(tenants.c.tenant_id)
+    query = _ALL.where(tenants.c.cluster_id == cluster_id).order_by(tenants.c.tenant_id)
     return tuple(map(_tenant, connection.execute(query)))
 
 
 def every(connection: Connection) -> tuple[Tenant, ...]:
     """By cluster and name."""
     tenants = tables.tenants
-    return tuple(map(_tenant, connection.execute(select(tenants).order_by(tenants.c.cluster_id, tenants.c.tenant_id))))
+    return tuple(map(_tenant, connection.execute(_ALL.order_by(tenants.c.cluster_id, tenants.c.tenant_id))))
 
 
-def _one(connection: Connection, key: TenantKey) -> Tenant:
-    found = connection.execute(select(tables.tenants).where(_is(key))).one_or_none()
+def one(connection: Connection, key: TenantKey) -> Tenant:
+    """A tenant. Raises UnknownName."""
+    found = connection.execute(_ALL.where(_is(key))).one_or_none()
     if found is None:
         raise UnknownName(f"no tenant {key}")
     return _tenant(found)
@@ -90,4 +128,6 @@ def _is(key: TenantKey) -> ColumnElement[bool]:
 
 
 def _tenant(row: Row[Any]) -> Tenant:
-    return Tenant(TenantKey(row.cluster_id, row.tenant_id), row.snapshot_ts, row.problem, row.retention_ms)
+    key = TenantKey(row.cluster_id, row.tenant_id)
+    limits = Limits(**{name: getattr(row, name) for name in tables.LIMITS})
+    return Tenant(key, row.snapshot_ts, row.problem, row.retention_ms, limits, row.kms_key_id)

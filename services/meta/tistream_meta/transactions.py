@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import itertools
 import logging
 from collections.abc import Callable, Iterator
@@ -79,5 +80,8 @@ def translated() -> Iterator[None]:
         raise Unavailable(f"meta database: {error.orig}") from error
     except SQLAlchemyError as error:
         raise Unavailable(f"meta database: {type(error).__name__}: {error}") from error
+    except configparser.Error as error:  # its own text has lines of the file, in which there is a password
+        told = f"the file of read_default_file cannot be understood: {type(error).__name__}"
+        raise Unavailable(f"meta database: {told}") from None
     except OSError as error:  # a certificate's file that is not there
         raise Unavailable(f"meta database: {error}") from error

@@ -15,8 +15,10 @@ from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
 from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
+from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import keys_of
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.sorter_client import SorterClient
@@ -43,9 +45,12 @@ def build_app(
     metrics_registry = new_registry()
     loop_metrics = LoopMetrics(metrics_registry)
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(metrics_registry).inc)
-    membership = Membership(meta, settings.node, "schema", settings.url, instance=new_nonce(), end=end)
+    instance = new_nonce()
+    membership = Membership(meta, settings.node, "schema", settings.url, instance=instance, end=end)
+    counted = measured(objects, metrics_registry)
+    meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
     registry = Registry(
-        measured(objects, metrics_registry),
+        counted,
         meta,
         SorterClient(http),
         Options(
@@ -60,12 +65,14 @@ def build_app(
         sleep=concurrency.sleep,
         metrics=SchemaMetrics(metrics_registry),
         loop_metrics=loop_metrics,
+        keys=keys_of(objects),
     )
 
     @contextmanager
     def running() -> Iterator[None]:
         loops = [
             Loop("membership", membership.beat, interval_ms=_BEAT_MS, metrics=loop_metrics).start(),
+            Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics).start(),
             Loop("routes", registry.follow_routes, interval_ms=0, metrics=loop_metrics).start(),
         ]
         try:
@@ -74,6 +81,7 @@ def build_app(
             for loop in loops:
                 loop.stop(0.1)
             registry.stop()
+            meter.last_report()
             http.close()
 
     app = new_app(

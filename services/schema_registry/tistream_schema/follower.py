@@ -205,5 +205,5 @@ class SchemaFollower:
 
 
 def _retained_ts(logs: Iterable[TaskLog]) -> list[int]:
-    """Of each log: its rows at or below it may be gone."""
-    return [log.view.state.retained_ts if log.view.state is not None else 0 for log in logs]
+    """Of each log: its rows of the schema's keys at or below it may be gone."""
+    return [log.view.state.schema_retained_ts if log.view.state is not None else 0 for log in logs]

@@ -12,7 +12,7 @@ class SchemaSettings(ServiceSettings):
 
     model_config = settings_config("SCHEMA")
 
-    port: int = Field(default=8004, ge=0, le=65535, description="port to bind")
+    port: int = Field(default=8002, ge=0, le=65535, description="port to bind")
     poll_ms: int = Field(default=100, ge=10, le=60_000, description="how often sorters are asked while tasks move")
     poll_idle_ms: int = Field(default=500, ge=10, le=60_000, description="the same, while nothing moves")
     poll_quiet_ms: int = Field(

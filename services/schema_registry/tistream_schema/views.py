@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tistream.schema.history import History
-from tistream.schema.sql_type import sql_type
-from tistream.schema.table import Table
 from tistream.schema.visible import TableVersion, fold
-from tistream.wire.schema import ColumnView, DatabaseView, SchemaView, TableView
+from tistream.wire.schema import DatabaseView, SchemaView, TableView
+from tistream.wire.schema_views import column_views
 
 
 def schema_view(history: History, ts: int) -> SchemaView:
@@ -31,21 +30,5 @@ def _table(version: TableVersion) -> TableView:
         name=table.name,
         kind=table.kind,
         physical_ids=[str(physical_id) for physical_id in table.physical_ids],
-        columns=_columns(table),
+        columns=column_views(table),
     )
-
-
-def _columns(table: Table) -> list[ColumnView]:
-    key = {column.id for column in table.key_columns}
-    return [
-        ColumnView(
-            id=column.id,
-            name=column.name,
-            sql_type=sql_type(column),
-            charset=column.charset,
-            collation=column.collate,
-            nullable=not column.not_null,
-            key=column.id in key,
-        )
-        for column in table.visible_columns
-    ]

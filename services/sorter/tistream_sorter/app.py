@@ -19,9 +19,11 @@ from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry
 from tistream.service.peers import Peers
 from tistream.service.store_metrics import measured
+from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import TenantKeys, keys_of
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.sorter import Hold
@@ -31,6 +33,7 @@ from tistream_sorter.compaction import CompactRules
 from tistream_sorter.jobs.shard import StoreRules
 from tistream_sorter.metrics import HoldsTold, SorterMetrics
 from tistream_sorter.node import SorterNode
+from tistream_sorter.pool_usage import PoolUsage
 from tistream_sorter.progress import ProgressFeed
 from tistream_sorter.routes import router
 from tistream_sorter.settings import CollectSettings, CompactSettings, SorterSettings, TickSettings
@@ -104,12 +107,13 @@ class _Running:
         self,
         settings: SorterSettings,
         counted: MeasuredObjectStore,
+        keys: TenantKeys,
         clock: Clock,
         metrics: SorterMetrics,
         outside: Outside,
         peers: Peers,
     ) -> None:
-        self._settings, self._clock = settings, clock
+        self._settings, self._keys, self._clock = settings, keys, clock
         self._http = (outside.new_http or peers.new_http)()
         self._end = outside.end
         meta = MetaClient(self._http, settings.meta_url, settings.node, on_stale=metrics.stale_routes.inc)
@@ -118,12 +122,15 @@ class _Running:
         self._runner = outside.new_runner(settings)
         limits = tick_limits(settings.tick, self._runner.slots, settings.collect, settings.compact)
         self.node = SorterNode(counted, self._runner, limits, clock, outside.new_nonce, metrics)
+        instance = outside.new_nonce()
+        pool = PoolUsage(lambda: [task.durable for task in self.node.tasks()])
+        self.meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage, pool)
         self._membership = Membership(
             meta,
             settings.node,
             "sorter",
             settings.url,
-            instance=outside.new_nonce(),
+            instance=instance,
             end=outside.end_in_order,
             tasks=self.node.reports,
         )
@@ -157,7 +164,8 @@ class _Running:
             Loop("assignment", self._assign, interval_ms=0, backoff_max_ms=1_000, metrics=metrics),
             self._preparing,
             tick,
-            Loop("collect", self.node.collect, interval_ms=self._settings.collect.every_ms, metrics=metrics),
+            Loop("collect", self._collect, interval_ms=self._settings.collect.every_ms, metrics=metrics),
+            Loop("usage", self.meter.report, interval_ms=self._settings.usage_ms, metrics=metrics),
             Loop("compact", self._compact, interval_ms=self._settings.compact.every_ms, metrics=metrics),
         ]
 
@@ -166,6 +174,7 @@ class _Running:
         if registered is None:
             return 100
         routes = self._meta.routes(self._version, wait_ms=ROUTES_WAIT_MS if self._version >= 0 else 0)
+        self._keys.tell(routes.kms_key_ids())
         tick = self._settings.tick
         rules = TaskRules(tick.keep_index_keys, tick.checkpoint_every)
         me = self._settings.node, registered.start_epoch
@@ -193,6 +202,9 @@ class _Running:
             self._warm_at_ms = self._clock.monotonic_ms() + WARM_EVERY_MS
         return 0 if self.node.tick() else None
 
+    def _collect(self) -> int | None:
+        return 0 if self.node.collect() else None
+
     def _compact(self) -> int | None:
         return 0 if self._warm.is_set() and self.node.compact() else None
 
@@ -207,7 +219,8 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
     """The app of one sorter process."""
     peers = Peers(settings, clock)
     registry = new_registry()
-    running = _Running(settings, measured(objects, registry), clock, SorterMetrics(registry), outside, peers)
+    counted = measured(objects, registry)
+    running = _Running(settings, counted, keys_of(objects), clock, SorterMetrics(registry), outside, peers)
     registry.register(HoldsTold(running.holds))
 
     @contextmanager
@@ -216,6 +229,7 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
         yield
         for loop in loops:
             loop.stop(1.0)
+        running.meter.last_report()
         running.close()
 
     app = new_app("tistream sorter", ready=running.not_ready, registry=registry, running=run, clock=clock, peers=peers)

@@ -27,8 +27,9 @@ log = logging.getLogger(__name__)
 
 class Held:
     """A task with its hold on the manifests. `doubtful` is a commit whose answer never came; `beside` a large tick
-    under way; `told_ms` when its trouble was last logged (monotonic). The rest belongs to Collector: when it looked for
-    what earlier epochs have left, when it looks at what sealed tasks have left, and the schema registry's log."""
+    under way; `told_ms` when its trouble was last logged, `not_before_ms` when it may be ticked again (monotonic). The
+    rest belongs to Collector: when it looked for what earlier epochs have left, and when it looks at what sealed tasks
+    have left."""
 
     def __init__(self, task: Task, manifests: ManifestLog) -> None:
         self.task = task
@@ -36,12 +37,13 @@ class Held:
         self.doubtful: tuple[Manifest, TaskState, int] | None = None
         self.beside: Future[list[tuple[Held, Manifest, TaskState, int]]] | None = None
         self.told_ms = 0
+        self.not_before_ms = 0
         self.garbage = Garbage()
         self.looked_ms: int | None = None
         self.heritage_ms = 0
         self.floor: int | None = None  # manifests from here on have not been noted as garbage
-        self.schema_log_key = ""
-        self.schema_read_ts = 0
+        self.heritage_looks = 0  # in a row, that found nothing
+        self.read_at: int | None = None  # the manifest at which it was asked how far the schema registry is
 
 
 @dataclass(frozen=True, slots=True)

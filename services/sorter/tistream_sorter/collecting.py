@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tistream.clock import Clock
@@ -15,6 +15,7 @@ from tistream.model.span import KeySpan
 from tistream.pool.lineage import Lineage
 from tistream.schema import log_format
 from tistream.storage import layout
+from tistream.storage.deleting import Deleter
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.manifest_log import ManifestLog
 from tistream.storage.object_store import ObjectStore
@@ -27,6 +28,7 @@ from tistream_sorter.task_state import TaskState
 log = logging.getLogger(__name__)
 
 DELETES_MAX = 1_000  # of one task in one turn: others wait
+HERITAGE_DOUBLINGS = 6  # of the pause between looks at a sealed task of which there is nothing to delete
 
 
 class Collector:
@@ -34,33 +36,47 @@ class Collector:
 
     def __init__(self, objects: ObjectStore, rules: CollectRules, clock: Clock, metrics: SorterMetrics) -> None:
         self._objects, self._rules, self._clock, self._metrics = objects, rules, clock, metrics
+        self._deleter = Deleter(objects)
+        self._schema_logs: dict[TenantKey, SchemaLog] = {}
 
-    def collect(self, held: Iterable[Held]) -> None:
-        """One turn for each task. What fails for one is tried again at the next turn; the others go on."""
+    def collect(self, held: Sequence[Held]) -> bool:
+        """One turn for each task. What fails for one is tried again at the next turn; the others go on. Whether there
+        is more to delete at once."""
+        tenants = {one.task.state.identity.tenant for one in held}
+        self._schema_logs = {tenant: known for tenant, known in self._schema_logs.items() if tenant in tenants}
+        more = False
         for one in held:
             try:
-                self._turn(one)
+                more |= self._turn(one)
             except TiStreamError as error:
                 self._metrics.collect_failures.inc()
                 log.warning("cannot collect", extra={**log_fields(one.task.state), "error": str(error)})
+        return more
 
-    def _turn(self, held: Held) -> None:
+    def close(self) -> None:
+        """No more deletes."""
+        self._deleter.close()
+
+    def _turn(self, held: Held) -> bool:
         now_ms = self._clock.monotonic_ms()
         state = held.task.durable
         if held.looked_ms is None:
             self._look(held, state, now_ms)
             held.looked_ms = now_ms
-        if held.task.read_by_registry and state.retention.keep_ms is not None:
-            held.task.read_through(self._schema_read_ts(held, state.identity.tenant))
+        if held.task.read_by_registry and state.retention.keep_ms is not None and held.read_at != state.number:
+            held.task.read_through(self._schema_read_ts(state.identity.tenant))
+            held.read_at = state.number  # of a task at rest nothing more comes of age
         if (ancestors := held.task.ancestors) and now_ms >= held.heritage_ms:
-            for ancestor in ancestors:
-                self._look_at_ancestor(held, state, ancestor, now_ms)
-            held.heritage_ms = now_ms + self._rules.every_ms
+            found = [self._look_at_ancestor(held, state, ancestor, now_ms) for ancestor in ancestors]
+            held.heritage_looks = 0 if any(found) else min(held.heritage_looks + 1, HERITAGE_DOUBLINGS)
+            held.heritage_ms = now_ms + (self._rules.every_ms << held.heritage_looks)
         keys = held.garbage.due(now_ms, self._rules.grace_ms, DELETES_MAX)
-        for key in keys:
-            self._objects.delete(key)
-            self._metrics.collected.inc()
-            held.garbage.deleted([key])
+        gone, problem = self._deleter.delete(keys)
+        held.garbage.deleted(gone)
+        self._metrics.collected.inc(len(gone))
+        if problem is not None:
+            raise problem
+        return len(keys) == DELETES_MAX
 
     def _look(self, held: Held, state: TaskState, now_ms: int) -> None:
         """What earlier epochs have left. `state` was read before: what it ceases to name meanwhile is noted anyway."""
@@ -70,28 +86,27 @@ class Collector:
         held.floor = TaskObjects(self._objects, identity.tenant, identity.task_id).floor()
         held.garbage.note(self._manifests_below_floor(identity.tenant, identity.task_id), now_ms)
 
-    def _look_at_ancestor(self, held: Held, state: TaskState, ancestor: int, now_ms: int) -> None:
-        """What a sealed task has left, and nobody who carries on names."""
+    def _look_at_ancestor(self, held: Held, state: TaskState, ancestor: int, now_ms: int) -> bool:
+        """What a sealed task has left, and nobody who carries on names. Whether there is more of it than was known."""
         tenant = state.identity.tenant
         keys = list(self._keys(tenant, ancestor))
         old = self._manifests_below_floor(tenant, ancestor)
         if not keys and not old:
             held.task.disinherit(ancestor)
-            return
+            return False
         view = TaskObjects(self._objects, tenant, ancestor).follow()
         assert view.last is not None, "an ancestor was sealed, and its seal stays"
         covers = Lineage(self._objects, tenant).covers(_Sealed(ancestor, view.last.span), None)
         logs = {cover.log.task_id: cover.log for cover in covers}
         if min(logs) != state.identity.task_id:
-            return
+            return False
         found: list[tuple[tuple[PendingPart, ...], tuple[SegmentRef, ...]]] = [
             (log.view.state.pending, log.segments) for log in logs.values() if log.view.state is not None
         ]
-        if len(found) == len(logs):
-            held.garbage.note(unnamed(keys, found), now_ms)
+        left = unnamed(keys, found) if len(found) == len(logs) else []
         if view.sealed and TaskObjects(self._objects, tenant, ancestor).floor() < view.number:
             ManifestLog(self._objects, tenant, ancestor, view.last.span).raise_floor(view.number)
-        held.garbage.note(old, now_ms)
+        return held.garbage.note([*left, *old], now_ms)
 
     def _keys(self, tenant: TenantKey, task_id: int) -> Iterable[str]:
         for prefix in layout.data_prefixes(tenant, task_id):
@@ -108,15 +123,24 @@ class Collector:
             out.append(info.key)
         return out
 
-    def _schema_read_ts(self, held: Held, tenant: TenantKey) -> int:
+    def _schema_read_ts(self, tenant: TenantKey) -> int:
         """How far the schema registry's log goes: what it has not read of the pool must stay."""
-        last = held.schema_log_key
+        known = self._schema_logs.get(tenant, SchemaLog())
+        last = known.key
         for info in self._objects.list_after(layout.schema_log_prefix(tenant), last):
             last = info.key
-        if last != held.schema_log_key:
-            held.schema_read_ts = log_format.decode(last, self._objects.get(last)).high_ts
-            held.schema_log_key = last
-        return held.schema_read_ts
+        if last != known.key:
+            known = SchemaLog(last, log_format.decode(last, self._objects.get(last)).high_ts)
+            self._schema_logs[tenant] = known
+        return known.high_ts
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaLog:
+    """The newest object of a schema registry's log that is known, and how far it goes."""
+
+    key: str = ""
+    high_ts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

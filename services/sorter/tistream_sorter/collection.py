@@ -34,11 +34,13 @@ class Garbage:
         self._lock = new_lock()
         self._since_ms: dict[str, int] = {}  # in the order of time
 
-    def note(self, keys: Iterable[str], now_ms: int) -> None:
-        """These are needed no more. What is known keeps its time."""
+    def note(self, keys: Iterable[str], now_ms: int) -> bool:
+        """These are needed no more. What is known keeps its time; whether any was not."""
         with self._lock:
+            known = len(self._since_ms)
             for key in keys:
                 self._since_ms.setdefault(key, now_ms)
+            return len(self._since_ms) > known
 
     def due(self, now_ms: int, grace_ms: int, count_max: int) -> list[str]:
         """Those that may be deleted now, the oldest first."""

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from tistream.clock import Clock
 from tistream.format.segment import SegmentRef
 from tistream.storage.measured import MeasuredObjectStore
-from tistream_sorter.compaction import CompactRules, Rewrite, Rewritten, rewrite
+from tistream_sorter.compaction import CompactRules, Pauses, Rewrite, Rewritten, rewrite
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.status import log_fields
 from tistream_sorter.task import Task
@@ -32,14 +33,16 @@ class Compactor:
         objects: MeasuredObjectStore,
         runner: Rewriter,
         rules: CompactRules | None,
+        clock: Clock,
         new_nonce: Callable[[], str],
         metrics: SorterMetrics,
     ) -> None:
         self._objects, self._runner, self._rules = objects, runner, rules
-        self._new_nonce, self._metrics = new_nonce, metrics
+        self._clock, self._new_nonce, self._metrics = clock, new_nonce, metrics
         self._alone: frozenset[str] = frozenset()  # segments that could not be read, or are too much with another
-
         self._looked: dict[int, tuple[SegmentRef, ...]] = {}  # by task: segments of which there is nothing to do
+        self._pauses = Pauses()
+        self._one_by_one = False
 
     def compact(self, tasks: Sequence[Task]) -> bool:
         """One job, if there is anything to do; whether there was."""
@@ -47,14 +50,15 @@ class Compactor:
             return False
         held = {task.task_id for task in tasks}
         self._looked = {task_id: live for task_id, live in self._looked.items() if task_id in held}
+        self._pauses.keep_only(held)
         found = [(task, unit) for task in tasks if (unit := self._unit(task, self._rules)) is not None][:UNITS_MAX]
-        if not found:
-            return False
-        by_task = {unit.task_id: task for task, unit in found}
-        for done in self._runner.rewrite([unit for _, unit in found]):
-            self._objects.add_all(done.traffic)
-            self._take(by_task[done.task_id], done)
-        return True
+        # After a job that died as a whole each task has one of its own: one cannot stop the others.
+        jobs = [[one] for one in found] if self._one_by_one else [found] if found else []
+        died = [job for job in jobs if not self._job(job)]
+        self._one_by_one = bool(died)
+        for task, _ in (job[0] for job in died if len(job) == 1):
+            self._pauses.failed(task.task_id, self._clock.monotonic_ms())
+        return bool(found)
 
     def _unit(self, task: Task, rules: CompactRules) -> Rewrite | None:
         state = task.durable
@@ -62,19 +66,45 @@ class Compactor:
             return None  # what came of the last job is not committed yet
         if self._looked.get(state.identity.task_id) is state.live_segments:
             return None
+        if not self._pauses.over(state.identity.task_id, self._clock.monotonic_ms()):
+            return None
         unit = rewrite(state.identity, state.live_segments, self._alone, self._new_nonce(), rules)
         if unit is None:
             self._looked[state.identity.task_id] = state.live_segments
         return unit
 
-    def _take(self, task: Task, done: Rewritten) -> None:
-        if done.failed is not None or len(done.inputs) < 2:
+    def _job(self, found: Sequence[tuple[Task, Rewrite]]) -> bool:
+        """Whether there was an answer."""
+        try:
+            results = self._runner.rewrite([unit for _, unit in found])
+        except Exception as error:  # whatever Spark raises: nothing of it will be named
+            tasks = [task.task_id for task, _ in found]
+            log.error("job that puts segments together failed", exc_info=error, extra={"tasks": tasks})
+            for task, unit in found:
+                self._failed(task, unit)
+            return False
+        units = {unit.task_id: (task, unit) for task, unit in found}
+        for done in results:
+            task, unit = units[done.task_id]
+            self._objects.add_all(done.traffic, task.state.identity.tenant)
+            self._take(task, unit, done)
+        return True
+
+    def _take(self, task: Task, unit: Rewrite, done: Rewritten) -> None:
+        if done.failed is not None:
+            self._failed(task, unit)
             self._alone |= frozenset(done.inputs)
-            self._metrics.compact_failures.inc()
-            reason = done.failed or "its rows are too much to be put together with others"
-            log.warning("segments cannot be compacted", extra={**log_fields(task.state), "reason": reason})
+            if not done.inputs:
+                self._pauses.failed(task.task_id, self._clock.monotonic_ms())
+            log.warning("segments cannot be compacted", extra={**log_fields(task.state), "reason": done.failed})
             return
         assert done.output is not None
+        self._pauses.worked(task.task_id)
         self._metrics.compacted.inc(len(done.inputs))
         self._metrics.compacted_bytes.inc(done.output.size)
         task.rewritten(done)
+
+    def _failed(self, task: Task, unit: Rewrite) -> None:
+        """It may have been written all the same: under this name nobody will look for it."""
+        self._metrics.compact_failures.inc()
+        task.wasted(unit.key)

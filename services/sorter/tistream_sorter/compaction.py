@@ -10,7 +10,7 @@ again once per tier, until it is in a segment of `small_bytes`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tistream.format.segment import SegmentRef
@@ -20,17 +20,19 @@ from tistream.storage.measured import Traffic
 from tistream_sorter.task_state import TaskIdentity, TaskState
 
 TIER_BYTES = 1 << 10
+PAUSE_MS, PAUSE_MAX_MS = 5_000, 600_000  # after a job that failed
 
 
 @dataclass(frozen=True, slots=True)
 class CompactRules:
-    """See SorterSettings.compact. `rows_max` bounds what one job holds in memory, with what its rows unpack to."""
+    """See SorterSettings.compact. `rows_max` bounds what one job holds in memory, with what its rows unpack to: as much
+    as a shard of a tick does, since it runs beside those."""
 
     fan_in: int = 16
     small_bytes: int = 4 << 20
     bytes_max: int = 64 << 20
     rows_max: int = 1 << 20
-    unpacked_max: int = 512 << 20
+    unpacked_max: int = 128 << 20
 
 
 COMPACT_DEFAULT = CompactRules()
@@ -49,8 +51,8 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What came of a Rewrite: `output` holds the rows of `inputs`. failed: why there is none; where there are `inputs`,
-    because of them, else it may go better the next time."""
+    """What came of a Rewrite: `output` holds the rows of `inputs`, two at least. failed: why there is none; where there
+    are `inputs`, because of them, else it may go better the next time."""
 
     task_id: int
     inputs: tuple[str, ...] = ()
@@ -65,14 +67,38 @@ def rewrite(
     """What to put together next, if anything; segments whose keys are in `skip` are left alone."""
     own = layout.task_prefix(identity.tenant, identity.task_id)
     tiers = [_tier(segment, own, skip, rules) for segment in live]
-    found: tuple[SegmentRef, ...] = ()
     for tier in range(_tiers(rules)):
         for begin, end in _runs(tiers, tier):
-            found = _fitting(live[begin:end], rules)
-            if len(found) >= rules.fan_in and sum(one.size for one in found) >= 2 * max(one.size for one in found):
+            found = _fitting(live, begin, end, rules)
+            if found and sum(one.size for one in found) >= 2 * max(one.size for one in found):
                 key = layout.segment(identity.tenant, identity.task_id, identity.task_epoch, nonce, 0)
                 return Rewrite(identity.tenant, identity.task_id, found, key, rules.unpacked_max)
     return None
+
+
+@dataclass(slots=True)
+class Pauses:
+    """Tasks of which a job has failed for the time being: each is left alone for a while, which doubles each time.
+    Monotonic milliseconds."""
+
+    _until: dict[int, tuple[int, int]] = field(default_factory=dict)  # by task: when it is over, how long it was
+
+    def over(self, task_id: int, now_ms: int) -> bool:
+        """Whether the task may be tried."""
+        return task_id not in self._until or now_ms >= self._until[task_id][0]
+
+    def failed(self, task_id: int, now_ms: int) -> None:
+        """It has failed, again or for the first time."""
+        pause_ms = min(2 * self._until[task_id][1], PAUSE_MAX_MS) if task_id in self._until else PAUSE_MS
+        self._until[task_id] = now_ms + pause_ms, pause_ms
+
+    def worked(self, task_id: int) -> None:
+        """It has not."""
+        self._until.pop(task_id, None)
+
+    def keep_only(self, task_ids: Container[int]) -> None:
+        """Forget every other task."""
+        self._until = {task_id: known for task_id, known in self._until.items() if task_id in task_ids}
 
 
 def replaced(state: TaskState, done: Rewritten) -> TaskState | None:
@@ -117,11 +143,18 @@ def _runs(tiers: Sequence[int | None], highest: int) -> Iterator[tuple[int, int]
             begin = at + 1
 
 
-def _fitting(run: Sequence[SegmentRef], rules: CompactRules) -> tuple[SegmentRef, ...]:
-    """The first of them, as many as one job takes."""
-    size = rows = 0
-    for at, segment in enumerate(run):
-        size, rows = size + segment.size, rows + segment.rows
-        if size > rules.bytes_max or rows > rules.rows_max:
-            return tuple(run[:at])
-    return tuple(run)
+def _fitting(live: Sequence[SegmentRef], begin: int, end: int, rules: CompactRules) -> tuple[SegmentRef, ...]:
+    """The first neighbours in [begin, end) of which one job takes `fan_in`, and those behind them that it takes as
+    well; none if there are none. What begins with a few that are as much as a job takes goes on behind these."""
+    while end - begin >= rules.fan_in:
+        size = rows = 0
+        at = begin
+        while at < end:
+            size, rows = size + live[at].size, rows + live[at].rows
+            if size > rules.bytes_max or rows > rules.rows_max:
+                break
+            at += 1
+        if at - begin >= rules.fan_in:
+            return tuple(live[begin:at])
+        begin += 1
+    return ()

@@ -16,6 +16,8 @@ from tistream.format.manifest import SEALED, Manifest, PendingPart
 from tistream.format.segment import SegmentRef
 from tistream.format.task_view import TaskView
 from tistream.model.span import KeySpan
+from tistream.schema.meta_change import SCHEMA_SPANS
+from tistream_sorter.intake import inherited
 from tistream_sorter.positions import common
 from tistream_sorter.slice_heirs import inherited_slices
 from tistream_sorter.task_state import TaskIdentity, TaskState, begun, first_state
@@ -34,17 +36,20 @@ def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number:
     if len(flushed_ts) > 1:
         reason = f"task {identity.task_id}: its parents were sealed at {sorted(flushed_ts)}, not at one flushed_ts"
         raise InvariantBroken(5, reason)
+    positions = common([seal.positions for seal in seals], seals[0].flushed_ts)
     state = replace(
         first_state(identity, number),
         flushed_ts=flushed_ts.pop(),
         slices=inherited_slices(identity.span, seals),
-        positions=common([seal.positions for seal in seals], seals[0].flushed_ts),
+        positions=positions,
         pending=tuple(piece for seal in seals for piece in _clipped(seal.pending, identity.span)),
         live_segments=_united([view.segments for view in parents]),
         stop_at=seals[0].stop_at,  # rows may wait above it, below the watermark: lifting it flushes them
         inherited=True,
         retained_ts=max(seal.retained_ts for seal in seals),
+        schema_retained_ts=_schema_retained_ts(identity.span, seals),
         heritage=tuple(sorted({task_id for seal in seals for task_id in (seal.task_id, *seal.heritage)})),
+        intake=inherited(identity, seals[0], positions),
     )
     return begun(state)
 
@@ -76,6 +81,13 @@ def _clipped(parts: Sequence[PendingPart], span: KeySpan) -> list[PendingPart]:
         if piece is not None:
             out.append(replace(part, span=piece))
     return out
+
+
+def _schema_retained_ts(span: KeySpan, seals: Sequence[Manifest]) -> int:
+    """What may be gone of the schema's keys, as those say who had them; of all keys where the heir has none of them."""
+    own = [one for one in (span.clip(schema) for schema in SCHEMA_SPANS) if one is not None]
+    told = [seal.schema_retained_ts for seal in seals if any(seal.span.overlaps(one) for one in own)]
+    return max(told or (seal.retained_ts for seal in seals))
 
 
 def _united(several: Sequence[Sequence[SegmentRef]]) -> tuple[SegmentRef, ...]:

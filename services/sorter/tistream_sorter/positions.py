@@ -21,6 +21,12 @@ def follows(positions: Positions, ref: FileRef) -> bool:
     return ref.chain_ts == ref.ts and ref.prev_ts == 0
 
 
+def closed(positions: Positions, flushed_ts: int, ref: FileRef) -> bool:
+    """Whether the file is a late one of a chain in whose place another has come, flushed through its beginning: nothing
+    rests on it any more, and its dispatcher may delete it at any moment (design.md 2, docs/adr/0009)."""
+    return any(ref.chain_ts < chain.first_ts <= flushed_ts for chain in positions.get(ref.store_id, ()))
+
+
 def moved(positions: Positions, ref: FileRef) -> Positions:
     """The positions once `ref` is taken."""
     chains = positions.get(ref.store_id, ())

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tistream.format.manifest import KIND_CHECKPOINT, KIND_SEAL, KIND_TICK, Manifest
 from tistream.format.segment import SegmentRef
 from tistream.model.span import KeySpan
+from tistream_sorter.intake import counted
 from tistream_sorter.retention import retained
 from tistream_sorter.task_state import TaskState, begun
 
@@ -27,6 +28,7 @@ def manifest_of(
     checkpoint = due or state.inherited or state.restate or bool(children)
     if checkpoint:
         state = retained(state, now_ms)
+    state = counted(state, now_ms)
     slices, waiting = state.slices.to_tables()
     newest = number if checkpoint else state.checkpoint
     after = replace(state, number=number, checkpoint=newest, written_ms=now_ms, inherited=False, restate=False)
@@ -49,8 +51,10 @@ def manifest_of(
         children=tuple(children),
         stop_at=state.stop_at,
         retained_ts=state.retained_ts,
+        schema_retained_ts=state.schema_retained_ts,
         heritage=state.heritage,
         written_ms=now_ms,
+        intake=state.intake,
         slices=slices,
         waiting=waiting,
     )

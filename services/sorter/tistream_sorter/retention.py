@@ -9,12 +9,18 @@ from tistream_sorter.task_state import TaskState
 
 
 def retained(state: TaskState, now_ms: int) -> TaskState:
-    """The state without the segments whose rows all lie at or below its new retained_ts, which never goes down."""
+    """The state without the segments whose rows all lie at or below its new retained_ts, which never goes down.
+
+    After a merge a parent without the schema's keys may have let go of more than the schema registry has read: that is
+    told to readers (retained_ts), and the segments stay until it has (schema_retained_ts).
+    """
     ts = max(state.retained_ts, _allowed(state, now_ms))
-    live = tuple(segment for segment in state.live_segments if segment.commit_ts_max > ts)
-    if ts == state.retained_ts and len(live) == len(state.live_segments):
+    schema_ts = max(state.schema_retained_ts, min(ts, state.retention.read_ts))
+    live = tuple(segment for segment in state.live_segments if segment.commit_ts_max > schema_ts)
+    unchanged = (ts, schema_ts) == (state.retained_ts, state.schema_retained_ts)
+    if unchanged and len(live) == len(state.live_segments):
         return state
-    return replace(state, retained_ts=ts, live_segments=live)
+    return replace(state, retained_ts=ts, schema_retained_ts=schema_ts, live_segments=live)
 
 
 def _allowed(state: TaskState, now_ms: int) -> int:

@@ -22,14 +22,14 @@ from tistream_sorter.damage import Damages
 from tistream_sorter.inbox import Inbox, groups_of
 from tistream_sorter.jobs.shard import ShardResult
 from tistream_sorter.load import LoadMeter
-from tistream_sorter.positions import Positions
+from tistream_sorter.positions import Positions, closed
 from tistream_sorter.restate import manifest_of
 from tistream_sorter.seal_orders import Order, may_stop, next_step, read_order
 from tistream_sorter.shards import CutRules
 from tistream_sorter.status import coverage, slice_holds, task_status
 from tistream_sorter.sweep import Sweeps
 from tistream_sorter.task_state import Retention, TaskState
-from tistream_sorter.tick import Plan, TaskFile, needs_job, plan, rested, take
+from tistream_sorter.tick import Plan, TaskFile, emptied, needs_job, plan, rested, take
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ class Task:
         self._read_ts = 0 if self.read_by_registry else MAX_TS
         self._disinherited: frozenset[int] = frozenset()
         self._rewritten: list[Rewritten] = []
+        self._wasted: list[str] = []  # objects that were, or may have been, written in vain
         self._sweeping: frozenset[str] = frozenset()  # large parts that the tick under way looks through
         self._lock = new_lock()
 
@@ -118,6 +119,11 @@ class Task:
         with self._lock:
             self._rewritten.append(done)
 
+    def wasted(self, key: str) -> None:
+        """An object that may have been written will never be named."""
+        with self._lock:
+            self._wasted.append(key)
+
     def settle(self) -> list[str]:
         """Take over what other threads have said. The objects that have come to nothing."""
         state, rule = self.state, Retention(self._keep_ms, self._read_ts)
@@ -127,7 +133,7 @@ class Task:
             state = replace(state, heritage=tuple(one for one in state.heritage if one not in self._disinherited))
         with self._lock:
             done, self._rewritten = self._rewritten, []
-        vain: list[str] = []
+            vain, self._wasted = self._wasted, []
         for one in done:
             assert one.output is not None
             after = replaced(state, one)
@@ -157,13 +163,19 @@ class Task:
     # -- routes ---------------------------------------------------------------------------------------------------
 
     def offer(self, files: Sequence[TaskFile], now_ms: int) -> bool:
-        """Queue what follows its chain. False if there is no room: nothing of it was queued. Monotonic time."""
+        """Queue what follows its chain. False if there is no room: nothing of it was queued. Monotonic time.
+
+        Of a late file of a closed chain, as a dispatcher that does not know this yet may hand on, nothing is taken but
+        its place: it may be gone before a tick has read it.
+        """
+        durable = self._durable
         with self._lock:
             if len(self._inbox.files) + len(files) > self._limits.inbox_files_max and self._inbox.files:
                 return False
             for file in files:
                 if not self._damages.refuses(file.ref, now_ms):
-                    self._inbox.offer(file)
+                    late = closed(durable.positions, durable.flushed_ts, file.ref)
+                    self._inbox.offer(emptied(file) if late else file)
             return True
 
     def received(self) -> Positions:
@@ -173,14 +185,15 @@ class Task:
 
     def status(self, wall_ms: int, monotonic_ms: int) -> TaskStatus:
         """What the task tells about itself."""
+        # First what is durable: what has been received besides must not be told as in no manifest's way.
+        state, durable, trouble = self.state, self._durable, self.trouble
         with self._lock:
             received, holds = self._inbox.positions, self._damages.holds(monotonic_ms)
-        state, trouble = self.state, self.trouble
         if trouble is not None:  # what has come is not in the slices: that they are late says nothing of the upstream
             holds.append(Hold(stage="sort", reason=f"task {self.task_id}: {trouble}"))
         else:
             holds += slice_holds(state, wall_ms)
-        return task_status(state, self._durable, received, holds, self.stopped)
+        return task_status(state, durable, received, holds, self.stopped)
 
     def coverage(self, span: KeySpan) -> Coverage:
         """The slices inside `span`, as the newest manifest has them.

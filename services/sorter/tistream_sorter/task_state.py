@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from tistream.format.manifest import Manifest, PendingPart
+from tistream.format.manifest import NOTHING_TAKEN, IntakeCount, Manifest, PendingPart
 from tistream.format.segment import SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
@@ -46,7 +46,7 @@ class TaskState:
 
     `stop_at` binds: nothing above it is flushed, or told as progress. `inherited`: this is what sealed parents have
     left, and no manifest of the task's own says so yet. `restate`: the next manifest tells every live segment, since
-    some were replaced. Of retained_ts and heritage see the manifest's.
+    some were replaced. Of retained_ts, schema_retained_ts and heritage see the manifest's.
     """
 
     identity: TaskIdentity
@@ -67,8 +67,11 @@ class TaskState:
     inherited: bool = False
     retention: Retention = Retention()
     retained_ts: int = 0
+    schema_retained_ts: int = 0
     heritage: tuple[int, ...] = ()
     restate: bool = False
+    intake: IntakeCount = NOTHING_TAKEN
+    taken_bytes: int = 0  # of files that no manifest tells of yet, and that were not counted before
 
     @property
     def begins_ts(self) -> int:
@@ -118,7 +121,9 @@ def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[S
             written_ms=manifest.written_ms,
             stop_at=manifest.stop_at,
             retained_ts=manifest.retained_ts,
+            schema_retained_ts=manifest.schema_retained_ts,
             heritage=manifest.heritage,
+            intake=manifest.intake,
         )
     )
 

@@ -22,6 +22,7 @@ from tistream.format.manifest import READY, SEALED, UNMATCHED, Manifest, Pending
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS, Window
 from tistream.wire.file_batch import FileRef
+from tistream_sorter.intake import uncounted
 from tistream_sorter.jobs.contracts import SCANS_SCHEMA
 from tistream_sorter.jobs.kernel import MatchRules
 from tistream_sorter.jobs.pruning import ReadRules
@@ -41,6 +42,11 @@ class TaskFile:
 
     ref: FileRef
     watermarks: pa.Table
+
+
+def emptied(file: TaskFile) -> TaskFile:
+    """The file's place in its chain, and nothing of what it holds."""
+    return TaskFile(replace(file.ref, row_groups={}), file.watermarks.slice(0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,7 @@ def take(state: TaskState, files: Sequence[TaskFile]) -> tuple[TaskState, tuple[
         scans=tuple(scans),
         next_seq=seq,
         unwritten=state.unwritten + len(files),
+        taken_bytes=state.taken_bytes + sum(uncounted(state, file.ref) for file in files),
     )
     return after, tuple(taken)
 

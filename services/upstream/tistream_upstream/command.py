@@ -17,6 +17,7 @@ from tistream.cli.base_url import checked
 
 if TYPE_CHECKING:
     from tistream.clock import Clock
+    from tistream.model.ids import TenantKey
     from tistream.storage.object_store import ObjectStore
     from tistream_upstream.cluster import Cluster
     from tistream_upstream.config import ClusterConfig
@@ -113,7 +114,6 @@ def _run(
     from tistream.errors import TiStreamError  # noqa: PLC0415
     from tistream.storage.open import open_objects  # noqa: PLC0415
     from tistream_upstream.cluster import Cluster  # noqa: PLC0415
-    from tistream_upstream.platform_api import PlatformApi  # noqa: PLC0415
 
     gc.set_threshold(*_GC_THRESHOLD)
     clock = SystemClock()
@@ -123,7 +123,7 @@ def _run(
             where = str(Path(objects).absolute()) if "://" not in objects and objects != "memory:" else objects
             store = open_objects(where)
             _refuse_what_is_there(store, config, {"--truth": truth, "--promises": promises})
-            api = None if url is None else PlatformApi(url, config.tenant)
+            api = None if url is None else _api(url, config.tenant)
             if api is not None:
                 _register(api, stopped)
             lines = None if truth is None else stack.enter_context(_new_file("--truth", truth))
@@ -135,6 +135,15 @@ def _run(
         except OSError as error:
             raise CliError(f"{error.filename or objects}: {error.strerror}") from error
     _report(cluster, outcome)
+
+
+def _api(url: str, tenant: TenantKey) -> PlatformApi:
+    from tistream.cli import bearer, trust  # noqa: PLC0415
+    from tistream.wire.client import HttpClient  # noqa: PLC0415
+    from tistream_upstream.platform_api import DEADLINE_S, PlatformApi  # noqa: PLC0415
+
+    http = HttpClient(deadline_s=DEADLINE_S, headers=bearer.headers(), tls=trust.tls_context())
+    return PlatformApi(url, tenant, http)
 
 
 def _refuse_what_is_there(store: ObjectStore, config: ClusterConfig, files: Mapping[str, Path | None]) -> None:

@@ -7,14 +7,13 @@ from urllib.parse import quote
 
 import orjson
 
-from tistream.cli import trust
 from tistream.errors import RetryableError
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.wire.client import HttpClient
 from tistream_upstream.effects import Announce
 
-_DEADLINE_S = 5.0
+DEADLINE_S = 5.0
 _AGAIN_S = 0.5
 _SAY_EVERY = 20
 
@@ -22,8 +21,8 @@ _SAY_EVERY = 20
 class PlatformApi:
     """One tenant at one API server. Every failure is a TiStreamError."""
 
-    def __init__(self, url: str, tenant: TenantKey, http: HttpClient | None = None) -> None:
-        self._http = http or HttpClient(deadline_s=_DEADLINE_S, tls=trust.tls_context())
+    def __init__(self, url: str, tenant: TenantKey, http: HttpClient) -> None:
+        self._http = http
         self._url = url.rstrip("/")
         self._tenant = tenant
         cluster = f"{self._url}/v1/clusters/{quote(tenant.cluster_id, safe='')}/tenants"

@@ -14,10 +14,11 @@ from typing import Annotated
 import typer
 
 import tistream
-from tistream.cli import trust
+from tistream.cli import bearer, trust
 from tistream.cli.base_url import DEFAULT_URL, checked
 from tistream.cli.importing import importing
 from tistream.cli.pull_format import PullFormat
+from tistream.cli.token_app import token_app
 from tistream.model.ts import MAX_TS
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -27,6 +28,7 @@ node_app = typer.Typer(no_args_is_help=True, help="Nodes: the processes of the p
 app.add_typer(node_app, name="node")
 task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges, each with one sorter.")
 app.add_typer(task_app, name="task")
+app.add_typer(token_app, name="token")
 
 Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
 Cluster = Annotated[str, typer.Option(help="Upstream cluster id.")]
@@ -41,10 +43,14 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    ca_file: Annotated[
+    token_file: Annotated[
+        Path | None,
+        typer.Option(envvar=bearer.TOKEN_FILE, help=f"A file with the token for the API; else ${bearer.TOKEN} is it."),
+    ] = None,
+    ca_file: Annotated[  # noqa: ARG001
         Path | None,
         typer.Option(
             envvar=trust.CA_FILE,
@@ -52,17 +58,18 @@ def root(
             help="Who signs the API's certificate; else: who the system trusts.",
         ),
     ] = None,
-    cert_file: Annotated[
+    cert_file: Annotated[  # noqa: ARG001
         Path | None,
         typer.Option(
             envvar=trust.CERT_FILE, callback=trust.remember, help="A certificate to show, where the API demands one."
         ),
     ] = None,
-    key_file: Annotated[
+    key_file: Annotated[  # noqa: ARG001
         Path | None, typer.Option(envvar=trust.KEY_FILE, callback=trust.remember, help="Its key.")
     ] = None,
 ) -> None:
     """A change-data platform for TiDB."""
+    bearer.remember(token_file)
 
 
 @app.command()
@@ -76,12 +83,13 @@ def up(
     dispatchers: Annotated[int, typer.Option(min=1, max=16, help="Dispatchers; each store has one of them.")] = 1,
     sorters: Annotated[int, typer.Option(min=1, max=16, help="Sorters, each with a Spark of its own.")] = 1,
     apis: Annotated[int, typer.Option(min=1, max=16, help="API servers; the first has the public port.")] = 1,
+    auth: Annotated[bool, typer.Option("--auth", help="The API wants tokens; says where the first is.")] = False,
 ) -> None:
     """Run the whole platform on this machine until SIGTERM or Ctrl-C; prints one line when it is ready."""
     with importing():
         from tistream.cli.up import Counts, run_up
 
-    run_up(data_dir, port, ranges, Counts(meta=metas, dispatcher=dispatchers, sorter=sorters, api=apis))
+    run_up(data_dir, port, ranges, Counts(meta=metas, dispatcher=dispatchers, sorter=sorters, api=apis), auth=auth)
 
 
 @tenant_app.command("create")
@@ -91,6 +99,9 @@ def tenant_create(
     retention: Annotated[
         str | None, typer.Option(help="How long its rows are kept: 7d, 36h, forever. Without: as the platform has it.")
     ] = None,
+    kms_key: Annotated[
+        str | None, typer.Option(help="Key id or ARN that its objects are encrypted with (SSE-KMS). Without: none.")
+    ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Register a tenant."""
@@ -98,7 +109,7 @@ def tenant_create(
         from tistream.cli.client import ApiClient
         from tistream.cli.tenant import create_tenant
 
-    create_tenant(ApiClient(url), cluster, tenant, retention)
+    create_tenant(ApiClient(url), cluster, tenant, retention, kms_key)
 
 
 @tenant_app.command("retention")
@@ -114,6 +125,21 @@ def tenant_retention(
         from tistream.cli.tenant import set_retention
 
     set_retention(ApiClient(url), cluster, tenant, retention)
+
+
+@tenant_app.command("key")
+def tenant_key(
+    cluster: Cluster,
+    tenant: Tenant,
+    kms_key: Annotated[str, typer.Argument(help="Key id or ARN of the object store's key management; none: no key.")],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Say which key a tenant's new objects are encrypted with (SSE-KMS). What was written stays under its old key."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.tenant import set_key
+
+    set_key(ApiClient(url), cluster, tenant, kms_key)
 
 
 @tenant_app.command("list")
@@ -134,6 +160,43 @@ def tenant_status(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> N
         from tistream.cli.tenant import tenant_status as show_status
 
     show_status(ApiClient(url), cluster, tenant)
+
+
+@tenant_app.command("usage")
+def tenant_usage(
+    cluster: Cluster,
+    tenant: Tenant,
+    start: Annotated[
+        str | None, typer.Option("--from", help="First hour, in UTC: 2026-11-21 or 2026-11-21T10:00. Without: a day.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="The hour behind the last one, likewise.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """What a tenant has used, by hour: bytes in, stored and served, rows, requests to object storage."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.usage import show_usage
+
+    show_usage(ApiClient(url), cluster, tenant, (start, end), as_json)
+
+
+@tenant_app.command("quotas")
+def tenant_quotas(
+    cluster: Cluster,
+    tenant: Tenant,
+    quotas: Annotated[
+        list[str] | None,
+        typer.Argument(help="To change: requests_per_second=50. 0: as much as it likes; default: as the settings say."),
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """What a tenant may use, and what it stores now, as JSON; changes what is named."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.usage import quotas_of
+
+    quotas_of(ApiClient(url), cluster, tenant, quotas or [])
 
 
 @node_app.command("list")

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from tistream.cli import service_caller, trust
+from tistream.cli import bearer, service_caller, trust
 from tistream.cli.errors import CliError
 from tistream.errors import TiStreamError
 from tistream.wire.problem import to_error
@@ -28,9 +28,13 @@ class ApiClient:
     def __init__(self, url: str, read_seconds: float = _READ_SECONDS) -> None:
         self._url = url.rstrip("/")
         timeout = httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS)
-        tls = trust.tls_context()
+        tls, headers = trust.tls_context(), bearer.headers()
         self._http = httpx.Client(
-            trust_env=False, timeout=timeout, verify=True if tls is None else tls, auth=service_caller.signing()
+            trust_env=False,
+            timeout=timeout,
+            headers=headers,
+            verify=True if tls is None else tls,
+            auth=None if headers else service_caller.signing(),
         )
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:

@@ -34,6 +34,11 @@ class DataDir:
         return self.root / "logs"
 
     @property
+    def first_token(self) -> Path:
+        """With `--auth`: the token that may do everything."""
+        return self.root / "secrets" / "first.token"
+
+    @property
     def service_key(self) -> Path:
         """The key of the tokens between the services."""
         return self.root / "secrets" / "service.key"

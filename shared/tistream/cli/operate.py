@@ -22,7 +22,7 @@ def list_nodes(client: ApiClient) -> None:
         (node["node_id"], node["role"], node["state"], str(node["tasks"]), str(node["stores"]), node["url"])
         for node in client.call("GET", "/v1/nodes")["nodes"]
     ]
-    _print(("node", "role", "state", "tasks", "stores", "url"), rows)
+    print_table(("node", "role", "state", "tasks", "stores", "url"), rows)
 
 
 def drain_node(client: ApiClient, node: str, draining: bool, wait_s: float | None = None) -> None:
@@ -77,7 +77,7 @@ def list_tasks(client: ApiClient) -> None:
         )
         for task in client.call("GET", "/v1/tasks")["tasks"]
     ]
-    _print(("task", "tenant", "from", "to", "phase", "epoch", "sorter", "next"), rows)
+    print_table(("task", "tenant", "from", "to", "phase", "epoch", "sorter", "next"), rows)
 
 
 def move_task(client: ApiClient, task: int, node: str) -> None:
@@ -108,7 +108,8 @@ def show_owner(client: ApiClient) -> None:
     sys.stdout.write(json.dumps(found, indent=2) + "\n")
 
 
-def _print(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """In columns."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     for row in (head, *rows):
         sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tistream.cli.data_dir import DataDir, make_service_key, open_data_dir
 from tistream.cli.errors import CliError
+from tistream.cli.new_token import new_token
 from tistream.cli.ports import free_ports, listen
 from tistream.cli.supervisor import ChildSpec, Ended, Supervisor
 from tistream.clock import SystemClock
@@ -67,7 +68,7 @@ _EXIT_SETTINGS = 2
 _KEY_BYTES = 32
 
 
-def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts) -> None:
+def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts, *, auth: bool = False) -> None:
     """Run until SIGTERM or SIGINT. Prints `ready http://127.0.0.1:PORT` once every service is ready.
 
     Raises CliError when it cannot start: no Java, port taken, directory in use or not writable, wrong settings.
@@ -85,10 +86,12 @@ def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts) -> Non
     directory.scratch.mkdir(exist_ok=True)
     with (directory.logs / "up.log").open("a", encoding="utf-8") as log_stream, listening:
         configure_logging("up", stream=log_stream)
+        if not auth:
+            log.warning("no authentication: whoever is on this machine may do everything; --auth changes that")
         children = counts.children()
         ports = dict(zip(children, free_ports(len(children), random.Random()), strict=True))
         ports["api"] = listening.getsockname()[1]
-        specs = _specs(directory, children, ports, listening, ranges)
+        specs = _specs(directory, children, ports, listening, ranges, _first_token(directory) if auth else None)
         supervisor = Supervisor(specs, directory.logs, SystemClock())
         try:
             supervisor.start()
@@ -97,6 +100,15 @@ def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts) -> Non
             log.info("stopping")
             supervisor.stop(GRACE_MS, hurry=stop.insisted.is_set)
             log.info("stopped")
+
+
+def _first_token(directory: DataDir) -> Path:
+    """The file with the token that may do everything, made at the first time. Its path is told, and not its text."""
+    path = directory.first_token
+    if not path.exists():
+        new_token(path)
+    sys.stderr.write(f"first token in {path}\n")
+    return path
 
 
 class _StopSignals:
@@ -158,6 +170,7 @@ def _specs(
     ports: Mapping[str, int],
     listening: socket.socket,
     ranges: int | None,
+    first_token: Path | None,
 ) -> list[ChildSpec]:
     metas = [f"http://127.0.0.1:{ports[name]}" for name, service in children.items() if service == "meta"]
     specs = []
@@ -175,6 +188,10 @@ def _specs(
             settings["DATABASE_URL"] = directory.database_url
             if ranges is not None:
                 settings["RANGES_PER_TENANT"] = str(ranges)
+            if first_token is not None:
+                settings["FIRST_TOKEN_FILE"] = str(first_token)
+        if service == "api" and first_token is not None:
+            settings["AUTH"] = "on"
         fds: tuple[int, ...] = ()
         if name == "api":
             fds = (listening.fileno(),)

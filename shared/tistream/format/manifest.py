@@ -2,7 +2,7 @@
 
 A task's manifests are numbered from 1 without a hole. Each is one object, created by a conditional put:
 
-    b"TSMF" | u32 LE version = 3 | u32 LE crc32 of the rest | zstd( u32 LE header length | header JSON | Arrow IPC )
+    b"TSMF" | u32 LE version = 4 | u32 LE crc32 of the rest | zstd( u32 LE header length | header JSON | Arrow IPC )
 
 The Arrow part is one IPC stream each for `slices` and `waiting` (tistream_sorter.slices), concatenated; their
 lengths stand in the header. What a manifest restates is complete: positions, pending parts, slices and waiting
@@ -28,9 +28,10 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 
 MAGIC = b"TSMF"
-VERSION = 3
-# A part of version 1 has neither sources nor row_groups; before 3 nothing was collected: no retained_ts, no heritage.
-KNOWN_VERSIONS = (1, 2, 3)
+VERSION = 4
+# A part of version 1 has neither sources nor row_groups; before 3 nothing was collected: no retained_ts, no heritage;
+# before 4 nothing was metered: no intake.
+KNOWN_VERSIONS = (1, 2, 3, 4)
 
 KIND_CLAIM = "claim"  # empty: only says that an epoch has begun
 KIND_TICK = "tick"
@@ -97,6 +98,38 @@ class ChainPosition:
 
 
 @dataclass(frozen=True, slots=True)
+class IntakeCount:
+    """Bytes of the change files that were taken (docs/adr/0014), counted by the task with the tenant's first keys.
+
+    `hours`: by the hour (its beginning, ms since the Unix epoch) in which the manifest was written that first told of
+    them; the newest such hours. `through`: in each store's chains, what was counted already and is to come again,
+    because a merge has taken the positions back.
+    """
+
+    hours: dict[int, int] = field(default_factory=dict)
+    through: dict[int, tuple[ChainPosition, ...]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "hours": {str(hour): size for hour, size in self.hours.items()},
+            "through": {
+                str(store): [[chain.first_ts, chain.at_ts] for chain in chains]
+                for store, chains in self.through.items()
+            },
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> IntakeCount:
+        through = {
+            int(store): tuple(ChainPosition(*chain) for chain in chains) for store, chains in data["through"].items()
+        }
+        return cls({int(hour): size for hour, size in data["hours"].items()}, through)
+
+
+NOTHING_TAKEN = IntakeCount()
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """One manifest, decoded."""
 
@@ -118,8 +151,10 @@ class Manifest:
     children: tuple[tuple[int, KeySpan], ...] = ()  # SEAL: (task_id, span)
     stop_at: int | None = None  # a flushed_ts that binds later holders (merge, design.md 4)
     retained_ts: int = 0  # rows at or below it may be gone from the pool (docs/adr/0009)
+    schema_retained_ts: int = 0  # the same of the schema's keys; lower after a merge with a task that has none
     heritage: tuple[int, ...] = ()  # sealed tasks, of which objects may still be there
     written_ms: int = 0  # wall clock of the writer, for people
+    intake: IntakeCount = NOTHING_TAKEN
     slices: pa.Table | None = None
     waiting: pa.Table | None = None
 
@@ -148,6 +183,7 @@ def encode(manifest: Manifest) -> bytes:
             str(store): [[chain.first_ts, chain.at_ts] for chain in chains]
             for store, chains in sorted(manifest.positions.items())
         },
+        "intake": manifest.intake.to_json(),
         "children": [[task, span.start.hex(), span.end.hex()] for task, span in manifest.children],
         "arrow": [len(slices), len(waiting)],
     }
@@ -171,7 +207,7 @@ _PLAIN = (
     "stop_at",
     "written_ms",
 )
-_SINCE_3 = ("retained_ts", "heritage")
+_SINCE_3 = ("retained_ts", "schema_retained_ts", "heritage")
 
 
 def decode(key: str, data: bytes) -> Manifest:
@@ -204,7 +240,9 @@ def decode(key: str, data: bytes) -> Manifest:
         slices=_table(body[4 + length : slices_end]),
         waiting=_table(body[slices_end : slices_end + header["arrow"][1]]),
         retained_ts=header.get("retained_ts", 0),
+        schema_retained_ts=header.get("schema_retained_ts", header.get("retained_ts", 0)),
         heritage=tuple(header.get("heritage", ())),
+        intake=IntakeCount.from_json(header["intake"]) if "intake" in header else NOTHING_TAKEN,
         **{name: header[name] for name in _PLAIN},
     )
 

@@ -11,11 +11,13 @@ from fastapi import FastAPI
 from fastapi.concurrency import contextmanager_in_threadpool
 from fastapi.responses import Response
 from prometheus_client import CollectorRegistry, generate_latest
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import tistream
+from tistream import cause
 from tistream.clock import Clock, SystemClock
 from tistream.concurrency import new_event
 from tistream.service import problems
@@ -49,8 +51,8 @@ def new_app(
     `ready` says why the service cannot do its work yet, or None; it is called at each `/readyz`, in a thread.
     `running` is entered before the first request and left at the end: it starts and stops background loops.
     `app.state.stopping` is an Event that is set as soon as the process is asked to end: long polls and
-    endless streams look at it and finish. `peers` says which token a request must bear, unless it is not `guarded` so,
-    and what is served with.
+    endless streams look at it and finish. `app.state.metrics` is `registry`. `peers` says which token a request must
+    bear, unless it is not `guarded` so, and what is served with.
     """
 
     @asynccontextmanager
@@ -70,6 +72,7 @@ def new_app(
         lifespan=lifespan,
     )
     app.state.stopping = new_event()
+    app.state.metrics = registry
     app.state.peers = peers
     problems.install(app)
     if guarded and peers is not None and peers.guard is not None:
@@ -106,7 +109,8 @@ def _add_probes(app: FastAPI, ready: Callable[[], str | None], registry: Collect
 
 
 class _Shell:
-    """Counts requests, refuses giant bodies, and turns what nobody expected into a problem without internals."""
+    """Counts requests, names what is done for them, refuses giant bodies, and turns what nobody expected into a problem
+    without internals. A request that names its cause keeps it; every answer says under which it was done."""
 
     def __init__(
         self, app: ASGIApp, *, metrics: HttpMetrics, clock: Clock, new_id: Callable[[], str], body_bytes_max: int
@@ -121,6 +125,11 @@ class _Shell:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        cause_id = cause.accepted(Headers(scope=scope).get(cause.HEADER)) or self._new_id()
+        with cause.caused_by(cause_id):
+            await self._watched(scope, receive, send, cause_id)
+
+    async def _watched(self, scope: Scope, receive: Receive, send: Send, cause_id: str) -> None:
         started_ms = self._clock.monotonic_ms()
         status = 0
 
@@ -128,6 +137,7 @@ class _Shell:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                MutableHeaders(scope=message)[cause.HEADER] = cause_id
                 seconds = (self._clock.monotonic_ms() - started_ms) / 1000
                 self._metrics.seconds.labels(_method(scope), _route(scope), str(status)).observe(seconds)
             await send(message)
@@ -137,21 +147,20 @@ class _Shell:
         except ClientDisconnect:
             log.debug("client went away", extra={"path": scope["path"]})
         except Exception as error:
-            response = self._unexpected(scope, error)
+            response = self._unexpected(scope, error, cause_id)
             if status:
                 raise  # the answer has begun: the server closes the connection without its last chunk
             await response(scope, receive, watched_send)
 
-    def _unexpected(self, scope: Scope, error: Exception) -> Response:
-        cause_id = self._new_id()
+    def _unexpected(self, scope: Scope, error: Exception, cause_id: str) -> Response:
         self._metrics.failures.labels(_method(scope), _route(scope)).inc()
         log.error(
             "request failed",
             exc_info=error,
-            extra={"cause_id": cause_id, "method": scope["method"], "path": scope["path"]},
+            extra={"method": scope["method"], "path": scope["path"]},
         )
         detail = f"an unexpected error; the service's log has it under cause_id {cause_id}"
-        return problems.problem_response(500, "internal", detail, {"cause_id": cause_id})
+        return problems.problem_response(500, "internal", detail)
 
 
 def _method(scope: Scope) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 from starlette.datastructures import Headers
@@ -21,27 +20,17 @@ OPEN = frozenset(("/healthz", "/readyz"))  # for whoever looks after processes; 
 METRICS = "/metrics"
 
 
-def all_but_probes(path: str) -> bool:
-    """What a service guards that services alone may call."""
-    return path not in OPEN
-
-
-def metrics_alone(path: str) -> bool:
-    """What the API server guards here: users have tokens of their own for the rest."""
-    return path == METRICS
-
-
 class Guard:
-    """Tells of a request whether it bears the token that its path wants; `/metrics` also takes the text of a file."""
+    """Tells of a request whether it bears the token that every path wants but for the probes; `/metrics` also takes the
+    text of a file."""
 
-    def __init__(self, keys: ServiceKeys, metrics_token_file: Path | None, guards: Callable[[str], bool]) -> None:
+    def __init__(self, keys: ServiceKeys, metrics_token_file: Path | None) -> None:
         self._keys = keys
         self._metrics = None if metrics_token_file is None else SecretFile(metrics_token_file, bearer_text)
-        self._guards = guards
 
     def refusal(self, path: str, authorization: str | None) -> str | None:
         """Why a request is refused; None lets it in."""
-        if not self._guards(path):
+        if path in OPEN:
             return None
         if authorization is None:
             return "a token is needed: Authorization: Bearer …"

@@ -1,4 +1,5 @@
-"""Logs are JSON lines on stderr: `ts`, `level`, `service`, `logger`, `message`, and whatever `extra=` brought.
+"""Logs are JSON lines on stderr: `ts`, `level`, `service`, `logger`, `message`, `cause_id` (tistream.cause) where there
+is one, and whatever `extra=` brought.
 
 log = logging.getLogger(__name__)
 log.info("tenant created", extra={"tenant": "7/acme", "tasks": 4})
@@ -13,6 +14,8 @@ from datetime import UTC, datetime
 from typing import IO, Any
 
 import orjson
+
+from tistream import cause
 
 _OWN = {"message", "asctime", "taskName", "color_message"}  # of logging, of Python 3.12, of uvicorn
 _STANDARD = _OWN | set(logging.LogRecord("", 0, "", 0, "", None, None).__dict__)
@@ -33,6 +36,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if (cause_id := cause.current()) is not None:
+            line["cause_id"] = cause_id
         line.update((name, value) for name, value in record.__dict__.items() if name not in _STANDARD)
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from tistream.clock import Clock
-from tistream.service.guard import Guard, all_but_probes
+from tistream.service.guard import Guard
 from tistream.service.settings import ServiceSettings, SettingsError
 from tistream.service.tls import Certificates
 from tistream.wire.client import DEADLINE_S, HttpClient
@@ -16,7 +16,7 @@ from tistream.wire.service_token import Caller
 class Peers:
     """Made once in a process. Raises SettingsError: a file is not there, or holds nothing that is of use."""
 
-    def __init__(self, settings: ServiceSettings, clock: Clock, guards: Callable[[str], bool] = all_but_probes) -> None:
+    def __init__(self, settings: ServiceSettings, clock: Clock) -> None:
         self.auth: ServiceAuth | None = None
         self.guard: Guard | None = None
         try:
@@ -24,7 +24,7 @@ class Peers:
             if settings.service_key_file is not None:
                 keys = ServiceKeys(settings.service_key_file, clock)
                 self.auth = ServiceAuth(keys, Caller(settings.node, settings.service_name()), clock)
-                self.guard = Guard(keys, settings.metrics_token_file, guards)
+                self.guard = Guard(keys, settings.metrics_token_file)
         except (OSError, ValueError) as error:
             raise SettingsError(
                 f"the keys and certificates of {settings.service_name()} are of no use: {error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from tistream.errors import InvalidRequest, TiStreamError
+from tistream import cause
+from tistream.errors import InvalidRequest, TiStreamError, TooManyRequests, Unauthenticated
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = "1"
@@ -27,9 +29,11 @@ def problem_response(
     extra: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """A problem as an answer: type `tistream:<code>`; 429 and 503 tell when to come back."""
+    """A problem as an answer: type `tistream:<code>`; 429 and 503 tell when to come back; `cause_id` is in the logs."""
     title = code.replace("-", " ").capitalize()
     body = {"type": f"tistream:{code}", "title": title, "status": status, "detail": _text(detail), **(extra or {})}
+    if (cause_id := cause.current()) is not None:
+        body["cause_id"] = cause_id
     head = dict(headers or {})
     if status in (429, 503):
         head.setdefault("Retry-After", RETRY_AFTER_SECONDS)
@@ -44,7 +48,12 @@ def _text(detail: str) -> str:
 def for_error(error: TiStreamError) -> Response:
     """The problem of one of our own errors."""
     extra = error.extra if isinstance(error, InvalidRequest) else None
-    return problem_response(error.http_status, error.code, str(error), extra)
+    headers = {}
+    if isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, TooManyRequests):
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
+    return problem_response(error.http_status, error.code, str(error), extra, headers)
 
 
 def install(app: FastAPI) -> None:

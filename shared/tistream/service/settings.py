@@ -21,6 +21,9 @@ from typing import Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tistream.errors import InvalidRequest
+from tistream.storage.open import check_url
+
 NESTED = "__"
 
 
@@ -95,6 +98,12 @@ class ServiceSettings(BaseSettings):
         default=None, description="a text that /metrics takes as a bearer token, beside those of services"
     )
     tls: TlsSettings = TlsSettings()
+    usage_ms: int = Field(
+        default=10_000,
+        ge=100,
+        le=600_000,
+        description="how often it is told what tenants have used; what a killed process has not told is not counted",
+    )
     shutdown_grace_seconds: int = Field(default=2, ge=0, le=600, description="how long open requests may go on")
     shutdown_limit_seconds: int = Field(default=5, ge=1, le=600, description="then the process ends, whatever hangs")
 
@@ -116,6 +125,15 @@ class ServiceSettings(BaseSettings):
     @classmethod
     def _base_urls(cls, urls: str) -> str:
         return ",".join(cls._base_url(url.strip()) or "" for url in urls.split(","))
+
+    @field_validator("objects_url")
+    @classmethod
+    def _known_store(cls, url: str) -> str:
+        try:
+            check_url(url)
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+        return url
 
     @model_validator(mode="after")
     def _locked(self) -> Self:

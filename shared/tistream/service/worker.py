@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from tistream import cause
 from tistream.concurrency import Thread, current_thread, new_event, start_thread
 from tistream.errors import RetryableError
+from tistream.service.ids import random_id
 from tistream.service.metrics import LoopMetrics
 
 log = logging.getLogger(__name__)
 
 
 class Loop:
-    """Runs `body` in a daemon thread until `stop()`.
+    """Runs `body` in a daemon thread until `stop()`, each run a cause (tistream.cause) of its own.
 
     `body` returns how many milliseconds to wait before its next run, or None for `interval_ms`; `wake()` ends the
     wait. A failing run is counted, logged when its text differs from the failure before, and tried again after a
@@ -28,6 +30,7 @@ class Loop:
         interval_ms: int,
         backoff_max_ms: int = 5_000,
         metrics: LoopMetrics | None = None,
+        new_id: Callable[[], str] = random_id,
     ) -> None:
         self.name = name
         self.last_error: str | None = None
@@ -36,6 +39,7 @@ class Loop:
         self._backoff_max_ms = backoff_max_ms
         self._backoff_ms = 0
         self._metrics = metrics
+        self._new_id = new_id
         self._stopping = new_event()
         self._woken = new_event()
         self._thread: Thread | None = None
@@ -75,6 +79,10 @@ class Loop:
     def _once(self) -> int:
         if self._metrics:
             self._metrics.runs.labels(self.name).inc()
+        with cause.caused_by(f"{self.name}-{self._new_id()}"):
+            return self._run_body()
+
+    def _run_body(self) -> int:
         try:
             wait_ms = self._body()
         except Exception as error:

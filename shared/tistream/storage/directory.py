@@ -162,13 +162,13 @@ class DirectoryObjectStore:
             raise InvalidRequest(f"object key {key!r}: a part of it is an object, or it is a directory") from error
         except OSError as error:
             if conditional and error.errno == errno.EIO:
-                raise CommitStateUnknown(key) from error
+                raise CommitStateUnknown(key, str(error)) from error
             raise Unavailable(f"cannot write {key}: {error}") from error
         try:
             _sync_directory(parent)
         except OSError as error:  # the name is there, but may not survive a power cut
             if conditional:
-                raise CommitStateUnknown(key) from error
+                raise CommitStateUnknown(key, str(error)) from error
             raise Unavailable(f"cannot sync {key}: {error}") from error
 
     def _make_directories(self, path: str) -> None:

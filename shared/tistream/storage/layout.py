@@ -16,8 +16,19 @@ _PUSH = re.compile(
     r"/Tenant-(?P<tenant>[A-Za-z0-9][A-Za-z0-9_-]{0,62})"
     r"/store-(?P<store>0|[1-9][0-9]{0,18})/file-(?P<ts>[0-9]{20})"
 )
+_OF_TENANT = re.compile(
+    r"(?:data_change_buffer|schema|committed/[0-9a-f]{2})/cluster-(?P<cluster>[A-Za-z0-9][A-Za-z0-9_-]{0,62})"
+    r"/Tenant-(?P<tenant>[A-Za-z0-9][A-Za-z0-9_-]{0,62})/"
+)
 _WRITTEN = re.compile(r"/(segment|pending)/(?P<epoch>[0-9]{10})-[^/]+\.parquet$")
+_TASK = re.compile(r"committed/[0-9a-f]{2}/cluster-[^/]+/Tenant-[^/]+/task-(?P<task>[0-9]+)/")
 _STORE = re.compile(r"store-(?P<store>0|[1-9][0-9]{0,18})/")
+
+
+def tenant_of(key: str) -> TenantKey | None:
+    """Whose object this is; None for one that belongs to no tenant."""
+    found = _OF_TENANT.match(key)
+    return None if found is None else TenantKey(found["cluster"], found["tenant"])
 
 
 def push_prefix(tenant: TenantKey) -> str:
@@ -63,6 +74,12 @@ def task_prefix(tenant: TenantKey, task_id: int) -> str:
     name = f"cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/task-{task_id}"
     spread = hashlib.blake2b(name.encode(), digest_size=1).hexdigest()
     return f"committed/{spread}/{name}/"
+
+
+def task_of(key: str) -> int | None:
+    """The task that wrote an object of the pool; None for any other name."""
+    found = _TASK.match(key)
+    return None if found is None else int(found["task"])
 
 
 def manifests(tenant: TenantKey, task_id: int) -> str:

@@ -1,13 +1,16 @@
-"""Counts what an object store is asked for, by kind: what a bill, a metric and a test want to know."""
+"""Counts what an object store is asked for, by kind and by tenant: what a bill, a metric and a test want to know."""
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from tistream.concurrency import new_lock
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
 from tistream.storage.multipart import put_requests
 from tistream.storage.object_store import Body, ObjectInfo, ObjectStore
 
@@ -44,6 +47,13 @@ class MeasuredObjectStore:
         self.counting = inner if isinstance(inner, CountsRequests) else None
         self._lock = new_lock()
         self._traffic = dict.fromkeys(KINDS, Traffic())
+        self._requests: dict[TenantKey, Counter[str]] = {}
+
+    def requests_of_tenants(self) -> dict[TenantKey, dict[str, int]]:
+        """Requests made so far for each tenant, those that failed included, per kind. Those that concern objects of no
+        tenant, or a LIST that goes beyond one, are nobody's."""
+        with self._lock:
+            return {tenant: dict(made) for tenant, made in self._requests.items()}
 
     def traffic(self) -> dict[str, Traffic]:
         """Totals so far, per kind."""
@@ -51,43 +61,43 @@ class MeasuredObjectStore:
             return dict(self._traffic)
 
     def get(self, key: str) -> bytes:
-        with _Counted(self, "get") as counted:
+        with _Counted(self, "get", key) as counted:
             body = self._inner.get(key)
             counted.read = len(body)
             return body
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        with _Counted(self, "get") as counted:
+        with _Counted(self, "get", key) as counted:
             body = self._inner.get_range(key, start, length)
             counted.read = len(body)
             return body
 
     def get_tail(self, key: str, length: int) -> tuple[bytes, int]:
-        with _Counted(self, "get") as counted:
+        with _Counted(self, "get", key) as counted:
             body, size = self._inner.get_tail(key, length)
             counted.read = len(body)
             return body, size
 
     def head(self, key: str) -> ObjectInfo:
-        with _Counted(self, "head"):
+        with _Counted(self, "head", key):
             return self._inner.head(key)
 
     def put(self, key: str, body: Body) -> None:
-        with _Counted(self, "put", len(body)):
+        with _Counted(self, "put", key, len(body)):
             self._inner.put(key, body)
 
     def put_new(self, key: str, body: bytes) -> None:
-        with _Counted(self, "put_new", len(body)):
+        with _Counted(self, "put_new", key, len(body)):
             self._inner.put_new(key, body)
 
     def put_if(self, key: str, body: bytes, version: str) -> None:
-        with _Counted(self, "put_if", len(body)):
+        with _Counted(self, "put_if", key, len(body)):
             self._inner.put_if(key, body, version)
 
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
         infos = self._inner.list_after(prefix, after, delimiter)
         for entry in itertools.count():
-            with _Counted(self, "list") as counted:  # each by itself: the caller makes other calls in between
+            with _Counted(self, "list", prefix) as counted:  # each by itself: the caller makes other calls in between
                 counted.requests = int(entry == 0)
                 info = next(infos, None)
                 if info is not None and entry % LIST_PAGE == 0:
@@ -97,31 +107,33 @@ class MeasuredObjectStore:
             yield info
 
     def delete(self, key: str) -> None:
-        with _Counted(self, "delete"):
+        with _Counted(self, "delete", key):
             self._inner.delete(key)
 
-    def add_all(self, traffic: Mapping[str, Traffic]) -> None:
-        """Add what another process asked of the same store on this one's behalf."""
+    def add_all(self, traffic: Mapping[str, Traffic], tenant: TenantKey) -> None:
+        """Add what another process asked of the same store on this one's behalf, for a tenant."""
         for kind, done in traffic.items():
-            self.add(kind, done.requests, done.failures, done.read_bytes, done.written_bytes)
+            self.add(kind, tenant, done)
 
-    def add(self, kind: str, requests: int, failures: int, read_bytes: int, written_bytes: int) -> None:
-        """Add to one kind's totals."""
+    def add(self, kind: str, tenant: TenantKey | None, done: Traffic) -> None:
+        """Add to one kind's totals, and to the tenant's."""
         with self._lock:
+            if tenant is not None:
+                self._requests.setdefault(tenant, Counter())[kind] += done.requests
             old = self._traffic[kind]
             self._traffic[kind] = Traffic(
-                old.requests + requests,
-                old.failures + failures,
-                old.read_bytes + read_bytes,
-                old.written_bytes + written_bytes,
+                old.requests + done.requests,
+                old.failures + done.failures,
+                old.read_bytes + done.read_bytes,
+                old.written_bytes + done.written_bytes,
             )
 
 
 class _Counted:
     """One call under way."""
 
-    def __init__(self, store: MeasuredObjectStore, kind: str, written: int = 0) -> None:
-        self._store, self._kind, self._written = store, kind, written
+    def __init__(self, store: MeasuredObjectStore, kind: str, key: str, written: int = 0) -> None:
+        self._store, self._kind, self._key, self._written = store, kind, key, written
         self.requests, self.read = put_requests(written), 0
 
     def __enter__(self) -> _Counted:
@@ -136,4 +148,5 @@ class _Counted:
             made, met = self._store.counting.requests_made()
             requests, failures = made - self._before[0], met - self._before[1]
         if requests or failures or self.read or self._written:
-            self._store.add(self._kind, requests, failures, self.read, 0 if failed else self._written)
+            done = Traffic(requests, failures, self.read, 0 if failed else self._written)
+            self._store.add(self._kind, layout.tenant_of(self._key), done)

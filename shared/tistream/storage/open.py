@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tistream.errors import InvalidRequest
 from tistream.storage.directory import DirectoryObjectStore
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 
-_S3_OPTIONS = {"endpoint", "region"}
+_S3_OPTIONS = ("endpoint", "region")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    name: str
+    prefix: str
+    endpoint: str | None
+    region: str | None
+
+
+def check_url(url: str) -> None:
+    """Raises InvalidRequest, as open_objects does, and opens nothing."""
+    _place(url)
 
 
 def open_objects(url: str) -> ObjectStore:
@@ -20,29 +34,56 @@ def open_objects(url: str) -> ObjectStore:
     come from boto3's usual places, never from the URL. `memory:` a new, empty store of this process.
 
     Raises:
-        InvalidRequest: the URL names no known kind of store.
+        InvalidRequest: the URL names no known kind of store; its text tells no password that stands in the URL.
         Unavailable: a directory cannot be made.
     """
-    if url == "memory:":
+    place = _place(url)
+    if place is None:
         return MemoryObjectStore()
+    if isinstance(place, Path):
+        return DirectoryObjectStore(place)
+    from tistream.storage.s3 import S3ObjectStore  # noqa: PLC0415  # boto3 takes 0.3 s to import
+
+    return S3ObjectStore(place.name, place.prefix, endpoint=place.endpoint, region=place.region)
+
+
+def _place(url: str) -> _Bucket | Path | None:
+    """None: in memory."""
+    if url == "memory:":
+        return None
     if "://" not in url:
         if url.startswith(("/", "./", "../")):
-            return DirectoryObjectStore(Path(url))
+            return Path(url)
         raise InvalidRequest(f"object store {url!r} is neither a path (/…, ./…) nor a URL (file://, s3://, memory:)")
-    parts = urlsplit(url)
+    parts = _split("object store", url)
+    shown = f"object store {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and not parts.query:
-        return DirectoryObjectStore(Path(unquote(parts.path)))
-    if parts.scheme == "s3" and parts.netloc and "@" not in parts.netloc:
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        if unknown := options.keys() - _S3_OPTIONS:
-            raise InvalidRequest(f"object store {url!r}: unknown option {sorted(unknown)[0]!r}")
-        prefix = unquote(parts.path).strip("/")
-        from tistream.storage.s3 import S3ObjectStore  # noqa: PLC0415  # boto3 takes 0.3 s to import
+        return Path(unquote(parts.path))
+    if parts.scheme != "s3" or not parts.netloc:
+        raise InvalidRequest(f"{shown} is neither a path nor a file://, s3:// or memory: URL")
+    if "@" in parts.netloc:
+        raise InvalidRequest(f"{shown}: credentials are no part of its URL; boto3 finds them (AWS_ACCESS_KEY_ID, …)")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := sorted(options.keys() - set(_S3_OPTIONS)):
+        raise InvalidRequest(f"{shown}: unknown option {unknown[0]!r}; known are {', '.join(_S3_OPTIONS)}")
+    if "endpoint" in options:
+        _check_endpoint(shown, options["endpoint"])
+    prefix = unquote(parts.path).strip("/")
+    return _Bucket(parts.netloc, f"{prefix}/" if prefix else "", options.get("endpoint"), options.get("region"))
 
-        return S3ObjectStore(
-            parts.netloc,
-            f"{prefix}/" if prefix else "",
-            endpoint=options.get("endpoint"),
-            region=options.get("region"),
-        )
-    raise InvalidRequest(f"object store {url!r} is neither a path nor a file://, s3:// or memory: URL")
+
+def _check_endpoint(shown: str, endpoint: str) -> None:
+    parts = _split(f"{shown}: its endpoint", endpoint)
+    if "@" in parts.netloc:
+        raise InvalidRequest(f"{shown}: credentials are no part of its endpoint")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise InvalidRequest(f"{shown}: its endpoint should look like http://host:9000")
+
+
+def _split(what: str, url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # looked at only when it is asked for
+    except ValueError:  # its own text may have parts of the URL
+        raise InvalidRequest(f"{what} is no URL") from None
+    return parts

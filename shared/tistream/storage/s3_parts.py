@@ -6,12 +6,12 @@ import base64
 import io
 import logging
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tistream.storage.multipart import parts_of
 from tistream.storage.object_store import Body
-from tistream.storage.s3_errors import S3Error
+from tistream.storage.s3_errors import S3Error, code_of
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,8 @@ class ViewFile(io.RawIOBase):
 
 
 def crc32_of(body: Body) -> str:
-    """As S3 writes it."""
+    """As S3 writes it. It is stated in a header: over TLS botocore would put its own behind the body, which then goes
+    in chunks, and MinIO closes the connection after each."""
     return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
 
 
@@ -53,12 +54,13 @@ class PartsMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PartsUpload:
-    """One object of `target` (Bucket, Key). `client` tries again, `once` does not."""
+    """One object of `target` (Bucket, Key). `client` tries again, `once` does not; `sealed`: how it is encrypted."""
 
     client: Any
     once: Any
     target: dict[str, str]
     part_bytes: int
+    sealed: dict[str, str] = field(default_factory=dict)
 
     def put(self, body: memoryview, condition: dict[str, str]) -> None:
         """Upload `body`, which is not empty; with a condition (IfNoneMatch, IfMatch) the last request is sent once.
@@ -74,7 +76,7 @@ class PartsUpload:
         try:
             upload = {
                 **self.target,
-                "UploadId": self.client.create_multipart_upload(**self.target, **whole)["UploadId"],
+                "UploadId": self.client.create_multipart_upload(**self.target, **self.sealed, **whole)["UploadId"],
             }
         except S3Error as error:
             raise PartsMissing from error
@@ -111,7 +113,7 @@ class PartsUpload:
                 raise
 
     def _part(self, upload: dict[str, str], number: int, part: memoryview) -> dict[str, Any]:
-        done = self.client.upload_part(**upload, PartNumber=number, Body=ViewFile(part), ChecksumAlgorithm="CRC32")
+        done = self.client.upload_part(**upload, PartNumber=number, Body=ViewFile(part), ChecksumCRC32=crc32_of(part))
         return {"PartNumber": number, **{name: done[name] for name in ("ETag", "ChecksumCRC32") if name in done}}
 
     def _is_there(self, size: int, crc32: str) -> bool:
@@ -125,4 +127,6 @@ class PartsUpload:
         try:
             self.client.abort_multipart_upload(**upload)
         except S3Error as error:
+            if code_of(error) == "NoSuchUpload":  # it was completed, and the answer lost
+                return
             log.warning("cannot abort a multipart upload: its parts cost money", extra={**upload, "error": str(error)})

@@ -10,7 +10,7 @@ import httpx
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from tistream import concurrency
+from tistream import cause, concurrency
 from tistream.errors import RetryableError, Unavailable
 from tistream.wire import problem
 
@@ -115,6 +115,8 @@ class HttpClient:
         """
         query = {name: value for name, value in (params or {}).items() if value is not None}
         headers = {"content-type": content_type} if content_type else {}
+        if (cause_id := cause.current()) is not None:
+            headers[cause.HEADER] = cause_id
         read_s = self._deadline_s if deadline_s is None else deadline_s
         timeout = httpx.Timeout(read_s, connect=_CONNECT_S, pool=_POOL_S)
         for attempt in range(1, attempts + 1):

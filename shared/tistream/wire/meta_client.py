@@ -28,6 +28,7 @@ from tistream.wire.meta import (
     Registered,
     RegisterNode,
     RouteTable,
+    SetEncryption,
     SetRetention,
     SplitTask,
     StartOf,
@@ -39,6 +40,7 @@ from tistream.wire.meta import (
 )
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.route_merge import merged
+from tistream.wire.usage import QuotasInfo, SetQuotas, UsageReport
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +48,7 @@ T = TypeVar("T")
 
 # A meta server that hangs is given up, and the next one asked, well before a node that beats counts as lost (10 s).
 BEAT_DEADLINE_S = 3.0
+USAGE_DEADLINE_S = 4.0  # the last report comes when the process is about to end
 
 
 class StaleRoutes(Unavailable):
@@ -107,6 +110,13 @@ class MetaClient:
             self.seen = mark
             return table
 
+    def usage(self, report: UsageReport) -> Accepted:
+        """Tell what tenants have used. Raises UnknownName if who answers is of a version that takes no reports."""
+        path = "/upcall/v1/usage"
+        return self._of_any(
+            lambda url: self._http.send("POST", url + path, report, Accepted, deadline_s=USAGE_DEADLINE_S)
+        )
+
     def announcements(self, after: int, wait_ms: int = 0) -> Announcements:
         """Announced files with a sequence above `after`, at once if there are any."""
         params = {"after": after}
@@ -166,6 +176,16 @@ class MetaClient:
         """Say how long a tenant's rows are kept. Raises InvalidRequest, UnknownName."""
         path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention"
         return self._of_any(lambda url: self._http.send("PUT", url + path, retention, TenantInfo))
+
+    def set_quotas(self, cluster_id: str, tenant_id: str, quotas: SetQuotas) -> QuotasInfo:
+        """Say what a tenant may use. Raises InvalidRequest, UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, quotas, QuotasInfo))
+
+    def set_encryption(self, cluster_id: str, tenant_id: str, encryption: SetEncryption) -> TenantInfo:
+        """Say what a tenant's new objects are encrypted with. Raises InvalidRequest, UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, encryption, TenantInfo))
 
     def tenants(self, cluster_id: str) -> TenantList:
         """A cluster's tenants. Raises UnknownName."""

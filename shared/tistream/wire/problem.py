@@ -19,7 +19,7 @@ from tistream.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE_PREFIX = "tistream:"
-_STANDARD = frozenset({"type", "title", "status", "detail", "instance"})
+_STANDARD = frozenset({"type", "title", "status", "detail", "instance", "cause_id"})
 
 # Classes that are made from a detail alone. The others carry facts that a problem does not repeat; they come back
 # as the nearest ancestor, which asks the same of the caller.

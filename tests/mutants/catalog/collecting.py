@@ -13,6 +13,9 @@ COMPACTING = "services/sorter/tistream_sorter/compacting.py"
 NODE = "services/sorter/tistream_sorter/node.py"
 HEIRS = "services/sorter/tistream_sorter/heirs.py"
 TASK_STATE = "services/sorter/tistream_sorter/task_state.py"
+TASK = "services/sorter/tistream_sorter/task.py"
+FOLLOWER = "services/schema_registry/tistream_schema/follower.py"
+LOG = "tests/unit/schema_registry/test_log_collection.py"
 TICK = "services/sorter/tistream_sorter/tick.py"
 SOURCE = "services/api/tistream_api/source.py"
 VIEW = "services/api/tistream_api/tenant_view.py"
@@ -28,8 +31,8 @@ MUTANTS = (
         invariants=(19,),
         breaks="a segment goes as soon as its first rows are old enough",
         file=RETENTION,
-        old="if segment.commit_ts_max > ts)",
-        new="if segment.commit_ts_min > ts)",
+        old="if segment.commit_ts_max > schema_ts)",
+        new="if segment.commit_ts_min > schema_ts)",
         catchers=(f"{KEPT}::test_segments_go_once_all_of_their_rows_are_old_enough",),
     ),
     Mutant(
@@ -58,6 +61,44 @@ MUTANTS = (
         old="    return min(state.flushed_ts, state.retention.read_ts, ",
         new="    return min(state.flushed_ts, ",
         catchers=(f"{KEPT}::test_nothing_goes_before_the_registry_has_read_it",),
+    ),
+    Mutant(
+        name="a-merge-takes-schema-rows-unread",
+        invariants=(16, 19),
+        breaks="after a merge what the neighbour had let go of goes of the schema's keys, too",
+        file=HEIRS,
+        old="    return max(told or (seal.retained_ts for seal in seals))\n",
+        new="    return max(seal.retained_ts for seal in seals)\n",
+        catchers=(f"{KEPT}::test_a_merge_takes_nothing_from_the_registry_that_it_has_not_read",),
+    ),
+    Mutant(
+        name="registry-refuses-what-is-all-there",
+        invariants=(16, 21),
+        breaks="after a merge the registry takes what is gone of other keys for rows of the schema",
+        file=FOLLOWER,
+        old="    return [log.view.state.schema_retained_ts if",
+        new="    return [log.view.state.retained_ts if",
+        catchers=(f"{LOG}::test_after_a_merge_a_restart_reads_what_is_left_of_the_schemas_rows",),
+    ),
+    Mutant(
+        name="late-files-of-closed-chains-are-read",
+        invariants=(12, 21),
+        breaks="a sorter reads what its dispatcher may delete at any moment",
+        file=TASK,
+        old="self._inbox.offer(emptied(file) if late else file)",
+        new="self._inbox.offer(file)",
+        catchers=("tests/unit/sorter/test_closed_chains.py",),
+    ),
+    Mutant(
+        name="one-segment-stops-every-tenants-compaction",
+        invariants=(17,),
+        breaks="a job that dies is done again as it was, for all of its tasks",
+        file=COMPACTING,
+        old="        self._one_by_one = bool(died)\n",
+        new="        self._one_by_one = False\n",
+        catchers=(
+            "tests/unit/sorter/test_compacting.py::test_a_job_that_dies_for_one_tasks_sake_is_done_for_the_others",
+        ),
     ),
     Mutant(
         name="retained-lost-at-recovery",
@@ -118,8 +159,8 @@ MUTANTS = (
         invariants=(10, 12),
         breaks="what one heir does not name of a sealed task is deleted, though another does",
         file=COLLECTING,
-        old="            held.garbage.note(unnamed(keys, found), now_ms)\n",
-        new="            held.garbage.note(unnamed(keys, found[:1]), now_ms)\n",
+        old="        left = unnamed(keys, found) if len(found) == len(logs) else []\n",
+        new="        left = unnamed(keys, found[:1])\n",
         catchers=(f"{DELETED}::test_what_heirs_share_stays_until_none_of_them_names_it",),
     ),
     Mutant(

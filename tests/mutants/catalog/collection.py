@@ -177,7 +177,7 @@ MUTANTS = (
         invariants=(12, 13),
         breaks="what a sorter tells as durable is what it has taken since its last manifest, too",
         file=TASK,
-        old="        return task_status(state, self._durable, received, holds, self.stopped)\n",
+        old="        return task_status(state, durable, received, holds, self.stopped)\n",
         new="        return task_status(state, state, received, holds, self.stopped)\n",
         catchers=(POINTED_TESTS,),
     ),

@@ -1,5 +1,6 @@
 """Every mutant, in the order of the data's journey."""
 
+from mutants.catalog.access import MUTANTS as ACCESS
 from mutants.catalog.collecting import MUTANTS as COLLECTING
 from mutants.catalog.collection import MUTANTS as COLLECTION
 from mutants.catalog.commits import MUTANTS as COMMITS
@@ -7,6 +8,7 @@ from mutants.catalog.database import MUTANTS as DATABASE
 from mutants.catalog.huge import MUTANTS as HUGE
 from mutants.catalog.locks import MUTANTS as LOCKS
 from mutants.catalog.matching import MUTANTS as MATCHING
+from mutants.catalog.metering import MUTANTS as METERING
 from mutants.catalog.object_storage import MUTANTS as OBJECT_STORAGE
 from mutants.catalog.routing import MUTANTS as ROUTING
 from mutants.catalog.scheduling import MUTANTS as SCHEDULING
@@ -15,6 +17,7 @@ from mutants.catalog.seals import MUTANTS as SEALS
 from mutants.catalog.serving import MUTANTS as SERVING
 from mutants.catalog.slices import MUTANTS as SLICES
 from mutants.catalog.stores import MUTANTS as STORES
+from mutants.catalog.tenant_keys import MUTANTS as TENANT_KEYS
 from mutants.catalog.ticks import MUTANTS as TICKS
 
 MUTANTS = (
@@ -29,11 +32,14 @@ MUTANTS = (
     *SCHEDULING,
     *SEALS,
     *SERVING,
+    *ACCESS,
     *OBJECT_STORAGE,
     *DATABASE,
     *COLLECTION,
     *SCHEMA_LOG,
+    *TENANT_KEYS,
     *LOCKS,
+    *METERING,
 )
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.

@@ -173,7 +173,7 @@ MUTANTS = (
         invariants=(7, 10),
         breaks="a manifest whose rows point is written under the version that knows no pointers",
         file=MANIFEST,
-        old="VERSION = 3\n",
+        old="VERSION = 4\n",
         new="VERSION = 1\n",
         catchers=(
             "tests/unit/format/test_pending_part_format.py::test_a_manifest_that_points_is_refused_by_who_knows_version_1_alone",

@@ -111,7 +111,7 @@ class Outcome:
         told_late = any(seen.lag_seconds > LATE_MS / 1000 for seen in during)
         if not told_late and struck.worst_lag_ms(self.samples) <= LATE_MS:
             return  # nothing was held up: a sorter may need nothing of a disk that is full
-        named = ("No space left", "Read-only file system", "cannot write", "disk is full")
+        named = ("No space left", "Read-only file system", "cannot write", "disk is full", "XMinioStorageFull")
         if not any(any(name in str(seen.held_by) for name in named) for seen in during):
             said = sorted({str(seen.held_by) for seen in during})
             self.problems.append(f"{struck.fault}: no status named the disk: {said[:3] or 'none was told'}")

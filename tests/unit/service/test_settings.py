@@ -40,6 +40,8 @@ def test_environment_wins_and_nests(monkeypatch: pytest.MonkeyPatch) -> None:
         ("TISTREAM_THING__LEASE__SECOND", "3", "TISTREAM_THING__LEASE__SECOND"),
         ("TISTREAM_THING__LOG_LEVEL", "LOUD", "TISTREAM_THING__LOG_LEVEL"),
         ("TISTREAM_THING__META_URL", "127.0.0.1:8001", "must begin with http"),
+        ("TISTREAM_THING__OBJECTS_URL", "objects", "TISTREAM_THING__OBJECTS_URL.*neither a path"),
+        ("TISTREAM_THING__OBJECTS_URL", "s3://bucket?endpoint=minio:9000", "TISTREAM_THING__OBJECTS_URL.*endpoint"),
         ("TISTREAM_THING__HOST", "0.0.0.0", "reachable from other machines"),
         ("TISTREAM_THING__HOST", "example.test", "reachable from other machines"),
         ("TISTREAM_THING__TLS__CERT_FILE", "/keys/tls.crt", "CERT_FILE and KEY_FILE go together"),

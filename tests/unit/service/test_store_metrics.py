@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tistream.errors import NotFoundYet
+from tistream.model.ids import TenantKey
 from tistream.service.store_metrics import measured
 from tistream.storage.measured import Traffic
 from tistream.storage.memory import MemoryObjectStore
@@ -18,7 +19,9 @@ def test_requests_failures_and_bytes_are_counters_by_kind() -> None:
     objects.get_range("a", 1, 3)
     with pytest.raises(NotFoundYet):
         objects.get("b")
-    objects.add_all({"get": Traffic(requests=7, read_bytes=100)})  # what Spark's workers asked for this process
+    objects.add_all(
+        {"get": Traffic(requests=7, read_bytes=100)}, TenantKey("7", "acme")
+    )  # what Spark's workers asked for this process
     lines = generate_latest(registry).decode().splitlines()
     for line in [
         'tistream_object_requests_total{kind="put"} 1.0',

@@ -80,6 +80,15 @@ def test_one_job_takes_so_many_bytes_and_rows() -> None:
     assert chosen(live(*[KIB] * 9), replace(RULES, rows_max=39)) == [], "too few: it would never end"
 
 
+def test_a_run_that_begins_with_much_is_put_together_behind_that() -> None:
+    many = [segment(KIB, number, rows=15) for number in range(3)]
+    few = [segment(KIB, number) for number in range(3, 8)]
+    rules = replace(RULES, rows_max=42)
+    assert chosen([*many, *few], rules) == [3, 4, 5, 6]
+    assert chosen([*few, *many], rules) == [0, 1, 2, 3]
+    assert chosen(many * 9, rules) == []
+
+
 def test_the_output_stands_where_its_inputs_stood() -> None:
     segments = live(*[KIB] * 6)
     state = replace(first_state(IDENTITY, 1), live_segments=tuple(segments))
@@ -170,11 +179,20 @@ def test_small_tables_share_less_than_in_a_ticks_segment() -> None:
 def test_what_unpacks_to_too_much_is_taken_in_part() -> None:
     objects = MemoryObjectStore()
     refs = put(objects, [rows(seed, 100, 2, 100 + 5 * seed) for seed in range(4)])
-    done = rewrite_guarded(objects, Rewrite(TENANT, 3, refs, "out", 5_000))
-    assert done.inputs == tuple(ref.key for ref in refs[: len(done.inputs)])
-    assert 1 <= len(done.inputs) < 4
+    unpacked = read_row_groups(objects, refs[0], range(len(refs[0].row_groups))).nbytes
+    done = rewrite_guarded(objects, Rewrite(TENANT, 3, refs, "out", 2 * unpacked - 200))
+    assert done.inputs == tuple(ref.key for ref in refs[:2])
     assert done.output is not None
-    assert done.output.rows == 100 * len(done.inputs)
+    assert done.output.rows == 200
+
+
+def test_one_that_is_too_much_by_itself_is_told_and_nothing_is_written() -> None:
+    objects = MemoryObjectStore()
+    refs = put(objects, [rows(seed, 100, 2, 100 + 5 * seed) for seed in range(4)])
+    done = rewrite_guarded(objects, Rewrite(TENANT, 3, refs, "out", 100))
+    assert (done.inputs, done.output) == ((refs[0].key,), None)
+    assert done.failed
+    assert {info.key for info in objects.list_after("")} == {ref.key for ref in refs}
 
 
 def test_a_segment_that_is_gone_or_damaged_is_told() -> None:
@@ -183,7 +201,7 @@ def test_a_segment_that_is_gone_or_damaged_is_told() -> None:
     objects.put(refs[1].key, objects.get(refs[1].key)[:-3])
     done = rewrite_guarded(objects, Rewrite(TENANT, 3, refs, "out", 1 << 30))
     assert refs[1].key in (done.failed or "")
-    assert done.inputs == tuple(ref.key for ref in refs)
+    assert done.inputs == (refs[1].key,), "the others can do without it"
     assert done.output is None
     objects.delete(refs[1].key)
     done = rewrite_guarded(objects, Rewrite(TENANT, 3, refs, "out", 1 << 30))

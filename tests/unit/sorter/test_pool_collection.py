@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 
 from support.pending_rules import EXTREME
@@ -11,14 +12,31 @@ from tistream.errors import Unavailable
 from tistream.format.manifest import SEALED, Manifest
 from tistream.storage import layout
 from tistream.storage.manifest_follow import TaskObjects
+from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream_sorter.collection import CollectRules
 from tistream_sorter.compaction import CompactRules
 
 TINY = TinyTenant()
-GRACE_MS = 5_000
+GRACE_MS, EVERY_MS = 5_000, 60_000
 M = key(b"m")
+
+
+class Together(MemoryObjectStore):
+    """Deletes nothing before two callers have been there at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._callers = threading.Semaphore(1)
+        self.two = threading.Event()
+
+    def delete(self, key: str) -> None:
+        if not self._callers.acquire(blocking=False):
+            self.two.set()
+        if not self.two.wait(30):
+            raise Unavailable(f"{key}: nobody came")
+        super().delete(key)
 
 
 class Unwilling(MemoryObjectStore):
@@ -32,9 +50,11 @@ class Unwilling(MemoryObjectStore):
         super().delete(key)
 
 
-def world_of(grace_ms: int = GRACE_MS, objects: ObjectStore | None = None, fan_in: int = 16) -> SplitWorld:
+def world_of(
+    grace_ms: int = GRACE_MS, objects: ObjectStore | None = None, fan_in: int = 16, every_ms: int = 0
+) -> SplitWorld:
     world = SplitWorld(
-        TINY, objects=objects, collect=CollectRules(grace_ms, every_ms=0), compact=CompactRules(fan_in=fan_in)
+        TINY, objects=objects, collect=CollectRules(grace_ms, every_ms), compact=CompactRules(fan_in=fan_in)
     )
     world.push(TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100)))
     world.tick()
@@ -175,6 +195,40 @@ def test_a_late_holder_deletes_nothing_that_a_newer_one_needs() -> None:
     assert rows(world) == before
 
 
+def test_what_is_too_much_for_one_turn_goes_in_the_next_which_comes_at_once() -> None:
+    world = world_of(grace_ms=0)
+    left = [layout.segment(TINY.tenant, 1, 1, f"{number:08x}", 0) for number in range(1_500)]
+    for name in left:
+        world.objects.put(name, b"x")
+    world.crash()
+    assert world.node.collect()
+    assert not world.node.collect()
+    assert not data(world, 1) & set(left)
+
+
+def test_objects_are_deleted_side_by_side() -> None:
+    """One after the other, a store that takes its time would never come to the end of what ticks leave."""
+    store = Together()
+    world = world_of(grace_ms=0, objects=store)
+    push(world, 12)
+    world.node.collect()
+    assert store.two.is_set()
+    assert manifests(world, 1)[0] == TaskObjects(world.objects, TINY.tenant, 1).floor()
+
+
+def test_a_task_that_stopped_keeps_everything() -> None:
+    world = world_of(grace_ms=0)
+    world.node.collect()
+    push(world, 8)
+    before = set(keys(world, ""))
+    stray = whole(b"a", 210, 220, 30)  # at or below what was flushed, and never there
+    world.push(TINY.file(1, 1_000, 280, [stray], watermark(22, 30, 990)))
+    world.tick()
+    assert world.stopped()
+    world.node.collect()
+    assert before <= set(keys(world, ""))
+
+
 # -- sealed tasks -----------------------------------------------------------------------------------------------------
 
 
@@ -221,6 +275,24 @@ def test_a_task_is_forgotten_once_nothing_of_it_is_left() -> None:
     assert [world.task(one).ancestors for one in (2, 3)] == [[], []], "no LIST any more, before any manifest says so"
     push(world, 5)
     assert [state_of(world, one).heritage for one in (2, 3)] == [(), ()]
+
+
+def test_what_heirs_share_for_ever_is_looked_at_ever_less_often() -> None:
+    store = MeasuredObjectStore(MemoryObjectStore())
+    world = world_of(objects=store, every_ms=EVERY_MS)
+    push(world, 7)
+    world.split(1, M)
+    world.tick()
+
+    def lists(turns: int) -> int:
+        before = store.traffic()["list"].requests
+        for _ in range(turns):
+            world.clock.advance(EVERY_MS)
+            world.node.collect()
+        return store.traffic()["list"].requests - before
+
+    lists(20)  # its manifests have gone by now
+    assert lists(64) <= 2 * 2 * 3, "each heir looks once an hour, at three prefixes"
 
 
 def test_a_child_that_has_not_begun_is_spoken_for_by_the_seal() -> None:
@@ -300,11 +372,13 @@ def test_a_seal_in_the_meantime_makes_it_come_to_nothing() -> None:
 def test_a_damaged_segment_is_left_alone_and_told() -> None:
     world = world_of(fan_in=2)
     push(world, 4)
-    victim = sorted(named(world, [1]))[0]
+    victim = TaskObjects(world.objects, TINY.tenant, 1).follow().segments[1].key
     body = world.objects.get(victim)
     world.objects.put(victim, body[:-20] + b"\0" * 20)
     assert world.node.compact()
+    assert world.node.compact(), "those behind it"
     world.tick()
+    assert [one.rows for one in TaskObjects(world.objects, TINY.tenant, 1).follow().segments] == [2, 2, 4]
     assert victim in named(world, [1])
     assert not world.node.compact()
     assert world.stopped() == []

@@ -16,6 +16,9 @@ from tistream.schema import log_format
 from tistream.schema.log_format import LogObject
 from tistream.storage import layout
 from tistream.storage.manifest_follow import TaskObjects
+from tistream.storage.measured import MeasuredObjectStore
+from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.object_store import ObjectStore
 from tistream_sorter.collection import CollectRules
 from tistream_sorter.retention import retained
 from tistream_sorter.task_state import Retention, TaskIdentity, TaskState, first_state
@@ -52,7 +55,7 @@ def test_segments_go_once_all_of_their_rows_are_old_enough() -> None:
 
 
 def test_without_a_retention_everything_stays() -> None:
-    forever = state(2_000, retained_ts=7)
+    forever = state(2_000, retained_ts=7, schema_retained_ts=7)
     forever = replace(forever, retention=Retention())
     assert retained(forever, 1 << 50) is forever
 
@@ -88,8 +91,8 @@ def test_what_the_registry_has_not_read_stays() -> None:
 class Kept:
     """A tenant whose rows are kept for a second; a file each 100 ms with one row of key a, then a watermark."""
 
-    def __init__(self, seconds: int = 0) -> None:
-        self.world = SplitWorld(TINY, collect=CollectRules(grace_ms=0, every_ms=0))
+    def __init__(self, seconds: int = 0, objects: ObjectStore | None = None) -> None:
+        self.world = SplitWorld(TINY, objects=objects, collect=CollectRules(grace_ms=0, every_ms=0))
         self.world.keep_ms = KEEP_MS
         self.world.assign()
         self.world.push(TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100)))
@@ -206,3 +209,49 @@ def test_after_a_crash_it_goes_on_as_before() -> None:
     for _ in range(6):
         kept.file()
     assert kept.manifest().retained_ts > before
+
+
+def test_a_merge_takes_nothing_from_the_registry_that_it_has_not_read() -> None:
+    """The schema's keys are quiet, so its log is far behind; the neighbour has let go of as much as it may."""
+    kept = Kept()
+    kept.schema_read(500, number=2)
+    kept.world.split(1, key(b"f"), key(b"s"))  # what comes before f is with the m keys
+    kept.world.tick()
+    for _ in range(30):
+        late = at(kept.ms + 100) - 4
+        kept.file(whole(b"k", late, late + 1, kept.index))
+        kept.world.node.collect()
+    schema, neighbour = kept.manifest(2), kept.manifest(3)
+    assert schema.retained_ts <= at(500)
+    assert neighbour.retained_ts > at(1_500)
+    unread = TaskObjects(kept.world.objects, TINY.tenant, 2).follow().segments
+    kept.world.merge(2, 3)
+    kept.world.tick()
+    (child,) = [one for one in kept.world.rows if one > 4]
+    for _ in range(12):
+        kept.file()
+        kept.world.node.collect()
+    view = TaskObjects(kept.world.objects, TINY.tenant, child).follow()
+    assert view.state is not None
+    assert view.state.retained_ts >= neighbour.retained_ts, "a pull from below is refused"
+    assert view.state.schema_retained_ts <= at(500)
+    assert {one.key for one in unread} <= {one.key for one in view.segments}
+    kept.schema_read(kept.ms - 100, number=3)
+    for _ in range(12):
+        kept.file()
+        kept.world.node.collect()
+    view = TaskObjects(kept.world.objects, TINY.tenant, child).follow()
+    assert view.state is not None
+    assert view.state.schema_retained_ts == view.state.retained_ts
+    assert unread[0].key not in {one.key for one in view.segments}
+
+
+def test_nothing_is_asked_of_the_store_for_a_task_at_rest() -> None:
+    store = MeasuredObjectStore(MemoryObjectStore())
+    kept = Kept(seconds=2, objects=store)
+    kept.world.node.collect()
+    before = sum(done.requests for done in store.traffic().values())
+    for _ in range(10):
+        kept.world.clock.advance(3_600_000)
+        kept.world.node.collect()
+    assert sum(done.requests for done in store.traffic().values()) == before

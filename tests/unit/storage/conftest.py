@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from support import moto_server
-from support.minio import Minio, NoMinio
+from support.minio import Minio, running
 from support.moto_server import Moto
-from support.not_run import not_run
 from support.wire import Wire, wired
 
 
@@ -21,13 +20,16 @@ def moto() -> Iterator[Moto]:
 
 @pytest.fixture(scope="session")
 def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
-    server = Minio(tmp_path_factory.mktemp("minio"))
-    try:
-        server.start()
-    except NoMinio as reason:
-        not_run(reason)
-    yield server
-    server.stop()
+    with running(tmp_path_factory.mktemp("minio")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
+    """Over TLS, as S3 is; objects are encrypted."""
+    with running(tmp_path_factory.mktemp("guarded"), guarded=True) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_CA_BUNDLE", server.environ["AWS_CA_BUNDLE"])
+        yield server
 
 
 @pytest.fixture

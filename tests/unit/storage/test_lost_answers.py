@@ -11,6 +11,8 @@ import pytest
 
 from support.manifest_holder import TASK, TENANT, Holder
 from support.minio import Minio
+from support.moto_server import Moto
+from support.tls_wire import tls_wired
 from support.wire import Fate, Wire, wired
 from tistream.errors import CommitConflict, CommitStateUnknown, Fenced, NotFoundYet, Unavailable
 from tistream.storage import layout
@@ -46,9 +48,8 @@ def truth(minio: Minio, bucket: str) -> S3ObjectStore:
     return minio.store(bucket)
 
 
-def uploads_left(minio: Minio, bucket: str) -> list[object]:
-    left: list[object] = minio.client().list_multipart_uploads(Bucket=bucket, Prefix="k").get("Uploads", [])
-    return left
+def is_there(store: S3ObjectStore, key: str) -> bool:
+    return bool(list(store.list_after(key)))
 
 
 # --- conditional puts: one attempt, and "unknown" --------------------------------------------------------------------
@@ -67,6 +68,21 @@ def test_a_put_new_that_was_done_and_not_answered_is_found_by_putting_again(
     with pytest.raises(CommitConflict):
         store.put_new("k", body)
     assert store.get("k") == body
+
+
+def test_a_put_new_whose_answer_tls_cannot_read_may_have_been_done(guarded: Minio) -> None:
+    bucket = guarded.new_bucket()
+    truth = guarded.store(bucket)
+    with tls_wired(guarded.port) as wire:
+        store = guarded.store(bucket, endpoint=wire.endpoint)
+        store.put_new("before", SMALL)
+        wire.damage(lambda _said: is_there(truth, "k"))
+        with pytest.raises(CommitStateUnknown):
+            store.put_new("k", SMALL)
+        assert wire.damaged == 1
+        assert truth.get("k") == SMALL
+        with pytest.raises(CommitConflict):
+            store.put_new("k", SMALL)
 
 
 @SIZES
@@ -107,7 +123,19 @@ def test_a_put_new_that_comes_late_overwrites_nobody(
     truth.put_new("k", b"another's")
     assert wire.deliver() == [412]
     assert truth.get("k") == b"another's"
-    assert uploads_left(minio, bucket) == []
+    assert minio.uploads_left(bucket, "k") == []
+
+
+def test_an_upload_that_was_completed_is_not_said_to_be_left(moto: Moto, caplog: pytest.LogCaptureFixture) -> None:
+    """As S3 does, moto answers 404 to who aborts it."""
+    with wired(moto.port) as wire:
+        store = moto.store(moto.new_bucket(), endpoint=wire.endpoint, **PARTS)
+        store.put_new("before", LARGE)
+        wire.befall("complete", Fate.UNANSWERED)
+        with pytest.raises(CommitStateUnknown):
+            store.put_new("k", LARGE)
+        assert wire.made("abort", "k") == 1
+    assert [record.message for record in caplog.records if "abort" in record.message] == []
 
 
 def test_an_upload_given_up_is_not_completed_later(wire: Wire, store: S3ObjectStore, truth: S3ObjectStore) -> None:
@@ -126,7 +154,7 @@ def test_before_its_last_request_nothing_can_have_happened(
     wire.befall(step, *[Fate.LOST] * 4)
     with pytest.raises(Unavailable):
         store.put_new("k", LARGE)
-    assert uploads_left(minio, bucket) == []
+    assert minio.uploads_left(bucket, "k") == []
     store.put_new("k", LARGE)
     assert store.get("k") == LARGE
 
@@ -172,7 +200,7 @@ def test_a_large_put_whose_last_answer_is_lost_is_read_back(
     store.put("k", LARGE)
     assert wire.made("complete") > before
     assert truth.get("k") == LARGE
-    assert uploads_left(minio, bucket) == []
+    assert minio.uploads_left(bucket, "k") == []
 
 
 def test_what_was_there_before_is_not_taken_for_what_was_put(
@@ -183,7 +211,7 @@ def test_what_was_there_before_is_not_taken_for_what_was_put(
     with pytest.raises(Unavailable):
         store.put("k", LARGE)
     assert truth.get("k") == OTHER_LARGE
-    assert uploads_left(minio, bucket) == []
+    assert minio.uploads_left(bucket, "k") == []
 
 
 def test_a_large_put_that_cannot_be_read_back_is_not_done(wire: Wire, store: S3ObjectStore) -> None:
@@ -211,6 +239,17 @@ def test_a_read_goes_on_until_it_has_all_of_it(
     wire.befall("GET", fate)
     assert store.get_tail("k", 3) == (body[-3:], len(body))
     assert wire.made("GET", "k") == 6
+
+
+def test_a_body_that_tls_cannot_read_is_read_again(guarded: Minio) -> None:
+    bucket = guarded.new_bucket()
+    guarded.store(bucket).put("k", LARGE)
+    with tls_wired(guarded.port) as wire:
+        store = guarded.store(bucket, endpoint=wire.endpoint)
+        assert store.head("k").size == len(LARGE)
+        wire.damage(lambda said: said > MIB)
+        assert store.get("k") == LARGE
+        assert wire.damaged == 1
 
 
 def test_a_read_that_always_breaks_off_is_unavailable(wire: Wire, store: S3ObjectStore, truth: S3ObjectStore) -> None:

@@ -141,7 +141,7 @@ def test_in_doubt_only_the_same_bytes_may_follow(objects: MemoryObjectStore) -> 
     holder = Holder(faulty, "a", 1).claim()
     faulty.plan.extend([Fault.DELAYED] * ATTEMPTS)
     manifest = holder.tick("one")
-    with pytest.raises(CommitStateUnknown):
+    with pytest.raises(CommitStateUnknown, match="the answer was lost"):  # an operator is told why
         holder.log.commit(manifest)
     with pytest.raises(AssertionError, match="earlier manifest"):
         holder.commit("other")
@@ -171,7 +171,7 @@ def test_a_commit_is_in_doubt_until_the_floor_was_read(objects: MemoryObjectStor
     store = SilentReads(objects)
     holder = Holder(store, "a", 1).claim()
     store.silent = "floor"
-    with pytest.raises(CommitStateUnknown):
+    with pytest.raises(CommitStateUnknown, match="503 SlowDown"):
         holder.commit("one")
     with pytest.raises(AssertionError, match="put that one again"):
         holder.commit("two")

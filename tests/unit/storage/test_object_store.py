@@ -18,7 +18,7 @@ from tistream.storage.object_store import Body, ObjectInfo, ObjectStore
 MIB = 1 << 20
 PARTS = {"multipart_bytes": 5 * MIB, "part_bytes": 5 * MIB}  # no smaller part is allowed but the last
 LARGE = 11 * MIB + 7
-NOT_MOTO = ("memory", "measured", "directory", "minio", "minio-below-a-prefix")
+NOT_MOTO = ("memory", "measured", "directory", "minio", "minio-below-a-prefix", "guarded")
 STORES = (*NOT_MOTO, "moto", "moto-below-a-prefix")
 BAD_KEYS = ["", "/a", "a/", "a//b", "a/./b", "../a", "a/../b", ".", "..", "a\0b", "x" * 300, "a/" * 600 + "b", "\ud800"]
 HOSTILE_KEYS = [

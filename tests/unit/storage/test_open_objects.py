@@ -7,7 +7,7 @@ import pytest
 from tistream.errors import InvalidRequest
 from tistream.storage.directory import DirectoryObjectStore
 from tistream.storage.memory import MemoryObjectStore
-from tistream.storage.open import open_objects
+from tistream.storage.open import check_url, open_objects
 from tistream.storage.s3 import S3ObjectStore
 
 
@@ -34,9 +34,28 @@ def test_s3(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["", "objects", "ftp://host/x", "s3://", "s3://key:secret@bucket", "s3://bucket?secret_key=x", "file://host/x"],
+    ("url", "told"),
+    [
+        ("", "neither a path"),
+        ("objects", "neither a path"),
+        ("ftp://host/x", "neither a path"),
+        ("s3://", "neither a path"),
+        ("file://host/x", "neither a path"),
+        ("s3://[bucket", "no URL"),
+        ("s3://bucket?secret_key=hunter2", "unknown option 'secret_key'; known are endpoint, region"),
+        ("s3://key:hunter2@bucket", "AWS_ACCESS_KEY_ID"),
+        ("http://key:hunter2@bucket", "neither a path"),
+        ("s3://bucket?endpoint=http://key:hunter2@minio:9000", "credentials"),
+        ("s3://bucket?endpoint=http://key:hunter2@minio:port", "no URL"),
+        ("s3://bucket?endpoint=minio:9000", "should look like http://host:9000"),
+        ("s3://bucket?endpoint=minio", "should look like http://host:9000"),
+        ("s3://bucket?endpoint=", "should look like http://host:9000"),
+        ("s3://bucket?endpoint=http://minio:9000/path", "should look like http://host:9000"),
+    ],
 )
-def test_refuses_what_it_does_not_know(url: str) -> None:
-    with pytest.raises(InvalidRequest, match="object store"):
-        open_objects(url)
+def test_refuses_what_it_does_not_know_and_repeats_no_password(url: str, told: str) -> None:
+    for open_or_check in (open_objects, check_url):
+        with pytest.raises(InvalidRequest, match="object store") as refused:
+            open_or_check(url)
+        assert told in str(refused.value)
+        assert "hunter2" not in str(refused.value)

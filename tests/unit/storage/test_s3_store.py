@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from support.minio import Minio
 from support.moto_server import Moto
+from support.tls_wire import tls_wired
 from support.wire import Fate, Wire, wired
 from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, InvalidRequest, NotFoundYet, Unavailable
 from tistream.storage.measured import MeasuredObjectStore, Traffic
@@ -31,12 +31,6 @@ CALLS: dict[str, Call] = {
     "ListObjectsV2": lambda store: list(store.list_after("a/")),
     "DeleteObject": lambda store: store.delete("a/b"),
 }
-
-
-def uploads_left(minio: Minio, bucket: str, key: str = "k") -> list[dict[str, Any]]:
-    """MinIO lists those of one key, if it is named whole."""
-    found: list[dict[str, Any]] = minio.client().list_multipart_uploads(Bucket=bucket, Prefix=key).get("Uploads", [])
-    return found
 
 
 def test_a_prefix_ends_in_a_slash() -> None:
@@ -154,7 +148,7 @@ def test_an_upload_that_fails_leaves_nothing(minio: Minio, wire: Wire, step: str
         store.put("k", LARGE)
     with pytest.raises(Unavailable, match="AccessDenied"):
         store.put_new("k", LARGE)
-    assert uploads_left(minio, bucket) == []
+    assert minio.uploads_left(bucket, "k") == []
     assert wire.made("complete", "k") == (2 if step == "complete" else 0)
     with pytest.raises(NotFoundYet):
         store.get("k")
@@ -168,7 +162,7 @@ def test_an_upload_that_lost_its_race_leaves_nothing(minio: Minio) -> None:
         store.put_new("k", LARGE)
     with pytest.raises(CommitConflict):
         store.put_if("k", LARGE, f'"{"1" * 32}"')
-    assert uploads_left(minio, bucket) == []
+    assert minio.uploads_left(bucket, "k") == []
     assert store.get("k") == b"first"
 
 
@@ -179,7 +173,7 @@ def test_an_upload_that_cannot_be_aborted_is_named(minio: Minio, wire: Wire, cap
     wire.befall("abort", Fate.REFUSED)
     with pytest.raises(Unavailable):
         store.put("k", LARGE)
-    (left,) = uploads_left(minio, bucket)
+    (left,) = minio.uploads_left(bucket, "k")
     (said,) = [record for record in caplog.records if "abort" in record.message]
     assert (said.Key, said.UploadId) == ("k", left["UploadId"])  # type: ignore[attr-defined]
 
@@ -197,6 +191,20 @@ def test_a_large_body_is_not_copied(minio: Minio, multipart_bytes: int) -> None:
         tracemalloc.stop()
     assert peak < 6 * MIB
     assert store.head("k").size == len(body)
+
+
+def test_over_tls_a_connection_is_used_again(guarded: Minio) -> None:
+    with tls_wired(guarded.port) as wire:
+        store = guarded.store(guarded.new_bucket(), endpoint=wire.endpoint, **PARTS)
+        store.put("k", LARGE)
+        store.put("k", memoryview(b"a view"))
+        store.put_new("l", b"1")
+        made = wire.connections
+        for number in range(5):
+            store.put("k", memoryview(b"a view"))
+            store.put_new(f"l{number}", b"1")
+        store.put("k", LARGE)
+        assert wire.connections == made
 
 
 # --- checksums -------------------------------------------------------------------------------------------------------

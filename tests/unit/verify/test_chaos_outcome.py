@@ -59,6 +59,8 @@ def test_a_spoilt_disk_must_be_named(kind: Kind) -> None:
     told = StatusSeen(26_000, 9.0, {"stage": "sort", "reason": "cannot write x: [Errno 28] No space left on device"})
     assert "no status named the disk" in outcome(struck(fault, 10, 30, 60, silent)).problems[0]
     assert outcome(struck(fault, 10, 30, 60, silent, told)).problems == []
+    by_minio = StatusSeen(26_000, 9.0, {"stage": "sort", "reason": "XMinioStorageFull (507): free drive threshold"})
+    assert outcome(struck(fault, 10, 30, 60, silent, by_minio)).problems == []
     assert outcome(struck(fault, 10, 30, 60, StatusSeen(25_000, 1.0, None))).problems == [], "it held nothing up"
     assert outcome(struck(Fault(kind, ("data",), 20.0), 10, 30, 60, silent)).problems == [], "nothing could be pushed"
     nameless = StatusSeen(25_000, 9.0, None)

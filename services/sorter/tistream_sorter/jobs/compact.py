@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from tistream.errors import InvariantBroken, RetryableError, TiStreamError
+from tistream.errors import CorruptObject, InvariantBroken, RetryableError, TiStreamError
 from tistream.format.segment import SCHEMA, SegmentRef
 from tistream.pool.rows import read_row_groups
 from tistream.pool.writer import write_segment
@@ -38,10 +38,15 @@ def _rewritten(objects: ObjectStore, unit: Rewrite) -> Rewritten:
     tables: list[pa.Table] = []
     taken: list[SegmentRef] = []
     for segment in unit.inputs:
-        tables.append(read_row_groups(objects, segment, range(len(segment.row_groups))))
+        try:
+            tables.append(read_row_groups(objects, segment, range(len(segment.row_groups))))
+        except CorruptObject as error:  # the others can be put together without it
+            return Rewritten(unit.task_id, (segment.key,), failed=str(error))
         taken.append(segment)
         if sum(table.nbytes for table in tables) >= unit.unpacked_max:
             break
+    if len(taken) < 2:
+        return Rewritten(unit.task_id, (taken[0].key,), failed="its rows are too much to be put together with others")
     rows = _in_order(pa.concat_tables([table.cast(wide(SCHEMA)) for table in tables]))
     if rows.num_rows != sum(segment.rows for segment in taken):
         raise InvariantBroken(7, f"{unit.key}: {rows.num_rows} rows of segments that hold others")

@@ -1,0 +1,95 @@
+// The API as the console asks it: a bearer token if there is one, problems as errors, streams as lines.
+
+const ROOT = new URL("../", document.baseURI);
+const KEPT = "tistream-token";
+
+export class Problem extends Error {
+  constructor(status, detail, more = {}) {
+    super(detail);
+    this.status = status;
+    this.more = more; // the other members of the problem
+  }
+}
+
+export const token = {
+  get: () => sessionStorage.getItem(KEPT),
+  set: (text) => sessionStorage.setItem(KEPT, text),
+  forget: () => sessionStorage.removeItem(KEPT),
+};
+
+// Called with what the API says when it wants a token, or another one.
+let onUnauthorized = () => {};
+export const whenUnauthorized = (call) => { onUnauthorized = call; };
+
+export const tenantPath = (cluster, tenant) =>
+  `v1/clusters/${encodeURIComponent(cluster)}/tenants/${encodeURIComponent(tenant)}`;
+
+export const tablePath = (cluster, tenant, database, table) =>
+  `${tenantPath(cluster, tenant)}/databases/${encodeURIComponent(database)}/tables/${encodeURIComponent(table)}`;
+
+async function ask(path, signal) {
+  const kept = token.get();
+  const headers = kept ? { Authorization: `Bearer ${kept}` } : {};
+  let answer;
+  try {
+    answer = await fetch(new URL(path, ROOT), { headers, signal, credentials: "omit", cache: "no-store" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, "The API does not answer.");
+  }
+  if (answer.ok) return answer;
+  const problem = await answer.json().catch(() => ({}));
+  const detail = problem.detail ?? `status ${answer.status}`;
+  if (answer.status === 401) onUnauthorized(detail);
+  throw new Problem(answer.status, detail, problem);
+}
+
+export const get = async (path, signal) => (await ask(path, signal)).json();
+
+// Calls `take` with the events of each piece of an endless NDJSON answer, until it ends or is aborted.
+export async function follow(path, signal, take) {
+  const answer = await ask(path, signal);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    const events = lines.filter(Boolean).map((line) => JSON.parse(line));
+    if (events.length) take(events);
+  }
+}
+
+const pause = (ms, signal) => new Promise((resolve) => {
+  if (signal.aborted) { resolve(); return; }
+  const timer = setTimeout(resolve, ms);
+  signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+});
+
+const seen = (signal) => new Promise((resolve) => {
+  if (!document.hidden || signal.aborted) { resolve(); return; }
+  const look = () => { if (!document.hidden) { document.removeEventListener("visibilitychange", look); resolve(); } };
+  document.addEventListener("visibilitychange", look);
+  signal.addEventListener("abort", resolve, { once: true });
+});
+
+// Runs `body(signal)` again and again while the page is seen; `failed(problem)` hears of each failure, null of each success.
+export async function poll(everyMs, signal, body, failed) {
+  for (let failures = 0; !signal.aborted;) {
+    await seen(signal);
+    try {
+      await body(signal);
+      failures = 0;
+      failed(null);
+    } catch (error) {
+      if (signal.aborted || error.name === "AbortError") return;
+      failures += 1;
+      failed(error);
+      if (!(error instanceof Problem)) throw error;
+    }
+    await pause(Math.min(everyMs * 2 ** failures, 15_000), signal);
+  }
+}
+
+export const after = pause;

@@ -1,0 +1,77 @@
+// Databases and tables; of one of them its columns, and its events as they come.
+
+import { get, poll, tablePath } from "./api.js";
+import { fill, h } from "./dom.js";
+import { count, moment, tsToMs } from "./format.js";
+import { empty, pill, tenantLink, trouble } from "./parts.js";
+import { showTail } from "./tail.js";
+
+const EVERY_MS = 5_000;
+const TABLES_SHOWN = 500;
+
+export function showTables(context) {
+  const { cluster, tenant, path, content, signal, heard, tell, rest: [database, name] } = context;
+  let databases = [];
+  let text = "";
+  const list = h("div", { class: "names" });
+  const detail = h("div", { class: "detail" });
+  const search = h("input", {
+    type: "search", placeholder: "Find a table", "aria-label": "Find a table", "data-search": true,
+    oninput: () => { text = search.value.toLowerCase(); draw(); },
+  });
+  fill(content, [h("div", { class: "beside" }, h("div", { class: "chooser" }, search, list), detail)]);
+
+  const link = (own, table) => h("li", { key: table.name },
+    h("a", {
+      href: `${tenantLink(cluster, tenant)}/tables/${encodeURIComponent(own)}/${encodeURIComponent(table.name)}`,
+      "aria-current": own === database && table.name === name ? "true" : null,
+    }, table.name));
+
+  function draw() {
+    let left = TABLES_SHOWN;
+    fill(list, databases.map(({ own, tables }) => {
+      const found = tables.filter((table) => `${own}.${table.name}`.toLowerCase().includes(text));
+      const shown = found.slice(0, left);
+      left -= shown.length;
+      if (!found.length && text) return null;
+      return h("section", { key: own, "aria-label": own }, h("h3", {}, own),
+        shown.length ? h("ul", {}, shown.map((table) => link(own, table))) : h("p", { class: "note" }, "no tables"),
+        shown.length < found.length ? h("p", { class: "note" }, `and ${count(found.length - shown.length)} more`) : null);
+    }));
+    if (!databases.length) fill(list, [h("p", { class: "note" }, "no databases yet")]);
+  }
+
+  poll(EVERY_MS, signal, async () => {
+    const [, { ts, databases: names }] = await Promise.all([tell(), get(`${path}/databases`, signal)]);
+    databases = await Promise.all(names.map(async (own) => {
+      const found = await get(`${path}/databases/${encodeURIComponent(own)}/tables?ts=${ts}`, signal);
+      return { own, tables: found.tables };
+    }));
+    draw();
+  }, heard);
+
+  if (database === undefined || name === undefined) {
+    fill(detail, [empty("Choose a table", "Its columns and its events are shown here.")]);
+    return;
+  }
+  showTable(context, detail, database, name);
+}
+
+function showTable(context, detail, database, name) {
+  const { cluster, tenant, signal } = context;
+  const columns = h("div");
+  const tail = h("div");
+  const problem = h("div");
+  const path = tablePath(cluster, tenant, database, name);
+  fill(detail, [h("div", { class: "title" }, h("h2", {}, `${database}.${name}`)), problem, columns, tail]);
+  showTail({ path, node: tail, signal, name });
+  poll(EVERY_MS, signal, async () => {
+    const schema = await get(`${path}/schema`, signal);
+    fill(columns, [h("details", { "data-columns": true },
+      h("summary", {}, `${schema.columns.length} columns`, h("span", { class: "note" },
+        `table ${schema.table_id}, schema version ${schema.schema_version}, as of ${moment(tsToMs(schema.ts))}`)),
+      h("ul", { class: "columns" }, schema.columns.map((column) => h("li", { key: column.name },
+        h("b", {}, column.name), h("code", {}, column.sql_type),
+        column.key ? pill("key", "plain") : null, column.nullable ? null : h("span", { class: "note" }, "not null")))))]);
+  }, (failed) => trouble(problem, failed));
+}

@@ -1,0 +1,131 @@
+// Events of a table as they come: one endless pull. Pausing ends it; going on begins at the cursor, so nothing is missed.
+
+import { after, follow, get } from "./api.js";
+import { fill, h } from "./dom.js";
+import { clock, count, msToTs, tsToMs } from "./format.js";
+import { trouble } from "./parts.js";
+
+const SHOWN = 200;
+const CELL_CHARS = 120;
+const FROM = { now: "from now on", "60": "from a minute ago", "3600": "from an hour ago", all: "from the beginning" };
+
+function said(value) {
+  const text = value === null ? "NULL" : typeof value === "object" ? JSON.stringify(value) : String(value);
+  return text.length > CELL_CHARS ? `${text.slice(0, CELL_CHARS)}…` : text;
+}
+
+const member = (name, ...values) => h("span", { class: "member" }, h("i", {}, name), ...values);
+const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+const kindOf = (event) => (event.op === "delete" ? "delete" : event.old_row ? "update" : "put");
+
+// Of an update what changed, of others the row.
+function change(event) {
+  const row = event.row ?? event.old_row ?? {};
+  if (kindOf(event) === "update") {
+    const changed = Object.keys(row).filter((name) => !same(row[name], event.old_row[name]));
+    if (!changed.length) return h("span", { class: "note" }, "nothing that is shown changed");
+    return changed.map((name) => member(name, h("s", {}, said(event.old_row[name] ?? null)), " → ", h("b", {}, said(row[name]))));
+  }
+  const others = Object.entries(row).filter(([name]) => !(name in event.key));
+  return others.map(([name, value]) => member(name, h(event.op === "delete" ? "s" : "b", {}, said(value))));
+}
+
+function line(event) {
+  const at = h("td", { class: "number" }, h("time", { title: `commit_ts ${event.commit_ts}` }, clock(tsToMs(event.commit_ts), true)));
+  if (event.type === "ddl") {
+    return h("tr", { class: "is-ddl" }, at, h("td", {}, "ddl"), h("td", { colspan: 2 }, h("code", {}, event.query || event.action)));
+  }
+  const kind = kindOf(event);
+  return h("tr", { class: `is-${kind}` }, at, h("td", {}, kind),
+    h("td", { class: "key" }, Object.entries(event.key).map(([name, value]) => member(name, h("b", {}, said(value))))),
+    h("td", {}, change(event)));
+}
+
+export function showTail({ path, node, signal, name }) {
+  let from = "now";
+  let cursor = null;
+  let earliest = 0n;
+  let running = null;
+  let total = 0;
+  let waiting = [];
+  let lines = [];
+  let drawing = false;
+  const problem = h("div");
+  const number = h("p", { class: "note", role: "status", "aria-live": "off" });
+  const body = h("tbody");
+  const go = h("button", { type: "button", class: "main", onclick: () => (running ? stop() : start()) });
+  const begin = h("select", { "aria-label": "Where to begin", onchange: () => { from = begin.value; restart(); } },
+    Object.entries(FROM).map(([value, title]) => h("option", { value }, title)));
+  fill(node, [h("div", { class: "title" }, h("h3", {}, "Events"), number, h("div", { class: "tools" }, begin, go)), problem,
+    h("div", { class: "table-frame tail" }, h("table", { "aria-label": `Events of ${name}, newest first` },
+      h("thead", {}, h("tr", {}, ["Committed", "What", "Key", "Row"].map((title) => h("th", { scope: "col" }, title)))), body))]);
+
+  function draw() {
+    drawing = false;
+    if (waiting.length) {
+      const fresh = waiting.slice(-SHOWN).map(line).reverse();
+      waiting = [];
+      lines = [...fresh, ...lines];
+      body.prepend(...fresh);
+      for (const old of lines.splice(SHOWN)) old.remove();
+    }
+    const shown = total > SHOWN ? `, the newest ${SHOWN} shown` : "";
+    number.textContent = total ? `${count(total)} events${shown}` : running ? "waiting for the next event" : "paused";
+    go.textContent = running ? "Pause" : "Go on";
+    node.dataset.running = String(running !== null);
+  }
+  const soon = () => { if (!drawing) { drawing = true; requestAnimationFrame(draw); } };
+
+  function take(events) {
+    for (const event of events) {
+      if ("cursor" in event) {
+        cursor = event.cursor;
+      } else {
+        total += 1;
+        waiting.push(event);
+      }
+    }
+    if (waiting.length > 2 * SHOWN) waiting = waiting.slice(-SHOWN); // more than anybody can read: counted, not shown
+    soon();
+  }
+
+  async function where(own) {
+    if (cursor !== null) return `cursor=${encodeURIComponent(cursor)}`;
+    const { ts: resolved } = await get(`${path}/schema`, own); // a token for one table suffices
+    if (from === "now") return `start_ts=${resolved}`;
+    const back = from === "all" ? 0n : BigInt(msToTs(tsToMs(resolved) - Number(from) * 1000));
+    return `start_ts=${back > earliest ? back : earliest}`;
+  }
+
+  async function start() {
+    running?.abort();
+    const mine = new AbortController();
+    running = mine;
+    const own = AbortSignal.any([signal, mine.signal]);
+    soon();
+    while (!own.aborted) {
+      try {
+        await follow(`${path}/changes?follow=true&${await where(own)}`, own, (events) => { trouble(problem, null); take(events); });
+      } catch (failed) {
+        if (own.aborted) return;
+        if (failed.status === 410 && cursor === null && failed.more.earliest_ts) {
+          earliest = BigInt(failed.more.earliest_ts); // what lies below is not kept
+          continue;
+        }
+        trouble(problem, failed.status === undefined ? { message: "The stream was cut; it goes on at its cursor.", status: 0 } : failed);
+        if ([401, 403].includes(failed.status)) { stop(); return; }
+      }
+      await after(1_000, own);
+    }
+  }
+  function stop() { running?.abort(); running = null; soon(); }
+  function restart() {
+    stop();
+    cursor = null;
+    total = 0;
+    waiting = [];
+    for (const old of lines.splice(0)) old.remove();
+    start();
+  }
+  start();
+}

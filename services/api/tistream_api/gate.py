@@ -1,0 +1,148 @@
+"""The gate before every route: who calls, whether that may be, and whether it is too much. What is there is not looked
+at: an answer of the gate is the same for what exists and what does not.
+
+Each route declares its access in the OpenAPI document, as `x-tistream-access`; one that does not is refused when the
+app is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from fastapi import Request
+from starlette.routing import BaseRoute
+
+from tistream.errors import Forbidden
+from tistream.wire.meta import Notification
+from tistream.wire.tokens import Action
+from tistream_api.access import Resource, may, may_some
+from tistream_api.bodies import read
+from tistream_api.callers import EVERYBODY, Caller, Callers
+from tistream_api.raw_path import name_of
+from tistream_api.tenant_limits import TenantLimits
+
+DECLARED = "x-tistream-access"
+SECURITY = [{"bearer": []}]
+SCHEME = {"bearer": {"type": "http", "scheme": "bearer", "description": "a token of `tistream token`, or a JWT"}}
+# What names no tenant, and is asked by who has no token: probes, who wants to know the contract, the console's files.
+OPEN = frozenset(
+    ("/healthz", "/readyz", "/openapi.json", "/metrics", "/console", "/console/{name:path}")
+)  # of /metrics: metrics_gate.py
+_ACTIONS = get_args(Action)
+_LEVELS = {"platform": 0, "cluster": 1, "tenant": 2, "database": 3, "table": 4}
+_PARAMETERS = ("cluster_id", "tenant_id", "db", "table")
+
+
+class NotDeclared(Exception):
+    """A route says nothing of who may call it, or nothing that is understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may call a route: who may do one of the actions with what its path names down to `scope`. `partly`: or with
+    something in it; what of the answer that is, the route decides. `in_body`: the names are in the body, not the path.
+    """
+
+    actions: tuple[Action, ...]
+    scope: str
+    partly: bool = False
+    in_body: bool = False
+
+    def declared(self, extra: dict[str, Any] | None = None) -> dict[str, Any]:
+        """openapi_extra of the route, with whatever else there is."""
+        told: dict[str, Any] = {"action": "|".join(self.actions), "scope": self.scope}
+        told |= {"partly": True} if self.partly else {}
+        told |= {"in": "body"} if self.in_body else {}
+        return {**(extra or {}), "security": SECURITY, DECLARED: told}
+
+    @classmethod
+    def of(cls, route: object) -> Access:
+        """As a route has declared it. Raises NotDeclared."""
+        told = (getattr(route, "openapi_extra", None) or {}).get(DECLARED)
+        if not isinstance(told, dict) or told.get("scope") not in _LEVELS:
+            raise NotDeclared(f"route {getattr(route, 'path', route)} does not declare {DECLARED}")
+        actions = tuple(told["action"].split("|"))
+        if not actions or set(actions) - set(_ACTIONS):
+            raise NotDeclared(f"route {getattr(route, 'path', route)}: {actions} are no actions")
+        return cls(actions, told["scope"], bool(told.get("partly")), told.get("in") == "body")
+
+
+READ_TABLE = Access(("read",), "table")
+READ_DATABASE = Access(("read",), "database")
+READ_TENANT = Access(("read",), "tenant")
+LIST_DATABASES = Access(("read",), "tenant", partly=True)
+LIST_TABLES = Access(("read",), "database", partly=True)
+LIST_TENANTS = Access(("read", "operate"), "cluster", partly=True)
+PUSH = Access(("push",), "tenant", in_body=True)
+OPERATE_TENANT = Access(("operate",), "tenant")
+OPERATE_CLUSTER = Access(("operate",), "cluster")
+OPERATE_PLATFORM = Access(("operate",), "platform")
+OVERVIEW = Access(("read", "operate"), "platform", partly=True)
+OPERATE_OWN = Access(("operate",), "platform", partly=True)
+
+
+class Gate:
+    """`check` is a dependency of every route. Without `callers` (auth is off) everybody may do everything."""
+
+    def __init__(self, callers: Callers | None, limits: TenantLimits) -> None:
+        self._callers, self._limits = callers, limits
+
+    async def check(self, request: Request) -> None:
+        """Let it pass, and note who it is. Raises Unauthenticated, Forbidden, TooManyRequests."""
+        access = Access.of(request.scope["route"])
+        caller = self._caller(request)
+        request.state.caller = caller
+        names = await self._named(request, access)
+        resource = Resource(*names)
+        decide = may_some if access.partly else may
+        if not any(decide(caller.grants, action, resource) for action in access.actions):
+            wanted = " or ".join(access.actions)
+            raise Forbidden(f"the token does not grant {wanted} of this {access.scope}")
+        if resource.cluster is not None and resource.tenant is not None:
+            tenant = resource.cluster, resource.tenant
+            (self._limits.notification if access.in_body else self._limits.request)(tenant)
+
+    def still(self, caller: Caller) -> Callable[[], bool]:
+        """Whether somebody who was let in would be let in now."""
+        callers = self._callers
+        return (lambda: True) if callers is None else (lambda: callers.still(caller))
+
+    def _caller(self, request: Request) -> Caller:
+        return EVERYBODY if self._callers is None else self._callers.of(request.headers.get("authorization"))
+
+    @staticmethod
+    async def _named(request: Request, access: Access) -> Iterable[str]:
+        if access.in_body:
+            told = read(Notification, await request.body())
+            return told.cluster_id, told.tenant_id
+        path = request.path_params
+        return [name_of(path[name]) for name in _PARAMETERS[: _LEVELS[access.scope]]]
+
+
+def caller_of(request: Request) -> Caller:
+    """Who was let in."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+def refuse_undeclared(routes: Iterable[BaseRoute], guarded: Iterable[BaseRoute]) -> None:
+    """`guarded` are the routes that have the gate before them. Raises NotDeclared for one that does not say who may
+    call it, and for any other that is not open to everybody."""
+    behind = {id(route) for route in every_route(guarded)}
+    for route in every_route(routes):
+        if id(route) in behind:
+            Access.of(route)
+        elif getattr(route, "path", None) not in OPEN:
+            raise NotDeclared(f"route {getattr(route, 'path', route)} is not behind the gate")
+
+
+def every_route(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
+    """Those of included routers too."""
+    for route in routes:
+        included = getattr(route, "original_router", None)
+        if included is None:
+            yield route
+        else:
+            yield from every_route(included.routes)

@@ -1,0 +1,129 @@
+"""Bearers of JSON Web Tokens of one OpenID Connect issuer. What they may do is in a claim, as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jwt
+from pydantic import TypeAdapter, ValidationError
+
+from tistream.clock import Clock
+from tistream.errors import Unavailable
+from tistream.wire.tokens import GRANTS_MAX, Grant
+from tistream_api.settings import OidcSettings
+
+log = logging.getLogger(__name__)
+
+# Whoever has a key that verifies can sign with it where the algorithm is symmetric; and `none` signs nothing.
+ALGORITHMS = ("RS256", "ES256", "EdDSA")
+LEEWAY_MS = 30_000  # that clocks may differ
+REFRESH_MS = 300_000
+REFRESH_LEAST_MS = 10_000  # between two looks for keys, whatever tokens name keys that are not known
+_GRANTS = TypeAdapter(list[Grant])
+_NOT_HERE: dict[str, bool] = {"verify_exp": False, "verify_nbf": False, "verify_iat": False}  # by our own clock, below
+
+
+class Unknown(Exception):
+    """Nobody whom the issuer vouches for; the text is for the log."""
+
+
+class JwtCallers:
+    """Thread-safe: run `refresh` in a loop. `read_keys` reads the issuer's key set (RFC 7517)."""
+
+    def __init__(self, settings: OidcSettings, read_keys: Callable[[], bytes], clock: Clock) -> None:
+        self._settings, self._read_keys, self._clock = settings, read_keys, clock
+        self._keys: Mapping[str, jwt.PyJWK] | None = None
+        self._tried_ms = -REFRESH_MS
+        self._wanted = False  # a token names a key that is not known
+
+    def refresh(self) -> None:
+        """Loop body: read the keys if that is due. Raises Unavailable, ValueError."""
+        now_ms = self._clock.monotonic_ms()
+        passed_ms = now_ms - self._tried_ms
+        if passed_ms < REFRESH_LEAST_MS or (passed_ms < REFRESH_MS and self._keys is not None and not self._wanted):
+            return
+        self._tried_ms = now_ms
+        self._wanted = False
+        self._keys = keys_of(self._read_keys())
+
+    def of(self, text: str, now_ms: int) -> tuple[str, tuple[Grant, ...], int]:
+        """(name, grants, until when) of a token's bearer. Raises Unknown; Unavailable before keys were read."""
+        claims = self._claims(text)
+        expires_ms = _stamp_ms(claims, "exp")
+        if expires_ms is None or now_ms >= expires_ms + LEEWAY_MS:
+            raise Unknown("it has expired, or never does")
+        not_before_ms = _stamp_ms(claims, "nbf")
+        if not_before_ms is not None and now_ms < not_before_ms - LEEWAY_MS:
+            raise Unknown("it is not valid yet")
+        return f"subject {str(claims.get('sub', '?'))[:80]}", self._grants(claims), expires_ms + LEEWAY_MS
+
+    def _claims(self, text: str) -> dict[str, Any]:
+        try:
+            header = jwt.get_unverified_header(text)
+        except jwt.PyJWTError as error:
+            raise Unknown(str(error)) from error
+        key = self._key(header.get("kid"))
+        if header.get("alg") not in ALGORITHMS or header["alg"] != key.algorithm_name:
+            raise Unknown(f"algorithm {header.get('alg')!r} is not the key's own")
+        required = {"require": ["exp", "iss", "aud"], **_NOT_HERE}
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                text,
+                key,
+                algorithms=[key.algorithm_name],
+                audience=self._settings.audience,
+                issuer=self._settings.issuer,
+                options=required,  # type: ignore[arg-type]
+            )
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
+            raise Unknown(str(error)) from error
+        return claims
+
+    def _key(self, kid: object) -> jwt.PyJWK:
+        keys = self._keys
+        if keys is None:
+            raise Unavailable("the issuer's keys were not read yet")
+        found = keys.get(kid) if isinstance(kid, str) else None
+        if found is None:
+            self._wanted = True
+            raise Unknown(f"no key {str(kid)[:80]!r}")
+        return found
+
+    def _grants(self, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
+        told = claims.get(self._settings.claim, [])
+        try:
+            grants = _GRANTS.validate_json(told) if isinstance(told, str) else _GRANTS.validate_python(told)
+        except ValidationError as error:
+            raise Unknown(f"claim {self._settings.claim}: {error.error_count()} mistakes") from error
+        return tuple(grants[:GRANTS_MAX])
+
+
+def keys_of(document: bytes) -> dict[str, jwt.PyJWK]:
+    """{key id: key} of a key set: those that sign by an algorithm that is allowed. Raises ValueError if it is none."""
+    try:
+        told = json.loads(document)["keys"]
+        entries = [entry for entry in told if isinstance(entry.get("kid"), str) and entry.get("use", "sig") == "sig"]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError("what the issuer gives is no set of keys") from error
+    found = {}
+    for entry in entries:
+        try:
+            key = jwt.PyJWK(entry)
+        except jwt.PyJWTError as error:
+            log.warning("a key of the issuer is not understood", extra={"kid": entry["kid"], "error": str(error)})
+            continue
+        if key.algorithm_name in ALGORITHMS:
+            found[entry["kid"]] = key
+    return found
+
+
+def _stamp_ms(claims: Mapping[str, Any], name: str) -> int | None:
+    value = claims.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 40:
+        raise Unknown(f"{name} is no time")
+    return int(value * 1000)

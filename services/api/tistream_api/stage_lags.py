@@ -1,0 +1,49 @@
+"""How far each stage of the way has come with a tenant: pushed, dispatched, sorted, schema known, served. Pure.
+
+Each number counts from the wall clock, so that what a stage adds is its own less that of the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tistream.model.ts import physical_ms
+from tistream.wire.dispatcher import StoreStatus
+from tistream.wire.meta import TenantRoute
+from tistream.wire.sorter import TaskStatus
+
+STAGES = ("push", "dispatch", "sort", "schema", "serve")
+UNKNOWN = -1
+
+
+def stage_lags(
+    at_ms: int,
+    route: TenantRoute,
+    stores: Sequence[StoreStatus],
+    statuses: Mapping[int, TaskStatus],
+    schema_ts: int,
+    resolved_ts: int,
+) -> tuple[int, ...]:
+    """Milliseconds behind `at_ms` for each of STAGES; UNKNOWN where somebody who has a part in it did not tell."""
+    told = {store.store_id for store in stores}
+    all_told = bool(told) and told >= {store.store_id for store in route.stores or ()}
+    every = [statuses.get(task.task_id) for task in route.tasks]
+    there = [status for status in every if status is not None]
+    complete = bool(every) and len(there) == len(every)
+    reached = (
+        _lowest(store.last_file_ts for store in stores) if all_told else 0,
+        _lowest(received(status, one) for status in there for one in told) if all_told and complete else 0,
+        _lowest(status.progress_ts for status in there) if complete else 0,
+        schema_ts,
+        resolved_ts,
+    )
+    return tuple(max(0, at_ms - physical_ms(ts)) if ts > 0 else UNKNOWN for ts in reached)
+
+
+def received(status: TaskStatus, store_id: int) -> int:
+    """The newest file of a store that a task's sorter has; 0 if it has none."""
+    return max((chain.at_ts for chain in status.received.get(store_id, ())), default=0)
+
+
+def _lowest(numbers: Iterable[int]) -> int:
+    return min(numbers, default=0)

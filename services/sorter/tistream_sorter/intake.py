@@ -1,0 +1,78 @@
+"""How many bytes of change files a tenant has sent: each file once, as the manifests have it (docs/adr/0014). Pure.
+
+Every file goes to every task of its tenant, so one of them counts: the one with the first keys, of which there is one
+at any time. A file counts when a manifest's positions move over it; where a merge has taken them back, it comes again
+and does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tistream.format.manifest import NOTHING_TAKEN, ChainPosition, IntakeCount, Manifest
+from tistream.wire.file_batch import FileRef
+from tistream.wire.usage import hour_of
+from tistream_sorter.task_state import TaskIdentity, TaskState
+
+HOURS_MAX = 72  # with intake, that a manifest restates: nobody who asks later is told of older ones
+
+Chains = Mapping[int, tuple[ChainPosition, ...]]
+
+
+def counts(identity: TaskIdentity) -> bool:
+    """Whether it is this task that counts."""
+    return not identity.span.start
+
+
+def uncounted(state: TaskState, ref: FileRef) -> int:
+    """What a file that is taken adds, in bytes: 0 if it was counted before, or by another task."""
+    if not counts(state.identity):
+        return 0
+    before = _at(state.intake.through, ref.store_id, ref.chain_ts)
+    return 0 if before is not None and ref.ts <= before else ref.size
+
+
+def counted(state: TaskState, now_ms: int) -> TaskState:
+    """The state with what it has taken since its last manifest put down to the present hour (wall clock)."""
+    intake = state.intake
+    through = _ahead(intake.through, state.positions)
+    if not state.taken_bytes and through == intake.through:
+        return state
+    hours = dict(intake.hours)
+    if state.taken_bytes:
+        hour = hour_of(now_ms)
+        hours[hour] = hours.get(hour, 0) + state.taken_bytes
+    newest = dict(sorted(hours.items())[-HOURS_MAX:])
+    return replace(state, intake=IntakeCount(newest, through), taken_bytes=0)
+
+
+def inherited(identity: TaskIdentity, first: Manifest, positions: Chains) -> IntakeCount:
+    """What an heir at these positions goes on from; `first` is the seal of the parent with the lowest keys."""
+    if not counts(identity):
+        return NOTHING_TAKEN
+    stores = {*first.positions, *first.intake.through}
+    reached = {
+        store: _furthest(first.positions.get(store, ()), first.intake.through.get(store, ())) for store in stores
+    }
+    return IntakeCount(first.intake.hours, _ahead(reached, positions))
+
+
+def _furthest(*several: tuple[ChainPosition, ...]) -> tuple[ChainPosition, ...]:
+    at: dict[int, int] = {}
+    for chain in (chain for chains in several for chain in chains):
+        at[chain.first_ts] = max(chain.at_ts, at.get(chain.first_ts, 0))
+    return tuple(ChainPosition(first_ts, at_ts) for first_ts, at_ts in sorted(at.items()))
+
+
+def _ahead(reached: Chains, positions: Chains) -> dict[int, tuple[ChainPosition, ...]]:
+    """Of what was reached that which lies above the positions."""
+    found = {
+        store: tuple(chain for chain in chains if (_at(positions, store, chain.first_ts) or 0) < chain.at_ts)
+        for store, chains in reached.items()
+    }
+    return {store: chains for store, chains in sorted(found.items()) if chains}
+
+
+def _at(positions: Chains, store_id: int, first_ts: int) -> int | None:
+    return next((chain.at_ts for chain in positions.get(store_id, ()) if chain.first_ts == first_ts), None)

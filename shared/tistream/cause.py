@@ -1,0 +1,34 @@
+"""What something is done for: a request, or one run of a loop. Its name goes along in every log line, in every answer
+that is a problem, and in every call to another process, which goes on under the same name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+HEADER = "tistream-cause"
+_FORM = re.compile(r"[0-9A-Za-z_.-]{1,64}")
+_current: ContextVar[str | None] = ContextVar("tistream_cause", default=None)
+
+
+def current() -> str | None:
+    """The cause id of what runs here; None where nothing has begun one."""
+    return _current.get()
+
+
+def accepted(text: str | None) -> str | None:
+    """A cause id as somebody else names it; None unless it is 1 to 64 letters, digits, dots, dashes or underscores."""
+    return text if text is not None and _FORM.fullmatch(text) else None
+
+
+@contextmanager
+def caused_by(cause_id: str) -> Iterator[None]:
+    """Whatever is done inside, also in threads that it hands work to, is done for this."""
+    token = _current.set(cause_id)
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -1,0 +1,79 @@
+"""`tistream token …`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from tistream.cli.client import ApiClient
+from tistream.cli.errors import CliError
+from tistream.cli.new_token import hand_over
+from tistream.cli.operate import print_table
+from tistream.cli.tenant import duration_ms
+from tistream.clock import SystemClock
+from tistream.wire.tokens import ANY
+
+_LEVELS = ("cluster", "tenant", "database", "table")
+_PATH = "/v1/tokens"
+
+
+def create_token(client: ApiClient, grants: Sequence[str], label: str, expires: str | None, out: Path | None) -> None:
+    """Make a token, and hand its text over. Raises CliError."""
+    seconds = None if expires is None or (ms := duration_ms(expires)) is None else ms // 1000
+    body = {"label": label, "grants": [grant_of(text) for text in grants], "expires_in_s": seconds}
+    made = client.call("POST", _PATH, body)
+    hand_over(made["token"], out)
+    sys.stderr.write(f"token {made['token_id']} made; its text is told this once\n")
+
+
+def list_tokens(client: ApiClient) -> None:
+    """Print every token that may be seen, one a line. Raises CliError."""
+    now_ms = SystemClock().now_ms()
+    rows = [
+        (
+            token["token_id"],
+            _state(token, now_ms),
+            _time(token["created_ms"]),
+            _time(token["expires_ms"]),
+            " ".join(map(spelled, token["grants"])),
+            token["label"] or "-",
+        )
+        for token in client.call("GET", _PATH)["tokens"]
+    ]
+    print_table(("token", "state", "created", "expires", "grants", "label"), rows)
+
+
+def revoke_token(client: ApiClient, token_id: str) -> None:
+    """Nobody is let in by it any more. Raises CliError."""
+    client.call("DELETE", f"{_PATH}/{quote(token_id, safe='')}")
+    sys.stdout.write(f"token {token_id} is revoked\n")
+
+
+def grant_of(text: str) -> dict[str, Any]:
+    """`read,push:7/acme/shop/orders`: actions, and cluster, tenant, database and table, as far as they are named, each
+    percent-encoded where it has a slash. Raises CliError."""
+    actions, colon, path = text.partition(":")
+    names = [unquote(name) for name in path.split("/")]
+    if not colon or not actions or len(names) > len(_LEVELS) or "" in names:
+        raise CliError(f"grant {text!r} is not like read:CLUSTER/TENANT/DATABASE/TABLE, or operate:* for everything")
+    return {"actions": actions.split(","), **dict(zip(_LEVELS, names, strict=False))}
+
+
+def spelled(grant: Mapping[str, Any]) -> str:
+    """As `grant_of` reads it."""
+    names = [quote(grant[level], safe=ANY) for level in _LEVELS if grant[level] != ANY]
+    return f"{','.join(grant['actions'])}:{'/'.join(names) or ANY}"
+
+
+def _state(token: Mapping[str, Any], now_ms: int) -> str:
+    if token["revoked_ms"] is not None:
+        return "revoked"
+    return "expired" if token["expires_ms"] is not None and token["expires_ms"] <= now_ms else "valid"
+
+
+def _time(ms: int | None) -> str:
+    return "-" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,175 @@
+"""What a process has done for each tenant, by hour, and how the meta servers come to know it.
+
+Told are totals of this start of the process, again and again: a report that is lost, or comes twice, changes nothing.
+What was not told when a process is killed is lost; what comes from manifests (`Durable`) is told again by the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from tistream.clock import Clock
+from tistream.concurrency import new_lock
+from tistream.errors import TiStreamError, Unavailable, UnknownName
+from tistream.model.ids import TenantKey
+from tistream.wire.usage import (
+    ENTRIES_MAX,
+    HOUR_MS,
+    CountedUsage,
+    Intake,
+    StoredUsage,
+    UsageReport,
+    hour_of,
+)
+
+log = logging.getLogger(__name__)
+
+HOURS_MAX = 72  # that are kept for a meta server that does not answer
+
+Hour = tuple[TenantKey, int]
+T = TypeVar("T")
+
+
+class Durable(Protocol):
+    """What is told of a tenant's manifests."""
+
+    def due(self, now_ms: int) -> tuple[Sequence[Intake], Sequence[StoredUsage]]:
+        """What was not told yet."""
+
+    def told(self, intake: Sequence[Intake], stored: Sequence[StoredUsage]) -> None:
+        """These have been taken."""
+
+
+class _Totals:
+    """Of one tenant and hour."""
+
+    __slots__ = ("requests", "rows", "size")
+
+    def __init__(self) -> None:
+        self.size, self.rows = 0, 0
+        self.requests: dict[str, int] = {}
+
+
+class UsageMeter:
+    """Run `report` in a loop. Thread-safe.
+
+    `requests` are those to object storage so far, of each tenant and kind. They are counted in the hour in which they
+    are looked at.
+    """
+
+    def __init__(
+        self,
+        node_id: str,
+        instance: str,
+        clock: Clock,
+        requests: Callable[[], Mapping[TenantKey, Mapping[str, int]]],
+        send: Callable[[UsageReport], object],
+        durable: Durable | None = None,
+    ) -> None:
+        self._node_id, self._instance, self._clock = node_id, instance, clock
+        self._requests, self._send, self._durable = requests, send, durable
+        self._lock = new_lock()
+        self._totals: dict[Hour, _Totals] = {}
+        self._dirty: set[Hour] = set()
+        self._seen: dict[TenantKey, dict[str, int]] = {}  # requests, as of the last look
+
+    def served(self, tenant: TenantKey, size: int, rows: int = 0) -> None:
+        """Bytes of an answer have been sent, and rows in them."""
+        with self._lock:
+            totals = self._of(tenant, hour_of(self._clock.now_ms()))
+            totals.size += size
+            totals.rows += rows
+
+    def report(self) -> None:
+        """Tell what has changed since the last time. Raises Unavailable: it is told the next time."""
+        self._look()
+        with self._lock:
+            hours, self._dirty = sorted(self._dirty), set()
+            counted = [self._counted(hour) for hour in hours]
+        told = 0
+        try:
+            for part in _parts(counted):
+                self._tell(counted=list(part))
+                told += len(part)
+        finally:
+            with self._lock:
+                self._dirty.update(hours[told:])
+                self._forget()
+        if self._durable is not None:
+            intake, stored = self._durable.due(self._clock.now_ms())
+            for some in _parts(intake):
+                self._tell(intake=list(some))
+                self._durable.told(some, ())
+            for more in _parts(stored):
+                self._tell(stored=list(more))
+                self._durable.told((), more)
+
+    def last_report(self) -> None:
+        """Tell what there is, at the end of the process; where nobody answers, what was not told is lost."""
+        try:
+            self.report()
+        except TiStreamError as error:
+            log.warning("usage of the last seconds is not told", extra={"error": str(error)})
+
+    def _tell(
+        self,
+        counted: Sequence[CountedUsage] = (),
+        intake: Sequence[Intake] = (),
+        stored: Sequence[StoredUsage] = (),
+    ) -> None:
+        report = UsageReport(
+            node_id=self._node_id,
+            instance=self._instance,
+            counted=list(counted),
+            intake=list(intake),
+            stored=list(stored),
+        )
+        try:
+            self._send(report)
+        except UnknownName as error:  # a meta server of before there was metering
+            raise Unavailable(f"usage cannot be told: {error}") from error
+
+    def _look(self) -> None:
+        made = self._requests()
+        with self._lock:
+            hour_ms = hour_of(self._clock.now_ms())
+            for tenant, kinds in made.items():
+                seen = self._seen.setdefault(tenant, {})
+                more = {kind: count - seen.get(kind, 0) for kind, count in kinds.items() if count > seen.get(kind, 0)}
+                if not more:
+                    continue
+                totals = self._of(tenant, hour_ms).requests
+                for kind, count in more.items():
+                    totals[kind] = totals.get(kind, 0) + count
+                seen.update(kinds)
+
+    def _of(self, tenant: TenantKey, hour_ms: int) -> _Totals:
+        """They are about to change."""
+        self._dirty.add((tenant, hour_ms))
+        return self._totals.setdefault((tenant, hour_ms), _Totals())
+
+    def _counted(self, hour: Hour) -> CountedUsage:
+        (tenant, hour_ms), totals = hour, self._totals[hour]
+        return CountedUsage(
+            cluster_id=tenant.cluster_id,
+            tenant_id=tenant.tenant_id,
+            hour_ms=hour_ms,
+            bytes_served=totals.size,
+            rows_served=totals.rows,
+            requests=dict(totals.requests),
+        )
+
+    def _forget(self) -> None:
+        """Hours that are over and told; and those for which nobody has answered for days. One more is kept: a clock
+        that is set back must not begin it anew."""
+        now_ms = hour_of(self._clock.now_ms())
+        self._dirty = {hour for hour in self._dirty if hour[1] >= now_ms - HOURS_MAX * HOUR_MS}
+        for hour in [hour for hour in self._totals if hour[1] < now_ms - HOUR_MS and hour not in self._dirty]:
+            del self._totals[hour]
+
+
+def _parts(entries: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(entries), ENTRIES_MAX):
+        yield entries[start : start + ENTRIES_MAX]

@@ -1,0 +1,41 @@
+"""Deletes many objects side by side: stores take tens of milliseconds for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tistream.concurrency import new_executor
+from tistream.errors import TiStreamError
+from tistream.storage.object_store import ObjectStore
+
+THREADS = 8  # a store that takes 20 ms for each deletes 400 a second so
+
+
+class Deleter:
+    """Call `delete` from one thread."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self._pool = new_executor("delete", THREADS)
+
+    def delete(self, keys: Iterable[str]) -> tuple[list[str], TiStreamError | None]:
+        """Those that are gone now; and why others are not, as the first of them tells."""
+        gone: list[str] = []
+        problem: TiStreamError | None = None
+        for key, error in self._pool.map(self._delete, keys):
+            if error is None:
+                gone.append(key)
+            else:
+                problem = problem or error
+        return gone, problem
+
+    def _delete(self, key: str) -> tuple[str, TiStreamError | None]:
+        try:
+            self._objects.delete(key)
+        except TiStreamError as error:
+            return key, error
+        return key, None
+
+    def close(self) -> None:
+        """No more deletes."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

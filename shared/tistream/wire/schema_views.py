@@ -1,0 +1,24 @@
+"""Columns of a table as the wire shows them. Pure."""
+
+from __future__ import annotations
+
+from tistream.schema.sql_type import sql_type
+from tistream.schema.table import Table
+from tistream.wire.schema import ColumnView
+
+
+def column_views(table: Table) -> list[ColumnView]:
+    """What SELECT shows, in its order; `key` marks those that an event's `key` has."""
+    key = {column.id for column in table.key_columns}
+    return [
+        ColumnView(
+            id=column.id,
+            name=column.name,
+            sql_type=sql_type(column),
+            charset=column.charset,
+            collation=column.collate,
+            nullable=not column.not_null,
+            key=column.id in key,
+        )
+        for column in table.visible_columns
+    ]

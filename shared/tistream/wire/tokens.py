@@ -1,0 +1,126 @@
+"""Tokens and what they grant: as the API takes them, as the meta servers keep them, and as each API follows them.
+
+A token's text is `tst_<token_id>_<secret>`. What is kept of the secret is its SHA-256 alone: it is 32 random bytes, so
+nobody finds it by trying, and a slow hash, made for passwords, would protect nothing more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.wire.meta import Door
+from tistream.wire.sorter import Wire
+
+ANY = "*"
+NAME_MAX = 256
+GRANTS_MAX = 64
+LABEL = "^[ -~]{0,128}$"
+_LEVELS = ("cluster", "tenant", "database", "table")
+_TOKEN = re.compile(r"tst_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+
+Action = Literal["read", "push", "operate"]
+
+
+class Grant(Door):
+    """What may be done, and to what: `*` is every name of its level. A level is named only below levels that are."""
+
+    actions: list[Action] = Field(min_length=1, max_length=3)
+    cluster: str = ANY
+    tenant: str = ANY
+    database: str = Field(default=ANY, min_length=1, max_length=NAME_MAX)
+    table: str = Field(default=ANY, min_length=1, max_length=NAME_MAX)
+
+    @model_validator(mode="after")
+    def _named_from_the_top(self) -> Self:
+        names = [getattr(self, level) for level in _LEVELS]
+        named = [name != ANY for name in names]
+        if sorted(named, reverse=True) != named:
+            level = _LEVELS[named.index(False)]
+            raise ValueError(f"it names something below {level} *: name the {level} too")
+        try:
+            TenantKey.parse(*("any" if name == ANY else name for name in names[:2]))
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from error
+        return self
+
+
+EVERYTHING = Grant(actions=["read", "push", "operate"])
+
+
+class NewToken(Door):
+    """`POST /v1/tokens` at the API: make a token. `expires_in_s` null: it does not expire."""
+
+    label: str = Field(default="", pattern=LABEL)
+    grants: list[Grant] = Field(min_length=1, max_length=GRANTS_MAX)
+    expires_in_s: int | None = Field(default=None, ge=1, le=3_155_760_000)
+
+
+class StoreToken(Door):
+    """`POST /v1/tokens` at the meta server: keep a token that the API has made. `secret_hash` is hexadecimal."""
+
+    token_id: str = Field(pattern="^[0-9a-f]{16}$")
+    secret_hash: str = Field(pattern="^[0-9a-f]{64}$")
+    label: str = Field(default="", pattern=LABEL)
+    grants: list[Grant] = Field(min_length=1, max_length=GRANTS_MAX)
+    expires_ms: int | None = Field(default=None, ge=0, lt=1 << 62)
+
+
+class TokenInfo(Wire):
+    """A token without its secret. Times are milliseconds since the Unix epoch; null: never."""
+
+    token_id: str
+    label: str
+    grants: list[Grant]
+    created_ms: int
+    expires_ms: int | None = None
+    revoked_ms: int | None = None
+
+
+class MadeToken(TokenInfo):
+    """Answer (201) of `POST /v1/tokens` at the API: the only time that the token's text is told."""
+
+    token: str
+
+
+class TokenList(Wire):
+    """Answer of `GET /v1/tokens`, the oldest first; those revoked among them."""
+
+    tokens: list[TokenInfo]
+
+
+class KnownToken(Wire):
+    """A token that is valid until `expires_ms`, as an API needs it to check one."""
+
+    token_id: str
+    secret_hash: str
+    grants: list[Grant]
+    expires_ms: int | None = None
+
+
+class KnownTokens(Wire):
+    """`GET /upcall/v1/tokens?known_version=N&wait_ms=M`: at once if the version is not N, else waits. All of them."""
+
+    version: int
+    tokens: list[KnownToken]
+
+
+def spell(token_id: str, secret: str) -> str:
+    """A token's text."""
+    return f"tst_{token_id}_{secret}"
+
+
+def take_apart(text: str) -> tuple[str, str] | None:
+    """(token_id, secret) of a token's text; None if it is none."""
+    found = _TOKEN.fullmatch(text)
+    return None if found is None else (found[1], found[2])
+
+
+def hash_of(secret: str) -> str:
+    """What is kept of a secret, hexadecimal."""
+    return hashlib.sha256(secret.encode("ascii")).hexdigest()

@@ -1,0 +1,77 @@
+"""`tistream up --auth`: nobody is let in without a token, and every command works with one."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support import golden
+from support.http_world import eventually
+from support.platform import COMMAND, Platform
+
+pytestmark = pytest.mark.e2e
+SET = golden.load("everything")
+CLUSTER, TENANT = SET.tenant.cluster_id, SET.tenant.tenant_id
+
+
+def tistream(platform: Platform, *arguments: str, token: Path | None, status: int = 0) -> str:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TISTREAM_TOKEN")}
+    shown = ["--token-file", str(token)] if token is not None else []
+    done = subprocess.run(
+        [COMMAND, *shown, *arguments, "--url", platform.url],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == status, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_platform_with_auth_from_its_first_token_to_a_revoked_one(tmp_path: Path) -> None:
+    platform = Platform(tmp_path / "data", options=("--auth",))
+    first, reader = platform.data_dir / "secrets" / "first.token", tmp_path / "reader.token"
+    platform.start()
+    try:
+        assert stat.S_IMODE(first.stat().st_mode) == 0o600
+        assert stat.S_IMODE(first.parent.stat().st_mode) == 0o700
+        of_tenant = ("--cluster", CLUSTER, "--tenant", TENANT)
+        assert "wants a token" in tistream(platform, "tenant", "create", *of_tenant, token=None, status=1)
+        eventually(lambda: httpx.get(f"{platform.url}/v1/owner", headers=bearer(first)).status_code == 200)
+        tistream(platform, "tenant", "create", *of_tenant, token=first)
+        golden.push(SET.deliveries, platform.objects)
+        grant = f"read:{CLUSTER}/{TENANT}/shop/orders"
+        made = tistream(platform, "token", "create", "--grant", grant, "--out", str(reader), token=first)
+        token_id = reader.read_text().split("_")[1]
+        assert token_id in made
+        assert reader.read_text().strip() not in made
+        status = f"{platform.url}/v1/clusters/{CLUSTER}/tenants/{TENANT}/status"
+
+        def caught_up() -> bool:
+            answer = httpx.get(status, headers=bearer(first))
+            return answer.status_code == 200 and int(answer.json()["resolved_ts"]) >= SET.end_ts
+
+        eventually(caught_up, 240)
+        pulled = tistream(platform, "pull", *of_tenant, "--database", "shop", "--table", "orders", token=reader)
+        assert '"table":"orders"' in pulled
+        assert "does not grant" in tistream(platform, "pull", *of_tenant, token=reader, status=1)
+        assert "does not grant" in tistream(platform, "node", "list", token=reader, status=1)
+        tistream(platform, "token", "revoke", token_id, token=first)
+        eventually(lambda: httpx.get(status, headers=bearer(reader)).status_code == 401)
+        assert "revoked" in tistream(platform, "token", "list", token=first)
+        secrets = [path.read_text().strip().rpartition("_")[2] for path in (first, reader)]
+        for log in [*platform.logs.glob("*"), *platform.data_dir.glob("*.stderr"), *platform.data_dir.glob("meta.db*")]:
+            held = log.read_bytes()
+            assert not any(secret.encode() in held for secret in secrets), log
+    finally:
+        platform.stop()
+
+
+def bearer(path: Path) -> dict[str, str]:
+    return {"authorization": f"Bearer {path.read_text().strip()}"}

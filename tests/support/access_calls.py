@@ -1,0 +1,137 @@
+"""Calls made from an OpenAPI document: every route, aimed at one tenant, and the tokens that should not open it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+DECLARED = "x-tistream-access"
+LEVELS = ("platform", "cluster", "tenant", "database", "table")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the calls are about: names for the path parameters and members of bodies."""
+
+    cluster: str
+    tenant: str
+    database: str
+    table: str
+    token_id: str
+    others: Mapping[str, str] = field(default_factory=lambda: {"node_id": "no-such-node", "task_id": "999999999"})
+
+    def parameter(self, name: str) -> str:
+        own = {
+            "cluster_id": self.cluster,
+            "tenant_id": self.tenant,
+            "db": self.database,
+            "table": self.table,
+            "token_id": self.token_id,
+        }
+        return {**self.others, **own}[name]
+
+    def grant(self, actions: list[str], scope: str) -> dict[str, Any]:
+        """For what is named down to `scope`."""
+        names = (self.cluster, self.tenant, self.database, self.table)
+        return {"actions": actions, **dict(zip(LEVELS[1:], names[: LEVELS.index(scope)], strict=False))}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operation. `actions` and `scope` as it declares them."""
+
+    name: str
+    method: str
+    template: str
+    parameters: tuple[str, ...]
+    body: dict[str, Any] | None
+    actions: tuple[str, ...]
+    scope: str
+    partly: bool
+
+    def path(self, target: Target, **instead: str) -> str:
+        """With the names of the target, percent-encoded, or others as they are."""
+        path = self.template
+        for name in self.parameters:
+            path = path.replace(f"{{{name}}}", instead.get(name) or quote(target.parameter(name), safe=""))
+        return f"{path}?start_ts=0" if self.name.startswith("Pull") else path
+
+    def content(self, target: Target) -> bytes | None:
+        """A body that the call takes."""
+        if self.body is None:
+            return None
+        made = {name: _example(name, schema, target) for name, schema in self.body["properties"].items()}
+        return json.dumps({name: value for name, value in made.items() if value is not None}).encode()
+
+
+def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
+    known: dict[str, object] = {
+        "cluster_id": target.cluster,
+        "tenant_id": target.tenant,
+        "store_id": "1",
+        "ts": "470597720332304384",
+        "retention_ms": "360000000",
+        "draining": False,
+        "neighbour": 1,
+        "node_id": "no-such-node",
+        "label": "made by a test",
+        "grants": [target.grant(["read"], "tenant")],
+    }
+    if name in known:
+        return known[name]
+    kinds = schema.get("type", [])
+    assert "null" in kinds, f"no example of {name}: {schema}"
+    return None
+
+
+def calls(document: Mapping[str, Any]) -> Iterator[Call]:
+    """Every operation that is not open to everybody."""
+    for template, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if "operations" in operation["tags"]:
+                continue
+            told = operation[DECLARED]
+            content = operation.get("requestBody", {}).get("content", {})
+            yield Call(
+                operation["operationId"],
+                method.upper(),
+                template,
+                tuple(one["name"] for one in operation.get("parameters", ()) if one["in"] == "path"),
+                content["application/json"]["schema"] if content else None,
+                tuple(told["action"].split("|")),
+                told["scope"],
+                bool(told.get("partly")),
+            )
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    raw: bytes  # headers and body
+
+    @property
+    def headers(self) -> str:
+        return self.raw.partition(b"\r\n\r\n")[0].decode("latin-1").lower()
+
+
+def send(url: str, method: str, path: str, authorization: str | None, body: bytes | None = None) -> Answer:
+    """The path as it is: no client makes it nicer on the way."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    try:
+        headers = {} if authorization is None else {"Authorization": authorization}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection.putrequest(method, path, skip_accept_encoding=True)
+        for name, value in {**headers, "Content-Length": str(len(body or b""))}.items():
+            connection.putheader(name, value)
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        head = "".join(f"{name}: {value}\r\n" for name, value in answer.getheaders())
+        return Answer(answer.status, head.encode("latin-1") + b"\r\n\r\n" + answer.read())
+    finally:
+        connection.close()

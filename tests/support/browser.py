@@ -1,0 +1,73 @@
+"""Chromium without a screen, driven by Playwright: the one on PATH, or the one that Playwright has."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from support.not_run import not_run
+
+WIDTH, HEIGHT = 1280, 800
+
+
+@dataclass
+class Sight:
+    """One tab on one platform, and what it met: errors of scripts, refusals of the page's policy, foreign requests."""
+
+    page: Any
+    url: str
+    troubles: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        self.page.on("console", self._said)
+        self.page.on("request", self._asked)
+
+    def _said(self, message: Any) -> None:
+        # An answer other than 2xx is told by the page itself, and by Chromium on top of that.
+        if message.type == "error" and not message.text.startswith("Failed to load resource"):
+            self.troubles.append(f"console: {message.text}")
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith(self.url):
+            self.troubles.append(f"foreign: {request.url}")
+
+    def open(self, path: str = "") -> Any:
+        """Go to a view, `#/tenants` say; the page."""
+        self.page.goto(f"{self.url}/console/{path}")
+        return self.page
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser; where none can be had the test is told as not run."""
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ImportError:
+        not_run("no playwright to drive Chromium with: pip install playwright")
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    with sync_playwright() as driver:
+        try:
+            browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        except Error as error:
+            not_run(f"no Chromium: apt-get install chromium, or playwright install chromium ({str(error)[:200]})")
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def sight(browser: Any, url: str, *, scheme: str = "light", **options: Any) -> Iterator[Sight]:
+    """A new tab with nothing remembered. Whatever it met that it should not have fails at its end."""
+    size = options.pop("viewport", {"width": WIDTH, "height": HEIGHT})
+    context = browser.new_context(viewport=size, color_scheme=scheme, locale="en-US", **options)
+    try:
+        found = Sight(context.new_page(), url)
+        yield found
+        assert found.troubles == []
+    finally:
+        context.close()

@@ -1,0 +1,71 @@
+"""Servers and tools that tests want and a machine may lack: built or fetched once and kept, or run by Docker."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+GO_FOLDERS = "/usr/local/go/bin:/usr/lib/go/bin"  # where Go is, if not on PATH
+BUILDING_SECONDS = 1800
+
+
+class NotHad(Exception):
+    """It is not there, and cannot be had here: why."""
+
+
+def folder() -> Path:
+    """Where built programs are kept."""
+    return Path.home() / ".cache" / "tistream-tests" / "bin"
+
+
+@contextmanager
+def alone(name: str) -> Iterator[None]:
+    """Of several test processes one makes what bears that name, and the others wait for it."""
+    folder().mkdir(parents=True, exist_ok=True)
+    with (folder() / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def built(package: str, name: str) -> str:
+    """A program that `go install PACKAGE` makes, kept as `name`. Raises NotHad."""
+    target = folder() / name
+    if target.exists():
+        return str(target)
+    go = shutil.which("go") or shutil.which("go", path=GO_FOLDERS)
+    if go is None:
+        raise NotHad("no go to build it with")
+    with alone(name):
+        if not target.exists():
+            _build(go, package, target)
+    return str(target)
+
+
+def _build(go: str, package: str, target: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        environ = {**os.environ, "GOBIN": scratch, "CGO_ENABLED": "0"}
+        install = [go, "install", package]
+        try:
+            subprocess.run(install, check=True, capture_output=True, text=True, env=environ, timeout=BUILDING_SECONDS)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise NotHad(f"{' '.join(install)}: {error} {getattr(error, 'stderr', '') or ''}"[:2_000]) from error
+        [program] = Path(scratch).iterdir()
+        os.replace(program, target)
+
+
+def docker_answers() -> bool:
+    """Whether there is an engine."""
+    docker = shutil.which("docker")
+    if docker is None:
+        return False
+    asked = [docker, "version", "--format", "{{.Server.Version}}"]
+    try:
+        return subprocess.run(asked, capture_output=True, timeout=20, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False

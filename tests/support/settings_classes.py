@@ -1,0 +1,20 @@
+"""The settings of each service."""
+
+from __future__ import annotations
+
+import importlib
+
+from tistream.service.settings import ServiceSettings
+
+SERVICES = ("api", "dispatcher", "meta", "schema", "sorter")
+
+
+def settings_class(service: str) -> type[ServiceSettings]:
+    """Of one of SERVICES."""
+    module = importlib.import_module(f"tistream_{service}.settings")
+    [found] = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, ServiceSettings) and value is not ServiceSettings
+    ]
+    return found

@@ -1,0 +1,174 @@
+"""What is under way when a token ends, a flood, a meta server that is away: on real services."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from access_world import Guarded, guarded, start_guarded
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from support.access_calls import Answer, send
+from support.http_world import eventually
+from tistream_api import jwt_callers
+from tistream_api.settings import LimitSettings
+
+LIMITS = LimitSettings(pulls_at_once=3)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded(tmp_path_factory.mktemp("ends"), limits=LIMITS, pulls_max=8) as one:
+        yield one
+
+
+def tenant_path(world: Guarded, more: str) -> str:
+    return f"/v1/clusters/{world.other.cluster}/tenants/{world.other.tenant}/{more}"
+
+
+class Reader(threading.Thread):
+    """One pull, read to its end."""
+
+    def __init__(self, world: Guarded, header: str, query: str) -> None:
+        super().__init__(daemon=True)
+        self._url = world.url + tenant_path(world, f"changes?{query}")
+        self._header = header
+        self.lines: list[dict[str, Any]] = []
+        self.begun = threading.Event()
+        self.status = 0
+        self.start()
+
+    def run(self) -> None:
+        headers = {"authorization": self._header}
+        with httpx.stream("GET", self._url, headers=headers, timeout=90, trust_env=False) as answer:
+            self.status = answer.status_code
+            self.begun.set()
+            if answer.status_code == 200:
+                self.lines += [json.loads(line) for line in answer.iter_lines()]
+
+
+def newest(world: Guarded, header: str) -> str:
+    answer = send(world.url, "GET", tenant_path(world, "status"), header)
+    told: str = json.loads(answer.raw.split(b"\r\n\r\n")[-1])["resolved_ts"]
+    return told
+
+
+@pytest.mark.parametrize("query", ["follow=true", "wait_ms=60000"])
+def test_streams_and_long_polls_end_with_their_token(world: Guarded, query: str) -> None:
+    token = world.token(world.other.grant(["read"], "tenant"))
+    header = world.known(token)
+    reader = Reader(world, header, f"start_ts={newest(world, header)}&{query}")
+    bystander = world.known(world.token(world.other.grant(["read"], "tenant")))
+    other = Reader(world, bystander, f"start_ts={newest(world, bystander)}&follow=true")
+    eventually(other.begun.is_set)
+    world.tokens.revoke(token.split("_")[1])
+    reader.join(30)
+    assert not reader.is_alive(), "it ends long before the 60 s of a long poll"
+    assert reader.status == 200
+    assert reader.lines[-1]["type"] == "resolved", "its end is in good order"
+    assert send(world.url, "GET", tenant_path(world, "status"), header).status == 401
+    assert other.is_alive(), "those of other tokens go on"
+    world.tokens.revoke(bystander.split("_")[1])
+    other.join(30)
+    assert not other.is_alive()
+
+
+def test_streams_end_when_their_token_expires(world: Guarded) -> None:
+    soon = int(time.time() * 1000) + 4_000
+    header = world.known(world.token(world.other.grant(["read"], "tenant"), expires_ms=soon))
+    reader = Reader(world, header, f"start_ts={newest(world, header)}&follow=true")
+    reader.join(60)
+    assert not reader.is_alive()
+    assert time.time() * 1000 >= soon
+
+
+def test_a_flood_is_told_to_come_back_and_others_are_answered(world: Guarded) -> None:
+    few = LimitSettings(requests_per_second=1, notifications_per_second=1)
+    api = start_guarded(world.up, world.issuer, world.objects, limits=few)
+    try:
+        header = world.known(world.token(world.other.grant(["read", "push"], "tenant")))
+        mine = world.known(world.token(world.mine.grant(["read"], "tenant")))
+        own = f"/v1/clusters/{world.mine.cluster}/tenants/{world.mine.tenant}/status"
+        eventually(lambda: send(api.url, "GET", own, mine).status == 200)
+        body = {"cluster_id": world.other.cluster, "tenant_id": world.other.tenant, "store_id": "1", "ts": "5"}
+        for method, path, content, fine in (
+            ("GET", tenant_path(world, "databases?ts=x"), None, 400),
+            ("POST", "/v1/notifications", json.dumps(body).encode(), 202),
+        ):
+
+            def asked(method: str = method, path: str = path, content: bytes | None = content) -> Answer:
+                return send(api.url, method, path, header, content)
+
+            eventually(lambda fine=fine, asked=asked: asked().status == fine)
+            eventually(lambda asked=asked: asked().status == 429)
+            assert send(api.url, "GET", own, mine).status == 200
+            eventually(lambda fine=fine, asked=asked: asked().status == fine)
+        answers = [send(api.url, "GET", tenant_path(world, "status"), header) for _ in range(2)]
+        while answers[-1].status != 429:
+            answers.append(send(api.url, "GET", tenant_path(world, "status"), header))
+        assert "retry-after: 1" in answers[-1].headers
+    finally:
+        api.stop()
+
+
+def test_a_tenant_has_its_pulls_and_no_more(world: Guarded) -> None:
+    token = world.token(world.other.grant(["read"], "tenant"))
+    header = world.known(token)
+    start = newest(world, header)
+    readers = [Reader(world, header, f"start_ts={start}&follow=true") for _ in range(3)]
+    for reader in readers:
+        eventually(reader.begun.is_set)
+    path = tenant_path(world, f"changes?start_ts={start}")
+    assert send(world.url, "GET", path, header).status == 429
+    world.tokens.revoke(token.split("_")[1])
+    for reader in readers:
+        reader.join(30)
+    again = world.known(world.token(world.other.grant(["read"], "tenant")))
+    eventually(lambda: send(world.url, "GET", path, again).status == 200)
+
+
+def test_a_body_that_reads_in_two_ways_is_passed_on_as_it_was_checked(world: Guarded) -> None:
+    """The tenant twice: whichever is checked, that one is announced."""
+    header = world.known(world.token(world.mine.grant(["push"], "tenant")))
+    mine, other = world.mine.tenant, world.other.tenant
+    for first, second in ((mine, other), (other, mine)):
+        body = (
+            f'{{"cluster_id":"{world.mine.cluster}","tenant_id":"{first}","tenant_id":"{second}",'
+            f'"store_id":"1","ts":"7"}}'
+        )
+        before = world.up.world.client.announcements(0)
+        answer = send(world.url, "POST", "/v1/notifications", header, body.encode())
+        assert answer.status in (202, 400, 403)
+        after = world.up.world.client.announcements(before.next_after)
+        assert {one.tenant_id for one in after.announcements} <= {mine}
+
+
+def test_an_issuers_new_keys_are_taken_and_old_ones_are_not(world: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jwt_callers, "REFRESH_LEAST_MS", 0)
+    path = tenant_path(world, "status")
+    grants = [world.other.grant(["read"], "tenant")]
+    assert send(world.url, "GET", path, f"Bearer {world.issuer.sign(grants)}").status == 200
+    fresh = ec.generate_private_key(ec.SECP256R1())
+    world.issuer.publish(fresh, "k9")
+    header = f"Bearer {world.issuer.sign(grants, key=fresh, kid='k9')}"
+    eventually(lambda: send(world.url, "GET", path, header).status == 200)
+    assert send(world.url, "GET", path, f"Bearer {world.issuer.sign(grants)}").status == 401
+
+
+def test_tokens_are_checked_while_no_meta_server_answers(world: Guarded) -> None:
+    header = world.known(world.token(world.other.grant(["read"], "tenant")))
+    refused: list[int] = []
+
+    def without_meta() -> None:
+        path = tenant_path(world, "status")
+        eventually(lambda: send(world.url, "GET", path, header).status == 200)
+        refused.append(send(world.url, "GET", path, header[:-1] + "!").status)
+
+    world.up.world.restart_meta(without_meta)
+    assert refused == [401]
+    assert world.known(world.token(world.mine.grant(["read"], "tenant"))), "it follows them again"

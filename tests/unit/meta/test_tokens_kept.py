@@ -1,0 +1,126 @@
+"""Tokens at the meta server: what is kept, who is told, and the first one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import ValidationError
+
+from support.http_world import eventually
+from tistream.clock import ManualClock, SystemClock
+from tistream.errors import AlreadyDiffers, Unavailable, UnknownName
+from tistream.storage.memory import MemoryObjectStore
+from tistream.wire.tokens import EVERYTHING, Grant, StoreToken, hash_of
+from tistream_meta.app import build_app
+from tistream_meta.repository import Repository
+from tistream_meta.settings import MetaSettings
+from tistream_meta.token_board import STALE_MS, TokenBoard
+
+FIRST = "tst_00000000000000aa_" + "F" * 43
+
+
+def token(number: int, secret: str = "s", **more: int) -> StoreToken:
+    grants = [Grant(actions=["read"], cluster="7", tenant="acme", database="dé", table="𝄞")]
+    return StoreToken(token_id=f"{number:016x}", secret_hash=hash_of(secret), label="l", grants=grants, **more)
+
+
+@pytest.fixture
+def repository(database_url: str) -> Iterator[Repository]:
+    one = Repository.open(database_url, "meta-1")
+    one.prepare()
+    one.take_ownership(60_000, "http://meta-1")
+    yield one
+    one.close()
+
+
+def test_a_token_is_kept_without_its_secret_and_revoked_once(repository: Repository) -> None:
+    before = repository.tokens_version()
+    made = repository.store_token(token(1, expires_ms=5))
+    assert made == repository.store_token(token(1, expires_ms=5)), "the same again is the same"
+    with pytest.raises(AlreadyDiffers):
+        repository.store_token(token(1, "another"))
+    repository.store_token(token(2))
+    known = repository.known_tokens()
+    assert [one.token_id for one in known.tokens] == [f"{1:016x}", f"{2:016x}"]
+    assert known.tokens[0].grants == made.grants
+    assert known.version == before + 2
+    revoked = repository.revoke_token(f"{1:016x}")
+    assert revoked.revoked_ms is not None
+    assert repository.revoke_token(f"{1:016x}") == revoked
+    assert repository.store_token(token(1, expires_ms=5)).revoked_ms is not None, "made again it stays revoked"
+    assert [one.token_id for one in repository.known_tokens().tokens] == [f"{2:016x}"]
+    assert repository.tokens_version() == before + 3
+    assert len(repository.tokens()) == 2
+    with pytest.raises(UnknownName):
+        repository.revoke_token("f" * 16)
+
+
+def test_a_board_that_cannot_read_the_database_any_more_tells_nothing(repository: Repository) -> None:
+    clock = ManualClock()
+    board = TokenBoard(repository, clock, lambda: True, lambda: False)
+    with pytest.raises(Unavailable):
+        board.wait(-1, 0)
+    board.look()
+    assert board.wait(-1, 0).tokens == []
+    clock.advance(STALE_MS)
+    assert board.wait(-1, 0).tokens == []
+    clock.advance(1)
+    with pytest.raises(Unavailable):
+        board.wait(-1, 0)
+
+
+def test_who_waits_is_told_of_what_another_meta_server_wrote(repository: Repository) -> None:
+    board = TokenBoard(repository, SystemClock(), lambda: False, lambda: False)
+    board.look()
+    version, told = board.wait(-1, 0).version, []
+    waiting = threading.Thread(target=lambda: told.append(board.wait(version, 30_000)))
+    waiting.start()
+    repository.store_token(token(3))
+    board.look()
+    waiting.join(30)
+    assert [one.token_id for one in told[0].tokens] == [f"{3:016x}"]
+
+
+def test_the_first_token_may_do_everything_until_it_is_revoked_for_good(tmp_path: Path) -> None:
+    path = tmp_path / "first.token"
+    path.write_text(FIRST + "\n")
+    settings = MetaSettings(database_url=f"sqlite:///{tmp_path}/meta.db", first_token_file=path)
+    for still_valid in (True, False):
+        with TestClient(build_app(settings, MemoryObjectStore(), SystemClock())) as http:
+
+            def known(http: TestClient = http) -> list[dict]:
+                answer = http.get("/upcall/v1/tokens")
+                return answer.json()["tokens"] if answer.status_code == 200 else []
+
+            if still_valid:
+                eventually(known)
+                [one] = known()
+                assert one["secret_hash"] == hash_of("F" * 43)
+                assert Grant(**one["grants"][0]) == EVERYTHING
+                assert "F" * 43 not in (tmp_path / "meta.db").read_bytes().decode("latin-1")
+                assert http.delete(f"/v1/tokens/{one['token_id']}").status_code == 200
+                eventually(lambda: not known())
+            else:
+                eventually(lambda: http.get("/upcall/v1/tokens").status_code == 200)
+                [one] = http.get("/v1/tokens").json()["tokens"]
+                assert one["revoked_ms"] is not None
+                assert known() == []
+
+
+@pytest.mark.parametrize("text", ["", "tst_", FIRST[:-1], FIRST + "A", FIRST.upper()])
+def test_a_first_token_that_is_none_keeps_the_server_from_starting_and_is_not_told(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "first.token"
+    path.write_text(text)
+    with pytest.raises(ValidationError) as raised:
+        MetaSettings(first_token_file=path)
+    assert "holds no token" in str(raised.value)
+    assert not text or text not in raised.value.errors()[0]["msg"]
+
+
+def test_a_first_token_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="cannot be read"):
+        MetaSettings(first_token_file=tmp_path / "none")

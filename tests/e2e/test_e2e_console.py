@@ -58,7 +58,12 @@ def simulated(up: Platform) -> Iterator[Consumer]:
     told = ["--cluster", LIVE.cluster_id, "--tenant", LIVE.tenant_id, "--url", up.url, "--ddl-per-min", "10"]
     command = [str(COMMAND), "simulate", "--objects", str(up.objects), *told, *load, "--huge-rows", "0"]
     with (up.data_dir / "simulate.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=log,
+            preexec_fn=platform._die_with_us,  # noqa: PLW1509 (as in platform.py)
+        )
     try:
         url = f"{up.url}/v1/clusters/{LIVE.cluster_id}/tenants"
         waited(lambda: f'"{LIVE.tenant_id}"' in httpx.get(url, trust_env=False, timeout=10).text, 60)

@@ -139,10 +139,8 @@ def build_app(
     tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
     readiness = Readiness(http, meta, tenants, warm)
     limits = _limits(settings, tenants, clock)
-    budget = Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
-    pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
-    lists = Lists(clock, settings.list_wait_ms)
-    status = TenantStatus(asking, tenants, clock)
+    pulls = Pulls(clock, _budget(settings), threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
+    lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
     gate = Gate(callers, limits)
     routers = [
@@ -179,6 +177,10 @@ def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Caller
         return None
     oidc = settings.oidc
     return Callers(tokens, clock, None if oidc.issuer is None else JwtCallers(oidc, reader(oidc), clock))
+
+
+def _budget(settings: ApiSettings) -> Budget:
+    return Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
 
 
 def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:

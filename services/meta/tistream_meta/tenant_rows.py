@@ -46,7 +46,7 @@ def create(
     kms_key_id = None if encryption is None else encryption.kms_key_id
     kept = {"retention_ms": retention.ms, "kms_key_id": kms_key_id}
     connection.execute(insert(tenants).values(**names, created_ms=now_ms, **kept))
-    return Tenant(key, None, None, retention.ms, kms_key_id), True
+    return Tenant(key, None, None, retention.ms, kms_key_id=kms_key_id), True
 
 
 def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant | None:

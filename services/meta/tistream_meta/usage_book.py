@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Connection,
     and_,
@@ -127,7 +128,7 @@ def _keep_greatest(connection: Connection, rows: Sequence[dict[str, Any]]) -> No
     table = tables.tenant_usage
     new = insert(table).prefix_with("OR IGNORE", dialect="sqlite").prefix_with("IGNORE", dialect="mysql")
     connection.execute(new, [{**row, **dict.fromkeys(tables.COUNTED, 0)} for row in rows])
-    told = {name: bindparam(f"told_{name}") for name in (*_NAMES, *tables.COUNTED)}
+    told: dict[str, BindParameter[Any]] = {name: bindparam(f"told_{name}") for name in (*_NAMES, *tables.COUNTED)}
     raised = {name: case((table.c[name] < told[name], told[name]), else_=table.c[name]) for name in tables.COUNTED}
     same = and_(*(table.c[name] == told[name] for name in _NAMES))
     connection.execute(
@@ -141,7 +142,7 @@ def _keep_newest(connection: Connection, several: Sequence[StoredUsage]) -> None
     if not several:
         return
     table = tables.tenant_stored
-    told = {name: bindparam(f"told_{name}") for name in (*_TASK, "manifest")}
+    told: dict[str, BindParameter[Any]] = {name: bindparam(f"told_{name}") for name in (*_TASK, "manifest")}
     older = and_(table.c.manifest <= told["manifest"], *(table.c[name] == told[name] for name in _TASK))
     wanted = {_task(one): one for one in sorted(several, key=lambda one: one.manifest)}
     bound = [dict(zip(told, (*task, one.manifest), strict=True)) for task, one in wanted.items()]

@@ -7,6 +7,7 @@ from mutants.catalog.commits import MUTANTS as COMMITS
 from mutants.catalog.database import MUTANTS as DATABASE
 from mutants.catalog.huge import MUTANTS as HUGE
 from mutants.catalog.locks import MUTANTS as LOCKS
+from mutants.catalog.looking import MUTANTS as LOOKING
 from mutants.catalog.matching import MUTANTS as MATCHING
 from mutants.catalog.metering import MUTANTS as METERING
 from mutants.catalog.object_storage import MUTANTS as OBJECT_STORAGE
@@ -32,6 +33,7 @@ MUTANTS = (
     *SCHEDULING,
     *SEALS,
     *SERVING,
+    *LOOKING,
     *ACCESS,
     *OBJECT_STORAGE,
     *DATABASE,

@@ -89,7 +89,7 @@ export function showTenants(main, signal, told) {
     const all = rows.length === tenants.length;
     found.textContent = all ? `${count(tenants.length)} tenants` : `${count(rows.length)} of ${count(tenants.length)} tenants`;
     if (!tenants.length) {
-      fill(list, [empty("No tenants yet", "Register one: tistream tenant create --cluster 7 --tenant acme")]);
+      fill(list, [empty("No tenants", "None is registered yet (tistream tenant create --cluster 7 --tenant acme), or this token sees none.")]);
       return;
     }
     fill(list, [rows.length ? sheet : empty("None of them", "No tenant is of this name and state.")]);

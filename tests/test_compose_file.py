@@ -104,13 +104,22 @@ def test_every_image_is_built_here_or_pinned(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_variable_is_a_setting_with_a_valid_value(name: str) -> None:
+def test_every_variable_is_a_setting_with_a_valid_value(name: str, tmp_path: Path) -> None:
     service, role = SERVICES[name], name.partition("-")[0]
     assert service["command"] == ["python", "-m", f"tistream_{role}"]
     assert service["image"] == ("tistream-sorter:dev" if role == "sorter" else "tistream:dev")
     prefix = f"TISTREAM_{role.upper()}{NESTED}"
     given = {key: _default(value) for key, value in service["environment"].items() if key.startswith("TISTREAM_")}
-    of_commands = {"TISTREAM_URL": "https://localhost:8000", "TISTREAM_CA_FILE": "/keys/ca.crt"}
+    of_commands = {
+        "TISTREAM_URL": "https://localhost:8000",
+        "TISTREAM_CA_FILE": "/keys/ca.crt",
+        "TISTREAM_TOKEN_FILE": "/keys/first.token",
+    }
+    if role == "meta":  # which is looked into
+        assert given["TISTREAM_META__FIRST_TOKEN_FILE"] == "/keys/first.token"
+        (first_token := tmp_path / "first.token").write_text(f"tst_{'0' * 16}_{'a' * 43}\n")
+        given["TISTREAM_META__FIRST_TOKEN_FILE"] = str(first_token)
+    assert given.get("TISTREAM_API__AUTH") == ("on" if role == "api" else None)
     assert {key: given.pop(key) for key in of_commands if key in given} == (of_commands if role == "api" else {})
     assert all(key.startswith(prefix) for key in given)
     # Arguments are validated as the environment is, and an unknown one is refused.

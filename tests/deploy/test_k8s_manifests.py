@@ -140,7 +140,10 @@ def _probed(probe: Document) -> str:
 
 @both
 @each_service
-def test_variables_are_settings_and_valid_together(overlay: str, service: str, monkeypatch: Any) -> None:
+def test_variables_are_settings_and_valid_together(
+    overlay: str, service: str, monkeypatch: Any, tmp_path: Path
+) -> None:
+    (first_token := tmp_path / "first.token").write_text(f"tst_{'0' * 16}_{'a' * 43}\n")
     documents = rendered(overlay)
     variables = environment(documents, f"tistream-{service}")
     prefix = f"TISTREAM_{service.upper()}{NESTED}"
@@ -148,7 +151,7 @@ def test_variables_are_settings_and_valid_together(overlay: str, service: str, m
     assert {name for name in own if not name.startswith(prefix)} <= OF_COMMANDS
     for name, value in variables.items():
         assert "$(" not in value, f"{name} names what stands behind it, or nowhere"
-        monkeypatch.setenv(name, value)
+        monkeypatch.setenv(name, value.replace("/keys/first.token", str(first_token)))  # it is looked into
     settings = load_settings(settings_class(service))
     assert settings.host == "0.0.0.0"  # and so it has its key, and TLS
     assert settings.tls.serves
@@ -172,10 +175,13 @@ def test_every_service_has_the_keys_that_its_variables_name(overlay: str, servic
     [mount] = [one for one in container_of(documents, f"tistream-{service}")["volumeMounts"] if one["name"] == "keys"]
     assert (mount["mountPath"], mount["readOnly"]) == ("/keys", True)
     [volume] = [one for one in pod["spec"]["volumes"] if one["name"] == "keys"]
+    # Only meta servers make the first token one that is taken; nobody else needs it.
+    items = volume["secret"].pop("items", None)
     assert volume["secret"] == {"secretName": "tistream-keys", "defaultMode": 0o440}
+    assert items is None if service == "meta" else {one["key"]: one["path"] for one in items} == {k: k for k in KEYS}
     variables = environment(documents, f"tistream-{service}").items()
     named = {value.removeprefix("/keys/") for name, value in variables if name.endswith("_FILE")}
-    assert named == KEYS
+    assert named == (KEYS | {"first.token"} if service == "meta" else KEYS)
     # A command in the pod may do what the service may, or what a user may who is told whom to trust.
     own = {name for name, _ in variables} & OF_COMMANDS
     expected = {"api": {"TISTREAM_URL", "TISTREAM_CA_FILE"}, "sorter": OF_COMMANDS, "dispatcher": OF_COMMANDS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import ssl
 import stat
@@ -56,7 +57,9 @@ def test_services_take_what_it_makes_and_nobody_else_may_read_it(tmp_path: Path)
     assert peers.guard.refusal("/metrics", scraped) is None
     assert peers.guard.refusal("/v1/tasks", scraped) is not None
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
-    assert modes == dict.fromkeys(("service.key", "metrics.token", "tls.crt", "tls.key", "ca.crt"), 0o600)
+    files = ("service.key", "metrics.token", "first.token", "tls.crt", "tls.key", "ca.crt")
+    assert modes == dict.fromkeys(files, 0o600)
+    assert re.fullmatch(r"tst_[0-9a-f]{16}_[A-Za-z0-9_-]{43}\n", (folder / "first.token").read_text())
 
 
 def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
@@ -69,7 +72,7 @@ def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
 def test_prometheus_may_read_all_but_the_key_of_the_services(tmp_path: Path) -> None:
     keys("-g", tmp_path)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    assert modes.pop("service.key") == 0o600
+    assert modes.pop("service.key") == modes.pop("first.token") == 0o600
     assert set(modes.values()) == {0o640}
 
 

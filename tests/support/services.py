@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ipaddress
 import os
 import subprocess
 import sys
@@ -85,12 +86,24 @@ class Services(Platform):
             folder.mkdir(parents=True, exist_ok=True)
         self._service_key.parent.mkdir()
         self._service_key.write_bytes(base64.b64encode(os.urandom(32)))
+        secret = base64.urlsafe_b64encode(os.urandom(32)).rstrip(b"=").decode()
+        self.first_token.write_text(f"tst_{os.urandom(8).hex()}_{secret}\n")
         for name in self.names():
             self.start_one(name)
 
     @property
     def _service_key(self) -> Path:
         return self.data_dir / "secrets" / "service.key"
+
+    @property
+    def first_token(self) -> Path:
+        """Of who may do everything."""
+        return self.data_dir / "secrets" / "first.token"
+
+    @property
+    def auth(self) -> bool:
+        """Whether users need a token: where other machines could come they do."""
+        return not ipaddress.ip_address(self.host("api")).is_loopback
 
     def tls_settings(self, service: str) -> dict[str, str]:
         """Without certificates whatever is between the services is said to encrypt."""
@@ -116,7 +129,10 @@ class Services(Platform):
             "META_URL": ",".join(self.url_of(one) for one in self.names() if service_of(one) == "meta"),
             "OBJECTS_URL": self.objects_url or self.objects.as_uri(),
         }
+        if service == "api" and self.auth:
+            settings["AUTH"] = "on"
         if service == "meta":
+            settings["FIRST_TOKEN_FILE"] = str(self.first_token)
             settings |= {"DATABASE_URL": self.database_url or f"sqlite:///{self.data_dir / 'meta.db'}"}
             settings |= {"RANGES_PER_TENANT": str(self.ranges)}
         environ = {
@@ -152,10 +168,14 @@ class Services(Platform):
 
     def http(self, timeout: float) -> httpx.Client:
         shown = True if self.certificates is None else self.certificates.trusting_context()
-        return httpx.Client(trust_env=False, timeout=timeout, verify=shown)
+        token = {"authorization": f"Bearer {self.first_token.read_text().strip()}"} if self.auth else {}
+        return httpx.Client(trust_env=False, timeout=timeout, verify=shown, headers=token)
 
     def user_environ(self) -> dict[str, str]:
-        return {} if self.certificates is None else {"TISTREAM_CA_FILE": str(self.certificates.authority.file)}
+        found = {"TISTREAM_TOKEN_FILE": str(self.first_token)} if self.auth else {}
+        return (
+            found if self.certificates is None else {**found, "TISTREAM_CA_FILE": str(self.certificates.authority.file)}
+        )
 
     def probe(self) -> httpx.Client:
         """For calls as a service makes them."""

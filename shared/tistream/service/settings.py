@@ -158,6 +158,9 @@ class ServiceSettings(BaseSettings):
         if not self.tls.serves and not self.tls.terminated_elsewhere:
             yield "TLS__CERT_FILE and TLS__KEY_FILE (or TLS__TERMINATED_ELSEWHERE=true, where a proxy encrypts)"
 
+        if getattr(self, "auth", "on") == "off":  # of a service that has users
+            yield "AUTH=on"
+
     @classmethod
     def service_name(cls) -> str:
         """`meta` for the prefix `TISTREAM_META__`."""

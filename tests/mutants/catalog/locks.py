@@ -107,6 +107,15 @@ MUTANTS = (
         catchers=(f"{SETTINGS_TESTS}::test_elsewhere_only_with_tokens_and_tls",),
     ),
     Mutant(
+        name="locks-api-bound-without-auth",
+        invariants=(20,),
+        breaks="an API server lets anybody of another machine in",
+        file=SETTINGS,
+        old='        if getattr(self, "auth", "on") == "off":',
+        new='        if getattr(self, "auth", "on") == "no":',
+        catchers=(f"{SETTINGS_TESTS}::test_the_api_server_needs_auth_besides",),
+    ),
+    Mutant(
         name="locks-inherited-socket-not-looked-at",
         invariants=(20,),
         breaks="a socket of all addresses that is inherited is listened on without locks",

@@ -87,19 +87,21 @@ class Containers(Platform):
         """Of a published port, by the name of its setting."""
         return f"http{'s' if port.startswith('API') else ''}://127.0.0.1:{self._ports[port]}"
 
-    @property
-    def ca_file(self) -> Path:
-        """Who signed the services' certificate, fetched as a user does it."""
-        path = self.data_dir / "ca.crt"
+    def _fetched(self, name: str) -> Path:
+        """A file of the volume `keys`, fetched as a user does it."""
+        path = self.data_dir / name
         if not path.exists():
-            docker("cp", f"{self.id_of('api-1')}:/keys/ca.crt", str(path))
+            docker("cp", f"{self.id_of('api-1')}:/keys/{name}", str(path))
         return path
 
     def http(self, timeout: float) -> httpx.Client:
-        return httpx.Client(trust_env=False, timeout=timeout, verify=ssl.create_default_context(cafile=self.ca_file))
+        trusted = ssl.create_default_context(cafile=self._fetched("ca.crt"))
+        token = {"authorization": f"Bearer {self._fetched('first.token').read_text().strip()}"}
+        return httpx.Client(trust_env=False, timeout=timeout, verify=trusted, headers=token)
 
     def user_environ(self) -> dict[str, str]:
-        return {"TISTREAM_CA_FILE": str(self.ca_file)}
+        files = {"TISTREAM_CA_FILE": "ca.crt", "TISTREAM_TOKEN_FILE": "first.token"}
+        return {variable: str(self._fetched(name)) for variable, name in files.items()}
 
     def bucket(self) -> S3ObjectStore:
         """The platform's, from outside."""

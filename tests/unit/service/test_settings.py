@@ -4,6 +4,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tistream.service.settings import ServiceSettings, SettingsError, load_settings, settings_config
+from tistream_api.settings import ApiSettings
 
 
 class Lease(BaseModel):
@@ -88,6 +89,15 @@ def test_elsewhere_only_with_tokens_and_tls(
         load_settings(ThingSettings)
     named = [name for name in ("SERVICE_KEY_FILE", "TLS__CERT_FILE", "AUTH=on") if name in str(refused.value)]
     assert named == missing
+
+
+def test_the_api_server_needs_auth_besides(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"HOST": "0.0.0.0", **KEYS, **TLS}.items():
+        monkeypatch.setenv(f"TISTREAM_API__{name}", value)
+    with pytest.raises(SettingsError, match="that needs AUTH=on; or bind 127"):
+        load_settings(ApiSettings)
+    monkeypatch.setenv("TISTREAM_API__AUTH", "on")
+    assert load_settings(ApiSettings).auth == "on"
 
 
 def test_the_url_says_how_it_is_served(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,8 @@ class _Executor(ThreadPoolExecutor):
     """What a call is done for (tistream.cause) goes with it into its thread."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        return super().submit(copy_context().run, fn, *args, **kwargs)
+        context = copy_context()
+        return super().submit(lambda: context.run(fn, *args, **kwargs))
 
 
 class SystemThreads:

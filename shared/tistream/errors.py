@@ -3,6 +3,7 @@
 * TiStreamError
   + RetryableError            try again, nothing happened
     - Unavailable             a store or peer did not answer
+      . KeyUnusable           the key that a tenant's objects are encrypted with cannot be used
     - TooManyRequests         more than a limit allows: later
     - NotFoundYet             the object does not exist (now)
     - CommitConflict          someone else created the object first: read it, decide again
@@ -35,6 +36,13 @@ class RetryableError(TiStreamError):
 
 class Unavailable(RetryableError):
     """A store or a peer did not answer."""
+
+
+class KeyUnusable(Unavailable):
+    """The store may not use the key that objects of one tenant are encrypted with: revoked, disabled, deleted, or its
+    key management does not answer. Nothing happened; it goes on once the key is back."""
+
+    code = "key-unusable"
 
 
 class TooManyRequests(Unavailable):

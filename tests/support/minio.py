@@ -28,6 +28,7 @@ from support.not_run import not_run
 from support.platform import _die_with_us, free_port
 from tistream.storage.s3 import S3ObjectStore
 
+MODULE = "github.com/minio/minio"
 VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 IMAGE = "minio/minio:RELEASE.2025-09-07T16-13-09Z"
 REGION = "us-east-1"
@@ -41,7 +42,8 @@ def command(directory: Path, port: int, environ: Mapping[str, str], certified: P
     `certified`. Raises kept.NotHad."""
     tls = [] if certified is None else ["--certs-dir", str(certified)]
     try:
-        return [_program(), "server", "--quiet", "--address", f"127.0.0.1:{port}", *tls, str(directory)]
+        found = program("minio", MODULE, VERSION)
+        return [found, "server", "--quiet", "--address", f"127.0.0.1:{port}", *tls, str(directory)]
     except kept.NotHad as reason:
         if not kept.docker_answers():
             raise kept.NotHad(f"no minio on PATH, {reason}, and no Docker that answers") from reason
@@ -56,16 +58,16 @@ def container(port: int) -> str:
     return f"tistream-tests-minio-{port}"
 
 
-def _program() -> str:
-    """On PATH, of Go's folders, or built: three minutes on two cores, once. Raises kept.NotHad."""
+def program(name: str, module: str, version: str) -> str:
+    """On PATH, of Go's folders, or built (MinIO: three minutes on two cores, once). Raises kept.NotHad."""
     folders = [
         os.environ.get("GOBIN", ""),
         *(f"{path}/bin" for path in os.environ.get("GOPATH", "").split(":") if path),
     ]
     for path in (None, *filter(None, folders), str(Path.home() / "go" / "bin")):
-        if found := shutil.which("minio", path=path):
+        if found := shutil.which(name, path=path):
             return found
-    return kept.built(f"github.com/minio/minio@{VERSION}", f"minio-{VERSION}")
+    return kept.built(f"{module}@{version}", f"{name}-{version}")
 
 
 @dataclass
@@ -75,6 +77,7 @@ class Minio:
 
     directory: Path
     guarded: bool = False
+    kms: Mapping[str, str] = field(default_factory=dict)  # its environment's part that names a key management (kes.py)
     port: int = field(default_factory=free_port)
     access_key: str = field(default_factory=lambda: token_hex(8))
     secret_key: str = field(default_factory=lambda: token_hex(20))
@@ -136,6 +139,7 @@ class Minio:
         """Run it, and wait until it answers. Raises kept.NotHad; RuntimeError if it is there and does not start."""
         self.data.mkdir(parents=True, exist_ok=True)
         own = {"MINIO_ROOT_USER": self.access_key, "MINIO_ROOT_PASSWORD": self.secret_key, "MINIO_BROWSER": "off"}
+        own |= self.kms
         if self.guarded:
             own["MINIO_KMS_SECRET_KEY"] = f"{KMS_KEY}:{base64.b64encode(os.urandom(32)).decode()}"
             self._certify()

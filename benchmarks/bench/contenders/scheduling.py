@@ -122,7 +122,7 @@ class ManyNodes:
         for number in range(tasks // TASKS_A_TENANT):
             key = TenantKey("c1", f"t{number}")
             objects.put(layout.schema_snap(key), b'{"version":1,"snapshot_ts":100,"databases":[]}')
-            self.server.create_tenant(key)
+            self.server.tenant_rules.create(key)
         self.server.activate_tenants()
         self.load = {task.task_id: self._rng.lognormvariate(10, 1) for task, _, _ in self.server.tasks()}
 

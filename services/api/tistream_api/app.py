@@ -25,13 +25,14 @@ from tistream.service.store_metrics import measured
 from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import keys_of
 from tistream.wire.client import DEADLINE_S, HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.token_client import TokenClient
 from tistream_api.callers import Callers
 from tistream_api.console_pages import build_pages
 from tistream_api.gate import SCHEME, Gate, refuse_undeclared
-from tistream_api.group_cache import GroupCache
+from tistream_api.group_cache import GroupCache, Keeping
 from tistream_api.insight_routes import build_insight_router
 from tistream_api.jwt_callers import JwtCallers
 from tistream_api.key_set import reader
@@ -85,6 +86,7 @@ def build_app(
     new_http = new_http or peers.new_http
     registry = new_registry()
     loop_metrics = LoopMetrics(registry)
+    keys = keys_of(objects)
     objects = counted = measured(objects, registry)
     http = new_http()
     asking = new_http(deadline_s=STATUS_DEADLINE_S)
@@ -95,14 +97,13 @@ def build_app(
     warm = new_event()
 
     instance = new_instance()
+    member = Membership(meta, settings.node, "api", settings.url, instance=instance, end=end)
     meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
-
-    beat = Membership(meta, settings.node, "api", settings.url, instance=instance, end=end).beat
 
     @contextmanager
     def running() -> Iterator[None]:
         loops = [
-            Loop("membership", beat, interval_ms=1_000, metrics=loop_metrics),
+            Loop("membership", member.beat, interval_ms=1_000, metrics=loop_metrics),
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
@@ -113,14 +114,10 @@ def build_app(
         else:
             log.warning("no authentication: who reaches this server may do everything", extra={"url": settings.url})
         start_thread("warm", partial(_warm, warm))
-        for loop in loops:
-            loop.start()
         try:
-            yield
+            with _going(loops, app.state.stopping):
+                yield
         finally:
-            app.state.stopping.set()
-            for loop in loops:
-                loop.stop(timeout_s=0.5)
             executor.shutdown(wait=False, cancel_futures=True)
             meter.last_report()
             http.close()
@@ -138,13 +135,11 @@ def build_app(
         peers=peers,
         guarded=False,  # users have tokens of their own
     )
-    tenants = Tenants(
-        http, meta, objects, GroupCache(objects, settings.cache_bytes), clock, executor, app.state.stopping, registry
-    )
+    cache = GroupCache(objects, settings.cache_bytes, Keeping(keys, settings.keyed_cache_ms, clock))
+    tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
     readiness = Readiness(http, meta, tenants, warm)
     limits = _limits(settings, tenants, clock)
-    budget = Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
-    pulls = Pulls(clock, budget, threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
+    pulls = Pulls(clock, _budget(settings), threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
     lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
     gate = Gate(callers, limits)
@@ -163,10 +158,17 @@ def build_app(
     return app
 
 
-def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:
-    """A tenant's own, else those of the settings."""
-    defaults = Limits(**settings.limits.model_dump())
-    return TenantLimits(clock, lambda tenant: own_or(defaults, tenants.limits(TenantKey(*tenant))), settings.pulls_max)
+@contextmanager
+def _going(loops: Sequence[Loop], stopping: Event) -> Iterator[None]:
+    """Loops run; at the end long polls and streams are told first."""
+    for loop in loops:
+        loop.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        for loop in loops:
+            loop.stop(timeout_s=0.5)
 
 
 def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Callers | None:
@@ -175,6 +177,20 @@ def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Caller
         return None
     oidc = settings.oidc
     return Callers(tokens, clock, None if oidc.issuer is None else JwtCallers(oidc, reader(oidc), clock))
+
+
+def _budget(settings: ApiSettings) -> Budget:
+    return Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
+
+
+def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:
+    """Each tenant's own limits, and where it has none the platform's."""
+    defaults = Limits(**settings.limits.model_dump())
+
+    def limits_of(tenant: tuple[str, str]) -> Limits:
+        return own_or(defaults, tenants.limits(TenantKey(*tenant)))
+
+    return TenantLimits(clock, limits_of, settings.pulls_max)
 
 
 def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:

@@ -24,7 +24,7 @@ from tistream_api.raw_path import name_of
 from tistream_api.tenant_limits import TenantLimits
 
 DECLARED = "x-tistream-access"
-SECURITY = [{"bearer": []}]
+SECURITY: list[dict[str, list[str]]] = [{"bearer": []}]
 SCHEME = {"bearer": {"type": "http", "scheme": "bearer", "description": "a token of `tistream token`, or a JWT"}}
 # What names no tenant, and is asked by who has no token: probes, who wants to know the contract, the console's files.
 OPEN = frozenset(

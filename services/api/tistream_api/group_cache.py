@@ -1,16 +1,21 @@
-"""Row groups of segments, read once and kept while there is room. Segments never change, so nothing grows stale."""
+"""Row groups of segments, read once and kept while there is room. Segments never change, so nothing grows stale; but
+the key of a tenant may be revoked."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tistream.clock import Clock
 from tistream.concurrency import new_lock
 from tistream.pool.footers import FooterCache
 from tistream.pool.rows import read_row_group
+from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import TenantKeys
 from tistream_api.plan import GroupRef
 from tistream_api.source_contract import GroupIndex
 
@@ -19,14 +24,41 @@ INDEX_COLUMNS = ("table_id", "commit_ts")
 _SMALL_BYTES = 4 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How long row groups are kept: of tenants that have a key of their own only so long, since the key may be revoked
+    while the rows are in memory; of others while there is room."""
+
+    keys: TenantKeys
+    keyed_ms: int
+    clock: Clock
+
+    def until_ms(self, key: str) -> int | None:
+        """Monotonic; None: as long as there is room."""
+        if self.keys.known(layout.tenant_of(key)) is None:
+            return None
+        return self.clock.monotonic_ms() + self.keyed_ms
+
+    def over(self, until_ms: int | None) -> bool:
+        """Whether that time has come."""
+        return until_ms is not None and self.clock.monotonic_ms() >= until_ms
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    table: pa.Table
+    until_ms: int | None
+
+
 class GroupCache:
     """An LRU of decoded row groups, bounded by their bytes in memory; shared by all pulls. Thread-safe."""
 
-    def __init__(self, objects: ObjectStore, bytes_max: int) -> None:
+    def __init__(self, objects: ObjectStore, bytes_max: int, keeping: Keeping | None = None) -> None:
         self._objects = objects
+        self._keeping = keeping
         self._bytes_max = bytes_max
         self._lock = new_lock()
-        self._held: OrderedDict[tuple[str, int, bool], pa.Table] = OrderedDict()
+        self._held: OrderedDict[tuple[str, int, bool], _Kept] = OrderedDict()
         self._bytes = 0
         self._footers = FooterCache()
 
@@ -56,14 +88,18 @@ class GroupCache:
     def _get(self, key: tuple[str, int, bool], read: Callable[[], pa.Table]) -> pa.Table:
         with self._lock:
             found = self._held.get(key)
-            if found is not None:
+            if found is not None and self._keeping is not None and self._keeping.over(found.until_ms):
+                self._bytes -= self._held.pop(key).table.nbytes
+            elif found is not None:
                 self._held.move_to_end(key)
-                return found
+                return found.table
+        # From before it is read: then the key was good.
+        until_ms = None if self._keeping is None else self._keeping.until_ms(key[0])
         table = read().combine_chunks()
         with self._lock:
             if key not in self._held:
-                self._held[key] = table
+                self._held[key] = _Kept(table, until_ms)
                 self._bytes += table.nbytes
             while self._bytes > self._bytes_max and len(self._held) > 1:
-                self._bytes -= self._held.popitem(last=False)[1].nbytes
+                self._bytes -= self._held.popitem(last=False)[1].table.nbytes
         return table

@@ -6,6 +6,7 @@ from typing import Any
 
 from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
 from tistream.wire.limits import QUOTA_MAX, Limits
+from tistream.wire.meta import KMS_KEY_ID_PATTERN
 from tistream_api.encoding import FORMATS
 from tistream_api.params import (
     DDL_LIMIT_DEFAULT,
@@ -82,6 +83,11 @@ RETENTION: dict[str, Any] = {
     "type": ["string", "null"],
     "pattern": "^[0-9]{1,19}$",
     "description": f"milliseconds, {RETENTION_MIN_MS} to {RETENTION_MAX_MS}; null: for ever",
+}
+KMS_KEY_ID: dict[str, Any] = {
+    "type": ["string", "null"],
+    "pattern": KMS_KEY_ID_PATTERN,
+    "description": "id, alias or ARN of a key of the object store's key management; null: no key of its own",
 }
 _STAMP = {"type": "string", "pattern": "^[0-9]+$"}
 _PROBLEM = {
@@ -169,7 +175,8 @@ def quotas_doc() -> dict[str, Any]:
 
 def create_doc() -> dict[str, Any]:
     """openapi_extra of CreateTenant."""
-    return json_doc({"tenant_id": {"type": "string"}, "retention_ms": RETENTION}, required=["tenant_id"])
+    members = {"tenant_id": {"type": "string"}, "retention_ms": RETENTION, "kms_key_id": KMS_KEY_ID}
+    return json_doc(members, required=["tenant_id"])
 
 
 def json_doc(

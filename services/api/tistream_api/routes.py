@@ -172,7 +172,8 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.create_doc()),
     )
     def create_tenant(request: Request, cluster_id: str, body: Body) -> Response:
-        """Register a tenant: `{"tenant_id": "acme"}`, and how long its rows are kept: `"retention_ms": "604800000"`."""
+        """Register a tenant: `{"tenant_id": "acme"}`, and how long its rows are kept: `"retention_ms": "604800000"`;
+        with a key of its own: `"kms_key_id": "arn:…"`."""
         params.parse_none(_query(request))
         return forward("POST", at_meta(cluster_id), body)
 
@@ -187,6 +188,19 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         """How long a tenant's rows are kept after their commit: `{"retention_ms": "604800000"}`; null: for ever."""
         params.parse_none(_query(request))
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/retention", body)
+
+    @router.put(
+        TENANT + "/encryption",
+        operation_id="SetEncryption",
+        tags=["tenant"],
+        responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc({"kms_key_id": openapi.KMS_KEY_ID})),
+    )
+    def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
+        """What a tenant's new objects are encrypted with: `{"kms_key_id": "arn:…"}` (SSE-KMS); null: no key of its
+        own."""
+        params.parse_none(_query(request))
+        return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/encryption", body)
 
     @router.get(
         "/v1/clusters/{cluster_id}/tenants",

@@ -53,6 +53,13 @@ class ApiSettings(ServiceSettings):
     model_config = settings_config("API")
 
     cache_bytes: int = Field(default=256 << 20, ge=1 << 20, description="row groups kept in memory")
+    keyed_cache_ms: int = Field(
+        default=30_000,
+        ge=0,
+        le=3_600_000,
+        description="how long row groups are kept of tenants with a key of their own: until then they may be served "
+        "after the key was revoked",
+    )
     chunk_rows: int = Field(default=32_768, ge=1, le=1 << 20, description="rows of a pull decoded at once")
     chunk_bytes: int = Field(default=16 << 20, ge=1 << 10, description="compressed bytes of a pull decoded at once")
     pulls_max: int = Field(

@@ -14,6 +14,7 @@ from tistream.errors import InvalidRequest, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import TenantKeys
 from tistream.wire.client import HttpClient
 from tistream.wire.limits import NO_LIMITS, Limits
 from tistream.wire.meta import RouteTable, TenantRoute
@@ -46,7 +47,9 @@ class Tenants:
         executor: Executor,
         stopping: Event,
         registry: CollectorRegistry,
+        keys: TenantKeys | None = None,
     ) -> None:
+        self._keys = TenantKeys() if keys is None else keys
         self._http = http
         self._meta = meta
         self._objects = objects
@@ -161,6 +164,7 @@ class Tenants:
             if newest is not None and (routes.owner_rev, routes.version) < (newest.owner_rev, newest.version):
                 return
             self._routes = routes
+            self._keys.tell(routes.kms_key_ids())
             seen = set()
             for route in routes.tenants:
                 key = TenantKey(route.cluster_id, route.tenant_id)

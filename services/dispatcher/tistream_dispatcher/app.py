@@ -19,6 +19,7 @@ from tistream.service.store_metrics import measured
 from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import keys_of
 from tistream.wire.client import HttpClient
 from tistream.wire.dispatcher import StoreList
 from tistream.wire.meta_client import Membership, MetaClient
@@ -80,7 +81,7 @@ def build_app(
         collect_ms = collect.every_ms if collect.enabled else None
         return TenantFeed(tenant, counted, sorters, clock, metrics, limits, polling, resync, beat.wake, collect_ms)
 
-    driver = Driver(settings.node, meta, new_feed, metrics, loop_metrics)
+    driver = Driver(settings.node, meta, new_feed, metrics, loop_metrics, keys_of(objects))
     collector = Collector(driver.consumed, counted, clock, collect, metrics)
     instance = new_instance()
     meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)

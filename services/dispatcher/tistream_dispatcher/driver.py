@@ -10,6 +10,7 @@ from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
 from tistream.service.metrics import LoopMetrics
 from tistream.service.worker import Loop
+from tistream.storage.tenant_keys import TenantKeys
 from tistream.wire.dispatcher import StoreList, StoreStatus
 from tistream.wire.meta import Announcements, RouteTable, StoreReport, TenantRoute
 from tistream.wire.meta_client import MetaClient
@@ -34,7 +35,9 @@ class Driver:
         new_feed: Callable[[TenantKey], TenantFeed],
         metrics: DispatcherMetrics,
         loop_metrics: LoopMetrics,
+        keys: TenantKeys | None = None,
     ) -> None:
+        self._keys = TenantKeys() if keys is None else keys
         self._node_id = node_id
         self._meta = meta
         self._new_feed = new_feed
@@ -60,6 +63,7 @@ class Driver:
             self._version = table.version
 
     def _apply(self, table: RouteTable) -> None:
+        self._keys.tell(table.kms_key_ids())
         for tenant_route in table.tenants:
             key = TenantKey(tenant_route.cluster_id, tenant_route.tenant_id)
             if not tenant_route.tasks or self._routes.get(key) == tenant_route:

@@ -18,6 +18,7 @@ from tistream.service.store_metrics import measured
 from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import Encrypts
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
 from tistream_meta.first_token import first_token
@@ -102,6 +103,7 @@ def build_app(
             snapshot_retry_max_ms=settings.snapshot_retry_max_ms,
             announcements_max=settings.announcements_max,
             retention=Retention(settings.retention_ms),
+            encrypts=isinstance(objects, Encrypts),
         ),
         stopping=app.state.stopping.is_set,
         new_client=partial(MetaClient, http),

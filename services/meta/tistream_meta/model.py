@@ -23,6 +23,16 @@ FOR_EVER = Retention(None)
 
 
 @dataclass(frozen=True, slots=True)
+class Encryption:
+    """What a tenant's objects are encrypted with: a key of its own, as the store's key management names it, or none."""
+
+    kms_key_id: str | None
+
+    def __str__(self) -> str:
+        return "no key of its own" if self.kms_key_id is None else f"key {self.kms_key_id}"
+
+
+@dataclass(frozen=True, slots=True)
 class Tenant:
     """A registered tenant. `snapshot_ts` is None until its schema_snap was read; `problem` says why."""
 
@@ -31,6 +41,7 @@ class Tenant:
     problem: str | None
     retention_ms: int | None = None  # None: for ever
     limits: Limits = NO_LIMITS
+    kms_key_id: str | None = None  # None: no key of its own
 
 
 @dataclass(frozen=True, slots=True)

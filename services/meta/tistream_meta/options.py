@@ -20,4 +20,5 @@ class Options:
     snapshot_retry_max_ms: int
     announcements_max: int
     retention: Retention = FOR_EVER  # of a tenant that is registered without one
+    encrypts: bool = False  # the object store can encrypt a tenant's objects with a key of its own
     rules: Rules = field(default_factory=Rules)

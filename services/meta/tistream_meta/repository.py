@@ -28,7 +28,7 @@ from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
 from tistream_meta import counter_rows, store_rows, tables, task_rows, tenant_rows, token_rows
 from tistream_meta.database import DEFAULT_LIMITS, Limits, now_ms, open_engine
 from tistream_meta.migrations import migrate
-from tistream_meta.model import FOR_EVER, Change, Child, Node, Owner, Plan, Retention, Store, Tenant
+from tistream_meta.model import FOR_EVER, Change, Child, Encryption, Node, Owner, Plan, Retention, Store, Tenant
 from tistream_meta.policies import Command
 from tistream_meta.seals import CarryOn, Order
 from tistream_meta.starts import Standing, Start, standing
@@ -157,13 +157,17 @@ class Repository:
     # -- tenants and tasks ---------------------------------------------------------------------------------------
 
     def create_tenant(
-        self, key: TenantKey, retention: Retention | None = None, default: Retention = FOR_EVER
+        self,
+        key: TenantKey,
+        retention: Retention | None = None,
+        default: Retention = FOR_EVER,
+        encryption: Encryption | None = None,
     ) -> tuple[Tenant, Change | None]:
         """Register a tenant, and its cluster with its first one; the tenant as it is, if it was there before.
-        `retention` None: the default, or what it has. Raises AlreadyDiffers where it has another."""
+        `retention` None: the default, or what it has; so `encryption`. Raises AlreadyDiffers where it has another."""
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
-            tenant, new = tenant_rows.create(connection, key, retention, default, self._now_ms)
+            tenant, new = tenant_rows.create(connection, key, retention, encryption, default, self._now_ms)
             return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
 
         return self._write(body)
@@ -182,6 +186,15 @@ class Repository:
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
             tenant, new = tenant_rows.set_limits(connection, key, limits)
+            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
+
+        return self._write(body)
+
+    def set_encryption(self, key: TenantKey, encryption: Encryption) -> tuple[Tenant, Change | None]:
+        """Say what a tenant's objects are encrypted with; the same again changes nothing. Raises UnknownName."""
+
+        def body(connection: Connection) -> tuple[Tenant, Change | None]:
+            tenant, new = tenant_rows.set_encryption(connection, key, encryption)
             return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
 
         return self._write(body)

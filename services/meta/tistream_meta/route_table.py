@@ -85,6 +85,7 @@ def _tenant_route(tenant: Tenant, routes: list[TaskRoute], stores: list[Store], 
         dispatcher_node=discoverer,
         retention_ms=tenant.retention_ms,
         limits=tenant.limits,
+        kms_key_id=tenant.kms_key_id,
     )
 
 
@@ -107,6 +108,7 @@ def tenant_info(tenant: Tenant) -> TenantInfo:
         snapshot_ts=snapshot_ts,
         problem=tenant.problem,
         retention_ms=None if tenant.retention_ms is None else str(tenant.retention_ms),
+        kms_key_id=tenant.kms_key_id,
     )
 
 

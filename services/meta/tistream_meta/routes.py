@@ -36,6 +36,7 @@ from tistream.wire.meta import (
     Registered,
     RegisterNode,
     RouteTable,
+    SetEncryption,
     SetRetention,
     SplitTask,
     TaskInfo,
@@ -47,7 +48,7 @@ from tistream.wire.meta import (
 from tistream.wire.route_mark import Mark
 from tistream_meta.forwarding import elsewhere as _elsewhere
 from tistream_meta.forwarding import server_of as _server
-from tistream_meta.model import Child, Retention
+from tistream_meta.model import Child, Encryption, Retention
 from tistream_meta.reports import Holding
 from tistream_meta.route_table import tenant_info
 from tistream_meta.starts import Start
@@ -63,12 +64,14 @@ WaitMs = Annotated[int, Query(ge=0, le=60_000)]
 
 @router.post("/v1/clusters/{cluster_id}/tenants", status_code=201, operation_id="CreateTenant")
 def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> TenantInfo:
-    """Register a tenant. The same again is no error; 409 if it is there with another retention."""
+    """Register a tenant. The same again is no error; 409 if it is there with another retention or key."""
     if (owner := _elsewhere(request)) is not None:
         return owner.register_tenant(cluster_id, body)
     told = "retention_ms" in body.model_fields_set
     retention = Retention(parse_retention_ms(body.retention_ms)) if told else None
-    return tenant_info(_server(request).create_tenant(TenantKey.parse(cluster_id, body.tenant_id), retention))
+    encryption = Encryption(body.kms_key_id) if "kms_key_id" in body.model_fields_set else None
+    key = TenantKey.parse(cluster_id, body.tenant_id)
+    return tenant_info(_server(request).tenant_rules.create(key, retention, encryption))
 
 
 @router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention", operation_id="SetRetention")
@@ -77,7 +80,16 @@ def set_retention(request: Request, cluster_id: str, tenant_id: str, body: SetRe
     if (owner := _elsewhere(request)) is not None:
         return owner.set_retention(cluster_id, tenant_id, body)
     key, retention = TenantKey.parse(cluster_id, tenant_id), Retention(parse_retention_ms(body.retention_ms))
-    return tenant_info(_server(request).set_retention(key, retention))
+    return tenant_info(_server(request).tenant_rules.set_retention(key, retention))
+
+
+@router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption", operation_id="SetEncryption")
+def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: SetEncryption) -> TenantInfo:
+    """Say what a tenant's objects are encrypted with from now on. The same again is no error."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.set_encryption(cluster_id, tenant_id, body)
+    key = TenantKey.parse(cluster_id, tenant_id)
+    return tenant_info(_server(request).tenant_rules.set_encryption(key, Encryption(body.kms_key_id)))
 
 
 @router.get("/v1/clusters/{cluster_id}/tenants", operation_id="ListTenants")

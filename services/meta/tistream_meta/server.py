@@ -24,7 +24,7 @@ from tistream_meta.discoverer import dispatchers
 from tistream_meta.heard import HeardNodes
 from tistream_meta.liveness import NodeState
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.model import Change, Node, Owner, Retention, Task, Tenant
+from tistream_meta.model import Change, Node, Owner, Task, Tenant
 from tistream_meta.options import Options
 from tistream_meta.ownership import Ownership
 from tistream_meta.placement import Placement
@@ -35,6 +35,7 @@ from tistream_meta.scheduler import Scheduler
 from tistream_meta.starts import Standing, Start, standing
 from tistream_meta.store_keeping import StoreKeeping, Told
 from tistream_meta.store_policy import summed_up
+from tistream_meta.tenant_rules import TenantRules
 from tistream_meta.tenant_start import TenantStarts
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class MetaServer:
         self._ownership = Ownership(
             repository, clock, self._lock, options.lease_ms, options.own_url, new_client, self._begin, metrics
         )
+        self.tenant_rules = TenantRules(repository, options, self._write_tenant)
         self._book: Book | None = None  # None: to be read
         self._touched = Touched()  # since the last route table
 
@@ -228,23 +230,14 @@ class MetaServer:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    def create_tenant(self, key: TenantKey, retention: Retention | None = None) -> Tenant:
-        """Register a tenant; it is served once its schema_snap was read. `retention` None: as the settings have it.
-        Raises AlreadyDiffers."""
-        return self.write_tenant(lambda: self._repository.create_tenant(key, retention, self._options.retention))
-
-    def set_retention(self, key: TenantKey, retention: Retention) -> Tenant:
-        """Say how long a tenant's rows are kept. Raises UnknownName."""
-        return self.write_tenant(lambda: self._repository.set_retention(key, retention))
-
-    def write_tenant(self, write: Callable[[], tuple[Tenant, Change | None]]) -> Tenant:
-        """Write something of a tenant as the owner, and tell everybody; the tenant as it is then."""
+    def _write_tenant(self, write: Callable[[], tuple[Tenant, Change | None]]) -> Tenant:
         self._require_owner()
         with self._writing():
             tenant, change = write()
             self._take(change)
         if change is not None:
-            log.info("tenant changed", extra={"tenant": str(tenant.key), "retention_ms": tenant.retention_ms})
+            kept = {"retention_ms": tenant.retention_ms, "kms_key_id": tenant.kms_key_id}
+            log.info("tenant changed", extra={"tenant": str(tenant.key), **kept})
         return tenant
 
     def tenants(self, cluster_id: str) -> tuple[Tenant, ...]:

@@ -26,6 +26,7 @@ tenants = Table(
     Column("problem", Text),  # why it is null
     Column("created_ms", BigInteger, nullable=False),
     Column("retention_ms", BigInteger),  # how long rows are kept after their commit; null = for ever
+    Column("kms_key_id", String(512)),  # what its objects are encrypted with; null = no key of its own
 )
 
 tasks = Table(

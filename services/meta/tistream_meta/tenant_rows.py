@@ -10,7 +10,7 @@ from tistream.errors import AlreadyDiffers, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.wire.limits import Limits
 from tistream_meta import tables
-from tistream_meta.model import Retention, Tenant
+from tistream_meta.model import Encryption, Retention, Tenant
 
 _SAME = and_(
     tables.quotas.c.cluster_id == tables.tenants.c.cluster_id, tables.quotas.c.tenant_id == tables.tenants.c.tenant_id
@@ -21,23 +21,32 @@ _ALL = select(tables.tenants, *(tables.quotas.c[name] for name in tables.LIMITS)
 
 
 def create(
-    connection: Connection, key: TenantKey, wanted: Retention | None, default: Retention, now_ms: ColumnElement[int]
+    connection: Connection,
+    key: TenantKey,
+    wanted: Retention | None,
+    encryption: Encryption | None,
+    default: Retention,
+    now_ms: ColumnElement[int],
 ) -> tuple[Tenant, bool]:
-    """Insert a tenant, and its cluster with its first one; it, and whether it is new. `wanted` None: whatever there is,
-    or the default. Raises AlreadyDiffers if it is there with another retention."""
+    """Insert a tenant, and its cluster with its first one; it, and whether it is new. `wanted` and `encryption` None:
+    whatever there is, or the default, or no key. Raises AlreadyDiffers if it is there with others."""
     clusters, tenants = tables.clusters, tables.tenants
     found = connection.execute(_ALL.where(_is(key))).one_or_none()
     if found is not None:
         known = _tenant(found)
         if wanted is not None and wanted.ms != known.retention_ms:
             raise AlreadyDiffers(f"tenant {key} is there with a retention of {Retention(known.retention_ms)}")
+        if encryption is not None and encryption.kms_key_id != known.kms_key_id:
+            raise AlreadyDiffers(f"tenant {key} is there with {Encryption(known.kms_key_id)}")
         return known, False
     if connection.execute(select(clusters).where(clusters.c.cluster_id == key.cluster_id)).one_or_none() is None:
         connection.execute(insert(clusters).values(cluster_id=key.cluster_id, created_ms=now_ms))
     retention = default if wanted is None else wanted
     names = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
-    connection.execute(insert(tenants).values(**names, created_ms=now_ms, retention_ms=retention.ms))
-    return Tenant(key, None, None, retention.ms), True
+    kms_key_id = None if encryption is None else encryption.kms_key_id
+    kept = {"retention_ms": retention.ms, "kms_key_id": kms_key_id}
+    connection.execute(insert(tenants).values(**names, created_ms=now_ms, **kept))
+    return Tenant(key, None, None, retention.ms, kms_key_id=kms_key_id), True
 
 
 def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant | None:
@@ -81,6 +90,15 @@ def set_limits(connection: Connection, key: TenantKey, limits: Limits) -> tuple[
     return one(connection, key), True
 
 
+def set_encryption(connection: Connection, key: TenantKey, encryption: Encryption) -> tuple[Tenant, bool]:
+    """Say what a tenant's objects are encrypted with; it, and whether that is new. Raises UnknownName."""
+    known = one(connection, key)
+    if known.kms_key_id == encryption.kms_key_id:
+        return known, False
+    connection.execute(update(tables.tenants).where(_is(key)).values(kms_key_id=encryption.kms_key_id))
+    return one(connection, key), True
+
+
 def of_cluster(connection: Connection, cluster_id: str) -> tuple[Tenant, ...]:
     """In the order of their names. Raises UnknownName if no tenant ever named that cluster."""
     clusters, tenants = tables.clusters, tables.tenants
@@ -110,5 +128,6 @@ def _is(key: TenantKey) -> ColumnElement[bool]:
 
 
 def _tenant(row: Row[Any]) -> Tenant:
+    key = TenantKey(row.cluster_id, row.tenant_id)
     limits = Limits(**{name: getattr(row, name) for name in tables.LIMITS})
-    return Tenant(TenantKey(row.cluster_id, row.tenant_id), row.snapshot_ts, row.problem, row.retention_ms, limits)
+    return Tenant(key, row.snapshot_ts, row.problem, row.retention_ms, limits, row.kms_key_id)

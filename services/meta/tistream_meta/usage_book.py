@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Connection,
     and_,
@@ -42,7 +43,6 @@ from tistream_meta.transactions import Transactions
 _NAMES = ("cluster_id", "tenant_id", "hour_ms", "node_id", "instance")
 _TASK = ("cluster_id", "tenant_id", "hour_ms", "task_id")
 NEWEST_MS = 2 * HOUR_MS  # what is stored was told that lately, or is not known
-DELETES_MAX = 10_000  # rows of each table in one transaction
 
 Counts = Mapping[str, int]
 
@@ -94,10 +94,11 @@ class UsageBook:
         return self._transactions.run(body)
 
     def forget(self, before_ms: int) -> int:
-        """Delete hours that began before that, so many at a time; how many rows went."""
+        """Delete hours that began before that; how many rows went."""
+        every = (tables.tenant_usage, tables.tenant_stored)
 
         def body(connection: Connection) -> int:
-            return sum(_forget(connection, table, before_ms) for table in (tables.tenant_usage, tables.tenant_stored))
+            return sum(connection.execute(delete(one).where(one.c.hour_ms < before_ms)).rowcount for one in every)
 
         return self._transactions.run(body)
 
@@ -121,38 +122,38 @@ def _row(cluster_id: str, tenant_id: str, hour_ms: int, node_id: str, instance: 
 
 
 def _keep_greatest(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Nothing is read before something is written: SQLite would not wait for another's lock then."""
+    if not rows:
+        return
     table = tables.tenant_usage
-    wanted = {tuple(row[name] for name in _NAMES): row for row in rows}
-    if not wanted:
+    new = insert(table).prefix_with("OR IGNORE", dialect="sqlite").prefix_with("IGNORE", dialect="mysql")
+    connection.execute(new, [{**row, **dict.fromkeys(tables.COUNTED, 0)} for row in rows])
+    told: dict[str, BindParameter[Any]] = {name: bindparam(f"told_{name}") for name in (*_NAMES, *tables.COUNTED)}
+    raised = {name: case((table.c[name] < told[name], told[name]), else_=table.c[name]) for name in tables.COUNTED}
+    same = and_(*(table.c[name] == told[name] for name in _NAMES))
+    connection.execute(
+        update(table).where(same).values(raised),
+        [{f"told_{name}": value for name, value in row.items()} for row in rows],
+    )
+
+
+def _keep_newest(connection: Connection, several: Sequence[StoredUsage]) -> None:
+    """Likewise."""
+    if not several:
         return
-    columns = [table.c[name] for name in _NAMES]
-    there = {tuple(row) for row in connection.execute(select(*columns).where(tuple_(*columns).in_(list(wanted))))}
-    if new := [row for names, row in wanted.items() if names not in there]:
-        connection.execute(insert(table), new)
-    if known := [row for names, row in wanted.items() if names in there]:
-        told = {name: bindparam(f"told_{name}") for name in (*_NAMES, *tables.COUNTED)}
-        raised = {name: case((table.c[name] < told[name], told[name]), else_=table.c[name]) for name in tables.COUNTED}
-        same = and_(*(table.c[name] == told[name] for name in _NAMES))
-        connection.execute(
-            update(table).where(same).values(raised),
-            [{f"told_{name}": value for name, value in row.items()} for row in known],
-        )
-
-
-def _keep_newest(connection: Connection, told: Sequence[StoredUsage]) -> None:
-    """Statements do not grow with what is told: it comes of all tasks at once when an hour begins."""
     table = tables.tenant_stored
-    wanted = {_task(one): one for one in sorted(told, key=lambda one: one.manifest)}
-    if not wanted:
-        return
+    told: dict[str, BindParameter[Any]] = {name: bindparam(f"told_{name}") for name in (*_TASK, "manifest")}
+    older = and_(table.c.manifest <= told["manifest"], *(table.c[name] == told[name] for name in _TASK))
+    wanted = {_task(one): one for one in sorted(several, key=lambda one: one.manifest)}
+    bound = [dict(zip(told, (*task, one.manifest), strict=True)) for task, one in wanted.items()]
+    connection.execute(
+        delete(table).where(older), [{f"told_{name}": value for name, value in row.items()} for row in bound]
+    )
     columns = [table.c[name] for name in _TASK]
-    there = tuple_(*columns).in_(list(wanted))
-    query = select(*columns, func.max(table.c.manifest).label("newest")).where(there).group_by(*columns)
-    newest = {tuple(row)[: len(_TASK)]: row.newest for row in connection.execute(query)}
-    fresh = {task: one for task, one in wanted.items() if newest.get(task, 0) <= one.manifest}
-    if fresh:
-        connection.execute(delete(table).where(tuple_(*columns).in_(list(fresh))))
-        connection.execute(insert(table), [row for one in fresh.values() for row in _stored(one)])
+    newer = {tuple(row) for row in connection.execute(select(*columns).where(tuple_(*columns).in_(list(wanted))))}
+    rows = [row for task, one in wanted.items() if task not in newer for row in _stored(one)]
+    if rows:
+        connection.execute(insert(table), rows)
 
 
 def _task(one: StoredUsage) -> tuple[str, str, int, int]:
@@ -196,14 +197,6 @@ def _stored_of(connection: Connection, key: TenantKey, from_ms: int, to_ms: int)
 def _hours(columns: Any, key: TenantKey, from_ms: int, to_ms: int) -> ColumnElement[bool]:
     mine = and_(columns.cluster_id == key.cluster_id, columns.tenant_id == key.tenant_id)
     return and_(mine, columns.hour_ms >= from_ms, columns.hour_ms < to_ms)
-
-
-def _forget(connection: Connection, table: Any, before_ms: int) -> int:
-    hours = select(table.c.hour_ms).where(table.c.hour_ms < before_ms).order_by(table.c.hour_ms).limit(DELETES_MAX)
-    old = [row.hour_ms for row in connection.execute(hours)]
-    if not old:
-        return 0
-    return int(connection.execute(delete(table).where(table.c.hour_ms <= old[-1])).rowcount)
 
 
 def _usage(key: TenantKey, from_ms: int, to_ms: int, counted: Mapping[int, Counts], stored: Mapping[int, int]) -> Usage:

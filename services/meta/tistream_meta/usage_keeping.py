@@ -42,7 +42,7 @@ class UsageKeeping:
 
     def set_quotas(self, key: TenantKey, limits: Limits) -> QuotasInfo:
         """Say what a tenant may use, as the owner. Raises UnknownName."""
-        return self._info(self._server.write_tenant(lambda: self._repository.set_limits(key, limits)))
+        return self._info(self._server.tenant_rules.set_limits(key, limits))
 
     def _info(self, tenant: Tenant) -> QuotasInfo:
         limit, stored = tenant.limits.stored_bytes, self.book.stored_now(tenant.key, self._clock.now_ms())

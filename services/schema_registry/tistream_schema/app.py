@@ -18,6 +18,7 @@ from tistream.service.store_metrics import measured
 from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import keys_of
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.sorter_client import SorterClient
@@ -64,6 +65,7 @@ def build_app(
         sleep=concurrency.sleep,
         metrics=SchemaMetrics(metrics_registry),
         loop_metrics=loop_metrics,
+        keys=keys_of(objects),
     )
 
     @contextmanager

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 
 from tistream.clock import Clock
 from tistream.concurrency import new_lock
-from tistream.errors import Unavailable, UnknownName
+from tistream.errors import KeyUnusable, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.pool.footers import FooterCache
 from tistream.service.metrics import LoopMetrics
 from tistream.service.worker import Loop
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import TenantKeys
 from tistream.wire.meta import RouteTable, TenantRoute
 from tistream.wire.meta_client import MetaClient
+from tistream.wire.sorter import Hold
 from tistream.wire.sorter_client import SorterClient
 from tistream_schema import expected_tasks
 from tistream_schema.asking import AskingPace
@@ -71,8 +73,10 @@ class Registry:
         sleep: Callable[[float], None],
         metrics: SchemaMetrics,
         loop_metrics: LoopMetrics,
+        keys: TenantKeys | None = None,
     ) -> None:
         self._objects = objects
+        self._keys = TenantKeys() if keys is None else keys
         self._meta = meta
         self._progress = SorterProgress(sorters, metrics)
         self._options = options
@@ -107,6 +111,7 @@ class Registry:
 
     def take_routes(self, table: RouteTable) -> None:
         """Follow who is in the table, and nobody else."""
+        self._keys.tell(table.kms_key_ids())
         routes = {TenantKey(route.cluster_id, route.tenant_id): route for route in table.tenants}
         with self._lock:
             gone = [self._tenants.pop(key) for key in list(self._tenants) if key not in routes]
@@ -184,7 +189,11 @@ class Registry:
         """Take what is new. Sorters that tell something new wake the tenant; else it looks less and less often."""
         records = followed.schema.sizes.records_ever
         told = self._progress.of(expected_tasks.schema_tasks(followed.route))
-        moved = followed.follower.step(followed.route, told)
+        try:
+            moved = followed.follower.step(followed.route, told)
+        except KeyUnusable as error:
+            followed.schema.set_holds([Hold(stage="schema", reason=str(error))])
+            raise
         self._metrics.records.inc(followed.schema.sizes.records_ever - records)
         longer_ms = min(followed.pause_ms * 2, self._options.poll_quiet_ms)
         followed.pause_ms = self._options.poll_ms if moved else longer_ms

@@ -44,11 +44,14 @@ def _started(settings: SorterSettings) -> Future[SparkSession]:
 def _build(settings: SorterSettings, session: Future[SparkSession]) -> FastAPI:
     from tistream.clock import SystemClock
     from tistream.storage.open import open_objects
+    from tistream.storage.tenant_keys import keys_of
     from tistream_sorter.app import Outside, build_app
     from tistream_sorter.jobs.run import SparkRunner
 
-    outside = Outside(new_runner=lambda own: SparkRunner(session.result(), own.objects_url))
-    return build_app(settings, open_objects(settings.objects_url), SystemClock(), outside)
+    objects = open_objects(settings.objects_url)
+    keys = keys_of(objects)
+    outside = Outside(new_runner=lambda own: SparkRunner(session.result(), own.objects_url, keys))
+    return build_app(settings, objects, SystemClock(), outside)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from tistream.service.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import TenantKeys, keys_of
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.sorter import Hold
@@ -106,12 +107,13 @@ class _Running:
         self,
         settings: SorterSettings,
         counted: MeasuredObjectStore,
+        keys: TenantKeys,
         clock: Clock,
         metrics: SorterMetrics,
         outside: Outside,
         peers: Peers,
     ) -> None:
-        self._settings, self._clock = settings, clock
+        self._settings, self._keys, self._clock = settings, keys, clock
         self._http = (outside.new_http or peers.new_http)()
         self._end = outside.end
         meta = MetaClient(self._http, settings.meta_url, settings.node, on_stale=metrics.stale_routes.inc)
@@ -172,6 +174,7 @@ class _Running:
         if registered is None:
             return 100
         routes = self._meta.routes(self._version, wait_ms=ROUTES_WAIT_MS if self._version >= 0 else 0)
+        self._keys.tell(routes.kms_key_ids())
         tick = self._settings.tick
         rules = TaskRules(tick.keep_index_keys, tick.checkpoint_every)
         me = self._settings.node, registered.start_epoch
@@ -216,7 +219,8 @@ def build_app(settings: SorterSettings, objects: ObjectStore, clock: Clock, outs
     """The app of one sorter process."""
     peers = Peers(settings, clock)
     registry = new_registry()
-    running = _Running(settings, measured(objects, registry), clock, SorterMetrics(registry), outside, peers)
+    counted = measured(objects, registry)
+    running = _Running(settings, counted, keys_of(objects), clock, SorterMetrics(registry), outside, peers)
     registry.register(HoldsTold(running.holds))
 
     @contextmanager

@@ -27,8 +27,9 @@ log = logging.getLogger(__name__)
 
 class Held:
     """A task with its hold on the manifests. `doubtful` is a commit whose answer never came; `beside` a large tick
-    under way; `told_ms` when its trouble was last logged (monotonic). The rest belongs to Collector: when it looked for
-    what earlier epochs have left, and when it looks at what sealed tasks have left."""
+    under way; `told_ms` when its trouble was last logged, `not_before_ms` when it may be ticked again (monotonic). The
+    rest belongs to Collector: when it looked for what earlier epochs have left, and when it looks at what sealed tasks
+    have left."""
 
     def __init__(self, task: Task, manifests: ManifestLog) -> None:
         self.task = task
@@ -36,6 +37,7 @@ class Held:
         self.doubtful: tuple[Manifest, TaskState, int] | None = None
         self.beside: Future[list[tuple[Held, Manifest, TaskState, int]]] | None = None
         self.told_ms = 0
+        self.not_before_ms = 0
         self.garbage = Garbage()
         self.looked_ms: int | None = None
         self.heritage_ms = 0

@@ -25,13 +25,14 @@ PAUSE_MS, PAUSE_MAX_MS = 5_000, 600_000  # after a job that failed
 
 @dataclass(frozen=True, slots=True)
 class CompactRules:
-    """See SorterSettings.compact. `rows_max` bounds what one job holds in memory, with what its rows unpack to."""
+    """See SorterSettings.compact. `rows_max` bounds what one job holds in memory, with what its rows unpack to: as much
+    as a shard of a tick does, since it runs beside those."""
 
     fan_in: int = 16
     small_bytes: int = 4 << 20
     bytes_max: int = 64 << 20
     rows_max: int = 1 << 20
-    unpacked_max: int = 512 << 20
+    unpacked_max: int = 128 << 20
 
 
 COMPACT_DEFAULT = CompactRules()

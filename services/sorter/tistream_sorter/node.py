@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from tistream.clock import Clock
 from tistream.concurrency import new_executor, new_lock
-from tistream.errors import CommitStateUnknown, Fenced, InvariantBroken, TiStreamError, Unavailable
+from tistream.errors import CommitStateUnknown, Fenced, InvariantBroken, KeyUnusable, TiStreamError, Unavailable
 from tistream.format.manifest import KIND_SEAL, Manifest
 from tistream.model.ids import TenantKey
 from tistream.storage.measured import MeasuredObjectStore
@@ -31,6 +31,8 @@ COMMIT_THREADS = 8
 LARGE_THREADS = 4  # large ticks under way at a time; each has its own thread, and waits most of the time
 KEEP_ALL: Mapping[TenantKey, int] = MappingProxyType({})
 NO_ORDERS: Mapping[int, SealOrder] = MappingProxyType({})
+# How often a task is tried whose tenant's key cannot be used: what is refused costs the others of its tick time.
+KEY_AGAIN_MS = 2_000
 TROUBLE_AGAIN_MS = 10_000  # how often a tick that goes on failing is logged
 
 
@@ -163,7 +165,10 @@ class SorterNode:
             held = list(self._held.values())
         plans: list[tuple[Held, Plan]] = []
         commits: list[tuple[Held, Manifest, TaskState, int]] = []
+        now_ms = self._clock.monotonic_ms()
         for one in held:
+            if one.beside is None and now_ms < one.not_before_ms:
+                continue
             if one.doubtful is not None:
                 commits.append((one, *one.doubtful))
                 continue
@@ -210,12 +215,14 @@ class SorterNode:
             self._stop(one, error)
             return []
 
-    def _trouble(self, held: Held, reason: str) -> None:
+    def _trouble(self, held: Held, reason: str, *, key_unusable: bool = False) -> None:
         """The tick failed and is tried again: in the task's status, and in the log when it begins and now and then.
 
         Reasons name objects that no two ticks share, and a full disk lasts: each of them would fill the log.
         """
         now_ms = self._clock.monotonic_ms()
+        if key_unusable:
+            held.not_before_ms = now_ms + KEY_AGAIN_MS
         if held.task.trouble is None or now_ms - held.told_ms >= TROUBLE_AGAIN_MS:
             held.told_ms = now_ms
             log.warning("tick failed", extra={**log_fields(held.task.state), "reason": reason})
@@ -232,10 +239,10 @@ class SorterNode:
             return False
         except CommitStateUnknown as error:
             held.doubtful = (manifest, after, files)
-            self._trouble(held, str(error))
+            self._trouble(held, str(error), key_unusable=isinstance(error.__cause__, KeyUnusable))
             return False
         except Unavailable as error:
-            self._trouble(held, str(error))
+            self._trouble(held, str(error), key_unusable=isinstance(error, KeyUnusable))
             return False
         except Exception as error:  # the number is taken by nobody's right, or worse: only a new epoch may go on
             self._stop(held, error)

@@ -78,7 +78,8 @@ def _intake(state: TaskState) -> list[Intake]:
 
 def stored_bytes(state: TaskState) -> dict[int, int]:
     """Bytes of the objects that a state rests on, each once, by the task that wrote them."""
-    sizes = {one.key: one.size for one in (*state.live_segments, *state.pending)}
+    sizes = {segment.key: segment.size for segment in state.live_segments}
+    sizes |= {part.key: part.size for part in state.pending}
     found: Counter[int] = Counter()
     for key, size in sizes.items():
         found[layout.task_of(key) or 0] += size

@@ -31,6 +31,12 @@ class Runner(Protocol):
         """Each unit's segments as one, likewise beside the ticks."""
 
 
+class Trouble(Protocol):
+    """Is told why a tick failed, and whether its tenant's key is why."""
+
+    def __call__(self, held: Held, reason: str, /, *, key_unusable: bool = False) -> None: ...
+
+
 class TickJobs:
     """Runs plans; `trouble` is told why a tick failed that is tried again, `stop` what stops its task."""
 
@@ -40,7 +46,7 @@ class TickJobs:
         runner: Runner,
         clock: Clock,
         metrics: SorterMetrics,
-        trouble: Callable[[Held, str], None],
+        trouble: Trouble,
         stop: Callable[[Held, Exception], None],
     ) -> None:
         self._objects, self._runner, self._clock, self._metrics = objects, runner, clock, metrics
@@ -110,8 +116,9 @@ class TickJobs:
                 log.warning("change file cannot be read", extra={"task_id": task.task_id, "reason": reason})
             task.refused(done, results, self._clock.monotonic_ms())
             return None
-        if reasons := [result.failed for result in results if result.failed]:
-            self._trouble(held, reasons[0])
+        if reasons := [(result.key_unusable, str(result.failed)) for result in results if result.failed]:
+            key_unusable, reason = max(reasons)
+            self._trouble(held, reason, key_unusable=key_unusable)
             return None
         try:
             manifest, after = conclude(done, results, self._clock.now_ms())

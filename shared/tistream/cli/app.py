@@ -99,6 +99,9 @@ def tenant_create(
     retention: Annotated[
         str | None, typer.Option(help="How long its rows are kept: 7d, 36h, forever. Without: as the platform has it.")
     ] = None,
+    kms_key: Annotated[
+        str | None, typer.Option(help="Key id or ARN that its objects are encrypted with (SSE-KMS). Without: none.")
+    ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Register a tenant."""
@@ -106,7 +109,7 @@ def tenant_create(
         from tistream.cli.client import ApiClient
         from tistream.cli.tenant import create_tenant
 
-    create_tenant(ApiClient(url), cluster, tenant, retention)
+    create_tenant(ApiClient(url), cluster, tenant, retention, kms_key)
 
 
 @tenant_app.command("retention")
@@ -122,6 +125,21 @@ def tenant_retention(
         from tistream.cli.tenant import set_retention
 
     set_retention(ApiClient(url), cluster, tenant, retention)
+
+
+@tenant_app.command("key")
+def tenant_key(
+    cluster: Cluster,
+    tenant: Tenant,
+    kms_key: Annotated[str, typer.Argument(help="Key id or ARN of the object store's key management; none: no key.")],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Say which key a tenant's new objects are encrypted with (SSE-KMS). What was written stays under its old key."""
+    with importing():
+        from tistream.cli.client import ApiClient
+        from tistream.cli.tenant import set_key
+
+    set_key(ApiClient(url), cluster, tenant, kms_key)
 
 
 @tenant_app.command("list")

@@ -10,14 +10,19 @@ from tistream.cli.client import ApiClient, tenant_path
 from tistream.cli.errors import CliError
 
 FOREVER = "forever"
+NO_KEY = "none"
 _DURATION = re.compile(r"([0-9]{1,9})([dhm])")
 _UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
 
 
-def create_tenant(client: ApiClient, cluster: str, tenant: str, retention: str | None = None) -> None:
-    """Register a tenant; the same one again is no error. Without a retention it gets the platform's own. Raises
-    CliError."""
+def create_tenant(
+    client: ApiClient, cluster: str, tenant: str, retention: str | None = None, kms_key: str | None = None
+) -> None:
+    """Register a tenant; the same one again is no error. Without a retention it gets the platform's own; without a key
+    its objects are encrypted as the bucket has it. Raises CliError."""
     more = {} if retention is None else {"retention_ms": _text(duration_ms(retention))}
+    if kms_key is not None:
+        more["kms_key_id"] = key_id(kms_key)
     client.call("POST", tenant_path(cluster), {"tenant_id": tenant, **more})
     sys.stdout.write(f"tenant {cluster}/{tenant} registered\n")
 
@@ -28,6 +33,20 @@ def set_retention(client: ApiClient, cluster: str, tenant: str, retention: str) 
     client.call("PUT", tenant_path(cluster, tenant, "retention"), body)
     kept = "for ever" if body["retention_ms"] is None else f"for {retention.strip()}"
     sys.stdout.write(f"rows of tenant {cluster}/{tenant} are kept {kept}\n")
+
+
+def set_key(client: ApiClient, cluster: str, tenant: str, kms_key: str) -> None:
+    """Say what a tenant's new objects are encrypted with. Raises CliError."""
+    body = {"kms_key_id": key_id(kms_key)}
+    client.call("PUT", tenant_path(cluster, tenant, "encryption"), body)
+    told = "as the bucket has it" if body["kms_key_id"] is None else f"with key {body['kms_key_id']}"
+    sys.stdout.write(f"new objects of tenant {cluster}/{tenant} are encrypted {told}\n")
+
+
+def key_id(text: str) -> str | None:
+    """The key as it was named; None for `none`."""
+    wanted = text.strip()
+    return None if wanted.lower() == NO_KEY else wanted
 
 
 def duration_ms(text: str) -> int | None:

@@ -57,7 +57,7 @@ def grant_of(text: str) -> dict[str, Any]:
     """`read,push:7/acme/shop/orders`: actions, and cluster, tenant, database and table, as far as they are named, each
     percent-encoded where it has a slash. Raises CliError."""
     actions, colon, path = text.partition(":")
-    names = [unquote(name) for name in path.split("/")] if path else []
+    names = [unquote(name) for name in path.split("/")]
     if not colon or not actions or len(names) > len(_LEVELS) or "" in names:
         raise CliError(f"grant {text!r} is not like read:CLUSTER/TENANT/DATABASE/TABLE, or operate:* for everything")
     return {"actions": actions.split(","), **dict(zip(_LEVELS, names, strict=False))}

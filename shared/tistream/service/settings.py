@@ -98,7 +98,6 @@ class ServiceSettings(BaseSettings):
         default=None, description="a text that /metrics takes as a bearer token, beside those of services"
     )
     tls: TlsSettings = TlsSettings()
-    allow_insecure_bind: bool = Field(default=False, description="bind a non-loopback address without auth")
     usage_ms: int = Field(
         default=10_000,
         ge=100,

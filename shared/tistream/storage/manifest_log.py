@@ -15,6 +15,7 @@ from tistream.errors import (
     CommitStateUnknown,
     Fenced,
     InvariantBroken,
+    KeyUnusable,
     NotFoundYet,
     RetryableError,
     TiStreamError,
@@ -171,6 +172,8 @@ class ManifestLog:
         for _ in self._attempts():
             try:
                 return self._raise_floor_once(checkpoint)
+            except KeyUnusable:
+                raise  # it takes longer to come back than this waits
             except (CommitConflict, CommitStateUnknown, Unavailable) as error:
                 problem = error
         raise problem
@@ -207,9 +210,12 @@ class ManifestLog:
                 pass  # collected between the two, or the conflict was another one: put again
             except Unavailable as error:
                 problem = error
+                if isinstance(error, KeyUnusable):
+                    break  # it takes longer to come back than this waits
         if not doubtful:
             raise problem
-        raise CommitStateUnknown(key, problem.reason if isinstance(problem, CommitStateUnknown) else str(problem))
+        reason = problem.reason if isinstance(problem, CommitStateUnknown) else str(problem)
+        raise CommitStateUnknown(key, reason) from problem
 
     def _attempts(self) -> Iterator[None]:
         """Once, and again after each pause."""

@@ -17,6 +17,7 @@ from tistream.storage.multipart import MULTIPART_BYTES, PART_BYTES
 from tistream.storage.object_store import Body, ObjectInfo
 from tistream.storage.s3_errors import CONDITIONS, Place, S3Error, status_of
 from tistream.storage.s3_parts import PartsMissing, PartsUpload, ViewFile, crc32_of
+from tistream.storage.tenant_keys import TenantKeys
 
 ATTEMPTS = 4
 BODY_ATTEMPTS = 3  # botocore does not retry a body that breaks off, or that fails its checksum
@@ -61,7 +62,8 @@ class S3ObjectStore:
 
     Reads, listings, deletions and unconditional puts are retried by botocore; a conditional put is one request,
     since a hidden second one would answer 412 to its own first. Before its first conditional put of a kind it makes
-    sure that the store honours the condition. Objects of `multipart_bytes` or more go in parts.
+    sure that the store honours the condition. Objects of `multipart_bytes` or more go in parts. Every object is
+    encrypted with its tenant's key (SSE-KMS), as `keys` is told of it.
     """
 
     def __init__(
@@ -83,7 +85,8 @@ class S3ObjectStore:
             raise InvalidRequest(f"S3 prefix {prefix!r} must be short and end in a slash")
         self._bucket, self._prefix, self._list_page = bucket, prefix, list_page
         self._multipart_bytes, self._part_bytes = multipart_bytes, part_bytes
-        self._place = Place(bucket, prefix, endpoint)
+        self.keys = TenantKeys()
+        self._place = Place(bucket, prefix, endpoint, self.keys)
         self._honoured: set[str] = set()
         self._requests = _Requests()
 
@@ -142,13 +145,13 @@ class S3ObjectStore:
         return ObjectInfo(key, answer["ContentLength"], answer["ETag"])
 
     def put(self, key: str, body: Body) -> None:
-        target = self._target(key)
+        target, sealed = self._target(key), self._sealed(key)
         try:
             if len(body) < self._multipart_bytes:
                 stated = body if isinstance(body, bytes) else ViewFile(memoryview(body))
-                self._client.put_object(**target, Body=stated, ChecksumCRC32=crc32_of(body))
+                self._client.put_object(**target, **sealed, Body=stated, ChecksumCRC32=crc32_of(body))
             else:
-                self._parts(target).put(memoryview(body), {})
+                self._parts(target, sealed).put(memoryview(body), {})
         except PartsMissing as error:
             raise self._place.unavailable("PutObject in parts", key, error.__cause__) from error
         except S3Error as error:
@@ -188,8 +191,13 @@ class S3ObjectStore:
     def _target(self, key: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._prefix + check_key(key)}
 
-    def _parts(self, target: dict[str, str]) -> PartsUpload:
-        return PartsUpload(self._client, self._once, target, self._part_bytes)
+    def _sealed(self, key: str) -> dict[str, str]:
+        """What says that an object is encrypted with its tenant's key; nothing, where it has none."""
+        kms_key_id = self.keys.of_object(key)
+        return {} if kms_key_id is None else {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key_id}
+
+    def _parts(self, target: dict[str, str], sealed: dict[str, str]) -> PartsUpload:
+        return PartsUpload(self._client, self._once, target, self._part_bytes, sealed)
 
     def _check_bucket(self, key: str) -> None:
         """To HEAD, a bucket that is not there is as missing as an object. Raises Unavailable."""
@@ -229,12 +237,12 @@ class S3ObjectStore:
         self._send_conditionally(key, body, condition, in_parts=in_parts)
 
     def _send_conditionally(self, key: str, body: bytes, condition: Condition, *, in_parts: bool) -> None:
-        target, named = self._target(key), dict([condition])
+        target, sealed, named = self._target(key), self._sealed(key), dict([condition])
         try:
             if in_parts:
-                self._parts(target).put(memoryview(body), named)
+                self._parts(target, sealed).put(memoryview(body), named)
             else:
-                self._once.put_object(**target, Body=body, ChecksumCRC32=crc32_of(body), **named)
+                self._once.put_object(**target, **sealed, Body=body, ChecksumCRC32=crc32_of(body), **named)
         except PartsMissing as error:
             raise self._place.unavailable("PutObject in parts", key, error.__cause__) from error
         except S3Error as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -15,7 +15,16 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from tistream.errors import CommitConflict, CommitStateUnknown, NotFoundYet, TiStreamError, Unavailable
+from tistream.errors import (
+    CommitConflict,
+    CommitStateUnknown,
+    KeyUnusable,
+    NotFoundYet,
+    TiStreamError,
+    Unavailable,
+)
+from tistream.storage import layout
+from tistream.storage.tenant_keys import TenantKeys
 
 S3Error = (ClientError, BotoCoreError)  # all that a client raises on purpose
 MISSING = ("NoSuchKey", "404", "NotFound")  # an answer to HEAD has no body, and so no better code
@@ -34,6 +43,9 @@ _PERMISSIONS = (
 _REGION = "state the bucket's region in the URL (s3://…?region=…)"
 _OVERLOADED = "the store is overloaded; asked again with growing pauses as far as that is safe"
 _BUCKET = "make the bucket, or correct the URL's bucket and endpoint"
+_KEY = "it goes on by itself once the key may be used again (kms:GenerateDataKey, kms:Decrypt)"
+_KMS = "kms"  # what the codes of all errors of key management begin with, in upper case by AWS, in lower by MinIO
+_MINIO_CODE = "x-minio-error-code"  # the code of an answer without a body, to HEAD
 CONDITIONS = "TiStream commits by PUTs with If-None-Match and If-Match: use a store that honours them"
 _WAYS_OUT = {
     "NoSuchBucket": _BUCKET,
@@ -62,10 +74,12 @@ class Place:
     bucket: str
     prefix: str
     endpoint: str | None
+    keys: TenantKeys = field(default_factory=TenantKeys)
 
     def read_error(self, operation: str, key: str, error: Exception) -> TiStreamError:
-        """Of a GET or HEAD of one object."""
-        return NotFoundYet(key) if code_of(error) in MISSING else self.unavailable(operation, key, error)
+        """Of a GET or HEAD of one object. One whose encryption key is missing is not missing itself."""
+        missing = code_of(error) in MISSING and not of_key(error)
+        return NotFoundYet(key) if missing else self.unavailable(operation, key, error)
 
     def conditional_error(self, condition: str, key: str, error: Exception) -> TiStreamError:
         """Of a put with a condition, sent once: it lost, it did not happen, or nobody knows."""
@@ -75,7 +89,8 @@ class Place:
             return CommitConflict(key)
         refused = status == 501 or (400 <= status < 500 and status not in (408, 409, 429))
         told = self.unavailable(f"PutObject with {condition}", key, error)
-        return told if refused or isinstance(error, NEVER_SENT) else CommitStateUnknown(key, str(told))
+        never = refused or of_key(error) or isinstance(error, NEVER_SENT)
+        return told if never else CommitStateUnknown(key, str(told))
 
     def unavailable(self, operation: str, key: str, error: BaseException | None) -> Unavailable:
         """Naming the operation, the object, the store's own words, and the way out."""
@@ -84,6 +99,8 @@ class Place:
             said = f"{code} ({status_of(error)}): {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
         else:
             said = str(error)
+        if of_key(error):
+            return KeyUnusable(f"{self._key_of(key)} cannot be used: {self._told(operation, key, said, _KEY)}")
         return self.refused(operation, key, said, _WAYS_OUT.get(code) or _way_out_of(error))
 
     def missing_bucket(self, operation: str, key: str) -> Unavailable:
@@ -92,10 +109,18 @@ class Place:
 
     def refused(self, operation: str, key: str, said: str, way_out: str = "") -> Unavailable:
         """As `unavailable`, in words of our own."""
+        return Unavailable(self._told(operation, key, said, way_out))
+
+    def _told(self, operation: str, key: str, said: str, way_out: str) -> str:
         at = f" at {self.endpoint}" if self.endpoint else ""
-        return Unavailable(
-            f"{operation} s3://{self.bucket}/{self.prefix}{key}{at}: {said}{'; ' if way_out else ''}{way_out}"
-        )
+        return f"{operation} s3://{self.bucket}/{self.prefix}{key}{at}: {said}{'; ' if way_out else ''}{way_out}"
+
+    def _key_of(self, key: str) -> str:
+        """An object may have been written under an earlier key than the tenant's."""
+        tenant = layout.tenant_of(key)
+        known = self.keys.known(tenant)
+        whose = "the bucket" if tenant is None else f"tenant {tenant}"
+        return f"an encryption key of {whose}" if known is None else f"encryption key {known} of {whose}"
 
 
 def code_of(error: BaseException | None) -> str:
@@ -108,6 +133,19 @@ def status_of(error: BaseException | None) -> int:
     if not isinstance(error, ClientError):
         return 0
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def of_key(error: BaseException | None) -> bool:
+    """Whether the store was there, and its key management, or the key, was not to be had."""
+    if not isinstance(error, ClientError):
+        return False
+    found = error.response.get("Error", {})
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    codes = (str(found.get("Code", "")), str(headers.get(_MINIO_CODE, "")))
+    if any(code.lower().startswith((f"{_KMS}.", f"{_KMS}:")) for code in codes):
+        return True
+    # AWS refuses a key to a role in the same words as an object; only the text tells them apart.
+    return codes[0] == "AccessDenied" and f"{_KMS}:" in str(found.get("Message", ""))
 
 
 def _way_out_of(error: BaseException | None) -> str:

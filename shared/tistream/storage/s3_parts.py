@@ -6,7 +6,7 @@ import base64
 import io
 import logging
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tistream.storage.multipart import parts_of
@@ -54,12 +54,13 @@ class PartsMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PartsUpload:
-    """One object of `target` (Bucket, Key). `client` tries again, `once` does not."""
+    """One object of `target` (Bucket, Key). `client` tries again, `once` does not; `sealed`: how it is encrypted."""
 
     client: Any
     once: Any
     target: dict[str, str]
     part_bytes: int
+    sealed: dict[str, str] = field(default_factory=dict)
 
     def put(self, body: memoryview, condition: dict[str, str]) -> None:
         """Upload `body`, which is not empty; with a condition (IfNoneMatch, IfMatch) the last request is sent once.
@@ -75,7 +76,7 @@ class PartsUpload:
         try:
             upload = {
                 **self.target,
-                "UploadId": self.client.create_multipart_upload(**self.target, **whole)["UploadId"],
+                "UploadId": self.client.create_multipart_upload(**self.target, **self.sealed, **whole)["UploadId"],
             }
         except S3Error as error:
             raise PartsMissing from error

@@ -1,11 +1,17 @@
 """The meta server's HTTP contract: tenants, routes, nodes, announcements."""
 
+from typing import Annotated
+
 from pydantic import ConfigDict, Field
 
+from tistream.model.ids import TenantKey
 from tistream.wire.limits import NO_LIMITS, Limits
 from tistream.wire.sorter import Wire
 
 URL_MAX = 255  # of a process, as the meta database keeps it
+# An id, an alias or an ARN. It travels in a header of each request to object storage.
+KMS_KEY_ID_PATTERN = "^[A-Za-z0-9][A-Za-z0-9:/_.+=@-]{0,511}$"
+KmsKeyId = Annotated[str, Field(pattern=KMS_KEY_ID_PATTERN)]
 
 
 class Door(Wire):
@@ -50,11 +56,13 @@ class CreateTenant(Door):
     """`POST /v1/clusters/{cluster_id}/tenants`: 201, also when the same is there already; 409 if it differs.
 
     `retention_ms` (decimal) is how long rows are kept after their commit; null: for ever. Left out: as the meta
-    server's settings have it, and whatever it is if the tenant is there.
+    server's settings have it, and whatever it is if the tenant is there. `kms_key_id` likewise: the key that the
+    tenant's objects are encrypted with (SSE-KMS); null, or left out where the tenant is new: none of its own.
     """
 
     tenant_id: str
     retention_ms: str | None = None
+    kms_key_id: KmsKeyId | None = None
 
 
 class SetRetention(Door):
@@ -63,15 +71,22 @@ class SetRetention(Door):
     retention_ms: str | None
 
 
+class SetEncryption(Door):
+    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption`, as CreateTenant has it."""
+
+    kms_key_id: KmsKeyId | None
+
+
 class TenantInfo(Wire):
     """One tenant. `snapshot_ts` (decimal) is null until its schema_snap was read; `problem` then says why.
-    `retention_ms` (decimal) null: its rows are kept for ever."""
+    `retention_ms` (decimal) null: its rows are kept for ever. `kms_key_id` null: it has no key of its own."""
 
     cluster_id: str
     tenant_id: str
     snapshot_ts: str | None
     problem: str | None = None
     retention_ms: str | None = None
+    kms_key_id: str | None = None
 
 
 class TenantList(Wire):
@@ -134,7 +149,8 @@ class TenantRoute(Wire):
 
     `dispatcher_node` looks for stores that `stores` does not name yet. `stores` is None where the meta server is of a
     version that gives no stores out: then a dispatcher reads all that it finds. `retention_ms` is how long committed
-    rows are kept after their commit; None: for ever. `limits` is what it may use.
+    rows are kept after their commit; None: for ever. `limits` is what it may use. `kms_key_id` is what new objects
+    of the tenant are encrypted with; None: no key of its own.
     """
 
     cluster_id: str
@@ -146,6 +162,7 @@ class TenantRoute(Wire):
     dispatcher_node: str | None = None
     retention_ms: int | None = None
     limits: Limits = NO_LIMITS
+    kms_key_id: str | None = None
 
 
 class RouteTable(Wire):
@@ -163,6 +180,10 @@ class RouteTable(Wire):
     services: dict[str, list[str]] = Field(
         default_factory=dict, description="role (dispatcher, sorter, schema, api, meta) -> base URLs alive"
     )
+
+    def kms_key_ids(self) -> dict[TenantKey, str | None]:
+        """What each tenant's objects are to be encrypted with."""
+        return {TenantKey(one.cluster_id, one.tenant_id): one.kms_key_id for one in self.tenants}
 
 
 class NodeInfo(Wire):

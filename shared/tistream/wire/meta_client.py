@@ -28,6 +28,7 @@ from tistream.wire.meta import (
     Registered,
     RegisterNode,
     RouteTable,
+    SetEncryption,
     SetRetention,
     SplitTask,
     StartOf,
@@ -180,6 +181,11 @@ class MetaClient:
         """Say what a tenant may use. Raises InvalidRequest, UnknownName."""
         path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas"
         return self._of_any(lambda url: self._http.send("PUT", url + path, quotas, QuotasInfo))
+
+    def set_encryption(self, cluster_id: str, tenant_id: str, encryption: SetEncryption) -> TenantInfo:
+        """Say what a tenant's new objects are encrypted with. Raises InvalidRequest, UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, encryption, TenantInfo))
 
     def tenants(self, cluster_id: str) -> TenantList:
         """A cluster's tenants. Raises UnknownName."""

@@ -96,7 +96,7 @@ MUTANTS = (
         invariants=(7, 11),
         breaks="a put whose answer was lost is believed not to have happened: another manifest may follow",
         file=LOG,
-        old="        raise CommitStateUnknown(key) if doubtful else problem\n",
+        old="        raise CommitStateUnknown(key, reason) from problem\n",
         new='        raise Unavailable(f"cannot write {key}")\n',
         catchers=(
             "tests/unit/storage/test_manifest_log.py::test_a_lost_answer_whose_number_went_to_a_newer_epoch_is_fenced",

@@ -18,6 +18,7 @@ from mutants.catalog.seals import MUTANTS as SEALS
 from mutants.catalog.serving import MUTANTS as SERVING
 from mutants.catalog.slices import MUTANTS as SLICES
 from mutants.catalog.stores import MUTANTS as STORES
+from mutants.catalog.tenant_keys import MUTANTS as TENANT_KEYS
 from mutants.catalog.ticks import MUTANTS as TICKS
 
 MUTANTS = (
@@ -38,6 +39,7 @@ MUTANTS = (
     *DATABASE,
     *COLLECTION,
     *SCHEMA_LOG,
+    *TENANT_KEYS,
     *LOCKS,
     *METERING,
 )

@@ -41,8 +41,8 @@ MUTANTS = (
         invariants=(20,),
         breaks="a late report of an older manifest replaces what a newer one has told",
         file=BOOK,
-        old="    fresh = {task: one for task, one in wanted.items() if newest.get(task, 0) <= one.manifest}\n",
-        new="    fresh = wanted\n",
+        old='    older = and_(table.c.manifest <= told["manifest"], *(table.c[name] == told[name] for name in _TASK))\n',
+        new="    older = and_(*(table.c[name] == told[name] for name in _TASK))\n",
         catchers=("tests/unit/meta/test_usage_book.py::test_of_what_is_stored_the_newest_manifest_tells",),
     ),
     Mutant(

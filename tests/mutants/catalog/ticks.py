@@ -200,10 +200,10 @@ MUTANTS = (
         invariants=(7, 9),
         breaks="a tick is committed though one of its shards had no answer from the store",
         file=TICK_JOBS,
-        old="        if reasons := [result.failed for result in results if result.failed]:\n",
+        old="        if reasons := [(result.key_unusable, str(result.failed)) for result in results if result.failed]:\n",
         new="        from dataclasses import replace\n"
         "        results = [replace(result, failed=None) for result in results]\n"
-        "        if reasons := [result.failed for result in results if result.failed]:\n",
+        "        if reasons := [(result.key_unusable, str(result.failed)) for result in results if result.failed]:\n",
         catchers=("tests/unit/sorter/test_progress_told.py::test_nothing_is_told_before_it_is_committed",),
     ),
     Mutant(

@@ -18,7 +18,7 @@ from support.http_world import eventually
 from support.pull import PROBLEM, Consumer, parse
 from tistream.cli.client import ApiClient
 from tistream.cli.errors import CliError
-from tistream.cli.tenant import create_tenant, set_retention
+from tistream.cli.tenant import create_tenant, set_key, set_retention
 
 EVERYTHING = golden.load("everything")
 LARGE = golden.load("large")
@@ -260,6 +260,22 @@ def test_the_command_tells_how_long_rows_are_kept(up: Platform, capsys: pytest.C
             set_retention(client, "8", "kept", bad)
     with pytest.raises(CliError, match="nobody"):
         set_retention(client, "8", "nobody", "7d")
+
+
+def test_a_key_is_forwarded_and_refused_where_objects_are_files(up: Platform, loaded: Consumer) -> None:
+    put, url = loaded.client.put, f"{up.api.url}/v1/clusters/9/tenants/new/encryption"
+    assert put(url, json={"kms_key_id": None}).json()["kms_key_id"] is None
+    for body in (b"", b"{}", b'{"kms_key_id":5}', b'{"kms_key_id":"a b"}', b'{"kms_key_id":"arn:aws:kms:1"}'):
+        refused = put(url, content=body)
+        assert (refused.status_code, refused.headers["content-type"]) == (400, PROBLEM), body
+    assert put(url.replace("/new/", "/nobody/"), json={"kms_key_id": None}).status_code == 404
+    assert put(url, params={"x": "1"}, json={"kms_key_id": None}).status_code == 400
+    client = ApiClient(up.api.url)
+    with pytest.raises(CliError, match="encrypts nothing"):
+        create_tenant(client, "8", "keyed", kms_key="alias/acme")
+    with pytest.raises(CliError, match="encrypts nothing"):
+        set_key(client, "9", "new", "alias/acme")
+    set_key(client, "9", "new", "none")
 
 
 def test_a_stream_gives_the_same_events_while_files_arrive_and_ends_with_the_service(up: Platform) -> None:

@@ -16,6 +16,7 @@ from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.tenant_keys import TenantKeys
 from tistream_meta.app import build_app
 from tistream_meta.settings import MetaSettings
 
@@ -23,9 +24,17 @@ ACME = TenantKey("7", "acme")
 SNAP = orjson.dumps({"version": 1, "snapshot_ts": 42, "databases": []})
 
 
+class EncryptingMemory(MemoryObjectStore):
+    """As a bucket with key management, for what the meta server asks of it: whether it is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys = TenantKeys()
+
+
 class Meta:
-    def __init__(self, directory: Path, **settings: int) -> None:
-        self.objects = MemoryObjectStore()
+    def __init__(self, directory: Path, objects: MemoryObjectStore | None = None, **settings: int) -> None:
+        self.objects = objects or EncryptingMemory()
         self._instances = 0
         self._settings = MetaSettings(
             database_url=f"sqlite:///{directory}/meta.db",
@@ -142,6 +151,49 @@ def test_retention_is_told_when_a_tenant_is_created_and_changed_later(meta):
     assert meta.http.get("/v1/clusters/7/tenants").json()["tenants"][0]["retention_ms"] is None
     unknown = meta.http.put("/v1/clusters/7/tenants/nobody/retention", json={"retention_ms": None})
     assert (unknown.status_code, unknown.json()["type"]) == (404, "tistream:unknown-name")
+
+
+ARN = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+
+
+def test_a_key_is_told_when_a_tenant_is_created_and_changed_later(meta):
+    assert meta.create(kms_key_id=ARN) == 201
+    assert meta.tenant()["kms_key_id"] == ARN
+    assert [meta.create(), meta.create(kms_key_id=ARN), meta.create(kms_key_id="other")] == [201, 201, 409]
+    assert [meta.create("beta"), meta.create("beta", kms_key_id=None)] == [201, 201]
+    eventually(lambda: all(tenant["problem"] for tenant in meta.routes()["tenants"]))
+    version = meta.routes()["version"]
+    url = "/v1/clusters/7/tenants/acme/encryption"
+    changed = meta.http.put(url, json={"kms_key_id": "alias/acme"})
+    assert (changed.status_code, changed.json()["kms_key_id"]) == (200, "alias/acme")
+    table = meta.routes(known_version=version, wait_ms=60_000)
+    assert [tenant["kms_key_id"] for tenant in table["tenants"]] == ["alias/acme", None]
+    assert meta.http.put(url, json={"kms_key_id": "alias/acme"}).status_code == 200
+    assert meta.routes()["version"] == table["version"]
+    assert meta.http.put(url, json={"kms_key_id": None}).json()["kms_key_id"] is None
+    assert meta.http.put(url.replace("acme", "nobody"), json={"kms_key_id": None}).status_code == 404
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "a\r\nx-amz-acl: public-read", "ключ", "-k", "k" * 513, 5])
+def test_a_bad_key_is_refused_and_changes_nothing(meta, key):
+    meta.create()
+    url = "/v1/clusters/7/tenants/acme/encryption"
+    refused = meta.http.put(url, json={"kms_key_id": key})
+    assert (refused.status_code, refused.json()["type"]) == (400, "tistream:bad-request")
+    assert meta.create("beta", kms_key_id=key) == 400
+    assert [(tenant["tenant_id"], tenant["kms_key_id"]) for tenant in meta.routes()["tenants"]] == [("acme", None)]
+    assert meta.http.put(url, json={}).status_code == 400
+
+
+def test_a_store_that_cannot_encrypt_takes_no_keys(tmp_path):
+    running = Meta(tmp_path, objects=MemoryObjectStore())
+    try:
+        assert [running.create(kms_key_id=ARN), running.create(kms_key_id=None)] == [400, 201]
+        refused = running.http.put("/v1/clusters/7/tenants/acme/encryption", json={"kms_key_id": ARN})
+        assert (refused.status_code, refused.json()["type"]) == (400, "tistream:bad-request")
+        assert "encrypts nothing" in refused.json()["detail"]
+    finally:
+        running.stop()
 
 
 def test_a_tenant_without_a_retention_gets_that_of_the_settings(tmp_path):

@@ -13,7 +13,7 @@ from tistream.model.span import WHOLE, KeySpan
 from tistream_meta import tables
 from tistream_meta.database import open_engine
 from tistream_meta.migrations import NewerDatabase, files, migrate
-from tistream_meta.model import FOR_EVER, Retention
+from tistream_meta.model import FOR_EVER, Encryption, Retention
 from tistream_meta.placement import Step
 from tistream_meta.policies import Command
 from tistream_meta.repository import Repository
@@ -74,11 +74,32 @@ def test_tenants_of_a_database_without_retention_are_kept_for_ever(engine):
     migrate(engine)
     with engine.begin() as connection:
         connection.execute(text("ALTER TABLE tenants DROP COLUMN retention_ms"))
+        connection.execute(text("ALTER TABLE tenants DROP COLUMN kms_key_id"))
         connection.execute(text("DELETE FROM schema_migrations WHERE version >= 9"))
         connection.execute(text("INSERT INTO tenants (cluster_id, tenant_id, created_ms) VALUES ('7', 'acme', 1)"))
     repository = owner(engine)
     assert [tenant.retention_ms for tenant in repository.plan().tenants] == [None]
     assert repository.set_retention(ACME, WEEK)[0].retention_ms == WEEK.ms
+
+
+def test_a_key_is_kept_through_all_that_happens_to_a_tenant_and_changes_as_it_is_told(engine):
+    repository = owner(engine)
+    created, change = repository.create_tenant(ACME, encryption=Encryption("k1"))
+    assert change is not None
+    assert created.kms_key_id == "k1"
+    assert repository.create_tenant(ACME) == (created, None)
+    for other in (Encryption("k2"), Encryption(None)):
+        with pytest.raises(AlreadyDiffers, match="is there with key k1"):
+            repository.create_tenant(ACME, encryption=other)
+    for made in (repository.set_problem(ACME, "why"), repository.activate(ACME, 5, [KeySpan(b"", b"")])):
+        assert [tenant.kms_key_id for tenant in made.tenants] == ["k1"]
+    changed, change = repository.set_encryption(ACME, Encryption("k2"))
+    assert (changed.kms_key_id, change.tenants) == ("k2", (changed,))
+    assert repository.set_encryption(ACME, Encryption("k2"))[1] is None
+    assert repository.set_retention(ACME, WEEK)[0].kms_key_id == "k2"
+    assert repository.set_encryption(ACME, Encryption(None))[0].kms_key_id is None
+    with pytest.raises(UnknownName):
+        repository.set_encryption(TenantKey("7", "nobody"), Encryption("k"))
 
 
 def test_retention_is_kept_through_all_that_happens_to_a_tenant(engine):

@@ -56,7 +56,7 @@ def test_an_owner_whose_lease_went_to_another_steps_down(tmp_path: Path) -> None
         old.register("sorter-2", "sorter", "http://127.0.0.1:2", Start("b", 2))
     assert not old.is_owner()
     with pytest.raises(Unavailable):
-        old.create_tenant(TenantKey("7", "acme"))
+        old.tenant_rules.create(TenantKey("7", "acme"))
     old.look_after_nodes()  # has nothing to look after any more
     _, version = new.register("sorter-3", "sorter", "http://127.0.0.1:3", Start("c", new.new_start("sorter-3")))
     table = new.routes().wait(Mark(2, version - 1), 0)

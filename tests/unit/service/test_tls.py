@@ -6,6 +6,8 @@ import base64
 import os
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -244,3 +246,29 @@ def test_files_that_are_of_no_use_are_told(made: Made, tmp_path: Path) -> None:
     ):
         with pytest.raises(SettingsError, match="certificates of echo are of no use"):
             Peers(EchoSettings(tls=tls), SystemClock())
+
+
+HEALTHY = Path(__file__).parents[3] / "deploy" / "docker" / "healthy.py"
+
+
+@pytest.mark.parametrize("mutual", [False, True])
+def test_the_images_probe_is_answered_inside_the_container(
+    monkeypatch: pytest.MonkeyPatch, made: Made, mutual: bool
+) -> None:
+    tls = tls_of(made.own, mutual=mutual)
+
+    def probe(url: str, *arguments: str, **files: Path | None) -> int:
+        own = {"PORT": url.rpartition(":")[2], **{name: str(path) for name, path in files.items()}}
+        environ = {**os.environ, **{f"TISTREAM_ECHO__{name}": value for name, value in own.items()}}
+        command = [sys.executable, "-I", "-S", HEALTHY, *arguments]
+        return subprocess.run(command, env=environ, capture_output=True, check=False, timeout=60).returncode
+
+    with served(monkeypatch, tls) as url:
+        shown = {"TLS__CERT_FILE": tls.cert_file, "TLS__KEY_FILE": tls.key_file}
+        assert probe(url, "/healthz", **shown) == 0
+        assert probe(url, **shown) == 0
+        assert probe(url, "/nowhere", **shown) == 1
+        assert probe(url, "/healthz") == 1
+    assert probe(url, "/healthz", **shown) == 1
+    with served(monkeypatch, TlsSettings()) as url:
+        assert probe(url, "/healthz") == 0

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tistream.storage.tenant_keys import TenantKeys
 from tistream_sorter.compaction import Rewrite, Rewritten
 from tistream_sorter.jobs import shard_io
 from tistream_sorter.jobs.shard import Shard, ShardResult
@@ -20,11 +21,13 @@ POOL, LARGE_POOL = "default", "large"  # of equals the first by name goes first
 class SparkRunner:
     """Runs the shards of a tick, of all due tasks of the node, as one Spark job.
 
-    Executors read, match, sort and write; the driver sees object names and counts only.
+    Executors read, match, sort and write; the driver sees object names and counts only. `keys` is what it knows of
+    tenants' keys: it goes to the executors with the work.
     """
 
-    def __init__(self, session: SparkSession, objects_url: str) -> None:
+    def __init__(self, session: SparkSession, objects_url: str, keys: TenantKeys | None = None) -> None:
         self._session = session
+        self._keys = TenantKeys() if keys is None else keys
         self._context = session.sparkContext
         self._url = objects_url
         # One partition per slot, each holding its own number: little work travels in the closure, since a new RDD for
@@ -51,20 +54,21 @@ class SparkRunner:
         """
         url = self._url
         count = len(shards) if beside else self.slots
-        work = [pickle.dumps(bundle, pickle.HIGHEST_PROTOCOL) for bundle in bundles(shards, count)]
+        keys = self._keys.told({shard.tenant for shard in shards})
+        work = [pickle.dumps((keys, bundle), pickle.HIGHEST_PROTOCOL) for bundle in bundles(shards, count)]
         self._context.setLocalProperty("spark.scheduler.pool", LARGE_POOL if beside else POOL)
         if not beside and sum(map(len, work)) <= CLOSURE_BYTES_MAX:
 
             def numbered(numbers: Iterable[int]) -> Iterator[ShardResult]:
                 for number in numbers:
-                    yield from shard_io.process(url, pickle.loads(work[number]))
+                    yield from shard_io.process(url, *pickle.loads(work[number]))
 
             results = self._context.runJob(self._slots, numbered, range(len(work)))
         else:
 
             def given(bundle: Iterable[bytes]) -> Iterator[ShardResult]:
                 for part in bundle:
-                    yield from shard_io.process(url, pickle.loads(part))
+                    yield from shard_io.process(url, *pickle.loads(part))
 
             results = self._context.runJob(self._context.parallelize(work, len(work)), given)
         order = {(shard.task_id, shard.number): at for at, shard in enumerate(shards)}
@@ -76,9 +80,10 @@ class SparkRunner:
 
         def given(bundle: Iterable[bytes]) -> Iterator[Rewritten]:
             for part in bundle:
-                yield shard_io.rewrite(url, pickle.loads(part))
+                yield shard_io.rewrite(url, *pickle.loads(part))
 
-        work = [pickle.dumps(unit, pickle.HIGHEST_PROTOCOL) for unit in units]
+        keys = self._keys.told({unit.tenant for unit in units})
+        work = [pickle.dumps((keys, unit), pickle.HIGHEST_PROTOCOL) for unit in units]
         self._context.setLocalProperty("spark.scheduler.pool", LARGE_POOL)
         return list(self._context.runJob(self._context.parallelize(work, len(work)), given))
 
@@ -91,7 +96,7 @@ class SparkRunner:
         url = self._url
 
         def imports(numbers: Iterable[int]) -> Iterator[int]:
-            shard_io.process(url, [])
+            shard_io.process(url, {}, [])
             yield sum(1 for _ in numbers)
 
         self._context.runJob(self._slots, imports)

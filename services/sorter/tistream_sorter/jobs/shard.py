@@ -88,7 +88,8 @@ class ShardResult:
     consumed: pending parts that need no further mention, as (key, start of the piece that the shard was given).
     bad_files: seq -> reason, for files whose row groups fail their checks: nothing was written. lookup_window:
     (lowest, highest) commit_ts of repeats to be looked up: run again with the segments. broken: (invariant, reason).
-    failed: the store did not answer; run again later. traffic: what the shard asked of the store, by kind.
+    failed: the store did not answer; run again later, and not at once where the tenant's key is why (`key_unusable`).
+    traffic: what the shard asked of the store, by kind.
     """
 
     task_id: int
@@ -101,6 +102,7 @@ class ShardResult:
     lookup_window: tuple[int, int] | None = None
     broken: tuple[int, str] | None = None
     failed: str | None = None
+    key_unusable: bool = False
     read_bytes: int = 0
     wall_ms: int = 0
     traffic: dict[str, Traffic] = field(default_factory=dict)

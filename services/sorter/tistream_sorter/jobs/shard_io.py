@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.concurrency import new_executor
-from tistream.errors import CorruptObject, NotFoundYet, TiStreamError
+from tistream.errors import CorruptObject, KeyUnusable, NotFoundYet, TiStreamError
 from tistream.format.manifest import PendingPart
 from tistream.format.source_file import SourceFile, SourceGroup
 from tistream.model.span import KeySpan, shown_key
@@ -25,6 +25,7 @@ from tistream.storage.change_reader import read_changes
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
+from tistream.storage.tenant_keys import KeyIds, keys_of
 from tistream.storage.write_behind import WriteBehind
 from tistream_sorter.compaction import Rewrite, Rewritten
 from tistream_sorter.jobs.compact import rewrite_guarded
@@ -48,17 +49,24 @@ def _objects(url: str) -> ObjectStore:
     return open_objects(url)
 
 
-def process(url: str, shards: list[Shard]) -> list[ShardResult]:
-    """What a Spark task does with its bundle of shards: while one is written, the next one is read and matched."""
-    objects = _objects(url)
+def process(url: str, keys: KeyIds, shards: list[Shard]) -> list[ShardResult]:
+    """What a Spark task does with its bundle of shards: while one is written, the next one is read and matched. What
+    it writes is encrypted with `keys`."""
+    objects = _told(url, keys)
     with new_executor("put", WRITERS) as writers:
         begun = [_begun(objects, shard, writers) for shard in shards]
         return [one.ended() for one in begun]
 
 
-def rewrite(url: str, unit: Rewrite) -> Rewritten:
+def rewrite(url: str, keys: KeyIds, unit: Rewrite) -> Rewritten:
     """What a Spark task does with segments that are to become one."""
-    return rewrite_guarded(_objects(url), unit)
+    return rewrite_guarded(_told(url, keys), unit)
+
+
+def _told(url: str, keys: KeyIds) -> ObjectStore:
+    objects = _objects(url)
+    keys_of(objects).tell(keys)
+    return objects
 
 
 def process_guarded(objects: ObjectStore, shard: Shard) -> ShardResult:
@@ -102,6 +110,8 @@ def _guarded(shard: Shard, work: Callable[[], ShardResult]) -> ShardResult:
         return work()
     except CorruptObject as error:
         return _broken(shard, 10, str(error))
+    except KeyUnusable as error:
+        return ShardResult(shard.task_id, shard.number, failed=str(error), key_unusable=True)
     except TiStreamError as error:
         return ShardResult(shard.task_id, shard.number, failed=str(error))
 

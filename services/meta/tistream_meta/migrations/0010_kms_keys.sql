@@ -1,0 +1,1 @@
+ALTER TABLE tenants ADD COLUMN kms_key_id VARCHAR(512) $NAME;

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from tistream.cause import HEADER
+
 DECLARED = "x-tistream-access"
 LEVELS = ("platform", "cluster", "tenant", "database", "table")
 
@@ -123,7 +125,9 @@ def send(url: str, method: str, path: str, authorization: str | None, body: byte
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
     try:
-        headers = {} if authorization is None else {"Authorization": authorization}
+        headers = {HEADER: "same"}  # else each answer would be under a cause of its own, and no two alike
+        if authorization is not None:
+            headers["Authorization"] = authorization
         if body is not None:
             headers["Content-Type"] = "application/json"
         connection.putrequest(method, path, skip_accept_encoding=True)

@@ -72,7 +72,7 @@ MUTANTS = (
         invariants=(21,),
         breaks="what is handed to an executor is done for nobody",
         file=CONCURRENCY,
-        old="        return super().submit(copy_context().run, fn, *args, **kwargs)\n",
+        old="        return super().submit(lambda: context.run(fn, *args, **kwargs))\n",
         new="        return super().submit(fn, *args, **kwargs)\n",
         catchers=("tests/unit/service/test_cause.py::test_a_call_from_service_to_service_keeps_its_cause",),
     ),

@@ -121,13 +121,18 @@ def _nodes(route: TenantRoute) -> Iterator[str]:
 
 
 def _nodes_of_difference(before: TenantRoute | None, after: TenantRoute) -> set[str]:
-    """The nodes whose tasks of the tenant are not what they were."""
-    if before is None or (before.snapshot_ts, before.problem) != (after.snapshot_ts, after.problem):
+    """The nodes whose tasks of the tenant are not what they were, or are treated otherwise."""
+    if before is None or _rules(before) != _rules(after):
         return {*_nodes(after), *(_nodes(before) if before is not None else ())}
     old, new = {id(task) for task in before.tasks}, {id(task) for task in after.tasks}
     changed = [task for task in before.tasks if id(task) not in new]
     changed += [task for task in after.tasks if id(task) not in old]
     return {node for task in changed for node in (task.sorter_node, task.next_node) if node is not None}
+
+
+def _rules(route: TenantRoute) -> tuple[object, ...]:
+    """What concerns every task of the tenant."""
+    return route.snapshot_ts, route.problem, route.retention_ms, route.kms_key_id
 
 
 def _of_node(route: TenantRoute, node_id: str | None) -> TenantRoute:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -36,6 +37,26 @@ def test_an_older_table_that_comes_late_replaces_nothing() -> None:
     newest = routes.current()
     assert newest is not None
     assert newest.version == 5
+
+
+@pytest.mark.parametrize(("member", "value"), [("retention_ms", 3_600_000), ("kms_key_id", "a-key")])
+def test_a_node_hears_of_what_is_said_of_a_tenant_whose_tasks_stay_as_they_are(member: str, value: object) -> None:
+    owner, routes = Owner(1), board()
+    [task] = [task for task in owner.book.tasks.values() if task.task_id == 10]
+    given = replace(task, sorter_node=NODES[0], task_epoch=task.task_epoch + 1)
+    owner.touched.add(owner.book.take(Change(owner.book.version + 1, tasks=(given,))))
+    routes.publish(owner.table())
+    known = routes.wait(NOTHING_SEEN, 0, NODES[0])
+    assert known is not None
+    said = replace(owner.book.tenants[task.tenant], **{member: value})
+    owner.touched.add(owner.book.take(Change(owner.book.version + 1, tenants=(said,))))
+    routes.publish(owner.table())
+    told = routes.wait(Mark(known.owner_rev, known.version), 0, NODES[0])
+    assert told is not None
+    assert [getattr(tenant, member) for tenant in told.tenants] == [value]
+    other = routes.wait(Mark(known.owner_rev, known.version), 0, NODES[1])
+    assert other is not None
+    assert other.tenants == [], "it has no task of it"
 
 
 class Owner:

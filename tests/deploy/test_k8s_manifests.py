@@ -362,7 +362,7 @@ def test_executors_are_what_their_driver_is() -> None:
 
 
 def test_prod_without_executors_is_what_the_document_says(tmp_path: Path) -> None:
-    shutil.copytree(K8S, tmp_path / "k8s")
+    shutil.copytree(K8S.parent, tmp_path, dirs_exist_ok=True)
     prod = tmp_path / "k8s" / "overlays" / "prod"
     text = (prod / "kustomization.yaml").read_text()
     without = text.replace("  - ../../components/spark-on-k8s\n", "").partition("# Executors run")[0]

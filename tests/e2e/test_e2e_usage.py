@@ -15,8 +15,7 @@ import pytest
 from support import golden
 from support.golden import GoldenSet
 from support.http_world import eventually
-from support.minio import Minio, NoMinio
-from support.not_run import not_run
+from support.minio import running
 from support.platform import COMMAND, _kill
 from support.services import MODULES, Services
 from support.wire import Request, Wire, wired
@@ -97,13 +96,8 @@ def kind_of(request: Request) -> str:
 @pytest.fixture(scope="module")
 def metered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metered]:
     directory: Path = tmp_path_factory.mktemp("usage")
-    minio = Minio(directory / "minio")
-    try:
-        minio.start()
-    except NoMinio as reason:
-        not_run(reason)
-    bucket = minio.new_bucket()
-    with wired(minio.port) as wire:
+    with running(directory / "minio") as minio, wired(minio.port) as wire:
+        bucket = minio.new_bucket()
         url = minio.url(bucket).replace(minio.endpoint, wire.endpoint)
         services = Services(directory / "up", ranges=3, environ=SETTINGS | minio.environ, objects_url=url)
         services.nodes = {**services.nodes, "api": 2}
@@ -116,7 +110,6 @@ def metered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metered]:
             raise
         finally:
             services.close()
-            minio.stop()
 
 
 def pull(metered: Metered, loaded: GoldenSet, name: str, until_ts: int) -> tuple[int, int]:

@@ -35,6 +35,9 @@ class CountsRequests(Protocol):
     def requests_made(self) -> tuple[int, int]:
         """By the calling thread so far: requests, and of them those that failed."""
 
+    def probes_made(self) -> int:
+        """Of those, requests that concern no object of anybody's."""
+
 
 class MeasuredObjectStore:
     """Implements ObjectStore around another one. Safe for use by many threads if that one is.
@@ -115,11 +118,11 @@ class MeasuredObjectStore:
         for kind, done in traffic.items():
             self.add(kind, tenant, done)
 
-    def add(self, kind: str, tenant: TenantKey | None, done: Traffic) -> None:
-        """Add to one kind's totals, and to the tenant's."""
+    def add(self, kind: str, tenant: TenantKey | None, done: Traffic, probes: int = 0) -> None:
+        """Add to one kind's totals, and to the tenant's; `probes` of the requests are nobody's."""
         with self._lock:
             if tenant is not None:
-                self._requests.setdefault(tenant, Counter())[kind] += done.requests
+                self._requests.setdefault(tenant, Counter())[kind] += done.requests - probes
             old = self._traffic[kind]
             self._traffic[kind] = Traffic(
                 old.requests + done.requests,
@@ -138,15 +141,16 @@ class _Counted:
 
     def __enter__(self) -> _Counted:
         counting = self._store.counting
-        self._before = counting.requests_made() if counting else (0, 0)
+        self._before = (*counting.requests_made(), counting.probes_made()) if counting else (0, 0, 0)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         failed = kind is not None and issubclass(kind, Exception)
-        requests, failures = self.requests, int(failed)
-        if self._store.counting:
-            made, met = self._store.counting.requests_made()
+        requests, failures, probes = self.requests, int(failed), 0
+        if counting := self._store.counting:
+            made, met = counting.requests_made()
             requests, failures = made - self._before[0], met - self._before[1]
+            probes = counting.probes_made() - self._before[2]
         if requests or failures or self.read or self._written:
             done = Traffic(requests, failures, self.read, 0 if failed else self._written)
-            self._store.add(self._kind, layout.tenant_of(self._key), done)
+            self._store.add(self._kind, layout.tenant_of(self._key), done, probes)

@@ -42,6 +42,7 @@ class _Requests(threading.local):
 
     made = 0
     failed = 0
+    probing = 0  # of those made: what asked whether the store honours conditions
 
     def sent(self, **_: object) -> None:
         self.made += 1
@@ -119,6 +120,10 @@ class S3ObjectStore:
     def requests_made(self) -> tuple[int, int]:
         """By the calling thread so far: requests, and of them those that failed."""
         return self._requests.made, self._requests.failed
+
+    def probes_made(self) -> int:
+        """Of those, requests that concern no object of anybody's."""
+        return self._requests.probing
 
     def get(self, key: str) -> bytes:
         return self._read(key, {})[0]
@@ -257,6 +262,7 @@ class S3ObjectStore:
         if kind in self._honoured:
             return
         key, wrong = CONDITIONS_KEY, ABSENT if name == ABSENT[0] else (name, NO_VERSION)
+        before = self._requests.made
         try:
             for _ in range(1 + (wrong is ABSENT)):  # the first of all processes makes the object
                 self._send_conditionally(key, CONDITIONS_BODY, wrong, in_parts=in_parts)
@@ -266,6 +272,8 @@ class S3ObjectStore:
             raise self._place.unavailable(kind, key, error.__cause__ or error) from error
         else:
             raise self._place.refused(kind, key, f"the store ignores {name}", CONDITIONS)
+        finally:
+            self._requests.probing += self._requests.made - before
 
 
 def _is_sound(body: bytes, answer: dict[str, Any]) -> bool:

@@ -121,7 +121,8 @@ class HttpClient:
         timeout = httpx.Timeout(read_s, connect=_CONNECT_S, pool=_POOL_S)
         for attempt in range(1, attempts + 1):
             try:
-                return self._once(method, url, params=query, content=content, headers=headers, timeout=timeout)
+                # None and not {}: that would take away the query that the URL has.
+                return self._once(method, url, params=query or None, content=content, headers=headers, timeout=timeout)
             except RetryableError:
                 if attempt == attempts:
                     raise

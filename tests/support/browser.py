@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from support import kept
 from support.not_run import not_run
 
 WIDTH, HEIGHT = 1280, 800
@@ -48,7 +48,10 @@ def chromium() -> Iterator[Any]:
         from playwright.sync_api import Error, sync_playwright
     except ImportError:
         not_run("no playwright to drive Chromium with: pip install playwright")
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    try:
+        found = kept.packaged("chromium", "chromium", "chromium-browser", "google-chrome")
+    except kept.NotHad as error:
+        not_run(f"no Chromium: {error}")
     with sync_playwright() as driver:
         try:
             browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])

@@ -47,15 +47,50 @@ def built(package: str, name: str) -> str:
     return str(target)
 
 
+def packaged(package: str, *programs: str) -> str | None:
+    """One of these programs: on PATH, or installed by apt as `package` where the user is root; None without root.
+    Raises NotHad."""
+    if (found := _on_path(programs)) is None and os.geteuid() == 0:
+        with alone("apt"):  # apt serves one at a time
+            if (found := _on_path(programs)) is None:
+                _install(package)
+                found = _on_path(programs)
+    return found
+
+
+def _on_path(programs: tuple[str, ...]) -> str | None:
+    return next(filter(None, map(shutil.which, programs)), None)
+
+
+def _install(package: str) -> None:
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (("apt-get", "update"), ("apt-get", "install", "-y", "--no-install-recommends", package)):
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True, env=quiet)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise NotHad(f"{' '.join(command)}: {error} {getattr(error, 'stderr', '')}") from error
+
+
 def _build(go: str, package: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         environ = {**os.environ, "GOBIN": scratch, "CGO_ENABLED": "0"}
-        install = [go, "install", package]
-        try:
-            subprocess.run(install, check=True, capture_output=True, text=True, env=environ, timeout=BUILDING_SECONDS)
-        except (OSError, subprocess.SubprocessError) as error:
-            raise NotHad(f"{' '.join(install)}: {error} {getattr(error, 'stderr', '') or ''}"[:2_000]) from error
-        [program] = Path(scratch).iterdir()
+        # Inside a module of its own: outside of any, Go also asks for a list of versions, which not every proxy has.
+        Path(scratch, "go.mod").write_text("module scratch\n")
+        for words in (("get", package), ("install", package.partition("@")[0])):
+            command = [go, *words]
+            try:
+                subprocess.run(
+                    command,
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                    env=environ,
+                    cwd=scratch,
+                    timeout=BUILDING_SECONDS,
+                )
+            except (OSError, subprocess.SubprocessError) as error:
+                raise NotHad(f"{' '.join(command)}: {error} {getattr(error, 'stderr', '') or ''}"[:2_000]) from error
+        [program] = [path for path in Path(scratch).iterdir() if path.name not in ("go.mod", "go.sum")]
         os.replace(program, target)
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -28,27 +27,10 @@ STARTING_SECONDS = 60
 
 def binary() -> str:
     """The server's program, which root installs if need be. Raises kept.NotHad."""
-    if (found := _found()) is None and os.geteuid() == 0:
-        with kept.alone("mariadb"):  # apt serves one at a time
-            if (found := _found()) is None:
-                _install()
-                found = _found()
+    found = kept.packaged("mariadb-server", *PROGRAMS)
     if found is None:
         raise kept.NotHad("no mariadbd on PATH, and only root can install it (apt-get install mariadb-server)")
     return found
-
-
-def _found() -> str | None:
-    return next(filter(None, map(shutil.which, PROGRAMS)), None)
-
-
-def _install() -> None:
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (("apt-get", "update"), ("apt-get", "install", "-y", "--no-install-recommends", "mariadb-server")):
-        try:
-            subprocess.run(command, check=True, capture_output=True, text=True, env=quiet)
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise kept.NotHad(f"{' '.join(command)}: {error} {getattr(error, 'stderr', '')}") from error
 
 
 def command(directory: Path, port: int) -> tuple[list[str], list[str]]:

@@ -127,6 +127,6 @@ def test_a_build_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyP
     go.chmod(0o755)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(kept.NotHad, match=r"go install github.com/minio/minio@v0.0.0-2026\d+-\w+: .*no such module"):
+    with pytest.raises(kept.NotHad, match=r"go get github.com/minio/minio@v0.0.0-2026\d+-\w+: .*no such module"):
         command(tmp_path / "data", 9000, {})
     assert all(path.name.endswith(".lock") for path in kept.folder().iterdir())

@@ -116,6 +116,8 @@ class SimTransport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         network, scheduler = self._network, self._network.scheduler
+        if scheduler.running() is None:  # a process says its last words while the world is taken down
+            raise httpx.ConnectError("connection refused")
         network.requests += 1
         timeouts = request.extensions.get("timeout", {})
         read_s = timeouts.get("read")

@@ -73,7 +73,7 @@ class ProcessClock:
 class SimRepository:
     """The meta database from one process: every call is a transaction over a network."""
 
-    def __init__(self, inner: Repository, scheduler: Scheduler, faults: Faults, may_die: Callable[[], None]) -> None:
+    def __init__(self, inner: Any, scheduler: Scheduler, faults: Faults, may_die: Callable[[], None]) -> None:
         self._inner, self._scheduler, self._faults, self._may_die = inner, scheduler, faults, may_die
 
     def close(self) -> None:
@@ -82,6 +82,15 @@ class SimRepository:
     @property
     def owner_rev(self) -> int:
         return self._inner.owner_rev
+
+    @property
+    def prepared(self) -> bool:
+        return self._inner.prepared
+
+    @property
+    def usage(self) -> SimRepository:
+        """What is kept there of usage: its calls are transactions too."""
+        return SimRepository(self._inner.usage, self._scheduler, self._faults, self._may_die)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call = getattr(self._inner, name)

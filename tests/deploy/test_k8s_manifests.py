@@ -267,6 +267,13 @@ def references(pod: Document) -> Iterator[tuple[str, str, bool]]:
 
 
 @both
+def test_an_upgrade_meets_no_job_that_is_there(overlay: str) -> None:
+    """Its template cannot be changed, not even its image: a real API server refuses."""
+    for name, job in of_kind(rendered(overlay), "Job").items():
+        assert job["spec"]["ttlSecondsAfterFinished"] <= 60, name
+
+
+@both
 def test_every_service_has_a_budget_that_lets_machines_be_emptied(overlay: str) -> None:
     documents = rendered(overlay)
     budgets = of_kind(documents, "PodDisruptionBudget")

@@ -54,15 +54,6 @@ MUTANTS = (
         catchers=(f"{NODE_TESTS}::test_the_others_of_the_job_go_on_and_it_is_tried_seldom_until_the_key_is_back",),
     ),
     Mutant(
-        name="tenant-key-forgotten-where-a-commit-is-in-doubt",
-        invariants=(21,),
-        breaks="a commit in doubt because of a key is put again and again",
-        file=MANIFESTS,
-        old="        raise CommitStateUnknown(key, reason) from problem\n",
-        new="        raise CommitStateUnknown(key, reason)\n",
-        catchers=(f"{NODE_TESTS}::test_a_key_that_goes_while_a_manifest_is_committed_loses_and_doubles_nothing",),
-    ),
-    Mutant(
         name="tenant-key-revoked-and-rows-served",
         invariants=(20,),
         breaks="rows in memory are served for as long as there is room",

@@ -211,6 +211,13 @@ def references(pod: Document) -> Iterator[tuple[str, str, bool]]:
 
 
 @both
+def test_an_upgrade_meets_no_job_that_is_there(overlay: str) -> None:
+    """Its template cannot be changed, not even its image: a real API server refuses."""
+    for name, job in of_kind(rendered(overlay), "Job").items():
+        assert job["spec"]["ttlSecondsAfterFinished"] <= 60, name
+
+
+@both
 def test_every_service_has_a_budget_that_lets_machines_be_emptied(overlay: str) -> None:
     documents = rendered(overlay)
     budgets = of_kind(documents, "PodDisruptionBudget")
@@ -318,6 +325,23 @@ def test_prod_without_executors_is_what_the_document_says(tmp_path: Path) -> Non
     assert environment(documents, "tistream-sorter")["TISTREAM_SORTER__SPARK__MASTER"] == "local[2]"
     assert not of_kind(documents, "Role")
     assert not any(pod["spec"]["automountServiceAccountToken"] for pod in pods(documents).values())
+
+
+def test_executors_find_the_keys_of_the_object_store_also_over_dev(tmp_path: Path) -> None:
+    """kustomize does not look into their template: what it names must be called just so."""
+    shutil.copytree(K8S, tmp_path / "k8s")
+    both_of_them = tmp_path / "k8s" / "overlays" / "both"
+    both_of_them.mkdir()
+    (both_of_them / "kustomization.yaml").write_text(
+        "namespace: tistream\nresources: [../dev]\ncomponents: [../../components/spark-on-k8s]\n"
+    )
+    documents = rendered(str(both_of_them))
+    named = {name for kind, name, _ in references(pods(documents)["tistream-executor"]) if kind == "secret"}
+    assert named
+    assert named <= of_kind(documents, "Secret").keys()
+    for name in ("minio", "to-minio"):
+        policy = json.dumps(of_kind(documents, "NetworkPolicy")[name])
+        assert "tistream-executor" in policy, name
 
 
 def sorter_namespace(documents: list[Document]) -> str:

@@ -28,7 +28,7 @@ Document = dict[str, Any]
 
 
 @contextmanager
-def _alone(name: str) -> Iterator[None]:
+def alone(name: str) -> Iterator[None]:
     """Of several test processes one builds, the others wait."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / f".{name}.lock").open("w") as lock:
@@ -40,7 +40,7 @@ def _alone(name: str) -> Iterator[None]:
 def kustomize() -> tuple[str, ...]:
     """The command that renders a folder."""
     kept = CACHE / "kustomize"
-    with _alone("kustomize"):
+    with alone("kustomize"):
         if kept.exists():
             return (str(kept), "build")
         if found := shutil.which("kustomize"):
@@ -66,7 +66,7 @@ def kustomize() -> tuple[str, ...]:
 def promtool() -> str:
     """Prometheus' own checker of rules: found, or taken out of Debian's package."""
     kept = CACHE / "promtool"
-    with _alone("promtool"):
+    with alone("promtool"):
         if kept.exists():
             return str(kept)
         if found := shutil.which("promtool"):

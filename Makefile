@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: sim space compose-up compose-test compose-chaos help install demo up test test-fast chaos mutants bench bench-report check format lock clean
+.PHONY: sim space compose-up compose-test compose-chaos kubernetes k8s-test help install demo up test test-fast chaos mutants bench bench-report check format lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -23,7 +23,7 @@ up: $(INSTALLED) ## Run the platform on 127.0.0.1:8000, data in .tistream
 	@$(BIN)/tistream up --data-dir .tistream
 
 test: $(INSTALLED) ## Every test, those that start Spark and the whole platform included
-	$(BIN)/pytest -q -n 2 -m "not e2e and not spark and not compose"
+	$(BIN)/pytest -q -n 2 -m "not e2e and not spark and not compose and not kubernetes"
 	$(BIN)/pytest -q -m "e2e or spark"
 
 test-fast: $(INSTALLED) ## The unit tests alone
@@ -47,6 +47,12 @@ compose-test: $(INSTALLED) ## The same containers on a real engine: what is pull
 
 compose-chaos: $(INSTALLED) ## Kill, freeze and restart containers under load and verify: MINUTES=10 RATE=5000 SEED=1
 	@scripts/chaos --compose --minutes $(MINUTES) --rate $(RATE) --seed $(SEED)
+
+k8s-test: $(INSTALLED) ## deploy/k8s on a real Kubernetes; needs root, Docker, containerd, and Go the first time
+	$(BIN)/pytest -q -s -m kubernetes tests/kubernetes
+
+kubernetes: $(INSTALLED) ## Such a Kubernetes on this machine, with the images of deploy/k8s, until Ctrl-C
+	@PYTHONPATH=tests $(BIN)/python -m support.kubernetes
 
 SEEDS ?= 200
 FIRST ?= 1

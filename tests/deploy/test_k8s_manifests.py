@@ -383,5 +383,22 @@ def test_prod_without_executors_is_what_the_document_says(tmp_path: Path) -> Non
     assert not any(pod["spec"]["automountServiceAccountToken"] for pod in pods(documents).values())
 
 
+def test_executors_find_the_keys_of_the_object_store_also_over_dev(tmp_path: Path) -> None:
+    """kustomize does not look into their template: what it names must be called just so."""
+    shutil.copytree(K8S, tmp_path / "k8s")
+    both_of_them = tmp_path / "k8s" / "overlays" / "both"
+    both_of_them.mkdir()
+    (both_of_them / "kustomization.yaml").write_text(
+        "namespace: tistream\nresources: [../dev]\ncomponents: [../../components/spark-on-k8s]\n"
+    )
+    documents = rendered(str(both_of_them))
+    named = {name for kind, name, _ in references(pods(documents)["tistream-executor"]) if kind == "secret"}
+    assert named
+    assert named <= of_kind(documents, "Secret").keys()
+    for name in ("minio", "to-minio"):
+        policy = json.dumps(of_kind(documents, "NetworkPolicy")[name])
+        assert "tistream-executor" in policy, name
+
+
 def sorter_namespace(documents: list[Document]) -> str:
     return str(of_kind(documents, "StatefulSet")["tistream-sorter"]["metadata"]["namespace"])

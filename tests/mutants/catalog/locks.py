@@ -116,15 +116,6 @@ MUTANTS = (
         catchers=(f"{SETTINGS_TESTS}::test_the_api_server_needs_auth_besides",),
     ),
     Mutant(
-        name="locks-inherited-socket-not-looked-at",
-        invariants=(20,),
-        breaks="a socket of all addresses that is inherited is listened on without locks",
-        file=SERVE,
-        old="        if refusal is not None:\n",
-        new="        if refusal == settings.host:\n",
-        catchers=(f"{SERVE_TESTS}::test_an_inherited_socket_of_all_addresses_is_refused_without_locks",),
-    ),
-    Mutant(
         name="locks-client-certificate-optional",
         invariants=(20,),
         breaks="with mutual TLS who shows no certificate is let in",

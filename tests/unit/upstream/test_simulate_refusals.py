@@ -18,6 +18,7 @@ from tistream.clock import SystemClock
 from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream.verify.fingerprint import TruthLine, TruthRun
+from tistream.wire.client import HttpClient
 from tistream_upstream.outside import Talker
 from tistream_upstream.platform_api import PlatformApi
 
@@ -145,7 +146,7 @@ def test_the_lag_of_a_platform_that_is_away_is_not_known() -> None:
                 raise Unavailable("nobody there")
             return 1.5
 
-    api, said = Away("http://127.0.0.1:1", TenantKey("9", "sim")), list[str]()
+    api, said = Away("http://127.0.0.1:1", TenantKey("9", "sim"), HttpClient()), list[str]()
     talker = Talker(api, said.append)
     clock = SystemClock()
 

@@ -18,9 +18,10 @@ from support.kubernetes import images
 from support.kubernetes.cluster import Cluster, cluster, waited
 from support.kubernetes.policies import Enforcer
 from support.kubernetes.programs import NoKubernetes
-from support.manifests import K8S, OVERLAYS, SERVICES, rendered
+from support.manifests import K8S, OVERLAYS, rendered
 from support.not_run import not_run
 from support.platform import free_port
+from support.settings_classes import SERVICES
 
 pytestmark = pytest.mark.kubernetes
 

@@ -25,6 +25,8 @@ from tistream.service.guard import GuardMiddleware
 from tistream.service.ids import random_id
 from tistream.service.metrics import HttpMetrics
 from tistream.service.peers import Peers
+from tistream.service.traces import RequestSpans, tell_request
+from tistream.trace import Span
 
 log = logging.getLogger(__name__)
 
@@ -70,19 +72,22 @@ def new_app(
         docs_url=None,  # the pages would come from a CDN
         redoc_url=None,
         lifespan=lifespan,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},  # it tells raw paths
     )
     app.state.stopping = new_event()
     app.state.metrics = registry
     app.state.peers = peers
     problems.install(app)
-    if guarded and peers is not None and peers.guard is not None:
-        app.add_middleware(GuardMiddleware, guard=peers.guard)  # inside the shell, which counts what is refused
+    guard = peers.guard if guarded and peers is not None else None
+    if guard is not None:
+        app.add_middleware(GuardMiddleware, guard=guard)  # inside the shell, which counts what is refused
     app.add_middleware(
         _Shell,
         metrics=HttpMetrics(registry),
         clock=clock or SystemClock(),
         new_id=new_id,
         body_bytes_max=body_bytes_max,
+        spans=RequestSpans(guard, public=not guarded),
     )
     _add_probes(app, ready, registry)
     return app
@@ -113,23 +118,31 @@ class _Shell:
     without internals. A request that names its cause keeps it; every answer says under which it was done."""
 
     def __init__(
-        self, app: ASGIApp, *, metrics: HttpMetrics, clock: Clock, new_id: Callable[[], str], body_bytes_max: int
+        self,
+        app: ASGIApp,
+        *,
+        metrics: HttpMetrics,
+        clock: Clock,
+        new_id: Callable[[], str],
+        body_bytes_max: int,
+        spans: RequestSpans,
     ) -> None:
         self._app = app
         self._metrics = metrics
         self._clock = clock
         self._new_id = new_id
         self._body_bytes_max = body_bytes_max
+        self._spans = spans
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         cause_id = cause.accepted(Headers(scope=scope).get(cause.HEADER)) or self._new_id()
-        with cause.caused_by(cause_id):
-            await self._watched(scope, receive, send, cause_id)
+        with cause.caused_by(cause_id), self._spans.around(scope) as span:
+            await self._watched(scope, receive, send, cause_id, span)
 
-    async def _watched(self, scope: Scope, receive: Receive, send: Send, cause_id: str) -> None:
+    async def _watched(self, scope: Scope, receive: Receive, send: Send, cause_id: str, span: Span) -> None:
         started_ms = self._clock.monotonic_ms()
         status = 0
 
@@ -151,6 +164,8 @@ class _Shell:
             if status:
                 raise  # the answer has begun: the server closes the connection without its last chunk
             await response(scope, receive, watched_send)
+        finally:
+            tell_request(span, scope, _method(scope), _route(scope), status)
 
     def _unexpected(self, scope: Scope, error: Exception, cause_id: str) -> Response:
         self._metrics.failures.labels(_method(scope), _route(scope)).inc()

@@ -10,6 +10,7 @@ from typing import TypeVar
 from tistream.service.lifetime import die_with_parent
 from tistream.service.logging import configure_logging
 from tistream.service.settings import ServiceSettings, SettingsError, load_settings
+from tistream.service.traces import begin_traces
 
 EXIT_USAGE = 2
 
@@ -25,6 +26,8 @@ def begin(settings_class: type[S]) -> S:
     with wrong_settings_end_it():
         settings = load_settings(settings_class)
     configure_logging(settings.service_name(), settings.log_level)
+    with wrong_settings_end_it():
+        begin_traces(settings)
     return settings
 
 

@@ -1,5 +1,5 @@
-"""Logs are JSON lines on stderr: `ts`, `level`, `service`, `logger`, `message`, `cause_id` (tistream.cause) where there
-is one, and whatever `extra=` brought.
+"""Logs are JSON lines on stderr: `ts`, `level`, `service`, `logger`, `message`, `cause_id` (tistream.cause) and
+`trace_id` (tistream.trace) where there is one, and whatever `extra=` brought.
 
 log = logging.getLogger(__name__)
 log.info("tenant created", extra={"tenant": "7/acme", "tasks": 4})
@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import orjson
 
-from tistream import cause
+from tistream import cause, trace
 
 _OWN = {"message", "asctime", "taskName", "color_message"}  # of logging, of Python 3.12, of uvicorn
 _STANDARD = _OWN | set(logging.LogRecord("", 0, "", 0, "", None, None).__dict__)
@@ -38,6 +38,8 @@ class JsonFormatter(logging.Formatter):
         }
         if (cause_id := cause.current()) is not None:
             line["cause_id"] = cause_id
+        if (context := trace.here().context) is not None and context.sampled:
+            line["trace_id"] = context.trace_id
         line.update((name, value) for name, value in record.__dict__.items() if name not in _STANDARD)
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)

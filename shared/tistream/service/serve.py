@@ -16,6 +16,7 @@ from tistream.service.begin import begin, wrong_settings_end_it
 from tistream.service.lifetime import end_after
 from tistream.service.peers import Peers
 from tistream.service.settings import ServiceSettings, SettingsError
+from tistream.service.traces import end_traces
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,10 @@ def serve(app: FastAPI, settings: ServiceSettings) -> None:
         ssl_context_factory=None if context is None else lambda _config, _default: context,
     )
     sockets = None if settings.listen_fd is None else [_inherited(settings.listen_fd, settings)]
-    _Server(config, app, settings.shutdown_limit_seconds).run(sockets=sockets)
+    try:
+        _Server(config, app, settings.shutdown_limit_seconds).run(sockets=sockets)
+    finally:
+        end_traces()
 
 
 def _inherited(fd: int, settings: ServiceSettings) -> socket.socket:

@@ -17,6 +17,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -98,6 +99,13 @@ class ServiceSettings(BaseSettings):
         default=None, description="a text that /metrics takes as a bearer token, beside those of services"
     )
     tls: TlsSettings = TlsSettings()
+    traces_url: str | None = Field(
+        default=None, description="where spans go: OTLP over HTTP (`…/v1/traces`); needs `pip install tistream[otel]`"
+    )
+    traces_ratio: float = Field(default=1.0, ge=0, le=1, description="share of the traces that are kept")
+    traces_headers_file: Path | None = Field(
+        default=None, description="headers that the collector wants, one `name: value` a line"
+    )
     usage_ms: int = Field(
         default=10_000,
         ge=100,
@@ -126,6 +134,18 @@ class ServiceSettings(BaseSettings):
     def _base_urls(cls, urls: str) -> str:
         return ",".join(cls._base_url(url.strip()) or "" for url in urls.split(","))
 
+    @field_validator("traces_url")
+    @classmethod
+    def _collector(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("must begin with http:// or https:// and a host")
+        if "@" in parts.netloc or parts.query:
+            raise ValueError("must hold no secret: TRACES_HEADERS_FILE")
+        return url
+
     @field_validator("objects_url")
     @classmethod
     def _known_store(cls, url: str) -> str:
@@ -141,7 +161,13 @@ class ServiceSettings(BaseSettings):
             raise ValueError("METRICS_TOKEN_FILE needs SERVICE_KEY_FILE")
         if (reason := self.refusal_of(self.host)) is not None:
             raise ValueError(reason)
+        if self.traces_headers_file is not None and not self._encrypted_to_the_collector():
+            raise ValueError("TRACES_HEADERS_FILE needs a TRACES_URL that begins with https://, or is on this machine")
         return self
+
+    def _encrypted_to_the_collector(self) -> bool:
+        parts = urlsplit(self.traces_url or "")
+        return parts.scheme == "https" or self.tls.terminated_elsewhere or _is_loopback(parts.hostname or "")
 
     def refusal_of(self, host: str) -> str | None:
         """Why an address must not be bound with these settings; None if it may."""

@@ -10,7 +10,7 @@ import httpx
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from tistream import cause, concurrency
+from tistream import cause, concurrency, trace
 from tistream.errors import RetryableError, Unavailable
 from tistream.wire import problem
 
@@ -122,7 +122,7 @@ class HttpClient:
         for attempt in range(1, attempts + 1):
             try:
                 # None and not {}: that would take away the query that the URL has.
-                return self._once(method, url, params=query or None, content=content, headers=headers, timeout=timeout)
+                return self._traced(method, url, headers, params=query or None, content=content, timeout=timeout)
             except RetryableError:
                 if attempt == attempts:
                     raise
@@ -131,6 +131,16 @@ class HttpClient:
 
     def _signed(self, headers: Mapping[str, str]) -> dict[str, str]:
         return {**headers, "authorization": self._auth()} if self._auth is not None else dict(headers)
+
+    def _traced(self, method: str, url: str, headers: Mapping[str, str], **how: Any) -> httpx.Response:
+        """One attempt, as a part of the trace that it is done for, if there is one: the peer goes on with it."""
+        with trace.child(method, kind="client") as span:
+            if (context := span.context or trace.here().context) is None:
+                return self._once(method, url, headers, **how)
+            span.set({"http.request.method": method, "server.address": _host_of(url)})
+            response = self._once(method, url, {**headers, trace.HEADER: str(context)}, **how)
+            span.set({"http.response.status_code": response.status_code})
+            return response
 
     def _once(self, method: str, url: str, headers: Mapping[str, str], **how: Any) -> httpx.Response:
         where = f"{method} {url}"
@@ -151,6 +161,14 @@ class HttpClient:
             reason = _json_object(response).get("detail", "it says nothing more")
             raise Unavailable(f"{where}: the token of this process is not taken: {reason}")
         raise problem.to_error(where, response.status_code, _json_object(response), response.headers.get("retry-after"))
+
+
+def _host_of(url: str) -> str:
+    """Host and port: nothing of the path, where names of tenants are."""
+    try:
+        return httpx.URL(url).netloc.decode("ascii", "replace").rpartition("@")[2]
+    except httpx.InvalidURL:
+        return ""
 
 
 def parse(url: str, response: httpx.Response, model: type[M]) -> M:

@@ -1,0 +1,108 @@
+"""Whether a process traces, and of which requests it makes spans (docs/adr/0016)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from tistream import trace
+from tistream.service.guard import METRICS, OPEN, Guard
+from tistream.service.settings import ServiceSettings, SettingsError
+from tistream.trace import NOTHING, Context, Span, Tracer
+
+UNTRACED = OPEN | {METRICS}  # somebody asks every few seconds
+END_SECONDS = 1.5  # for what has not been sent when the process ends
+
+
+class Sender(Tracer, Protocol):
+    """A tracer that sends spans to a collector."""
+
+    def end(self, limit_s: float) -> None:
+        """Send what there is, for so long at most."""
+
+
+_sender: Sender | None = None
+
+
+def begin_traces(settings: ServiceSettings) -> None:
+    """Spans of this process go to the collector of its settings, if they name one. Raises SettingsError."""
+    global _sender  # noqa: PLW0603  # one per process, as with logging
+    if settings.traces_url is None:
+        return
+    try:
+        from tistream.service import otel  # noqa: PLC0415  # an extra, and 100 ms
+    except ImportError as error:
+        variable = f"{settings.model_config['env_prefix']}TRACES_URL"
+        raise SettingsError(f"{variable} needs OpenTelemetry: pip install 'tistream[otel]' ({error})") from error
+    try:
+        _sender = otel.new_tracer(settings)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"the traces of {settings.service_name()} cannot be sent: {error}") from error
+    trace.install(_sender)
+
+
+def end_traces() -> None:
+    """Send what has not been sent; a collector that does not answer costs END_SECONDS and the rest."""
+    global _sender
+    sender, _sender = _sender, None
+    if sender is not None:
+        trace.install(None)
+        sender.end(END_SECONDS)
+
+
+class RequestSpans:
+    """Of requests that a process is asked.
+
+    Between services: a request is part of its caller's trace, if the caller has one and bears the token; what loops ask
+    again and again has none. From outside (`public`): a trace of its own each, whatever the caller says: nobody decides
+    for us what is kept, nor puts spans into another's trace. The caller's is a link.
+    """
+
+    def __init__(self, guard: Guard | None, *, public: bool) -> None:
+        self._guard, self._public = guard, public
+
+    @contextmanager
+    def around(self, scope: Scope) -> Iterator[Span]:
+        """One request; whoever serves it says of its span how it ended."""
+        if not trace.on() or scope["path"] in UNTRACED:
+            yield NOTHING
+            return
+        span = self._span(scope["path"], Headers(scope=scope))
+        try:
+            with trace.inside(span):
+                yield span
+        finally:
+            span.end()
+
+    def _span(self, path: str, headers: Headers) -> Span:
+        told = headers.getlist(trace.HEADER)
+        context = Context.parse(told[0]) if len(told) == 1 else None
+        if self._public:
+            return trace.begin("request", kind="server", links=[] if context is None else [context])
+        if context is None or not self._is_a_peer(path, headers):
+            return NOTHING
+        return trace.begin("request", kind="server", parent=context)
+
+    def _is_a_peer(self, path: str, headers: Headers) -> bool:
+        """Without keys only this machine comes."""
+        return self._guard is None or self._guard.refusal(path, headers.get("authorization")) is None
+
+
+def tell_request(span: Span, scope: Scope, method: str, route: str, status: int) -> None:
+    """What was asked: names of tenants, never of anything inside them, and nothing else of the path or the query."""
+    if span.context is None:
+        return
+    span.rename(f"{method} {route}")
+    said: dict[str, str | int] = {"http.request.method": method, "http.route": route}
+    if status:
+        said["http.response.status_code"] = status
+    found = scope.get("path_params", {})
+    if status < 400 and {"cluster_id", "tenant_id"} <= found.keys():
+        said["tistream.tenant"] = f"{found['cluster_id']}/{found['tenant_id']}"
+    span.set(said)
+    if status >= 500:
+        span.fail(str(status))

@@ -1,0 +1,217 @@
+"""Where time goes: spans of what is done, one inside the other, across threads and processes (docs/operations.md).
+
+Nothing is written and next to nothing is done unless a tracer is installed, which the service shell does where its
+settings ask for it. Names and attributes of spans hold no key, no value and no text of a request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Protocol
+
+HEADER = "traceparent"  # W3C Trace Context, level 1
+_FORM = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_SAMPLED = 1
+
+Attributes = Mapping[str, str | int | float | bool]
+NONE: Attributes = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A span as others know it: hexadecimal ids, and whether it is kept."""
+
+    trace_id: str
+    span_id: str
+    sampled: bool
+
+    @classmethod
+    def parse(cls, text: str | None) -> Context | None:
+        """Of a `traceparent`; None unless it is exactly one of version 00."""
+        found = None if text is None else _FORM.fullmatch(text)
+        if found is None or not int(found[1], 16) or not int(found[2], 16):
+            return None
+        return cls(found[1], found[2], bool(int(found[3], 16) & _SAMPLED))
+
+    def __str__(self) -> str:
+        """As a `traceparent`."""
+        return f"00-{self.trace_id}-{self.span_id}-{_SAMPLED if self.sampled else 0:02x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a trace was left, to be gone on with elsewhere; and when (Unix time, ns)."""
+
+    context: Context
+    at_ns: int
+
+
+class Span(Protocol):
+    """Something that is done, and how long it takes. Thread-safe."""
+
+    @property
+    def context(self) -> Context | None:
+        """None: it is none."""
+
+    def set(self, attributes: Attributes) -> None:
+        """Say more of it."""
+
+    def rename(self, name: str) -> None:
+        """Its name was not known at first."""
+
+    def fail(self, kind: str) -> None:
+        """It did not work; `kind` is a class of errors, not a text."""
+
+    def may_have_child(self) -> bool:
+        """Count one more inside it; False: there are too many already."""
+
+    def end(self, ended_ns: int | None = None) -> None:
+        """It is over, now or since then."""
+
+
+class Tracer(Protocol):
+    """Makes spans, and sends them somewhere once they have ended. Never waits."""
+
+    def now_ns(self) -> int:
+        """Unix time."""
+
+    def begin(
+        self,
+        name: str,
+        kind: str,
+        parent: Context | None,
+        links: Sequence[Context],
+        began_ns: int,
+        attributes: Attributes,
+    ) -> Span: ...
+
+
+class _Nothing:
+    """In a span's place where there is none."""
+
+    context = None
+
+    def set(self, attributes: Attributes) -> None:
+        pass
+
+    def rename(self, name: str) -> None:
+        pass
+
+    def fail(self, kind: str) -> None:
+        pass
+
+    def may_have_child(self) -> bool:
+        return False
+
+    def end(self, ended_ns: int | None = None) -> None:
+        pass
+
+
+NOTHING: Span = _Nothing()
+_current: ContextVar[Span] = ContextVar("tistream_span", default=NOTHING)
+_installed: Tracer | None = None
+
+
+def install(tracer: Tracer | None) -> None:
+    """Spans of the whole process go there from now on; None: nowhere."""
+    global _installed  # noqa: PLW0603  # one per process, as with logging
+    _installed = tracer
+
+
+def on() -> bool:
+    """Whether spans go anywhere."""
+    return _installed is not None
+
+
+def now_ns() -> int:
+    """Unix time, as spans have it; 0 while there are none."""
+    return 0 if _installed is None else _installed.now_ns()
+
+
+def here() -> Span:
+    """The span in which this is done; NOTHING where there is none."""
+    return _current.get()
+
+
+def mark() -> Mark | None:
+    """This place in the trace; None where there is none."""
+    context = here().context
+    return None if context is None else Mark(context, now_ns())
+
+
+def begin(
+    name: str,
+    *,
+    kind: str = "internal",
+    parent: Context | None = None,
+    links: Sequence[Context] = (),
+    began_ns: int | None = None,
+    attributes: Attributes = NONE,
+) -> Span:
+    """A span that the caller ends; without a parent a trace of its own."""
+    if _installed is None:
+        return NOTHING
+    return _installed.begin(name, kind, parent, links, now_ns() if began_ns is None else began_ns, attributes)
+
+
+@contextmanager
+def inside(span: Span) -> Iterator[Span]:
+    """What is done meanwhile, also in threads that it hands work to, is done in `span`; an exception fails it."""
+    token = _current.set(span)
+    try:
+        yield span
+    except BaseException as error:
+        span.fail(type(error).__name__)
+        raise
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def root(name: str, *, began_ns: int | None = None, attributes: Attributes = NONE) -> Iterator[Span]:
+    """A trace that begins here, whatever this is done in."""
+    span = begin(name, began_ns=began_ns, attributes=attributes)
+    try:
+        with inside(span):
+            yield span
+    finally:
+        span.end()
+
+
+@contextmanager
+def child(name: str, *, kind: str = "internal", attributes: Attributes = NONE) -> Iterator[Span]:
+    """A span inside the one in which this is done; nothing where there is none."""
+    around = here()
+    if around.context is None or not around.may_have_child():
+        yield NOTHING
+        return
+    span = begin(name, kind=kind, parent=around.context, attributes=attributes)
+    try:
+        with inside(span):
+            yield span
+    finally:
+        span.end()
+
+
+def record(
+    name: str,
+    began_ns: int,
+    ended_ns: int,
+    parent: Context | None,
+    *,
+    links: Sequence[Context] = (),
+    attributes: Attributes = NONE,
+    failed: str | None = None,
+) -> Context | None:
+    """A span of what is over, inside `parent`; nothing without one. What may be recorded inside it."""
+    if parent is None:
+        return None
+    span = begin(name, parent=parent, links=links, began_ns=began_ns, attributes=attributes)
+    if failed is not None:
+        span.fail(failed)
+    span.end(max(began_ns, ended_ns))
+    return span.context

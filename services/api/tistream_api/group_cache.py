@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tistream import trace
 from tistream.clock import Clock
 from tistream.concurrency import new_lock
 from tistream.pool.footers import FooterCache
@@ -83,7 +84,8 @@ class GroupCache:
         return GroupIndex(table_id, commit_ts, table.nbytes)
 
     def _read(self, group: GroupRef, columns: Sequence[str] | None = None) -> pa.Table:
-        return read_row_group(self._objects, group.segment, group.index, columns, self._footers)
+        with trace.child("read segment", attributes={"tistream.rows": group.info.rows}):
+            return read_row_group(self._objects, group.segment, group.index, columns, self._footers)
 
     def _get(self, key: tuple[str, int, bool], read: Callable[[], pa.Table]) -> pa.Table:
         with self._lock:

@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from tistream import trace
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest, TooManyRequests, UnknownName
 from tistream.model.ts import from_physical_ms
+from tistream.trace import Span
 from tistream_api import cursor as cursors
 from tistream_api.cursor import Position, Scope
 from tistream_api.encoding import FORMATS
@@ -74,7 +76,21 @@ class Pulls:
     ) -> Answer:
         """Begin an answer, to somebody who may have it for as long as `still` says so; `rows` is told how many are
         about to be sent. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
-        view.wait_fresh()
+        request = trace.here()
+        with trace.child("begin pull"):
+            return self._answer(view, scope, params, still, rows, request)
+
+    def _answer(
+        self,
+        view: TenantView,
+        scope: Scope,
+        params: PullParams,
+        still: Callable[[], bool],
+        rows: Callable[[int], None],
+        request: Span,
+    ) -> Answer:
+        with trace.child("wait fresh"):
+            view.wait_fresh()
         start = self._start(view, scope, params)
         tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
         self.limits.begin_pull(tenant)
@@ -84,12 +100,18 @@ class Pulls:
         events, sent = self.metrics.events.labels(scope.call), self.metrics.bytes.labels(scope.call)
         under_way = self.metrics.pulls.labels(scope.call)
 
+        totals = [0, 0, 0]
+
         def count(events_sent: int, rows_sent: int, bytes_sent: int) -> None:
             events.inc(events_sent)
             sent.inc(bytes_sent)
             rows(rows_sent)
+            for at, more in enumerate((events_sent, rows_sent, bytes_sent)):
+                totals[at] += more
 
         def release() -> None:
+            request.set(dict(zip(("tistream.events", "tistream.rows", "tistream.bytes"), totals, strict=True)))
+            request.set({"tistream.waited_ms": watched.waited_ms, "tistream.slowed_ms": metered.slowed_ms})
             under_way.dec()
             self.slots.release()
             self.limits.end_pull(tenant)
@@ -98,7 +120,8 @@ class Pulls:
         encoder = FORMATS[params.format].new()
         watched = Watched(view, still, self.clock)
         pull = Pull(scope, params, start, watched, self._scanner(view, scope), self.clock, count, encoder)
-        answer = Answer(Metered(watched, self.limits, tenant).pieces(pull.answer()), release)
+        metered = Metered(watched, self.limits, tenant)
+        answer = Answer(metered.pieces(pull.answer()), release)
         try:
             answer.begin()
         except BaseException:

@@ -22,6 +22,7 @@ class Watched:
     progress: Progress
     still: Callable[[], bool]
     clock: Clock
+    waited_ms: int = 0  # for what has not come yet
 
     def resolved_ts(self) -> int:
         """See Progress."""
@@ -37,7 +38,13 @@ class Watched:
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
         """See Progress; in pieces, with a look at the caller between them."""
-        until_ms = self.clock.monotonic_ms() + timeout_ms
+        began_ms = self.clock.monotonic_ms()
+        try:
+            return self._wait_above(ts, began_ms + timeout_ms)
+        finally:
+            self.waited_ms += self.clock.monotonic_ms() - began_ms
+
+    def _wait_above(self, ts: int, until_ms: int) -> bool:
         while True:
             left_ms = until_ms - self.clock.monotonic_ms()
             if self.progress.wait_above(ts, max(0, min(LOOK_MS, left_ms))):
@@ -53,6 +60,7 @@ class Metered:
     watched: Watched
     limits: TenantLimits
     tenant: Tenant
+    slowed_ms: int = 0  # by the tenant's rate
 
     def pieces(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         """The same, slower."""
@@ -62,6 +70,8 @@ class Metered:
 
     def _wait(self, seconds: float) -> None:
         clock = self.watched.clock
-        until_ms = clock.monotonic_ms() + seconds * 1000
+        began_ms = clock.monotonic_ms()
+        until_ms = began_ms + seconds * 1000
         while (left_ms := until_ms - clock.monotonic_ms()) > 0 and not self.watched.stopping():
             sleep(min(LOOK_MS, left_ms) / 1000)
+        self.slowed_ms += clock.monotonic_ms() - began_ms

@@ -13,6 +13,7 @@ from tistream.wire.file_batch import encode
 from tistream.wire.problem import PeerBusy
 from tistream.wire.sorter import FilesReceipt, Hold, TaskStatus
 from tistream.wire.sorter_client import SorterClient
+from tistream_dispatcher.delivery_trace import delivery_trace
 from tistream_dispatcher.receivers import Receivers
 from tistream_dispatcher.sorter_link import SorterLink
 from tistream_dispatcher.window import Routed, Window, batch_for
@@ -121,6 +122,13 @@ class Delivery:
         return moved
 
     def _post(self, link: SorterLink, files: tuple[Routed, ...], tasks: list[int]) -> bool:
+        with delivery_trace(self._tenant, files, len(tasks)) as span:
+            got = self._posted(link, files, tasks)
+            if link.problem is not None:
+                span.fail("sorter")
+            return got
+
+    def _posted(self, link: SorterLink, files: tuple[Routed, ...], tasks: list[int]) -> bool:
         body = encode(batch_for(self._version, files, tasks))
         lacked = [(file, task) for file in files for task in tasks if self._receivers.lacks(task, file.place)]
         try:

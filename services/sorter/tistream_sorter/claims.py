@@ -21,21 +21,23 @@ from tistream_sorter.heirs import inherited_state
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.task import Task, TickLimits
 from tistream_sorter.task_state import TaskIdentity, TaskState, first_state, recovered_state
+from tistream_sorter.tick_trace import TickTrace
 
 log = logging.getLogger(__name__)
 
 
 class Held:
     """A task with its hold on the manifests. `doubtful` is a commit whose answer never came; `beside` a large tick
-    under way; `told_ms` when its trouble was last logged, `not_before_ms` when it may be ticked again (monotonic). The
-    rest belongs to Collector: when it looked for what earlier epochs have left, and when it looks at what sealed tasks
-    have left."""
+    under way, `trace` tells of the one under way; `told_ms` when its trouble was last logged, `not_before_ms` when it
+    may be ticked again (monotonic). The rest belongs to Collector: when it looked for what earlier epochs have left,
+    and when it looks at what sealed tasks have left."""
 
     def __init__(self, task: Task, manifests: ManifestLog) -> None:
         self.task = task
         self.manifests = manifests
         self.doubtful: tuple[Manifest, TaskState, int] | None = None
         self.beside: Future[list[tuple[Held, Manifest, TaskState, int]]] | None = None
+        self.trace: TickTrace | None = None
         self.told_ms = 0
         self.not_before_ms = 0
         self.garbage = Garbage()

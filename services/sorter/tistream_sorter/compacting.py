@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from tistream import trace
 from tistream.clock import Clock
 from tistream.format.segment import SegmentRef
 from tistream.storage.measured import MeasuredObjectStore
@@ -76,7 +77,8 @@ class Compactor:
     def _job(self, found: Sequence[tuple[Task, Rewrite]]) -> bool:
         """Whether there was an answer."""
         try:
-            results = self._runner.rewrite([unit for _, unit in found])
+            with trace.root("compact", attributes={"tistream.tasks": len(found)}):
+                results = self._runner.rewrite([unit for _, unit in found])
         except Exception as error:  # whatever Spark raises: nothing of it will be named
             tasks = [task.task_id for task, _ in found]
             log.error("job that puts segments together failed", exc_info=error, extra={"tasks": tasks})

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from tistream import trace
 from tistream.clock import Clock
 from tistream.concurrency import new_executor, new_lock
 from tistream.errors import CommitStateUnknown, Fenced, InvariantBroken, KeyUnusable, TiStreamError, Unavailable
@@ -24,6 +25,7 @@ from tistream_sorter.task import Task, TickLimits
 from tistream_sorter.task_state import TaskIdentity, TaskState
 from tistream_sorter.tick import Plan
 from tistream_sorter.tick_jobs import Runner, TickJobs
+from tistream_sorter.tick_trace import TickTrace
 
 log = logging.getLogger(__name__)
 
@@ -175,13 +177,16 @@ class SorterNode:
             if one.beside is not None:
                 commits += self._ended(one)
                 continue
-            began_ms = self._clock.monotonic_ms()
+            began_ms, began_ns = self._clock.monotonic_ms(), trace.now_ns()
             one.garbage.note(one.task.settle(began_ms), began_ms)
             try:
                 due = one.task.due(self._clock.monotonic_ms(), self._clock.now_ms(), self._new_nonce())
             except Exception as error:  # whatever one tenant's input may cause: the other tasks go on
                 self._stop(one, error)
                 continue
+            if due is not None and trace.on():
+                told = due if isinstance(due, Plan) else due[0]
+                one.trace = TickTrace.begun(one.task.state, told, began_ns)
             if isinstance(due, Plan) and due.work > self._large_work:
                 one.beside = self._beside.submit(self._run_beside, one, due)
                 one.beside.add_done_callback(lambda _: self.wake())
@@ -190,7 +195,9 @@ class SorterNode:
             elif due is not None:
                 commits.append((one, *due, 0))
         began = self._clock.monotonic_ms()
-        commits += self._jobs.run(plans)
+        concluded = self._jobs.run(plans)
+        _give_up([one for one, _ in plans], concluded)
+        commits += concluded
         done = list(self._pool.map(lambda commit: self._commit(*commit), commits))
         if plans:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
@@ -210,11 +217,13 @@ class SorterNode:
         if running is None or not running.done():
             return []
         one.beside = None
+        concluded: list[tuple[Held, Manifest, TaskState, int]] = []
         try:
-            return running.result()
+            concluded = running.result()
         except Exception as error:  # what nobody foresaw
             self._stop(one, error)
-            return []
+        _give_up([one], concluded)
+        return concluded
 
     def _trouble(self, held: Held, reason: str, *, key_unusable: bool = False) -> None:
         """The tick failed and is tried again: in the task's status, and in the log when it begins and now and then.
@@ -230,7 +239,20 @@ class SorterNode:
         held.task.trouble = reason
 
     def _commit(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> bool:
-        """Whether it was committed."""
+        """Whether it was committed. A trace that is in doubt goes on with the next attempt."""
+        if held.trace is None:
+            return self._committed(held, manifest, after, files)
+        with trace.inside(held.trace.span), trace.child("commit"):
+            done = self._committed(held, manifest, after, files)
+        if done:
+            held.trace.committed(manifest.number)
+        elif held.doubtful is None:
+            held.trace.given_up("commit")
+        if held.doubtful is None:
+            held.trace = None
+        return done
+
+    def _committed(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> bool:
         held.doubtful = None
         before, durable = held.task.state, held.task.durable
         try:
@@ -317,3 +339,12 @@ class SorterNode:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._beside.shutdown(wait=False, cancel_futures=True)
         self._collector.close()
+
+
+def _give_up(planned: Sequence[Held], concluded: Sequence[tuple[Held, Manifest, TaskState, int]]) -> None:
+    """The traces of ticks of which nothing will be committed."""
+    going_on = [held for held, *_ in concluded]
+    for held in planned:
+        if held.trace is not None and held not in going_on:
+            held.trace.given_up("tick")
+            held.trace = None

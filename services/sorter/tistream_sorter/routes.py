@@ -7,9 +7,11 @@ import numpy as np
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Request
 
+from tistream import trace
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest, Unavailable, UnknownName
 from tistream.model.span import KeySpan
+from tistream.trace import Mark
 from tistream.wire import file_batch
 from tistream.wire.sorter import Coverage, FilesReceipt, ProgressPage, TaskList
 from tistream_sorter.node import SorterNode
@@ -55,7 +57,7 @@ def accept_files(
     received = {}
     unknown = []
     full = True
-    for task_id, files in by_task(batch).items():
+    for task_id, files in by_task(batch, trace.mark()).items():
         task = node.find(task_id)
         if task is None:
             unknown.append(task_id)
@@ -68,8 +70,8 @@ def accept_files(
     return FilesReceipt(received=received, unknown_tasks=unknown)
 
 
-def by_task(batch: file_batch.FileBatch) -> dict[int, list[TaskFile]]:
-    """Each task's files with the rows that are its own."""
+def by_task(batch: file_batch.FileBatch, mark: Mark | None = None) -> dict[int, list[TaskFile]]:
+    """Each task's files with the rows that are its own; `mark` is where the trace of their arrival is."""
     file, task = (batch.watermarks[name].to_numpy() for name in ("file", "task_id"))
     order = np.lexsort((task, file))  # stable: the rows of each pair stay in order
     rows = batch.watermarks
@@ -84,7 +86,7 @@ def by_task(batch: file_batch.FileBatch) -> dict[int, list[TaskFile]]:
     out: dict[int, list[TaskFile]] = {}
     for number, ref in enumerate(batch.files):
         for task_id in ref.row_groups:
-            out.setdefault(task_id, []).append(TaskFile(ref, runs.get((number, task_id), none)))
+            out.setdefault(task_id, []).append(TaskFile(ref, runs.get((number, task_id), none), mark))
     return out
 
 

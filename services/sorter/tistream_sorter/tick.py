@@ -21,6 +21,7 @@ from tistream.errors import InvariantBroken
 from tistream.format.manifest import READY, SEALED, UNMATCHED, Manifest, PendingPart
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS, Window
+from tistream.trace import Mark
 from tistream.wire.file_batch import FileRef
 from tistream_sorter.intake import uncounted
 from tistream_sorter.jobs.contracts import SCANS_SCHEMA
@@ -38,15 +39,17 @@ CLIP_SLICES = 4_096  # of fewer, every shard gets the history of all
 
 @dataclass(frozen=True, slots=True)
 class TaskFile:
-    """One file as this task sees it: its reference and its clipped watermark rows."""
+    """One file as this task sees it: its reference and its clipped watermark rows. `mark` is where the trace of its
+    arrival was left."""
 
     ref: FileRef
     watermarks: pa.Table
+    mark: Mark | None = None
 
 
 def emptied(file: TaskFile) -> TaskFile:
     """The file's place in its chain, and nothing of what it holds."""
-    return TaskFile(replace(file.ref, row_groups={}), file.watermarks.slice(0, 0))
+    return TaskFile(replace(file.ref, row_groups={}), file.watermarks.slice(0, 0), file.mark)
 
 
 @dataclass(frozen=True, slots=True)

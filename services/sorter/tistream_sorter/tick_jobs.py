@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from tistream import trace
 from tistream.clock import Clock
 from tistream.format.manifest import Manifest
 from tistream.storage.measured import MeasuredObjectStore
@@ -83,12 +84,15 @@ class TickJobs:
         out: dict[int, list[ShardResult]] = {}
         failed = False
         for group in groups:
+            began_ns = trace.now_ns()
             try:
                 results = self._runner.run([shard for _, done in group for shard in done.shards], beside=beside)
             except Exception as error:  # whatever Spark raises: nothing was committed
                 failed = True
                 self._note_failure(error, [held.task for held, _ in group])
+                _tell(group, began_ns, [], type(error).__name__)
                 continue
+            _tell(group, began_ns, results)
             tenants = {held.task.task_id: held.task.state.identity.tenant for held, _ in group}
             for result in results:
                 out.setdefault(result.task_id, []).append(result)
@@ -126,3 +130,13 @@ class TickJobs:
             self._stop(held, error)
             return None
         return held, manifest, after, len(done.files)
+
+
+def _tell(
+    group: Sequence[tuple[Held, Plan]], began_ns: int, results: Sequence[ShardResult], failed: str | None = None
+) -> None:
+    """Each task's trace of its part in a job."""
+    for held, _ in group:
+        if held.trace is not None:
+            mine = [result for result in results if result.task_id == held.task.task_id]
+            held.trace.job(began_ns, len(group), mine, failed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tistream import concurrency
+from tistream import concurrency, trace
 from tistream.errors import (
     CommitConflict,
     CommitStateUnknown,
@@ -198,7 +198,8 @@ class ManifestLog:
         for _ in self._attempts():
             try:
                 try:
-                    self._objects.put_new(key, body)
+                    with trace.child("put manifest", attributes={"tistream.bytes": len(body)}):
+                        self._objects.put_new(key, body)
                     return
                 except CommitConflict:
                     if self._objects.get(key) == body:

@@ -89,7 +89,8 @@ class ShardResult:
     bad_files: seq -> reason, for files whose row groups fail their checks: nothing was written. lookup_window:
     (lowest, highest) commit_ts of repeats to be looked up: run again with the segments. broken: (invariant, reason).
     failed: the store did not answer; run again later, and not at once where the tenant's key is why (`key_unusable`).
-    traffic: what the shard asked of the store, by kind.
+    traffic: what the shard asked of the store, by kind. stages: (name, began, ended), of what was done one after the
+    other, in ns of Unix time by the worker's clock.
     """
 
     task_id: int
@@ -106,3 +107,4 @@ class ShardResult:
     read_bytes: int = 0
     wall_ms: int = 0
     traffic: dict[str, Traffic] = field(default_factory=dict)
+    stages: tuple[tuple[str, int, int], ...] = ()

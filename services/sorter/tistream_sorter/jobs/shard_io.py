@@ -38,6 +38,7 @@ from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_too
 from tistream_sorter.jobs.sealing import in_order
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
 from tistream_sorter.jobs.shard_output import ShardOutput, Target
+from tistream_sorter.jobs.stages import Stages
 
 EXAMPLES = 3
 WRITERS, WRITING_BYTES = 2, 64 << 20
@@ -82,6 +83,7 @@ class _Begun:
     result: ShardResult
     counted: MeasuredObjectStore
     writes: WriteBehind | None
+    stages: Stages
 
     def ended(self) -> ShardResult:
         """What came of it, and the requests that it took."""
@@ -94,14 +96,17 @@ class _Begun:
                 return self.result
 
             result = _guarded(self.shard, settled)
-        return replace(result, traffic={kind: done for kind, done in self.counted.traffic().items() if done.requests})
+        self.stages.over("put")
+        traffic = {kind: done for kind, done in self.counted.traffic().items() if done.requests}
+        return replace(result, traffic=traffic, stages=self.stages.done)
 
 
 def _begun(objects: ObjectStore, shard: Shard, writers: Executor | None) -> _Begun:
     counted = MeasuredObjectStore(objects)
     writes = None if writers is None else WriteBehind(counted, writers, WRITING_BYTES)
-    result = _guarded(shard, lambda: process_shard(counted, shard, counted if writes is None else writes))
-    return _Begun(shard, result, counted, writes)
+    stages = Stages()
+    result = _guarded(shard, lambda: process_shard(counted, shard, counted if writes is None else writes, stages))
+    return _Begun(shard, result, counted, writes, stages)
 
 
 def _guarded(shard: Shard, work: Callable[[], ShardResult]) -> ShardResult:
@@ -116,18 +121,21 @@ def _guarded(shard: Shard, work: Callable[[], ShardResult]) -> ShardResult:
         return ShardResult(shard.task_id, shard.number, failed=str(error))
 
 
-def process_shard(objects: ObjectStore, shard: Shard, target: Target) -> ShardResult:
-    """Read, match, sort and write one shard. Objects it wrote mean nothing before a manifest names them."""
+def process_shard(objects: ObjectStore, shard: Shard, target: Target, stages: Stages) -> ShardResult:
+    """Read, match, sort and write one shard, and note when. What it wrote means nothing before a manifest names it."""
     began = time.perf_counter_ns()
     book = SourceBook.of([_source(file) for file in shard.files])
     changes, bad = _read_files(objects, shard)
+    stages.over("read")
     if bad:
         return ShardResult(shard.task_id, shard.number, bad_files=bad)
     history, scans = (pa.ipc.open_stream(data).read_all() for data in (shard.history, shard.scans))
     held = _read_pending(objects, shard, changes, book)
+    stages.over("read pending")
     fresh = _without_sealed(changes, held.sealed)
     again = _rows_in(changes) - _rows_in(fresh) if len(fresh) < len(changes) else 0
     matched = match(fresh, held.unmatched, held.ready, history, scans, shard.rules)
+    stages.over("match")
     if len(matched.stranded):
         return _broken(shard, 6, f"commit without prewrite at or below the watermark: {_shown(matched.stranded)}")
     if len(matched.repeats):
@@ -138,7 +146,9 @@ def process_shard(objects: ObjectStore, shard: Shard, target: Target) -> ShardRe
         missing = _missing(objects, shard, matched.repeats)
         if len(missing):
             return _broken(shard, 5, f"change at or below flushed_ts that the pool does not hold: {_shown(missing)}")
+        stages.over("look up")
     written = _write(objects, target, shard, matched, book)
+    stages.over("write")
     pieces = [held.ready_parts[part] for part in matched.ready_parts]
     pieces += [held.unmatched_parts[part] for part in matched.unmatched_parts]
     counters = Counter(matched.counters)

@@ -1,0 +1,118 @@
+"""Traces of the whole platform, as a collector gets them: why a change was where it was, when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from support import golden
+from support.collector import Collector, Sent, collecting
+from support.http_world import eventually
+from support.platform import SERVICES, Platform
+
+pytestmark = pytest.mark.e2e
+
+OUTSIDE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[Collector]:
+    with collecting() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Platform]:
+    environ = {f"TISTREAM_{service.upper()}__TRACES_URL": collector.url for service in SERVICES}
+    platform = Platform(tmp_path_factory.mktemp("traces"), environ=environ)
+    try:
+        yield platform.start()
+        if platform.alive():
+            platform.stop()
+        assert not platform.unexpected(), platform.unexpected()
+    except BaseException:
+        print(platform.report())
+        raise
+    finally:
+        platform.close()
+
+
+def logged(up: Platform) -> list[dict[str, Any]]:
+    """Lines of the services' logs."""
+    lines = up.log_text().splitlines()
+    return [json.loads(line) for line in lines if line.startswith('{"ts"') and line.endswith("}")]
+
+
+def by_service(spans: list[Sent]) -> set[str]:
+    return {span.service.removeprefix("tistream-") for span in spans}
+
+
+def test_one_file_is_followed_through_dispatcher_sorter_and_spark(up: Platform, collector: Collector) -> None:
+    loaded = golden.load("everything")
+    up.create_for(loaded)
+    golden.push(loaded.deliveries, up.objects)
+    up.consumer(loaded.tenant).wait_for(loaded.end_ts)
+
+    def followed() -> list[Sent]:
+        """Of a file that was the first of its tick."""
+        wanted = {"dispatch", "POST /v1/files", "tick", "spark job", "shard", "commit", "file in manifest"}
+        traces = [collector.trace(span.trace_id) for span in collector.named("tick")]
+        return next((trace for trace in traces if wanted <= {span.name for span in trace}), [])
+
+    eventually(followed)
+    found = followed()
+    assert by_service(found) == {"dispatcher", "sorter"}
+    assert [span.name for span in found if not span.parent_id] == ["dispatch"]
+    for stage in ("read", "match", "write", "put", "put manifest", "file routed"):
+        assert stage in {span.name for span in found}
+    times = {span.name: span for span in found}
+    assert times["dispatch"].began_ns <= times["tick"].began_ns <= times["spark job"].began_ns
+    assert times["spark job"].ended_ns <= times["commit"].ended_ns
+    # Spark's workers have told the truth: what they did lies within the job.
+    shard, job = times["shard"], times["spark job"]
+    slack_ns = 100_000_000
+    assert job.began_ns - slack_ns <= shard.began_ns <= shard.ended_ns <= job.ended_ns + slack_ns
+
+
+def test_a_pull_is_a_trace_of_its_own_whoever_asks(up: Platform, collector: Collector) -> None:
+    loaded = golden.load("everything")
+    consumer = up.consumer(loaded.tenant)
+    query = {"start_ts": str(loaded.snapshot_ts), "limit": "100"}
+    answer = consumer.client.get(f"{consumer.base}/changes", params=query, headers={"traceparent": OUTSIDE})
+    assert answer.status_code == 200
+    assert "traceparent" not in answer.headers
+    route = "GET /v1/clusters/{cluster_id}/tenants/{tenant_id}/changes"
+
+    def linked() -> list[Sent]:
+        return [span for span in collector.named(route) if span.links == [tuple(OUTSIDE.split("-")[1:3])]]
+
+    eventually(linked)
+    (pull,) = linked()
+    assert pull.attributes["tistream.cause_id"] == answer.headers["tistream-cause"]
+    assert pull.attributes["tistream.bytes"] == len(answer.content)
+    assert pull.attributes["tistream.tenant"] == str(loaded.tenant)
+    eventually(lambda: "begin pull" in {span.name for span in collector.trace(pull.trace_id)})
+    assert collector.trace(OUTSIDE.split("-")[1]) == []
+
+
+def test_what_the_api_asks_of_the_meta_server_is_in_the_same_trace(up: Platform, collector: Collector) -> None:
+    url = f"{up.url}/v1/clusters/7/tenants"
+    answer = httpx.get(url, headers={"tistream-cause": "asked-by-a-test"}, trust_env=False)
+    assert answer.status_code == 200
+
+    def spans() -> list[Sent]:
+        return collector.spans(lambda span: span.attributes.get("tistream.cause_id") == "asked-by-a-test")
+
+    eventually(lambda: by_service(spans()) == {"api", "meta"})
+    assert len({span.trace_id for span in spans()}) == 1
+
+
+def test_log_lines_name_their_trace_and_no_service_says_that_spans_are_lost(up: Platform, collector: Collector) -> None:
+    lines = logged(up)
+    traces = {line["trace_id"] for line in lines if "trace_id" in line}
+    assert traces & {span.trace_id for span in collector.spans()}
+    assert [line for line in lines if line["logger"] == "tistream.service.otel"] == []

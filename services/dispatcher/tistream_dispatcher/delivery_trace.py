@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from tistream import trace
 from tistream.model.ids import TenantKey
-from tistream.trace import Span
+from tistream.trace import Attributes, Span
 from tistream_dispatcher.window import Routed
 
 FILES_MAX = 32  # of which it is told when they were found
@@ -17,11 +17,14 @@ FILES_MAX = 32  # of which it is told when they were found
 def delivery_trace(tenant: TenantKey, files: Sequence[Routed], tasks: int) -> Iterator[Span]:
     """From when the first of the files was found to the sorter's receipt. A batch that is sent again has another."""
     began_ns = min(file.ref.arrived_ms for file in files) * 1_000_000
-    sent = {"tistream.tenant": str(tenant), "tistream.files": len(files), "tistream.tasks": tasks}
+    sent: Attributes = {"tistream.tenant": str(tenant), "tistream.files": len(files), "tistream.tasks": tasks}
     with trace.root("dispatch", began_ns=began_ns, attributes=sent) as span:
         now_ns = trace.now_ns()
         for file in files[:FILES_MAX]:
-            said = {"tistream.store": str(file.ref.store_id), "tistream.file_ts": str(file.ref.ts)}
-            said |= {"tistream.bytes": str(file.ref.size)}
+            said: Attributes = {
+                "tistream.store": str(file.ref.store_id),
+                "tistream.file_ts": str(file.ref.ts),
+                "tistream.bytes": file.ref.size,
+            }
             trace.record("file routed", file.ref.arrived_ms * 1_000_000, now_ns, span.context, attributes=said)
         yield span

@@ -33,7 +33,7 @@ class TickTrace:
         marked = [(file, file.mark) for file in files if file.mark is not None]
         contexts = list(dict.fromkeys(mark.context for _, mark in marked))
         kept = [context for context in contexts if context.sampled]
-        parent, *others = [*kept, *contexts] or [None]
+        parent = next(iter([*kept, *contexts]), None)
         said: dict[str, str | int] = {
             "tistream.tenant": str(state.identity.tenant),
             "tistream.task": state.identity.task_id,
@@ -44,7 +44,7 @@ class TickTrace:
         span = trace.begin(
             "tick" if isinstance(due, Plan) else "progress",
             parent=parent,
-            links=[one for one in others if one is not None and one.sampled and one != parent][:LINKS_MAX],
+            links=[context for context in kept if context != parent][:LINKS_MAX],
             began_ns=began_ns,
             attributes=said,
         )

@@ -219,11 +219,15 @@ class SplitWorld:
         self.send()
 
     def send(self) -> None:
-        """Send every task what follows in its chains."""
+        """Send every task what follows in its chains, and what all of them have made durable."""
+        held = [self.node.find(task_id) for task_id in self.rows]
+        known = [task.durable.flushed_ts for task in held if task is not None]
         router = Router([TaskSpan(row.task_id, row.span) for row in self._ordered()])
         for task in self.node.tasks():
             if task.task_id not in self.rows:
                 continue
+            if len(known) == len(held):
+                task.flushed_by_all(min(known))
             received = task.received()
             files = []
             for (store, chain), by_prev in self._arrived.items():

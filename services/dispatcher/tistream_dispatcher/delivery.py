@@ -129,7 +129,7 @@ class Delivery:
             return got
 
     def _posted(self, link: SorterLink, files: tuple[Routed, ...], tasks: list[int]) -> bool:
-        body = encode(batch_for(self._version, files, tasks))
+        body = encode(batch_for(self._version, files, tasks, self._receivers.flushed_by_all(self._served)))
         lacked = [(file, task) for file in files for task in tasks if self._receivers.lacks(task, file.place)]
         try:
             receipt = self._sorters.post_files(link.url, body)

@@ -89,6 +89,13 @@ class Receivers:
             return None
         return Needs(durable.flushed_ts, durable.positions, durable.pointed, received)
 
+    def flushed_by_all(self, task_ids: Iterable[int]) -> int | None:
+        """What each of them has in its manifests at least; None if that is not known of one. It only rises, heirs begin
+        where their parents ended, and so what was known of other tasks before is true of these."""
+        known = [self.durable.get(task_id) for task_id in task_ids]
+        told = [one.flushed_ts for one in known if one is not None]
+        return min(told) if told and len(told) == len(known) else None
+
     def flushed_ts(self) -> int:
         """What every known task has flushed; 0 if none is known."""
         return min((self.flushed.get(task, 0) for task in self.received), default=0)

@@ -111,9 +111,11 @@ class Window:
         return False
 
 
-def batch_for(route_version: int, files: Sequence[Routed], tasks: Sequence[int]) -> FileBatch:
+def batch_for(
+    route_version: int, files: Sequence[Routed], tasks: Sequence[int], flushed_ts: int | None = None
+) -> FileBatch:
     """What one sorter is sent: the parts of the files that concern its tasks. Every task is named for every file,
-    since its position moves all the same."""
+    since its position moves all the same. `flushed_ts`: see FileBatch."""
     refs = [replace(file.ref, row_groups=_only(file.ref.row_groups, tasks)) for file in files]
     ids = pa.array(tasks, pa.int64())
     tables = []
@@ -121,7 +123,7 @@ def batch_for(route_version: int, files: Sequence[Routed], tasks: Sequence[int])
         mine = pc.is_in(file.watermarks["task_id"], value_set=ids)
         rows = file.watermarks if pc.all(mine).as_py() else file.watermarks.filter(mine)
         tables.append(rows.add_column(0, WATERMARKS.field("file"), pa.repeat(pa.scalar(number, pa.int32()), len(rows))))
-    return FileBatch(route_version, tuple(refs), pa.concat_tables(tables).cast(WATERMARKS))
+    return FileBatch(route_version, tuple(refs), pa.concat_tables(tables).cast(WATERMARKS), flushed_ts)
 
 
 def _only(row_groups: Mapping[int, tuple[int, ...]], tasks: Sequence[int]) -> dict[int, tuple[int, ...]]:

@@ -62,6 +62,8 @@ def accept_files(
         if task is None:
             unknown.append(task_id)
             continue
+        if batch.flushed_ts is not None:
+            task.flushed_by_all(batch.flushed_ts)
         full &= not task.offer(files, clock.monotonic_ms())
         received[task_id] = chains(task.received())
     node.wake()

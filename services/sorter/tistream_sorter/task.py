@@ -66,6 +66,7 @@ class Task:
         self.read_by_registry = any(state.identity.span.overlaps(span) for span in SCHEMA_SPANS)
         self._read_ts = 0 if self.read_by_registry else MAX_TS
         self._readable = Readable(limits.collect.grace_ms)
+        self._flushed_by_all = 0
         self._disinherited: frozenset[int] = frozenset()
         self._rewritten: list[Rewritten] = []
         self._wasted: list[str] = []  # objects that were, or may have been, written in vain
@@ -107,6 +108,11 @@ class Task:
         """The schema registry has read the pool up to `ts`, for good: nothing above it may go before."""
         self._read_ts = ts
 
+    def flushed_by_all(self, ts: int) -> None:
+        """Every task of the tenant has what lies at or below `ts` in its manifests: so far readers may have come, and
+        nothing above may go, since they stand still where one task does. The highest of what was told is true."""
+        self._flushed_by_all = max(self._flushed_by_all, ts)
+
     @property
     def ancestors(self) -> list[int]:
         """Sealed tasks of which objects may still be there."""
@@ -128,7 +134,7 @@ class Task:
 
     def settle(self, now_ms: int) -> list[str]:
         """Take over what other threads have said. The objects that have come to nothing. Monotonic time."""
-        readable_ts = self._readable.through(self._durable.flushed_ts, now_ms)
+        readable_ts = self._readable.through(min(self._durable.flushed_ts, self._flushed_by_all), now_ms)
         read_ts = self._read_ts if self._keep_ms is None else min(self._read_ts, readable_ts)
         state, rule = self.state, Retention(self._keep_ms, read_ts)
         if state.retention != rule:

@@ -83,11 +83,13 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True)
 class FileBatch:
-    """Files of one tenant, each store's in chain order, with their clipped watermarks."""
+    """Files of one tenant, each store's in chain order, with their clipped watermarks. `flushed_ts`: what every task of
+    the tenant has in its manifests at least, so that readers may have come so far; None: not known of each."""
 
     route_version: int
     files: tuple[FileRef, ...]
     watermarks: pa.Table
+    flushed_ts: int | None = None
 
 
 def encode(batch: FileBatch) -> bytes:
@@ -101,8 +103,10 @@ def encode(batch: FileBatch) -> bytes:
         }
         for file in batch.files
     ]
-    header = json.dumps({"version": 1, "route_version": batch.route_version, "files": files})
-    table = batch.watermarks.cast(WATERMARKS).replace_schema_metadata({"tistream.files": header})
+    header: dict[str, Any] = {"version": 1, "route_version": batch.route_version, "files": files}
+    if batch.flushed_ts is not None:
+        header["flushed_ts"] = batch.flushed_ts
+    table = batch.watermarks.cast(WATERMARKS).replace_schema_metadata({"tistream.files": json.dumps(header)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -163,4 +167,7 @@ def _decode(body: bytes) -> FileBatch:
         )
         for file in header["files"]
     )
-    return FileBatch(header["route_version"], files, table.replace_schema_metadata(None))
+    flushed_ts = header.get("flushed_ts")  # an older dispatcher does not tell
+    if flushed_ts is not None and (not isinstance(flushed_ts, int) or flushed_ts < 0):
+        raise ValueError(f"flushed_ts {flushed_ts!r}")
+    return FileBatch(header["route_version"], files, table.replace_schema_metadata(None), flushed_ts)

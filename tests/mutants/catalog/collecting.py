@@ -63,6 +63,30 @@ MUTANTS = (
         catchers=(f"{KEPT}::test_nothing_goes_before_the_registry_has_read_it",),
     ),
     Mutant(
+        name="old-rows-go-while-another-task-stands",
+        invariants=(19,),
+        breaks="while one task stands still the rows of the others go before anybody could read them",
+        file="services/sorter/tistream_sorter/task.py",
+        old="self._readable.through(min(self._durable.flushed_ts, self._flushed_by_all), now_ms)",
+        new="self._readable.through(self._durable.flushed_ts, now_ms)",
+        catchers=(
+            "tests/unit/sorter/test_retention_of_several_tasks.py"
+            "::test_what_nobody_can_have_read_stays_however_old_it_is_and_goes_when_they_can",
+        ),
+    ),
+    Mutant(
+        name="told-for-all-by-those-that-have-told",
+        invariants=(19,),
+        breaks="a task of which nothing is known does not keep others from letting go of rows",
+        file="services/dispatcher/tistream_dispatcher/receivers.py",
+        old="        return min(told) if told and len(told) == len(known) else None\n",
+        new="        return min(told) if told else None\n",
+        catchers=(
+            "tests/unit/dispatcher/test_delivery.py"
+            "::test_what_all_tasks_have_made_durable_is_known_when_each_has_told_it_under_its_epoch",
+        ),
+    ),
+    Mutant(
         name="old-rows-go-before-anybody-could-read-them",
         invariants=(19,),
         breaks="what a stall brings at once is dropped by the manifest that flushes it, if it is old enough",

@@ -92,3 +92,21 @@ def test_what_is_in_manifests_is_asked_about_ever_less_until_something_is_sent()
     twice = {1: [Chain(first_ts=10, at_ts=800), Chain(first_ts=950, at_ts=960)]}
     answers.append(status(4).model_copy(update={"received": twice, "durable": twice}))
     assert set(pauses(5)) == {1_000}  # the older chain is to be closed once all of its time is flushed
+
+
+def test_what_all_tasks_have_made_durable_is_known_when_each_has_told_it_under_its_epoch() -> None:
+    receivers = Receivers()
+    of = {
+        task: status(epoch).model_copy(update={"task_id": task, "flushed_ts": ts, "pointed": {}})
+        for task, epoch, ts in ((1, 4, 900), (2, 7, 300))
+    }
+    receivers.told(of[1], 4)
+    assert receivers.flushed_by_all([1, 2]) is None
+    receivers.told(of[2], 8)
+    assert receivers.flushed_by_all([1, 2]) is None, "of another epoch"
+    receivers.told(of[2], 7)
+    assert receivers.flushed_by_all([1, 2]) == 300
+    assert receivers.flushed_by_all([1]) == 900
+    receivers.forget(2)
+    assert receivers.flushed_by_all([1, 2]) is None
+    assert receivers.flushed_by_all([]) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +37,14 @@ def test_round_trip() -> None:
     after = decode(encode(before))
     assert (after.route_version, after.files) == (before.route_version, before.files)
     assert after.watermarks.equals(before.watermarks)
+
+
+def test_what_all_tasks_have_made_durable_goes_along_or_is_not_known() -> None:
+    assert decode(encode(batch())).flushed_ts is None
+    assert decode(encode(replace(batch(), flushed_ts=1 << 60))).flushed_ts == 1 << 60
+    for wrong in ("7", -1, 1.5):
+        with pytest.raises(ValueError, match="flushed_ts"):
+            decode(encode(replace(batch(), flushed_ts=wrong)))  # type: ignore[arg-type]
 
 
 def other(body: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:

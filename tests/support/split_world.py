@@ -109,13 +109,19 @@ class SplitWorld:
         collect: CollectRules = COLLECT_DEFAULT,
         compact: CompactRules | None = None,
         checkpoint_every: int = RULES.checkpoint_every,
+        idle_manifest_ms: int = 10_000,
         new_runner: Callable[[ObjectStore], Runner] = InlineRunner,
     ) -> None:
         self.origin = origin
         self.objects = objects or MemoryObjectStore()
         self.clock = ManualClock(origin.snapshot_ts >> 18)
         self.limits = TickLimits(
-            1 << 30, 10_000, 10_000, cut or CutRules(1, 1 << 30), collect=collect, compact=compact or CompactRules()
+            1 << 30,
+            idle_manifest_ms,
+            10_000,
+            cut or CutRules(1, 1 << 30),
+            collect=collect,
+            compact=compact or CompactRules(),
         )
         self.keep_ms: int | None = None
         self._new_runner = new_runner

@@ -92,7 +92,7 @@ class Kept:
     """A tenant whose rows are kept for a second; a file each 100 ms with one row of key a, then a watermark."""
 
     def __init__(self, seconds: int = 0, objects: ObjectStore | None = None, grace_ms: int = 0) -> None:
-        self.world = SplitWorld(TINY, objects=objects, collect=CollectRules(grace_ms, every_ms=0))
+        self.world = SplitWorld(TINY, objects=objects, collect=CollectRules(grace_ms, every_ms=0), idle_manifest_ms=100)
         self.world.keep_ms = KEEP_MS
         self.world.assign()
         self.world.push(TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100)))

@@ -71,9 +71,11 @@ class Pulls:
         params: PullParams,
         still: Callable[[], bool],
         rows: Callable[[int], None] = lambda _: None,
+        counted: Callable[[], None] = lambda: None,
     ) -> Answer:
         """Begin an answer, to somebody who may have it for as long as `still` says so; `rows` is told how many are
-        about to be sent. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
+        about to be sent; `counted` is called once it is one of the pulls that are under way. Raises InvalidRequest and
+        its subclasses, Unavailable, TooManyRequests."""
         view.wait_fresh()
         start = self._start(view, scope, params)
         tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
@@ -81,6 +83,7 @@ class Pulls:
         if not self.slots.acquire(blocking=False):
             self.limits.end_pull(tenant)
             raise TooManyRequests("as many pulls as this server answers at once are under way")
+        counted()
         events, sent = self.metrics.events.labels(scope.call), self.metrics.bytes.labels(scope.call)
         under_way = self.metrics.pulls.labels(scope.call)
 

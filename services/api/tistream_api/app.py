@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -56,6 +57,7 @@ from tistream_api.tenants import Tenants
 from tistream_api.token_routes import build_token_router
 from tistream_api.turns import Turns, turns_at_once
 from tistream_api.usage_routes import build_usage_router
+from tistream_api.working import Working, at_once_of
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +144,8 @@ def build_app(
     tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
     readiness = Readiness(http, meta, tenants, warm)
     limits = _limits(settings, tenants, clock)
-    pulls = Pulls(clock, _budget(settings), threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
+    slots, working = threading.Semaphore(settings.pulls_max), Working(at_once_of(os.cpu_count() or 1))
+    pulls = Pulls(clock, _budget(settings), slots, limits, tenants.metrics, working)
     lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
     gate = Gate(callers, limits, Turns(turns_at_once(THREADS, settings.pulls_max)))

@@ -21,6 +21,7 @@ from tistream_api.source_contract import Batch
 from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_view import TenantView
 from tistream_api.watched import Metered, Watched
+from tistream_api.working import Working, WorkingEncoder
 
 
 class Answer:
@@ -56,13 +57,15 @@ class Answer:
 
 @dataclass(slots=True)
 class Pulls:
-    """Pulls of every tenant. Thread-safe. `slots` bounds those under way, `limits` those of one tenant."""
+    """Pulls of every tenant. Thread-safe. `slots` bounds those under way, `limits` those of one tenant,
+    `working` those that read or word rows just now."""
 
     clock: Clock
     budget: Budget
     slots: threading.Semaphore
     limits: TenantLimits
     metrics: ApiMetrics
+    working: Working
 
     def answer(
         self,
@@ -98,7 +101,7 @@ class Pulls:
             self.limits.end_pull(tenant)
 
         under_way.inc()
-        encoder = FORMATS[params.format].new()
+        encoder = WorkingEncoder(FORMATS[params.format].new(), self.working, tenant)
         watched = Watched(view, still, self.clock)
         pull = Pull(scope, params, start, watched, self._scanner(view, scope), self.clock, count, encoder)
         answer = Answer(Metered(watched, self.limits, tenant).pieces(pull.answer()), release)
@@ -136,6 +139,7 @@ class Pulls:
     def _scanner(self, view: TenantView, scope: Scope) -> ScanFrom:
         def scan(start: Position, high: int, limit: int | None) -> Iterator[Batch]:
             budget = self.budget if limit is None else self.budget.for_page(limit)
-            return Scan(view.source, scope, start, high, budget).batches()
+            tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
+            return self.working.each(tenant, Scan(view.source, scope, start, high, budget).batches())
 
         return scan

@@ -32,8 +32,12 @@ class Turn:
 
     def end(self) -> None:
         """The next one's. Again changes nothing."""
-        if not self._ended:
-            self._ended = True
+        if self._ended:
+            return
+        self._ended = True
+        if asyncio._get_running_loop() is self._loop:
+            self._turns.ended(self._who)
+        else:
             self._loop.call_soon_threadsafe(self._turns.ended, self._who)
 
 
@@ -77,5 +81,6 @@ class Turns:
 
 
 def turns_at_once(threads: int, pulls_max: int) -> int:
-    """How many of the threads that pulls leave one tenant may have: half of them, so that others are answered."""
-    return max(1, (threads - pulls_max) // 2)
+    """How many of the threads that pulls leave one tenant may have: a quarter, so that others are answered, and are
+    not one of very many that want the interpreter."""
+    return max(1, (threads - pulls_max) // 4)

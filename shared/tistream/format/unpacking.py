@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.format import thrift_compact as thrift
-from tistream.format.parquet_footer import Chunk, ParquetFooter
+from tistream.format.parquet_footer import Chunk, Group, ParquetFooter
 from tistream.format.sparse_file import SparseFile
 
 ADDED_BYTES_MAX = 512 << 20  # by dictionaries, to what footers state, in what one reader holds at once
@@ -64,13 +64,14 @@ def _encodings(header: thrift.Struct) -> list[int]:
     return [fields[number][1] for fields, number in found if isinstance(fields, dict) and number in fields]
 
 
-def written_out(table: pa.Table, stated: int, added_max: int) -> pa.Table:
-    """The table with plain columns in place of those with dictionaries. Raises ValueError if that takes more than what
-    the footer states for it, and `added_max` beside."""
+def written_out(table: pa.Table, groups: Sequence[Group], added_max: int) -> pa.Table:
+    """The row groups' table with plain columns in place of those with dictionaries. Raises ValueError if that adds more
+    than `added_max` bytes."""
     encoded = [name for name in table.column_names if pa.types.is_dictionary(table.schema.field(name).type)]
     size = sum(_bytes(table.column(name)) for name in encoded)
-    if size > stated + added_max:
-        raise ValueError(f"columns {encoded} take {size} bytes, written out; their footer states {stated}")
+    expected = sum(_expected(group.unpacked, group.rows) for group in groups)
+    if size > expected + added_max:
+        raise ValueError(f"columns {encoded} take {size} bytes, written out; by the footer {expected} were expected")
     for name in encoded:
         column = table.column(name)
         plain = pa.chunked_array([chunk.dictionary_decode() for chunk in column.chunks], column.type.value_type)
@@ -85,4 +86,8 @@ def _bytes(column: pa.ChunkedArray) -> int:
 
 def added_bytes(table: pa.Table, stated: int) -> int:
     """How much more a decoded row group takes than its footer states, as far as it matters."""
-    return max(0, table.nbytes - stated - ROW_BYTES * table.num_rows)
+    return max(0, table.nbytes - _expected(stated, table.num_rows))
+
+
+def _expected(stated: int, rows: int) -> int:
+    return stated + ROW_BYTES * rows

@@ -96,21 +96,24 @@ class Watch:
         raise AssertionError("the stream ended by itself")
 
     def _table(self) -> None:
-        consumer = self.consumer()
-        database = sorted(consumer.get("/databases")["databases"])[0]
-        table = sorted(one["name"] for one in consumer.get(f"/databases/{database}/tables")["tables"])[0]
-        query: dict[str, Any] = {"start_ts": self._start_ts}
+        """Some table as long as it is there, then another."""
+        consumer, start_ts = self.consumer(), self._start_ts
         while not self._stopping.is_set():
-            try:
-                page = consumer.page(database, table, wait_ms=1_000, **query)
-            except Refused as refused:
-                self.seen.refused[f"PullTable {refused.status}"] += 1
-                self.seen.problems.append(str(refused))
-                time.sleep(0.5)
-                continue
-            for event in page.events:
-                self._note("PullTable", event, _now_ms())
-            query = {"cursor": page.cursor}
+            database, table = _some_table(consumer)
+            query: dict[str, Any] = {"start_ts": start_ts}
+            while not self._stopping.is_set():
+                try:
+                    page = consumer.page(database, table, wait_ms=1_000, **query)
+                except Refused as refused:
+                    self.seen.refused[f"PullTable {refused.status}"] += 1
+                    self.seen.problems.append(str(refused))
+                    time.sleep(0.5)
+                    continue
+                for event in page.events:
+                    self._note("PullTable", event, _now_ms())
+                query, start_ts = {"cursor": page.cursor}, page.resolved_ts or start_ts
+                if not page.events and (database, table) not in _tables(consumer):
+                    break
 
     def _status(self) -> None:
         consumer = self.consumer()
@@ -124,6 +127,16 @@ class Watch:
                 continue
             self.seen.samples.append(Sample("status", _now_ms(), round((time.monotonic() - began) * 1000)))
             self.seen.statuses.append((_now_ms(), told))
+
+
+def _tables(consumer: Consumer) -> list[tuple[str, str]]:
+    names: list[str] = consumer.get("/databases")["databases"]
+    return [(name, one["name"]) for name in names for one in consumer.get(f"/databases/{name}/tables")["tables"]]
+
+
+def _some_table(consumer: Consumer) -> tuple[str, str]:
+    """The first by name. Raises ValueError: there is none."""
+    return min(_tables(consumer))
 
 
 def _now_ms() -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from support import change_files
 from support.hostile.files import bomb
-from support.small_files import KEY, TENANT, change, sound
+from support.small_files import KEY, TENANT, change, sound, watermark
 from tistream.errors import CorruptObject
 from tistream.format import change_file, unpacking
 from tistream.storage import layout
@@ -57,7 +57,7 @@ def test_what_dictionaries_add_is_bounded_over_all_row_groups() -> None:
     value = b"v" * 1_000
     rows = [change(b"k%02d" % number, value=value) for number in range(100)]
     data = change_files.change_file(
-        TENANT.cluster_id, TENANT.tenant_id, 4, 999, changes=rows, watermarks=[], rows_per_group=10
+        TENANT.cluster_id, TENANT.tenant_id, 4, 999, changes=rows, watermarks=[watermark()], rows_per_group=10
     )
     objects, file = held(data)
     table = read_changes(objects, file, range(10))

@@ -22,6 +22,7 @@ def test_what_one_tenant_does_the_other_does_not_notice(tmp_path: Path) -> None:
     assert min(outcome.events.values()) > 100, "both consumers were served"
     assert [row["phase"] for row in outcome.rows][1:-1] == [
         "flood",
+        "pulls",
         "names and junk",
         "damaged files",
         "key revoked",

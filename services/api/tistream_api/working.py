@@ -1,7 +1,8 @@
 """Whose rows are read and worded next.
 
 Many pulls of one tenant that all work at once would leave another's a small share of the interpreter. So few work at a
-time, and of those who wait that tenant's is next which has the fewest at work. A pull that waits for rows, or for its reader, works at nothing.
+time, and of those who wait that tenant's is next which has the fewest at work. A pull that waits for rows, or for its
+reader, works at nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """What one tenant does must not cost another (design.md 5 and 7, invariants 17, 20 and 23)."""
 
-# ruff: noqa: E501 - quoted code keeps its length
 from mutants.mutant import Mutant
 
 TURNS = "services/api/tistream_api/turns.py"

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 import random
 import sys
 import time
@@ -52,6 +51,7 @@ class Orders:
     secrets: tuple[str, ...] = ()
     connections: int = 16
     idle: int = 500
+    begin_ts: str = "1"
     now_ts: str = "1"
     seed: int = 1
 
@@ -159,7 +159,7 @@ class Attacker:
 
         async def one(number: int) -> None:
             queries = ("follow=true&start_ts={0}", "start_ts={0}&limit=1000000", "start_ts={0}&wait_ms=60000")
-            query = queries[number % len(queries)].format(self.orders.now_ts if number % 2 else self._begin())
+            query = queries[number % len(queries)].format(self.orders.now_ts if number % 2 else self.orders.begin_ts)
             while self._going():
                 connection = Connection(self.orders.url, receive_bytes=4_096)
                 try:
@@ -179,9 +179,6 @@ class Attacker:
                 connection.close()
 
         return [one(number) for number in range(self.orders.connections)]
-
-    def _begin(self) -> str:
-        return os.environ.get("HOSTILE_BEGIN_TS", "0")
 
     def _idle(self) -> list[Awaitable[None]]:
         """Connections on which nothing comes, or half a request."""

@@ -24,7 +24,7 @@ from tistream.model.ts import from_physical_ms
 from tistream.storage import layout
 
 LATE_S = 5.0  # design.md 5: from there on status has to say what holds a tenant
-KINDS = ("routes", "lists", "pulls", "idle", "notifications", "bodies")
+KINDS = ("routes", "lists", "idle", "notifications", "bodies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class Outcome:
     answers: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     verify: dict[str, Any] = field(default_factory=dict)
+    stages: dict[str, Any] = field(default_factory=dict)  # the other tenant's lag by stage, as the API has noted it
     held: dict[str, dict[str, Any]] = field(default_factory=dict)  # by phase: what the hostile one was told holds it
     problems: list[str] = field(default_factory=list)
 
@@ -58,7 +59,8 @@ def run(options: Options, say: Callable[[str], None] = print) -> Outcome:
         Run(options, world, outcome, say).run()
         for trace in world.services.unexpected():
             outcome.problems.append(f"an exception that nobody foresaw: {trace}")
-    (options.scratch / "hostile.json").write_text(json.dumps({"phases": outcome.rows, "problems": outcome.problems}))
+    kept = {"phases": outcome.rows, "stages": outcome.stages, "problems": outcome.problems}
+    (options.scratch / "hostile.json").write_text(json.dumps(kept, indent=1))
     say(table.markdown(outcome.rows))
     return outcome
 
@@ -86,6 +88,7 @@ class Run:
             waited(lambda: self.watch.seen.events["PullTable"] and self.watch.lag_seconds() < LATE_S, PATIENCE_S)
             for phase in (self.calm, self.flood, self.names, self.damage, self.revoked, self.all_at_once, self.after):
                 phase()
+            self.outcome.stages = self._stages()
             end_ts, self.outcome.verify = load.finish()
             self.watch.consumer().wait_for(end_ts, PATIENCE_S)
         self._judge()
@@ -106,10 +109,12 @@ class Run:
             self.bad.push(0.25)
 
     def flood(self) -> None:
-        """Requests without end, on every route, its own and the other's; connections on which nothing is read, or sent;
-        pulls up to the limit; notifications."""
+        """Requests without end, on every route, its own and the other's; connections on which nothing is sent;
+        notifications; then pulls, more than there may be, of which nobody reads anything."""
         with self._phase("flood", *KINDS):
             self.bad.push(0.3)
+        with self._phase("pulls", "pulls", "idle"):
+            self.bad.push(0.32)
 
     def names(self) -> None:
         """Huge and hostile ones in requests, and thousands of objects in the bucket that mean nothing."""
@@ -144,7 +149,7 @@ class Run:
     def all_at_once(self) -> None:
         """Everything again, together."""
         kes, key = self.world.kes, self.world.keys["bad"]
-        with self._phase("all at once", *KINDS, "names"):
+        with self._phase("all at once", "pulls", *KINDS, "names"):
             spoilt = self._spoil(0.9)
             self.junk.scatter(self.options.junk)
             kes.deny(key)
@@ -166,8 +171,8 @@ class Run:
 
     @contextmanager
     def _phase(self, name: str, *kinds: str) -> Iterator[None]:
-        began, begin_ms = time.monotonic(), time.time_ns() // 1_000_000
-        attacks = [Attack(self.world, self._orders(kind), self.bad.set.snapshot_ts) for kind in kinds]
+        began, begin_ms, cpu = time.monotonic(), time.time_ns() // 1_000_000, self.world.cpu()
+        attacks = [Attack(self._orders(kind)) for kind in kinds]
         try:
             yield
             time.sleep(max(0.0, self.options.phase_s - (time.monotonic() - began)))
@@ -180,9 +185,10 @@ class Run:
         end_ms = time.time_ns() // 1_000_000
         told = [status for at_ms, status in list(self.watch.seen.statuses) if begin_ms <= at_ms < end_ms]
         worst = max((float(status["lag_seconds"]) for status in told), default=0.0)
-        self._phases.append(Phase(name, begin_ms, end_ms, answers, worst))
+        used = {role: round(seconds - cpu.get(role, 0.0), 1) for role, seconds in self.world.cpu().items()}
+        self._phases.append(Phase(name, begin_ms, end_ms, answers, used, worst))
         self.outcome.rows = table.figures(self._phases, self.watch.seen.samples)
-        self.say(table.markdown(self.outcome.rows[-1:]).splitlines()[-1] + f" {answers}")
+        self.say(table.markdown(self.outcome.rows[-1:]).splitlines()[-1] + f" {answers} {used}")
 
     def _orders(self, kind: str) -> Orders:
         world = self.world
@@ -198,6 +204,7 @@ class Run:
             secrets,
             connections={"routes": 16, "lists": 60, "pulls": 300, "bodies": 8}.get(kind, 8),
             idle=self.options.idle,
+            begin_ts=str(self.bad.set.snapshot_ts),
             now_ts=str(from_physical_ms(time.time_ns() // 1_000_000) - 1),
             seed=self.options.seed + len(self._phases),
         )
@@ -264,6 +271,11 @@ class Run:
         if not outcome.verify.get("clean"):
             outcome.problems.append(f"verify: {outcome.verify}")
         self._judge_usage()
+
+    def _stages(self) -> dict[str, Any]:
+        tenant = self.world.tenant("good")
+        found: dict[str, Any] = self.world.operator(f"/v1/clusters/{CLUSTER}/tenants/{tenant.tenant_id}/lag?minutes=60")
+        return found
 
     def _judge_usage(self) -> None:
         """Of the other tenant: its files, and what it was sent."""

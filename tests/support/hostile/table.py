@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from support.hostile.good import Sample
@@ -21,6 +21,7 @@ class Phase:
     begin_ms: int
     end_ms: int
     answers: dict[str, int]  # to the hostile tenant, by kind and status
+    cpu_s: dict[str, float]  # processor time that each service took
     lag_worst_s: float = 0.0  # as status told, of the other tenant
 
 
@@ -36,7 +37,7 @@ def figures(phases: Sequence[Phase], samples: Iterable[Sample]) -> list[dict[str
                 if sample.what == what and phase.begin_ms <= sample.at_ms < phase.end_ms:
                     delays.add(sample.lag_ms)
             row[what] = {"count": delays.count, **{f"p{share * 100:g}": delays.quantile_ms(share) for share in SHARES}}
-        out.append({**row, "lag_worst_s": phase.lag_worst_s, "answers": phase.answers})
+        out.append({**row, "lag_worst_s": phase.lag_worst_s, "answers": phase.answers, "cpu_s": phase.cpu_s})
     return out
 
 
@@ -54,8 +55,3 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
             f"| {row['lag_worst_s']:.1f} |"
         )
     return "\n".join(lines)
-
-
-def as_json(phases: Sequence[Phase]) -> list[dict[str, Any]]:
-    """The phases themselves."""
-    return [asdict(phase) for phase in phases]

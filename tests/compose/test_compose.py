@@ -137,8 +137,8 @@ for name in sys.argv[1:]:
     found = {line.split()[0]: line.split()[1:] for line in up.compose(*run).splitlines()}
     assert set(found) == set(inside)
     for service, answers in found.items():
-        assert not [answer for answer in answers if answer == "200"], (service, answers)
-        assert all("SSL" in answer or "Reset" in answer for answer in answers), (service, answers)
+        # Of TLS 1.3 a client ends its part before the server has looked at the certificate that is not there.
+        assert all("SSL" in one or "Reset" in one or one == "RemoteDisconnected" for one in answers), (service, answers)
 
 
 def test_prometheus_finds_every_service(up: Containers) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from support import golden as golden_sets
 from support import oracle
+from support.loopback_bytes import watched
 from support.manifests import environment, executor_template, of_kind, rendered
 from support.sorter_world import SorterWorld
 from support.tiny_kubernetes import TinyKubernetes, tiny_kubernetes
@@ -53,15 +56,22 @@ def _conf(folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[TinyKubernetes, SparkSession]]:
-    with tiny_kubernetes(tmp_path) as (kubernetes, url):
+@contextmanager
+def driver(folder: Path, **more: str) -> Iterator[tuple[TinyKubernetes, SparkSession]]:
+    """Its session, on a Kubernetes of its own."""
+    with tiny_kubernetes(folder) as (kubernetes, url):
         kubernetes.add(json.loads(json.dumps(DRIVER)))
-        session = build_session(f"k8s://{url}", "tests", _conf(tmp_path))
+        session = build_session(f"k8s://{url}", "tests", _conf(folder) | more)
         try:
             yield kubernetes, session
         finally:
             session.stop()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[TinyKubernetes, SparkSession]]:
+    with driver(tmp_path) as one:
+        yield one
 
 
 def _wait_for(ready: Callable[[], bool], kubernetes: TinyKubernetes) -> None:
@@ -102,6 +112,34 @@ def test_executors_in_pods_commit_the_oracles_rows_also_after_one_was_lost(
     assert world.pool().select(columns).equals(truth.sort("commit_ts", "start_ts", "key").select(columns))
     _pods_are_as_the_template_says(kubernetes)
     _the_role_allows_what_was_asked(kubernetes, session)
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_nothing_between_driver_and_executors_can_be_read(tmp_path: Path, encrypted: bool) -> None:
+    """Neither Spark's messages nor what a task is given; without encryption both are seen, so that they can be."""
+    more = {} if encrypted else {"spark.network.crypto.enabled": "false"}
+    message, ours = b"org.apache.spark.scheduler", b"of-a-customers-row-" + os.urandom(8).hex().encode()
+    with watched(message, ours) as seen, driver(tmp_path, **more) as (kubernetes, session):
+        given = [ours.decode()] * 50
+        told = session.sparkContext.parallelize(given, 2).map(len).collect()
+        assert told == [len(ours)] * 50
+        assert kubernetes.made
+    assert seen.packets > 0
+    assert [count > 0 for count in seen.counts.values()] == [not encrypted] * 2, seen.counts
+
+
+def test_an_executor_without_the_secret_is_not_let_in(tmp_path: Path) -> None:
+    with driver(tmp_path) as (kubernetes, session):
+        _wait_for(lambda: len(kubernetes.running()) == 2, kubernetes)
+        stranger = json.loads(json.dumps(kubernetes.made[0]))
+        stranger["metadata"] = {"name": "stranger", "labels": {}}
+        told = {one["name"]: one for one in stranger["spec"]["containers"][0]["env"]}
+        told["_SPARK_AUTH_SECRET"]["value"] = "a guess"
+        told["SPARK_EXECUTOR_ID"]["value"] = "99"
+        kubernetes.create(stranger)
+        _wait_for(lambda: kubernetes.processes["stranger"].poll() is not None, kubernetes)
+        assert kubernetes.processes["stranger"].returncode != 0
+        assert session.sparkContext.parallelize(range(4), 2).map(abs).collect() == [0, 1, 2, 3]
 
 
 def _pods_are_as_the_template_says(kubernetes: TinyKubernetes) -> None:

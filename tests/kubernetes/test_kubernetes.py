@@ -65,7 +65,7 @@ def _forwarded(up: Cluster, service: str, port: int) -> Iterator[int]:
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_the_api_server_takes_every_document(up: Cluster, overlay: str) -> None:
     """Strictly, with its admission; without PodMonitors, whose kind is the Prometheus operator's."""
-    up.kubectl("apply", "-f", str(K8S / "overlays" / overlay / "namespace.yaml"))
+    up.kubectl("apply", "--server-side", "-f", str(K8S / "overlays" / overlay / "namespace.yaml"))
     documents = [one for one in rendered(overlay) if one["kind"] != "PodMonitor"]
     command = up.kubectl_command("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-")
     done = subprocess.run(command, input=yaml.safe_dump_all(documents), capture_output=True, text=True, check=False)

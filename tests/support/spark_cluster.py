@@ -14,10 +14,12 @@ from pathlib import Path
 import pyspark
 
 from tistream.service import java
+from tistream_sorter.spark_locks import LOCKS
 
 DEPLOY = "org.apache.spark.deploy"
 PATIENCE_S = 60
-CLIENT_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
+_LOCKS = {**LOCKS, "spark.authenticate.secret": "of-the-cluster"}
+CLIENT_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", **_LOCKS}
 
 
 @contextmanager
@@ -50,6 +52,9 @@ def _process(log: Path, *arguments: str) -> Iterator[None]:
     home = Path(pyspark.__file__).parent
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(home)}
     environment["PYSPARK_PYTHON"] = sys.executable
+    environment["SPARK_MASTER_OPTS"] = environment["SPARK_WORKER_OPTS"] = " ".join(
+        f"-D{name}={value}" for name, value in _LOCKS.items()
+    )
     with log.open("w") as out:
         running = subprocess.Popen(
             [home / "bin" / "spark-class", *arguments], env=environment, stdout=out, stderr=subprocess.STDOUT

@@ -153,7 +153,7 @@ def build_app(
         build_router(tenants, pulls, lists, status, meta, gate),
         build_insight_router(tenants, lists, status, sampler),
         build_operator_router(meta),
-        build_token_router(tokens, clock, new_secret),
+        build_token_router(tokens, callers, clock, new_secret),
         build_usage_router(meta),
     ]
     _include(app, gate, routers)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tistream.clock import Clock
+from tistream.concurrency import new_condition
 from tistream.errors import Unauthenticated, Unavailable
 from tistream.service.metrics import LoopMetrics
 from tistream.service.worker import Loop
@@ -15,6 +16,7 @@ from tistream.wire.tokens import EVERYTHING, Grant, KnownToken, hash_of, take_ap
 from tistream_api.jwt_callers import JwtCallers, Unknown
 
 FOLLOW_WAIT_MS = 10_000
+HEARD_WAITS, HEARD_WAIT_S = 20, 0.1
 _SCHEME = "bearer "
 
 
@@ -38,6 +40,7 @@ class Callers:
         self._client, self._clock, self._jwts = tokens, clock, jwts
         self._version = -1
         self._known: Mapping[str, KnownToken] | None = None  # replaced as a whole
+        self._told = new_condition()
 
     def follow(self) -> int:
         """Loop body: wait for other tokens, and take them."""
@@ -45,7 +48,19 @@ class Callers:
         same = told.version == self._version
         self._known = {token.token_id: token for token in told.tokens}
         self._version = told.version
+        with self._told:
+            self._told.notify_all()
         return 50 if same else 0
+
+    def hear(self, token_id: str, *, valid: bool) -> bool:
+        """Wait until this is what the meta server tells of a token, so that who made or revoked it here finds it so;
+        False: it is not heard within two seconds."""
+        with self._told:
+            for _ in range(HEARD_WAITS):
+                if (token_id in (self._known or {})) == valid:
+                    return True
+                self._told.wait(HEARD_WAIT_S)
+        return False
 
     def loops(self, metrics: LoopMetrics) -> list[Loop]:
         """What keeps it up to date."""

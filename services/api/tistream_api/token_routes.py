@@ -15,6 +15,7 @@ from tistream.wire.tokens import GRANTS_MAX, MadeToken, NewToken, StoreToken, To
 from tistream_api import openapi, params
 from tistream_api.access import may_give
 from tistream_api.bodies import Body, read
+from tistream_api.callers import Callers
 from tistream_api.gate import OPERATE_OWN, caller_of
 from tistream_api.raw_path import name_of
 
@@ -38,8 +39,10 @@ _NEW = openapi.json_doc(
 )
 
 
-def build_token_router(tokens: TokenClient, clock: Clock, new_secret: Callable[[], tuple[str, str]]) -> APIRouter:
-    """The routes of `tistream token`. `new_secret` draws a token's id and secret."""
+def build_token_router(
+    tokens: TokenClient, callers: Callers | None, clock: Clock, new_secret: Callable[[], tuple[str, str]]
+) -> APIRouter:
+    """The routes of `tistream token`. `new_secret` draws a token's id and secret; `callers` None: auth is off."""
     router = APIRouter(tags=["token"])
 
     @router.post(
@@ -65,6 +68,8 @@ def build_token_router(tokens: TokenClient, clock: Clock, new_secret: Callable[[
             expires_ms=expires_ms,
         )
         stored = tokens.store(kept)
+        if callers is not None:
+            callers.hear(token_id, valid=True)
         log.info("token made", extra={"token": token_id, "label": wanted.label, "by": caller.name})
         made = MadeToken(**stored.model_dump(), token=spell(token_id, secret))
         return Response(made.model_dump_json(), 201, {"Cache-Control": "no-store"}, media_type="application/json")
@@ -94,6 +99,8 @@ def build_token_router(tokens: TokenClient, clock: Clock, new_secret: Callable[[
         if name not in {token.token_id for token in _own(request)}:
             raise UnknownName("no such token that this one may revoke")
         revoked = tokens.revoke(name)
+        if callers is not None:
+            callers.hear(name, valid=False)
         log.info("token revoked", extra={"token": name, "by": caller_of(request).name})
         return Response(revoked.model_dump_json(), media_type="application/json")
 

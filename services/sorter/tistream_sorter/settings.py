@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tistream.service.settings import ServiceSettings, settings_config
+from tistream_sorter import spark_locks
 
 
 class TickSettings(BaseModel):
@@ -84,3 +87,11 @@ class SorterSettings(ServiceSettings):
     collect: CollectSettings = CollectSettings()
     compact: CompactSettings = CompactSettings()
     spark: SparkSettings = SparkSettings()
+
+    @model_validator(mode="after")
+    def _spark_locked(self) -> Self:
+        if self.tls.terminated_elsewhere:
+            return self
+        if (reason := spark_locks.refusal(self.spark.master, self.spark.conf)) is not None:
+            raise ValueError(f"{reason}; or TLS__TERMINATED_ELSEWHERE=true, if the network encrypts")
+        return self

@@ -8,12 +8,16 @@ GUARD = "shared/tistream/service/guard.py"
 SETTINGS = "shared/tistream/service/settings.py"
 SERVE = "shared/tistream/service/serve.py"
 TLS = "shared/tistream/service/tls.py"
+SPARK = "services/sorter/tistream_sorter/spark_locks.py"
+CALLERS = "services/api/tistream_api/callers.py"
 
 TOKEN_TESTS = "tests/unit/wire/test_service_token.py"
 GUARD_TESTS = "tests/unit/service/test_guard.py"
 SETTINGS_TESTS = "tests/unit/service/test_settings.py"
 SERVE_TESTS = "tests/unit/service/test_serve.py"
 TLS_TESTS = "tests/unit/service/test_tls.py"
+SPARK_TESTS = "tests/unit/sorter/test_spark_locks.py"
+CALLERS_TESTS = "tests/unit/api/test_callers.py"
 
 MUTANTS = (
     Mutant(
@@ -132,5 +136,32 @@ MUTANTS = (
         old="                if context is not None:\n",
         new="                if context is not None and context is not self.server:\n",
         catchers=(f"{TLS_TESTS}::test_certificates_that_change_are_served_and_trusted_without_a_restart",),
+    ),
+    Mutant(
+        name="locks-spark-cluster-without-a-secret",
+        invariants=(20,),
+        breaks="whoever reaches a driver's port gives it work, and gets rows",
+        file=SPARK,
+        old='    if master.startswith("spark:") and not conf.get(_SECRET):\n',
+        new='    if master.startswith("spark:") and _SECRET not in conf:\n',
+        catchers=(f"{SPARK_TESTS}::test_these_are_refused_and_told_the_way_out",),
+    ),
+    Mutant(
+        name="locks-spark-bound-everywhere",
+        invariants=(20,),
+        breaks="a driver that names itself by the loopback address listens on every other too",
+        file=SPARK,
+        old="    if wanted.get(_HOST) == LOOPBACK and wanted.get(_BIND, LOOPBACK) == LOOPBACK:\n",
+        new="    if wanted.get(_HOST) == LOOPBACK:\n",
+        catchers=(f"{SPARK_TESTS}::test_these_are_refused_and_told_the_way_out",),
+    ),
+    Mutant(
+        name="access-made-tokens-not-heard-of",
+        invariants=(20,),
+        breaks="a token is told as revoked, and lets in for a while",
+        file=CALLERS,
+        old="                if (token_id in (self._known or {})) == valid:\n",
+        new="                if (token_id in (self._known or {})) or not valid:\n",
+        catchers=(f"{CALLERS_TESTS}::test_who_makes_or_revokes_a_token_is_answered_when_it_is_so_here",),
     ),
 )

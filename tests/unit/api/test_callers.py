@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import httpx
@@ -162,3 +163,18 @@ def test_of_a_key_set_what_signs_in_secret_and_what_is_strange_is_left_out() -> 
     for nonsense in (b"", b"[]", b'{"keys": 3}', b'{"keys": [3]}'):
         with pytest.raises(ValueError, match="no set of keys"):
             keys_of(nonsense)
+
+
+def test_who_makes_or_revokes_a_token_is_answered_when_it_is_so_here() -> None:
+    """The loop that follows is another thread: it takes what is told while the answer waits."""
+    world = World()
+    follows = threading.Timer(0.2, lambda: world.tell(known()))
+    follows.start()
+    assert world.callers.hear(ID, valid=True)
+    assert world.callers.of(f"Bearer {spell(ID, SECRET)}").token_id == ID
+    forgets = threading.Timer(0.2, world.tell)
+    forgets.start()
+    assert world.callers.hear(ID, valid=False)
+    with pytest.raises(Unauthenticated):
+        world.callers.of(f"Bearer {spell(ID, SECRET)}")
+    assert not world.callers.hear(ID, valid=True), "nobody tells of it: the answer does not wait for ever"

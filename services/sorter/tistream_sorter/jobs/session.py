@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from tistream.service import allocators
+from tistream_sorter import spark_locks
 from tistream_sorter.jobs import class_archive
-
-LOOPBACK = "127.0.0.1"
 
 
 def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> SparkSession:
     """A session on `master` (`local[*]`, a standalone URL or k8s://…), with Python workers kept and warm.
 
-    `extra` overrides any setting. With a local master nothing listens but on the loopback address.
+    `extra` overrides any setting. With a local master nothing listens but on the loopback address; driver and executors
+    want a secret of each other, and encrypt.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -25,12 +25,10 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> Spark
     workers = {"POLARS_MAX_THREADS": "1", **allocators.ENVIRON}
     for name, value in workers.items():
         os.environ.setdefault(name, value)
-    local: dict[str, str] = {}
     if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-        local = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        os.environ.setdefault("SPARK_LOCAL_IP", spark_locks.LOOPBACK)
     settings = {
-        **local,
+        **spark_locks.locked(master),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "512m",
         "spark.python.daemon.module": "tistream_sorter.jobs.daemon",

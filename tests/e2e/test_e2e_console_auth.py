@@ -1,0 +1,164 @@
+"""The web console of a platform that wants tokens: each sees in it what it grants, for as long as it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from support import browser, golden
+from support.browser import Sight
+from support.platform import Platform, waited
+from tistream.model.ids import TenantKey
+
+pytestmark = pytest.mark.e2e
+
+SET = golden.load("everything")  # of tenant 7/acme
+OTHER = TenantKey("7", "somebody-elses")
+PATIENCE_MS = 120_000
+
+
+class Tokens:
+    """Made with the first one."""
+
+    def __init__(self, platform: Platform) -> None:
+        self.first = (platform.data_dir / "secrets" / "first.token").read_text().strip()
+        self.client = httpx.Client(
+            base_url=platform.url, headers={"authorization": f"Bearer {self.first}"}, trust_env=False, timeout=60
+        )
+
+    def made(self, *actions: str, **scope: str) -> str:
+        answer = self.client.post("/v1/tokens", json={"grants": [{"actions": list(actions), **scope}]})
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["token"])
+
+    def revoke(self, token: str) -> None:
+        assert self.client.delete(f"/v1/tokens/{token.split('_')[1]}").is_success
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    platform = Platform(tmp_path_factory.mktemp("up") / "data", options=("--auth",))
+    platform.start()
+    try:
+        yield platform
+    finally:
+        platform.stop()
+
+
+@pytest.fixture(scope="module")
+def tokens(up: Platform) -> Tokens:
+    """Of two tenants, of which one has the recorded rows."""
+    made = Tokens(up)
+    waited(lambda: made.client.get("/v1/owner").status_code == 200, 60)
+    for tenant in (SET.tenant, OTHER):
+        told = made.client.post(f"/v1/clusters/{tenant.cluster_id}/tenants", json={"tenant_id": tenant.tenant_id})
+        assert told.status_code == 201, told.text
+    golden.push(SET.deliveries, up.objects)
+    status = f"/v1/clusters/{SET.tenant.cluster_id}/tenants/{SET.tenant.tenant_id}/status"
+
+    def caught_up() -> bool:
+        answer = made.client.get(status)
+        return answer.status_code == 200 and int(answer.json()["resolved_ts"]) >= SET.end_ts
+
+    waited(caught_up, 240)
+    return made
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser.chromium() as one:
+        yield one
+
+
+@pytest.fixture
+def seen(chromium: Any, up: Platform) -> Iterator[Sight]:
+    with browser.sight(chromium, up.url) as one:
+        one.page.set_default_timeout(PATIENCE_MS)
+        yield one
+
+
+def entered(seen: Sight, path: str, token: str) -> Any:
+    """The page at `path`, after it has asked for a token and got this one."""
+    page = seen.open(path)
+    page.wait_for_selector("dialog[open]")
+    page.fill("#token", token)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog:not([open])", state="attached")
+    return page
+
+
+def answers(seen: Sight) -> list[str]:
+    """Bodies of everything the API tells this page from here on, but endless ones."""
+    told: list[str] = []
+
+    def keep(response: Any) -> None:
+        if "/v1/" in response.url and "follow=" not in response.url:
+            told.append(response.text())
+
+    seen.page.on("requestfinished", lambda request: keep(request.response()))
+    return told
+
+
+def test_nothing_is_shown_without_a_token_or_with_a_wrong_one(seen: Sight, tokens: Tokens) -> None:
+    told = answers(seen)
+    page = seen.open("#/tenants")
+    page.wait_for_selector("dialog[open]")
+    assert "token" in page.locator("#ask-why").inner_text()
+    _, id_of_another, secret = tokens.made("read", cluster="7", tenant="nobody").split("_", 2)
+    for wrong in ("wrong", f"tst_{id_of_another}_{secret[::-1]}"):
+        page.fill("#token", wrong)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("dialog[open]")
+    waited(lambda: len(told) >= 3, 30)
+    assert page.locator("tbody tr a").count() == 0
+    assert not any(SET.tenant.tenant_id in body or OTHER.tenant_id in body for body in told)
+
+
+def test_the_first_token_sees_every_tenant_and_the_platform(seen: Sight, tokens: Tokens) -> None:
+    page = entered(seen, "#/tenants", tokens.first)
+    page.wait_for_selector("tbody tr a:has-text('acme')")
+    page.wait_for_selector(f"tbody tr a:has-text('{OTHER.tenant_id}')")
+    page.locator("#nav a", has_text="Platform").click()
+    page.wait_for_selector(".node")
+    page.wait_for_selector("table[aria-label=Tasks] tbody tr")
+
+
+def test_a_token_of_a_tenant_sees_that_tenant_alone(seen: Sight, tokens: Tokens) -> None:
+    told = answers(seen)
+    page = entered(seen, "#/tenants", tokens.made("read", cluster="7", tenant=SET.tenant.tenant_id))
+    page.wait_for_selector("tbody tr a:has-text('acme')")
+    assert page.locator("tbody tr a").all_inner_texts() == ["7/acme"]
+    page.locator("tbody tr a").click()
+    page.wait_for_selector(".hold")
+    page.wait_for_selector(".lag")
+    for section, sign in (("DDL history", ".ddl"), ("Placement", "table[aria-label=Stores] tbody tr")):
+        page.locator("#sections a", has_text=section).click()
+        page.wait_for_selector(sign)
+    page.locator("#nav a", has_text="Platform").click()
+    page.wait_for_selector(".trouble:has-text('This token may not see this')")
+    seen.open(f"#/t/7/{OTHER.tenant_id}")
+    page.wait_for_selector(".trouble:has-text('This token may not see this')")
+    assert page.locator(".hold").count() == 0
+    bodies = [body for body in told if OTHER.tenant_id in body]
+    assert all("does not grant" in body for body in bodies), bodies  # it is told back what it asked for, and no more
+
+
+def test_the_tail_of_a_table_needs_a_token_for_that_table_and_ends_with_it(seen: Sight, tokens: Tokens) -> None:
+    token = tokens.made("read", cluster="7", tenant=SET.tenant.tenant_id, database="shop", table="orders")
+    page = entered(seen, "#/t/7/acme/tables/shop/orders", token)
+    page.select_option("select", "all")
+    page.wait_for_selector(".tail tbody tr")
+    assert page.locator(".names a").all_inner_texts() == ["orders"]
+    assert "sees a part of the tenant" in page.locator(".title .note").first.inner_text()
+    tokens.revoke(token)
+    page.wait_for_selector("dialog[open]")
+    assert "not valid" in page.locator("#ask-why").inner_text()
+    page.fill("#token", tokens.made("read", cluster="7", tenant=SET.tenant.tenant_id))
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".tail")
+    page.select_option("select", "all")
+    page.wait_for_selector(".tail tbody tr")
+    assert page.locator(".names a").count() > 1

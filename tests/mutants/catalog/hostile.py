@@ -92,6 +92,17 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        name="hostile-stores-without-end",
+        invariants=(17, 23),
+        breaks="every prefix that looks like a store's is read, told and kept, however many a tenant makes",
+        file="services/dispatcher/tistream_dispatcher/discovery.py",
+        old="            new = frozenset(sorted(unknown)[: max(0, STORES_MAX - self._named - len(self._found))])\n",
+        new="            new = frozenset(sorted(unknown)[: max(0, STORES_MAX * 9)])\n",
+        catchers=(
+            "tests/unit/dispatcher/test_discovery.py::test_thousands_of_prefixes_that_look_like_stores_are_not_all_read",
+        ),
+    ),
+    Mutant(
         name="hostile-dictionaries-written-out-unseen",
         invariants=(23,),
         breaks="a value that a dictionary holds once is written out for every row, however much that is",

@@ -163,6 +163,7 @@ def junk_names(tenant: TenantKey, count: int) -> Iterator[str]:
     kinds = (
         "store-1/file-{0:020d}-junk",
         "store-1/zzz-{0}",
+        "store-5{0}/junk",
         "store-2/file-{0}",
         "store-{0}x/file-1",
         "junk-{0}/" + "d/" * 20 + "x",

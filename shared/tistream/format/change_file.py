@@ -284,8 +284,7 @@ def decode_groups(
         )
         found = file.read_row_groups(list(indexes), columns=names, use_threads=False)
         if encoded:
-            stated = sum(footer.groups[index].unpacked for index in indexes)
-            found = unpacking.written_out(found, stated, added_max)
+            found = unpacking.written_out(found, [footer.groups[index] for index in indexes], added_max)
         return pa.table(
             [_column(found, column) for column in wanted],
             schema=pa.schema([column.with_nullable(True) for column in wanted]),

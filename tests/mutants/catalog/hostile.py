@@ -92,6 +92,17 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        name="hostile-junk-listed-with-every-poll",
+        invariants=(17,),
+        breaks="whatever lies in a store's folder is LISTed with every poll",
+        file="services/dispatcher/tistream_dispatcher/store_feed.py",
+        old="        prefix = layout.change_file_prefix(self._tenant, self.store_id)\n",
+        new="        prefix = layout.store_prefix(self._tenant, self.store_id)\n",
+        catchers=(
+            "tests/unit/dispatcher/test_store_feed.py::test_what_lies_beside_a_stores_files_is_not_listed_again_and_again",
+        ),
+    ),
+    Mutant(
         name="hostile-stores-without-end",
         invariants=(17, 23),
         breaks="every prefix that looks like a store's is read, told and kept, however many a tenant makes",

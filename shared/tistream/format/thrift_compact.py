@@ -87,7 +87,7 @@ def _read_byte(data: bytes | memoryview, at: int, _: int) -> tuple[int, int]:
 def _read_double(data: bytes | memoryview, at: int, _: int) -> tuple[bytes, int]:
     if at + 8 > len(data):
         raise IndexError
-    return data[at : at + 8], at + 8
+    return bytes(data[at : at + 8]), at + 8
 
 
 def _read_nested(data: bytes | memoryview, at: int, depth: int) -> tuple[Struct, int]:

@@ -81,7 +81,8 @@ def written_out(table: pa.Table, groups: Sequence[Group], added_max: int) -> pa.
 
 def _bytes(column: pa.ChunkedArray) -> int:
     lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)
-    return sum(pc.sum(some.cast(pa.int64()), min_count=0).as_py() for some in lengths)
+    size: int = sum(pc.sum(some.cast(pa.int64()), min_count=0).as_py() for some in lengths)
+    return size
 
 
 def added_bytes(table: pa.Table, stated: int) -> int:

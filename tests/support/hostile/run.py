@@ -23,6 +23,7 @@ from support.platform import waited
 from tistream.model.ts import from_physical_ms
 from tistream.storage import layout
 
+PULLS_S = 12.0
 LATE_S = 5.0  # design.md 5: from there on status has to say what holds a tenant
 KINDS = ("routes", "lists", "idle", "notifications", "bodies")
 
@@ -197,7 +198,8 @@ class Run:
             kind,
             world.services.url,
             world.tokens["bad"],
-            self.options.phase_s,
+            # Pulls stand in line until each has been begun, and rows of few are read at a time.
+            max(self.options.phase_s, PULLS_S) if kind == "pulls" else self.options.phase_s,
             CLUSTER,
             world.names["bad"],
             world.names["good"],

@@ -87,7 +87,8 @@ def _bytes(column: pa.ChunkedArray) -> int:
 
 def added_bytes(table: pa.Table, stated: int) -> int:
     """How much more a decoded row group takes than its footer states, as far as it matters."""
-    return max(0, table.nbytes - _expected(stated, table.num_rows))
+    size: int = table.nbytes
+    return max(0, size - _expected(stated, table.num_rows))
 
 
 def _expected(stated: int, rows: int) -> int:

@@ -73,9 +73,9 @@ MUTANTS = (
         name="hostile-announcements-of-a-flood-kept",
         invariants=(23,),
         breaks="a dispatcher keeps announcements however many come, and asks for each",
-        file=FEED,
-        old="            if self._announced_count < ANNOUNCED_MAX:\n",
-        new="            if self._announced_count >= 0:\n",
+        file="services/dispatcher/tistream_dispatcher/announced.py",
+        old="        if self._count >= ANNOUNCED_MAX:\n",
+        new="        if self._count < 0:\n",
         catchers=(
             "tests/unit/dispatcher/test_tenant_feed.py::test_a_flood_of_announcements_is_not_kept_and_what_was_true_of_it_is_found",
         ),
@@ -85,8 +85,8 @@ MUTANTS = (
         invariants=(21,),
         breaks="what was announced beyond the bound is not LISTed for either",
         file=FEED,
-        old="                self._hurried = True\n\n    def stir",
-        new="                pass\n\n    def stir",
+        old="            self._hurried |= not self._announced.add(store_id, ts)\n",
+        new="            self._announced.add(store_id, ts)\n",
         catchers=(
             "tests/unit/dispatcher/test_tenant_feed.py::test_a_flood_of_announcements_is_not_kept_and_what_was_true_of_it_is_found",
         ),

@@ -74,7 +74,6 @@ class Attacker:
     def __init__(self, orders: Orders) -> None:
         self.orders, self.told = orders, Told()
         self._end = time.monotonic() + orders.seconds
-        self._rng = random.Random(orders.seed)
 
     async def run(self) -> Told:
         """As ordered."""

@@ -61,9 +61,10 @@ class Turns:
         line.waiting.append(mine)
         try:
             await mine
-        except asyncio.CancelledError:
+        except BaseException:
             if mine.done() and not mine.cancelled():
                 self.ended(who)  # it was given, and nobody takes it
+            mine.cancel()
             raise
         return Turn(self, who, loop)
 

@@ -88,7 +88,7 @@ MUTANTS = (
         old="            self._hurried |= not self._announced.add(store_id, ts)\n",
         new="            self._announced.add(store_id, ts)\n",
         catchers=(
-            "tests/unit/dispatcher/test_tenant_feed.py::test_a_flood_of_announcements_is_not_kept_and_what_was_true_of_it_is_found",
+            "tests/unit/dispatcher/test_tenant_feed.py::test_what_a_flood_of_old_announcements_left_no_room_for_is_looked_for_at_once",
         ),
     ),
     Mutant(

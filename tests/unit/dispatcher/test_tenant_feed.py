@@ -223,6 +223,16 @@ def test_a_flood_of_announcements_is_not_kept_and_what_was_true_of_it_is_found()
     assert len(looked_at) < 5_000
 
 
+def test_what_a_flood_of_old_announcements_left_no_room_for_is_looked_for_at_once() -> None:
+    silent = Silent()
+    silent.put(1, 220, 210)
+    for _ in range(5_000):
+        silent.feed.announce(1, 210)
+    silent.feed.announce(1, 220)
+    silent.run(2)
+    assert silent.at(1) == 220
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_an_announced_store_that_cannot_be_looked_at_at_once_is_found_soon(late: bool) -> None:
     silent = Silent()

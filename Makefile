@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: sim space compose-up compose-test compose-chaos kubernetes k8s-test help install demo up test test-fast chaos mutants bench bench-report check format lock clean
+.PHONY: sim hostile space compose-up compose-test compose-chaos kubernetes k8s-test help install demo up test test-fast chaos mutants bench bench-report check format lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,11 @@ SEEDS ?= 200
 FIRST ?= 1
 sim: $(INSTALLED) ## Seeds of the whole platform under faults on a virtual clock: SEEDS=1000 FIRST=1
 	@PYTHONPATH=tests $(BIN)/python -m support.sim --seeds $(SEEDS) --first $(FIRST)
+
+ROWS ?= 500
+IDLE ?= 2000
+hostile: $(INSTALLED) ## Two tenants of which one is hostile, and what the other notices: MINUTES=10 ROWS=500 (a second) IDLE=2000 (connections) SEED=1
+	@PYTHONPATH=tests $(BIN)/python -m support.hostile --minutes $(MINUTES) --rate $(ROWS) --idle $(IDLE) --seed $(SEED)
 
 HOURS ?= 24
 KEEP ?= 0

@@ -31,6 +31,7 @@ from tistream_api.rates import Limits
 from tistream_api.scan import Budget
 from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_view import TenantView
+from tistream_api.working import Working
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.follower import SchemaFollower
 from tistream_schema.keeping import Keeping
@@ -67,7 +68,7 @@ class Readers:
             metrics.undecodable,
         )
         limits = TenantLimits(clock, lambda _: Limits(), 8)
-        self._pulls = Pulls(clock, Budget(), threading.Semaphore(1), limits, metrics)
+        self._pulls = Pulls(clock, Budget(), threading.Semaphore(1), limits, metrics, Working(8))
         self._scope = Scope(tenant)
         self._start_ts = upstream.snapshot_ts
         self._cursor: str | None = None

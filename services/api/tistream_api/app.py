@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from tistream import decode
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_executor, start_thread
 from tistream.model.ids import TenantKey
-from tistream.service.app import new_app
+from tistream.service.app import THREADS, new_app
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
@@ -54,10 +55,13 @@ from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenants import Tenants
 from tistream_api.token_routes import build_token_router
+from tistream_api.turns import Turns, turns_at_once
 from tistream_api.usage_routes import build_usage_router
+from tistream_api.working import Working, at_once_of
 
 log = logging.getLogger(__name__)
 
+BODY_BYTES_MAX = 1 << 20  # what many send at once is in memory at once; a token's grants are the longest there are
 STATUS_DEADLINE_S = 2.0  # for each peer: a service that hangs must not keep status from saying so
 
 
@@ -134,15 +138,17 @@ def build_app(
         clock=clock,
         peers=peers,
         guarded=False,  # users have tokens of their own
+        body_bytes_max=BODY_BYTES_MAX,
     )
     cache = GroupCache(objects, settings.cache_bytes, Keeping(keys, settings.keyed_cache_ms, clock))
     tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
     readiness = Readiness(http, meta, tenants, warm)
     limits = _limits(settings, tenants, clock)
-    pulls = Pulls(clock, _budget(settings), threading.Semaphore(settings.pulls_max), limits, tenants.metrics)
+    slots, working = threading.Semaphore(settings.pulls_max), Working(at_once_of(os.cpu_count() or 1))
+    pulls = Pulls(clock, _budget(settings), slots, limits, tenants.metrics, working)
     lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
-    gate = Gate(callers, limits)
+    gate = Gate(callers, limits, Turns(turns_at_once(THREADS, settings.pulls_max)))
     routers = [
         build_router(tenants, pulls, lists, status, meta, gate),
         build_insight_router(tenants, lists, status, sampler),

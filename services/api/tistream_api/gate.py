@@ -7,7 +7,7 @@ app is built.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -22,6 +22,7 @@ from tistream_api.bodies import read
 from tistream_api.callers import EVERYBODY, Caller, Callers
 from tistream_api.raw_path import name_of
 from tistream_api.tenant_limits import TenantLimits
+from tistream_api.turns import Turn, Turns
 
 DECLARED = "x-tistream-access"
 SECURITY: list[dict[str, list[str]]] = [{"bearer": []}]
@@ -86,11 +87,11 @@ OPERATE_OWN = Access(("operate",), "platform", partly=True)
 class Gate:
     """`check` is a dependency of every route. Without `callers` (auth is off) everybody may do everything."""
 
-    def __init__(self, callers: Callers | None, limits: TenantLimits) -> None:
-        self._callers, self._limits = callers, limits
+    def __init__(self, callers: Callers | None, limits: TenantLimits, turns: Turns) -> None:
+        self._callers, self._limits, self._turns = callers, limits, turns
 
-    async def check(self, request: Request) -> None:
-        """Let it pass, and note who it is. Raises Unauthenticated, Forbidden, TooManyRequests."""
+    async def check(self, request: Request) -> AsyncIterator[None]:
+        """Let it pass when it is its turn, and note who it is. Raises Unauthenticated, Forbidden, TooManyRequests."""
         access = Access.of(request.scope["route"])
         caller = self._caller(request)
         request.state.caller = caller
@@ -100,9 +101,14 @@ class Gate:
         if not any(decide(caller.grants, action, resource) for action in access.actions):
             wanted = " or ".join(access.actions)
             raise Forbidden(f"the token does not grant {wanted} of this {access.scope}")
-        if resource.cluster is not None and resource.tenant is not None:
-            tenant = resource.cluster, resource.tenant
-            (self._limits.notification if access.in_body else self._limits.request)(tenant)
+        # What names no tenant counts for who asks: no tenant is called "".
+        who = (resource.cluster or "", resource.tenant) if resource.tenant is not None else ("", caller.name)
+        (self._limits.notification if access.in_body else self._limits.request)(who)
+        turn = request.state.turn = await self._turns.begin(who)
+        try:
+            yield
+        finally:
+            turn.end()
 
     def still(self, caller: Caller) -> Callable[[], bool]:
         """Whether somebody who was let in would be let in now."""
@@ -125,6 +131,12 @@ def caller_of(request: Request) -> Caller:
     """Who was let in."""
     caller: Caller = request.state.caller
     return caller
+
+
+def turn_of(request: Request) -> Turn:
+    """The one that a request has that was let in."""
+    turn: Turn = request.state.turn
+    return turn
 
 
 def refuse_undeclared(routes: Iterable[BaseRoute], guarded: Iterable[BaseRoute]) -> None:

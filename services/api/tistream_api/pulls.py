@@ -23,6 +23,7 @@ from tistream_api.source_contract import Batch
 from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_view import TenantView
 from tistream_api.watched import Metered, Watched
+from tistream_api.working import Working, WorkingEncoder
 
 
 class Answer:
@@ -58,13 +59,15 @@ class Answer:
 
 @dataclass(slots=True)
 class Pulls:
-    """Pulls of every tenant. Thread-safe. `slots` bounds those under way, `limits` those of one tenant."""
+    """Pulls of every tenant. Thread-safe. `slots` bounds those under way, `limits` those of one tenant,
+    `working` those that read or word rows just now."""
 
     clock: Clock
     budget: Budget
     slots: threading.Semaphore
     limits: TenantLimits
     metrics: ApiMetrics
+    working: Working
 
     def answer(
         self,
@@ -73,12 +76,14 @@ class Pulls:
         params: PullParams,
         still: Callable[[], bool],
         rows: Callable[[int], None] = lambda _: None,
+        counted: Callable[[], None] = lambda: None,
     ) -> Answer:
         """Begin an answer, to somebody who may have it for as long as `still` says so; `rows` is told how many are
-        about to be sent. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
+        about to be sent; `counted` is called once it is one of the pulls that are under way. Raises InvalidRequest and
+        its subclasses, Unavailable, TooManyRequests."""
         request = trace.here()
         with trace.child("begin pull"):
-            return self._answer(view, scope, params, still, rows, request)
+            return self._answer(view, scope, params, still, rows, counted, request)
 
     def _answer(
         self,
@@ -87,6 +92,7 @@ class Pulls:
         params: PullParams,
         still: Callable[[], bool],
         rows: Callable[[int], None],
+        counted: Callable[[], None],
         request: Span,
     ) -> Answer:
         with trace.child("wait fresh"):
@@ -97,6 +103,7 @@ class Pulls:
         if not self.slots.acquire(blocking=False):
             self.limits.end_pull(tenant)
             raise TooManyRequests("as many pulls as this server answers at once are under way")
+        counted()
         events, sent = self.metrics.events.labels(scope.call), self.metrics.bytes.labels(scope.call)
         under_way = self.metrics.pulls.labels(scope.call)
 
@@ -117,7 +124,7 @@ class Pulls:
             self.limits.end_pull(tenant)
 
         under_way.inc()
-        encoder = FORMATS[params.format].new()
+        encoder = WorkingEncoder(FORMATS[params.format].new(), self.working, tenant)
         watched = Watched(view, still, self.clock)
         pull = Pull(scope, params, start, watched, self._scanner(view, scope), self.clock, count, encoder)
         metered = Metered(watched, self.limits, tenant)
@@ -156,6 +163,7 @@ class Pulls:
     def _scanner(self, view: TenantView, scope: Scope) -> ScanFrom:
         def scan(start: Position, high: int, limit: int | None) -> Iterator[Batch]:
             budget = self.budget if limit is None else self.budget.for_page(limit)
-            return Scan(view.source, scope, start, high, budget).batches()
+            tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
+            return self.working.each(tenant, Scan(view.source, scope, start, high, budget).batches())
 
         return scan

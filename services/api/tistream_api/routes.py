@@ -17,7 +17,7 @@ from tistream_api.access import Resource, may, may_some
 from tistream_api.bodies import Body, read
 from tistream_api.cursor import Scope
 from tistream_api.encoding import FORMATS
-from tistream_api.gate import Access, Gate, caller_of
+from tistream_api.gate import Access, Gate, caller_of, turn_of
 from tistream_api.lists import Lists
 from tistream_api.meta_paths import at_meta
 from tistream_api.pulls import Pulls
@@ -57,7 +57,8 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -
     def answer(request: Request, view: TenantView, *names: str) -> Response:
         asked = params.parse_pull(_query(request))
         scope = Scope(view.tenant, *map(name_of, names))
-        found = pulls.answer(view, scope, asked, guard.still(caller_of(request)), part_of(request.scope).add_rows)
+        still, part = guard.still(caller_of(request)), part_of(request.scope)
+        found = pulls.answer(view, scope, asked, still, part.add_rows, turn_of(request).end)
         return StreamingResponse(iter(found), media_type=FORMATS[asked.format].media_type)
 
     def pull_route(path: str, operation_id: str, access: Access) -> Callable[[Call], Call]:

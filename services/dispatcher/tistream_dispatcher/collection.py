@@ -133,7 +133,7 @@ class Collector:
         """The files to be deleted, oldest first, and the ts below which there are no others; None: there are more."""
         tenant, store_id = store
         found: list[ObjectInfo] = []
-        for info in self._objects.list_after(layout.store_prefix(tenant, store_id)):
+        for info in self._objects.list_after(layout.change_file_prefix(tenant, store_id)):
             name = layout.parse_change_file(info.key)
             if name is None:
                 continue

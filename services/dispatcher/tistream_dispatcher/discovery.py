@@ -18,6 +18,8 @@ from tistream_dispatcher.share import Share
 
 log = logging.getLogger(__name__)
 
+STORES_MAX = 1_024  # of a tenant; whoever may write its files may write such that look like another store's each
+TOO_MANY = f"there are more than {STORES_MAX} stores; no more are read"
 UNREAD = "the store was found, and the meta server has not said yet which dispatcher reads it"
 
 
@@ -31,12 +33,15 @@ class Discovery:
         self._tell = tell
         self._lock = new_lock()
         self._found: frozenset[int] = frozenset()
+        self._named = 0
+        self._too_many = False
 
     def take(self, share: Share) -> None:
         """A new route table: forget what it names, and all if another dispatcher looks from now on."""
         if not share.discovers:
             self.problem = None
         with self._lock:
+            self._named = len(share.named)
             self._found = self._found - share.named if share.discovers else frozenset()
 
     def found(self) -> frozenset[int]:
@@ -45,9 +50,12 @@ class Discovery:
             return self._found
 
     def note(self, store_ids: Iterable[int]) -> None:
-        """Stores are there that the routes do not name."""
+        """Stores are there that the routes do not name: all that are read at every turn, told with every heartbeat and
+        kept by the meta server, so no more of them than there may be."""
         with self._lock:
-            new = frozenset(store_ids) - self._found
+            unknown = frozenset(store_ids) - self._found
+            new = frozenset(sorted(unknown)[: max(0, STORES_MAX - self._named - len(self._found))])
+            self._too_many |= len(new) < len(unknown)
             self._found |= new
         for store_id in sorted(new):
             log.info("store found", extra={"tenant": str(self._tenant), "store": store_id})
@@ -61,7 +69,7 @@ class Discovery:
         except RetryableError as error:
             self.problem = str(error)
             return set()
-        self.problem = None
+        self.problem, self._too_many = None, False
         names = (layout.parse_store_prefix(self._tenant, entry.key) for entry in entries)
         return {name for name in names if name is not None}
 
@@ -82,4 +90,5 @@ class Discovery:
     def holds(self) -> list[Hold]:
         """Stores that wait for a dispatcher, and why others may not be known."""
         holds = [Hold(stage="dispatch", store_id=str(one), reason=UNREAD) for one in sorted(self.found())]
+        holds += [Hold(stage="dispatch", reason=TOO_MANY)] if self._too_many else []
         return holds if self.problem is None else [*holds, Hold(stage="dispatch", reason=self.problem)]

@@ -81,7 +81,7 @@ class StoreFeed:
     def poll(self) -> bool:
         """LIST what is new and read it; whether there was any. Raises Unavailable."""
         now_ms = self._clock.monotonic_ms()
-        prefix = layout.store_prefix(self._tenant, self.store_id)
+        prefix = layout.change_file_prefix(self._tenant, self.store_id)
         start = layout.change_file(self._tenant, self.store_id, self._list_after(now_ms))
         names = (layout.parse_change_file(info.key) for info in self._objects.list_after(prefix, start))
         stamps = (name[2] for name in names if name is not None)

@@ -9,7 +9,6 @@ from another dispatcher. Trouble with one store, or one sorter, leaves the other
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 
@@ -23,6 +22,7 @@ from tistream.wire.dispatcher import StoreStatus
 from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import Hold
 from tistream.wire.sorter_client import SorterClient
+from tistream_dispatcher.announced import Announced
 from tistream_dispatcher.change_source import route
 from tistream_dispatcher.collection import Consumed
 from tistream_dispatcher.delivery import Delivery, Resync
@@ -42,7 +42,6 @@ IDLE_MS = 2_000  # the longest pause between two steps
 CALM_MS = 60_000  # the same while there is nothing to wait for but new files
 MIN_WAIT_MS = 5
 FILL_FILES = 256  # files routed before they are sent
-KEPT_STAMPS = 256  # announced files asked for again, per store that failed; LIST finds the others
 STIR_MS = 1_000  # how often other stores' announcements wake the tenant
 WAIT_FOR_ALL_MS = 5_000  # for tasks that have not told their positions yet; then the others go on without
 
@@ -85,7 +84,7 @@ class TenantFeed:
         self._calm = False
         self._lock = new_lock()  # guards what other threads hand over, and what they read
         self._new_route: tuple[int, TenantRoute, Share] | None = None
-        self._announced: dict[int, set[int]] = defaultdict(set)
+        self._announced = Announced()
         self._hurried = self._deafened = self._stirred = False
         self._stirred_ms = 0
         self._newest_ts = 0  # of all stores' files, as far as the sorters have told
@@ -103,7 +102,7 @@ class TenantFeed:
     def announce(self, store_id: int, ts: int) -> None:
         """A file is said to be there."""
         with self._lock:
-            self._announced[store_id].add(ts)
+            self._hurried |= not self._announced.add(store_id, ts)
 
     def stir(self) -> bool:
         """A file is said to be there of a store that another dispatcher reads: the tenant is not silent. Whether to
@@ -241,7 +240,7 @@ class TenantFeed:
     def _find(self) -> None:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            announced, self._announced = self._announced, defaultdict(set)
+            announced = self._announced.take()
             hurried, deafened, stirred = self._hurried, self._deafened, self._stirred
             self._hurried = self._deafened = self._stirred = False
         if hurried:
@@ -284,7 +283,7 @@ class TenantFeed:
             self._pace.announced(now_ms)
         if (store_id, "find") in self._store_problems:
             with self._lock:
-                self._announced[store_id] |= set(sorted(stamps)[-KEPT_STAMPS:])
+                self._announced.again(store_id, stamps)
         elif store.lacks(stamps):
             self._pace.promised(now_ms)
 

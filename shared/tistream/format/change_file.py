@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tistream.errors import CorruptObject
+from tistream.format import unpacking
 from tistream.format.parquet_footer import Group, NeedMore, ParquetFooter, read_footer
 from tistream.format.sparse_file import SparseFile
 from tistream.model.ids import TenantKey
@@ -265,17 +266,25 @@ def decode_groups(
     source: SparseFile,
     indexes: Sequence[int],
     columns: Sequence[str] | None = None,
+    added_max: int = unpacking.ADDED_BYTES_MAX,
 ) -> pa.Table:
     """Row groups, in the order given, as SCHEMA's columns (all, or `columns`, in SCHEMA's order).
 
-    Columns that the file lacks are null, those that SCHEMA lacks are left out. Raises CorruptObject.
+    Columns that the file lacks are null, those that SCHEMA lacks are left out. Raises CorruptObject; also where
+    dictionaries add more than `added_max` bytes to what the footer states.
     """
     wanted = pa.schema([column for column in SCHEMA if columns is None or column.name in columns])
     present = {chunk.column for chunk in footer.groups[0].chunks} if footer.groups else set()
     try:
-        file = pq.ParquetFile(pa.PythonFile(source, mode="r"), metadata=footer.metadata, pre_buffer=False)
         names = [name for name in wanted.names if name in present]
+        known = unpacking.checked_pages(footer, source, indexes, names)
+        encoded = [name for name in names if name in known and pa.types.is_binary(wanted.field(name).type)]
+        file = pq.ParquetFile(
+            pa.PythonFile(source, mode="r"), metadata=footer.metadata, pre_buffer=False, read_dictionary=encoded
+        )
         found = file.read_row_groups(list(indexes), columns=names, use_threads=False)
+        if encoded:
+            found = unpacking.written_out(found, [footer.groups[index] for index in indexes], added_max)
         return pa.table(
             [_column(found, column) for column in wanted],
             schema=pa.schema([column.with_nullable(True) for column in wanted]),

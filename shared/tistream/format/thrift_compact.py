@@ -26,6 +26,14 @@ def read_struct(data: bytes) -> Struct:
         raise ValueError("ends within a value") from None
 
 
+def read_struct_at(data: bytes | memoryview, at: int) -> tuple[Struct, int]:
+    """The struct that begins there, and where it ends. Raises ValueError."""
+    try:
+        return _read_struct(data, at, 0)
+    except IndexError:
+        raise ValueError("ends within a value") from None
+
+
 def write_struct(struct: Struct) -> bytes:
     """The bytes of a struct; fields in order of their ids."""
     out = bytearray()
@@ -33,7 +41,7 @@ def write_struct(struct: Struct) -> bytes:
     return bytes(out)
 
 
-def _read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
+def _read_struct(data: bytes | memoryview, at: int, depth: int) -> tuple[Struct, int]:
     if depth > MAX_DEPTH:
         raise ValueError("nested too deeply")
     out: Struct = {}
@@ -56,7 +64,7 @@ def _read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
     return out, at + 1
 
 
-def _read_int(data: bytes, at: int, _: int) -> tuple[int, int]:
+def _read_int(data: bytes | memoryview, at: int, _: int) -> tuple[int, int]:
     raw = data[at]
     if raw < 128:
         return (raw >> 1) ^ -(raw & 1), at + 1
@@ -64,29 +72,29 @@ def _read_int(data: bytes, at: int, _: int) -> tuple[int, int]:
     return (raw >> 1) ^ -(raw & 1), at
 
 
-def _read_binary(data: bytes, at: int, _: int) -> tuple[bytes, int]:
+def _read_binary(data: bytes | memoryview, at: int, _: int) -> tuple[bytes, int]:
     length, at = _read_varint(data, at)
     end = at + length
     if end > len(data):
         raise IndexError
-    return data[at:end], end
+    return bytes(data[at:end]), end
 
 
-def _read_byte(data: bytes, at: int, _: int) -> tuple[int, int]:
+def _read_byte(data: bytes | memoryview, at: int, _: int) -> tuple[int, int]:
     return data[at], at + 1
 
 
-def _read_double(data: bytes, at: int, _: int) -> tuple[bytes, int]:
+def _read_double(data: bytes | memoryview, at: int, _: int) -> tuple[bytes, int]:
     if at + 8 > len(data):
         raise IndexError
-    return data[at : at + 8], at + 8
+    return bytes(data[at : at + 8]), at + 8
 
 
-def _read_nested(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
+def _read_nested(data: bytes | memoryview, at: int, depth: int) -> tuple[Struct, int]:
     return _read_struct(data, at, depth + 1)
 
 
-def _read_list(data: bytes, at: int, depth: int) -> tuple[List, int]:
+def _read_list(data: bytes | memoryview, at: int, depth: int) -> tuple[List, int]:
     if depth > MAX_DEPTH:
         raise ValueError("nested too deeply")
     head = data[at]
@@ -103,11 +111,11 @@ def _read_list(data: bytes, at: int, depth: int) -> tuple[List, int]:
     return (kind, out), at
 
 
-def _refuse(data: bytes, at: int, _: int) -> NoReturn:
+def _refuse(data: bytes | memoryview, at: int, _: int) -> NoReturn:
     raise ValueError(f"a type that Parquet's footers do not have, at byte {at} of {len(data)}")
 
 
-_READERS: tuple[Callable[[bytes, int, int], tuple[Any, int]], ...] = (
+_READERS: tuple[Callable[[bytes | memoryview, int, int], tuple[Any, int]], ...] = (
     _refuse,
     _read_byte,  # a bool takes a byte as an element
     _read_byte,
@@ -127,7 +135,7 @@ _READERS: tuple[Callable[[bytes, int, int], tuple[Any, int]], ...] = (
 )
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     byte = data[at]
     if byte < 128:
         return byte, at + 1

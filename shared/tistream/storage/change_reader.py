@@ -14,6 +14,7 @@ from tistream.format.change_file import ChangeFile, RowGroupLike
 from tistream.format.parquet_footer import NeedMore, ParquetFooter, read_footer
 from tistream.format.source_file import SourceFile, SourceGroup
 from tistream.format.sparse_file import SparseFile
+from tistream.format.unpacking import ADDED_BYTES_MAX, added_bytes
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.range_reader import fetch_ranges
@@ -71,17 +72,20 @@ def read_changes(
     file: ChangeFile | FileReference,
     indexes: Sequence[int],
     columns: Sequence[str] = change_file.CHANGE_COLUMNS,
+    added_max: int = ADDED_BYTES_MAX,
 ) -> pa.Table:
     """Row groups of changes, in the order of `indexes`, CRC-checked, their rows checked as far as `columns` go.
 
     Raises:
-        CorruptObject: damaged, replaced, or not changes.
+        CorruptObject: damaged, replaced, or not changes; or dictionaries add more than `added_max` bytes to what the
+            footer states.
         NotFoundYet: the object is gone.
     """
     source, footer = fetch_groups(objects, file, indexes)
     tables = []
     for index in indexes:
-        table = change_file.decode_groups(file.key, footer, source, [index], columns)
+        table = change_file.decode_groups(file.key, footer, source, [index], columns, added_max)
+        added_max -= added_bytes(table, footer.groups[index].unpacked)
         bounds = change_file.key_bounds(footer.groups[index])
         change_rows.check_changes(file.key, table, *bounds)
         tables.append(table)

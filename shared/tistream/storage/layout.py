@@ -42,13 +42,18 @@ def schema_snap(tenant: TenantKey) -> str:
 
 
 def store_prefix(tenant: TenantKey, store_id: int) -> str:
-    """One store's change files."""
+    """Where one store pushes."""
     return f"{push_prefix(tenant)}store-{store_id}/"
+
+
+def change_file_prefix(tenant: TenantKey, store_id: int) -> str:
+    """One store's change files: what else there is beside them is not even LISTed."""
+    return f"{store_prefix(tenant, store_id)}file-"
 
 
 def change_file(tenant: TenantKey, store_id: int, ts: int) -> str:
     """One change file."""
-    return f"{store_prefix(tenant, store_id)}file-{ts:020d}"
+    return f"{change_file_prefix(tenant, store_id)}{ts:020d}"
 
 
 def parse_change_file(key: str) -> tuple[TenantKey, int, int] | None:

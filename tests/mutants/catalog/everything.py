@@ -5,6 +5,7 @@ from mutants.catalog.collecting import MUTANTS as COLLECTING
 from mutants.catalog.collection import MUTANTS as COLLECTION
 from mutants.catalog.commits import MUTANTS as COMMITS
 from mutants.catalog.database import MUTANTS as DATABASE
+from mutants.catalog.hostile import MUTANTS as HOSTILE
 from mutants.catalog.huge import MUTANTS as HUGE
 from mutants.catalog.locks import MUTANTS as LOCKS
 from mutants.catalog.looking import MUTANTS as LOOKING
@@ -35,6 +36,7 @@ MUTANTS = (
     *SERVING,
     *LOOKING,
     *ACCESS,
+    *HOSTILE,
     *OBJECT_STORAGE,
     *DATABASE,
     *COLLECTION,

@@ -1,5 +1,5 @@
-"""Runs an ASGI app inside a fiber. Its coroutines never wait: what they hand to threads runs at once, in the fiber,
-which does the waiting."""
+"""Runs an ASGI app inside a fiber. What its coroutines hand to threads runs at once, in the fiber, which does the
+waiting; they wait for nothing else but futures, which other fibers settle."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any
 from anyio._core import _eventloop
 from fastapi import FastAPI
 
+from tistream import concurrency
+
+LOOK_S = 0.01  # virtual: how soon a fiber notices that what it waits for is there
 Send = Callable[[dict[str, Any]], None]
 
 
@@ -75,12 +78,15 @@ def in_fibers() -> Iterator[None]:
 
 
 def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine that never suspends."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("a coroutine waits for an event loop")
+    """The result of a coroutine that waits for nothing but futures."""
+    while True:
+        try:
+            waits = coroutine.send(None)
+        except StopIteration as end:
+            return end.value
+        assert isinstance(waits, asyncio.Future), "a coroutine waits for an event loop"
+        while not waits.done():
+            concurrency.sleep(LOOK_S)
 
 
 def serve_one(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import select
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from support.access_calls import Answer, send
 from support.http_world import eventually
+from tistream.service.app import THREADS
 from tistream_api import jwt_callers
 from tistream_api.settings import LimitSettings
 
@@ -112,6 +115,52 @@ def test_a_flood_is_told_to_come_back_and_others_are_answered(world: Guarded) ->
         while answers[-1].status != 429:
             answers.append(send(api.url, "GET", tenant_path(world, "status"), header))
         assert "retry-after: 1" in answers[-1].headers
+    finally:
+        api.stop()
+
+
+def test_a_tenant_that_asks_what_is_long_in_being_answered_leaves_threads_to_others(world: Guarded) -> None:
+    """More questions than the server has threads, each of which is answered after a minute."""
+    api = start_guarded(world.up, world.issuer, world.objects, list_wait_ms=60_000)
+    asking: list[socket.socket] = []
+    try:
+        header = world.known(world.token(world.other.grant(["read"], "tenant")))
+        mine = world.known(world.token(world.mine.grant(["read"], "tenant")))
+        own = f"/v1/clusters/{world.mine.cluster}/tenants/{world.mine.tenant}/status"
+        eventually(lambda: send(api.url, "GET", own, mine).status == 200)
+        path = tenant_path(world, f"databases?ts={(int(time.time() * 1000) - 1_000) << 18}")
+        asked = f"GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: {header}\r\n\r\n".encode()
+        for _ in range(THREADS + 150):
+            asking.append(socket.create_connection(("127.0.0.1", api.port)))
+            asking[-1].sendall(asked)
+        eventually(lambda: any(select.select(asking, [], [], 0)[0]), 60)  # who is too many is told so
+        assert send(api.url, "GET", own, mine).status == 200
+        assert send(api.url, "GET", "/readyz", None).status == 200
+        answered = [one.recv(64).split(b" ")[1] for one in select.select(asking, [], [], 0)[0]]
+        assert set(answered) == {b"429"}
+        assert len(answered) < len(asking) - 100
+    finally:
+        for one in asking:
+            one.close()
+        api.stop()
+
+
+def test_a_giant_body_is_not_taken(world: Guarded) -> None:
+    header = world.known(world.token(world.other.grant(["push"], "tenant")))
+    giant = b'{"cluster_id":"' + b"7" * (2 << 20) + b'"}'
+    answer = send(world.url, "POST", "/v1/notifications", header, giant)
+    assert answer.status == 413
+
+
+def test_questions_that_name_no_tenant_are_limited_by_who_asks(world: Guarded) -> None:
+    few = LimitSettings(requests_per_second=1)
+    api = start_guarded(world.up, world.issuer, world.objects, limits=few)
+    try:
+        header = world.known(world.token(world.other.grant(["read"], "tenant")))
+        mine = world.known(world.token(world.mine.grant(["read"], "tenant")))
+        for path in ("/v1/tenants", f"/v1/clusters/{world.mine.cluster}/tenants"):
+            eventually(lambda path=path: send(api.url, "GET", path, header).status == 429)
+            eventually(lambda path=path: send(api.url, "GET", path, mine).status == 200)
     finally:
         api.stop()
 

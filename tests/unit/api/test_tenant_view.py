@@ -32,6 +32,7 @@ from tistream_api.rates import Limits
 from tistream_api.scan import Budget
 from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_view import TenantView
+from tistream_api.working import Working
 
 TENANT = TenantKey("7", "acme")
 SNAPSHOT = 100
@@ -75,7 +76,7 @@ class World:
             metrics.undecodable,
         )
         limits = TenantLimits(CLOCK, lambda _: Limits(), 8)
-        self.pulls = Pulls(CLOCK, Budget(), threading.Semaphore(1), limits, metrics)
+        self.pulls = Pulls(CLOCK, Budget(), threading.Semaphore(1), limits, metrics, Working(8))
 
     def _route(self, epoch: int) -> TenantRoute:
         routes = [

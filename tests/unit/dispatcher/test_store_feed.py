@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry
 
@@ -12,6 +13,7 @@ from tistream.clock import ManualClock
 from tistream.storage import layout
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.object_store import ObjectInfo
 from tistream.wire.sorter import Chain
 from tistream_dispatcher.chain import SeenFile, StoreChains
 from tistream_dispatcher.metrics import DispatcherMetrics
@@ -57,6 +59,29 @@ def test_an_announced_file_waits_for_those_before_it() -> None:
     put(objects, SECOND)
     assert store.poll()
     assert handed_on(store) == [210, 220]
+
+
+class Counting(MemoryObjectStore):
+    """How many entries were told by LIST."""
+
+    told = 0
+
+    def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
+        for info in super().list_after(prefix, after, delimiter):
+            self.told += 1
+            yield info
+
+
+def test_what_lies_beside_a_stores_files_is_not_listed_again_and_again() -> None:
+    objects = Counting()
+    store = feed(objects)
+    put(objects, FIRST, SECOND)
+    for number in range(5_000):
+        objects.put(f"{layout.store_prefix(TINY.tenant, 1)}junk-{number}", b"")
+    assert store.poll()
+    assert handed_on(store) == [200, 210]
+    assert not store.poll()
+    assert objects.told < 10
 
 
 def test_no_file_is_taken_past_a_damaged_one() -> None:

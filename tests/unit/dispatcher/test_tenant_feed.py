@@ -92,6 +92,7 @@ class FlakyStore(MemoryObjectStore):
         super().__init__()
         self.failing: list[str] = []
         self.while_listing: Callable[[], None] = lambda: None
+        self.while_heading: Callable[[str], None] = lambda _: None
 
     def _may_fail(self, what: str) -> None:
         if what in self.failing:
@@ -104,6 +105,7 @@ class FlakyStore(MemoryObjectStore):
 
     def head(self, key: str) -> ObjectInfo:
         self._may_fail("head")
+        self.while_heading(key)
         return super().head(key)
 
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
@@ -204,6 +206,29 @@ def test_an_announced_file_that_is_not_there_yet_is_looked_for_soon() -> None:
     silent.feed.announce(1, 220)
     silent.feed.step()
     silent.put(1, 220, 210)
+    silent.run(2)
+    assert silent.at(1) == 220
+
+
+def test_a_flood_of_announcements_is_not_kept_and_what_was_true_of_it_is_found() -> None:
+    silent = Silent()
+    silent.put(1, 220, 210)
+    for number in range(10_000):
+        silent.feed.announce(1_000 + number, 220)
+    silent.feed.announce(1, 220)
+    looked_at: list[str] = []
+    silent.objects.while_heading = looked_at.append
+    silent.run(2)
+    assert silent.at(1) == 220
+    assert len(looked_at) < 5_000
+
+
+def test_what_a_flood_of_old_announcements_left_no_room_for_is_looked_for_at_once() -> None:
+    silent = Silent()
+    silent.put(1, 220, 210)
+    for _ in range(5_000):
+        silent.feed.announce(1, 210)
+    silent.feed.announce(1, 220)
     silent.run(2)
     assert silent.at(1) == 220
 

@@ -18,6 +18,7 @@ from tistream.concurrency import new_executor
 from tistream.errors import CorruptObject, KeyUnusable, NotFoundYet, TiStreamError
 from tistream.format.manifest import PendingPart
 from tistream.format.source_file import SourceFile, SourceGroup
+from tistream.format.unpacking import ADDED_BYTES_MAX, added_bytes
 from tistream.model.span import KeySpan, shown_key
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
@@ -186,12 +187,14 @@ def _read_files(objects: ObjectStore, shard: Shard) -> tuple[pa.Table, dict[int,
     """All wanted changes inside the shard's span, with `seq` and `pointer`; and which files are damaged, and why."""
     tables: list[pa.Table] = []
     bad: dict[int, str] = {}
+    added_max = ADDED_BYTES_MAX  # by all files: one that is too many is tried again behind the others
     for number, file in enumerate(shard.files):
         try:
-            table = read_changes(objects, file, file.wanted, CHANGE_COLUMNS)
+            table = read_changes(objects, file, file.wanted, CHANGE_COLUMNS, added_max)
         except (CorruptObject, NotFoundYet) as error:
             bad[file.seq] = str(error)
             continue
+        added_max -= added_bytes(table, sum(group.unpacked for group in file.wanted_groups))
         seq = pa.array(np.full(table.num_rows, file.seq, np.int32))
         pointer = pa.array(pointers(number, [(group.index, group.rows) for group in file.wanted_groups]))
         table = table.select(CHANGE_COLUMNS).append_column("seq", seq).append_column("pointer", pointer)

@@ -1,0 +1,105 @@
+"""Whose rows are read and worded next.
+
+Many pulls of one tenant that all work at once would leave another's a small share of the interpreter. So few work at a
+time, and of those who wait that tenant's is next which has the fewest at work. A pull that waits for rows, or for its
+reader, works at nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tistream.concurrency import Event, new_event, new_lock
+from tistream_api.encoding import Encoder
+from tistream_api.end import End
+from tistream_api.events import Events
+from tistream_api.piece import Piece
+
+T = TypeVar("T")
+
+AT_ONCE_MIN = 8
+
+
+def at_once_of(cores: int) -> int:
+    """How many work at a time: some of them wait for the object store."""
+    return max(AT_ONCE_MIN, 2 * cores)
+
+
+class Working:
+    """Thread-safe. `at_once` of all; of one tenant a quarter less, so that another's need not wait for it."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._at_once_of_one = max(1, at_once - max(1, at_once // 4))
+        self._lock = new_lock()
+        self._working: Counter[Hashable] = Counter()
+        self._waiting: dict[Hashable, deque[tuple[int, Event]]] = {}
+        self._numbers = 0
+
+    def each(self, who: Hashable, items: Iterator[T]) -> Iterator[T]:
+        """The same, each of which is made when there is room for it."""
+        while True:
+            self._begin(who)
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            finally:
+                self._end(who)
+            yield item
+
+    def _begin(self, who: Hashable) -> None:
+        admitted = new_event()
+        with self._lock:
+            self._numbers += 1
+            self._waiting.setdefault(who, deque()).append((self._numbers, admitted))
+            self._admit()
+        admitted.wait()
+
+    def _end(self, who: Hashable) -> None:
+        with self._lock:
+            self._working[who] -= 1
+            if not self._working[who]:
+                del self._working[who]
+            self._admit()
+
+    def _admit(self) -> None:
+        """Whoever there is room for."""
+        while self._working.total() < self._at_once:
+            may = [
+                (self._working[who], line[0][0], who)
+                for who, line in self._waiting.items()
+                if self._working[who] < self._at_once_of_one
+            ]
+            if not may:
+                return
+            *_, who = min(may, key=lambda one: one[:2])
+            _, admitted = self._waiting[who].popleft()
+            if not self._waiting[who]:
+                del self._waiting[who]
+            self._working[who] += 1
+            admitted.set()
+
+
+@dataclass(slots=True)
+class WorkingEncoder:
+    """An encoder whose events are worded when there is room."""
+
+    inner: Encoder
+    working: Working
+    who: Hashable
+
+    def events(self, events: Events) -> Iterator[Piece]:
+        """See Encoder."""
+        return self.working.each(self.who, self.inner.events(events))
+
+    def end(self, end: End) -> Iterator[Piece]:
+        """See Encoder."""
+        return self.inner.end(end)
+
+    def close(self) -> Iterator[Piece]:
+        """See Encoder."""
+        return self.inner.close()

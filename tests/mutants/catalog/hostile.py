@@ -1,0 +1,143 @@
+"""What one tenant does must not cost another (design.md 5 and 7, invariants 17, 20 and 23)."""
+
+from mutants.mutant import Mutant
+
+TURNS = "services/api/tistream_api/turns.py"
+WORKING = "services/api/tistream_api/working.py"
+GATE = "services/api/tistream_api/gate.py"
+FEED = "services/dispatcher/tistream_dispatcher/tenant_feed.py"
+UNPACKING = "shared/tistream/format/unpacking.py"
+READER = "shared/tistream/storage/change_reader.py"
+IN_TURN = "tests/unit/api/test_turns.py::"
+AT_WORK = "tests/unit/api/test_working.py::"
+SIZES = "tests/unit/format/test_unpacking.py::"
+
+MUTANTS = (
+    Mutant(
+        name="hostile-all-tenants-in-one-line",
+        invariants=(17,),
+        breaks="a tenant's requests wait behind those of another",
+        file=GATE,
+        old="        turn = request.state.turn = await self._turns.begin(who)\n",
+        new="        turn = request.state.turn = await self._turns.begin(None)\n",
+        catchers=(
+            "tests/unit/api/test_access_ends.py::test_a_tenant_that_asks_what_is_long_in_being_answered_leaves_threads_to_others",
+        ),
+    ),
+    Mutant(
+        name="hostile-a-line-without-end",
+        invariants=(23,),
+        breaks="however many requests of a tenant wait, one more may",
+        file=TURNS,
+        old="        if len(line.waiting) >= self._waiting_max:\n",
+        new="        if len(line.waiting) < 0:\n",
+        catchers=(IN_TURN + "test_who_would_be_too_many_in_line_is_told_to_come_again",),
+    ),
+    Mutant(
+        name="hostile-a-turn-of-who-has-gone-is-lost",
+        invariants=(21,),
+        breaks="a turn that was given to a request that is gone is nobody's for ever",
+        file=TURNS,
+        old="            if mine.done() and not mine.cancelled():\n",
+        new="            if mine.done() and mine.cancelled():\n",
+        catchers=(IN_TURN + "test_a_turn_of_who_has_gone_is_the_next_ones",),
+    ),
+    Mutant(
+        name="hostile-one-tenant-has-all-threads-that-pulls-leave",
+        invariants=(17,),
+        breaks="with its pulls and its requests a tenant holds every thread of a server",
+        file=TURNS,
+        old="    return max(1, (threads - pulls_max) // 4)\n",
+        new="    return max(1, threads - pulls_max)\n",
+        catchers=(IN_TURN + "test_with_all_its_turns_and_all_pulls_a_tenant_leaves_threads_to_others",),
+    ),
+    Mutant(
+        name="hostile-one-tenants-pulls-take-all-work",
+        invariants=(17,),
+        breaks="pulls of one tenant may be all that a server works at",
+        file=WORKING,
+        old="        self._at_once_of_one = max(1, at_once - max(1, at_once // 4))\n",
+        new="        self._at_once_of_one = at_once\n",
+        catchers=(AT_WORK + "test_one_tenant_leaves_room_and_waits_behind_no_other",),
+    ),
+    Mutant(
+        name="hostile-who-waits-longest-works-next",
+        invariants=(17,),
+        breaks="a tenant with one pull waits behind all that another has begun before",
+        file=WORKING,
+        old="            *_, who = min(may, key=lambda one: one[:2])\n",
+        new="            *_, who = min(may, key=lambda one: one[1])\n",
+        catchers=(AT_WORK + "test_who_has_the_fewest_at_work_is_next_however_many_have_waited_longer",),
+    ),
+    Mutant(
+        name="hostile-announcements-of-a-flood-kept",
+        invariants=(23,),
+        breaks="a dispatcher keeps announcements however many come, and asks for each",
+        file="services/dispatcher/tistream_dispatcher/announced.py",
+        old="        if self._count >= ANNOUNCED_MAX:\n",
+        new="        if self._count < 0:\n",
+        catchers=(
+            "tests/unit/dispatcher/test_tenant_feed.py::test_a_flood_of_announcements_is_not_kept_and_what_was_true_of_it_is_found",
+        ),
+    ),
+    Mutant(
+        name="hostile-announcements-of-a-flood-forgotten",
+        invariants=(21,),
+        breaks="what was announced beyond the bound is not LISTed for either",
+        file=FEED,
+        old="            self._hurried |= not self._announced.add(store_id, ts)\n",
+        new="            self._announced.add(store_id, ts)\n",
+        catchers=(
+            "tests/unit/dispatcher/test_tenant_feed.py::test_what_a_flood_of_old_announcements_left_no_room_for_is_looked_for_at_once",
+        ),
+    ),
+    Mutant(
+        name="hostile-junk-listed-with-every-poll",
+        invariants=(17,),
+        breaks="whatever lies in a store's folder is LISTed with every poll",
+        file="services/dispatcher/tistream_dispatcher/store_feed.py",
+        old="        prefix = layout.change_file_prefix(self._tenant, self.store_id)\n",
+        new="        prefix = layout.store_prefix(self._tenant, self.store_id)\n",
+        catchers=(
+            "tests/unit/dispatcher/test_store_feed.py::test_what_lies_beside_a_stores_files_is_not_listed_again_and_again",
+        ),
+    ),
+    Mutant(
+        name="hostile-stores-without-end",
+        invariants=(17, 23),
+        breaks="every prefix that looks like a store's is read, told and kept, however many a tenant makes",
+        file="services/dispatcher/tistream_dispatcher/discovery.py",
+        old="            new = frozenset(sorted(unknown)[: max(0, STORES_MAX - self._named - len(self._found))])\n",
+        new="            new = frozenset(sorted(unknown)[: max(0, STORES_MAX * 9)])\n",
+        catchers=(
+            "tests/unit/dispatcher/test_discovery.py::test_thousands_of_prefixes_that_look_like_stores_are_not_all_read",
+        ),
+    ),
+    Mutant(
+        name="hostile-dictionaries-written-out-unseen",
+        invariants=(23,),
+        breaks="a value that a dictionary holds once is written out for every row, however much that is",
+        file=UNPACKING,
+        old="    if size > expected + added_max:\n",
+        new="    if size > (1 << 60):\n",
+        catchers=(SIZES + "test_what_dictionaries_add_is_bounded_over_all_row_groups",),
+    ),
+    Mutant(
+        name="hostile-dictionaries-bounded-row-group-by-row-group",
+        invariants=(23,),
+        breaks="what dictionaries add to a file is bounded for each row group, not for all that are held at once",
+        file=READER,
+        old="        added_max -= added_bytes(table, footer.groups[index].unpacked)\n",
+        new="        added_max -= 0 * added_bytes(table, footer.groups[index].unpacked)\n",
+        catchers=(SIZES + "test_what_dictionaries_add_is_bounded_over_all_row_groups",),
+    ),
+    Mutant(
+        name="hostile-pages-believed-above-the-footer",
+        invariants=(23,),
+        breaks="a page is unpacked to whatever it says, though the footer, by which work is counted, states less",
+        file=UNPACKING,
+        old="    if unpacked > chunk.unpacked:\n",
+        new="    if unpacked > (1 << 60):\n",
+        catchers=(SIZES + "test_pages_that_unpack_to_more_than_the_footer_states_are_not_unpacked",),
+    ),
+)

@@ -1,0 +1,57 @@
+"""What the other tenant noticed, phase by phase, beside the calm of the same run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from support.hostile.good import Sample
+from tistream.verify.lag import Delays
+
+WHATS = ("PullTenant", "PullTable", "status")
+SHARES = (0.5, 0.95, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """From when to when (wall clock, milliseconds), and what was tried meanwhile."""
+
+    name: str
+    begin_ms: int
+    end_ms: int
+    answers: dict[str, int]  # to the hostile tenant, by kind and status
+    cpu_s: dict[str, float]  # processor time that each service took
+    lag_worst_s: float = 0.0  # as status told, of the other tenant
+
+
+def figures(phases: Sequence[Phase], samples: Iterable[Sample]) -> list[dict[str, Any]]:
+    """Of each phase how many events came, and quantiles of their delays in milliseconds."""
+    held = list(samples)
+    out = []
+    for phase in phases:
+        row: dict[str, Any] = {"phase": phase.name, "seconds": round((phase.end_ms - phase.begin_ms) / 1000, 1)}
+        for what in WHATS:
+            delays = Delays()
+            for sample in held:
+                if sample.what == what and phase.begin_ms <= sample.at_ms < phase.end_ms:
+                    delays.add(sample.lag_ms)
+            row[what] = {"count": delays.count, **{f"p{share * 100:g}": delays.quantile_ms(share) for share in SHARES}}
+        out.append({**row, "lag_worst_s": phase.lag_worst_s, "answers": phase.answers, "cpu_s": phase.cpu_s})
+    return out
+
+
+def markdown(rows: Sequence[dict[str, Any]]) -> str:
+    """The same for people."""
+    lines = [
+        "| phase | s | rows pulled | commit to arrival, ms: p50 / p95 / p99 | one table's | status answered, ms | "
+        "worst lag in status, s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        shown = [" / ".join(str(row[what][f"p{share * 100:g}"]) for share in SHARES) for what in WHATS]
+        lines.append(
+            f"| {row['phase']} | {row['seconds']} | {row['PullTenant']['count']} | {' | '.join(shown)} "
+            f"| {row['lag_worst_s']:.1f} |"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,103 @@
+"""Whose request is answered when: a line each, and none holds what others need."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from tistream.errors import TooManyRequests
+from tistream_api.turns import Turn, Turns, turns_at_once
+
+ACME, BETA = ("7", "acme"), ("7", "beta")
+
+
+def run(body: Awaitable[None]) -> None:
+    async def within() -> None:
+        async with asyncio.timeout(60):
+            await body
+
+    asyncio.run(within())
+
+
+async def settle() -> None:
+    """Whoever can go on has done so."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_one_line_is_as_long_as_it_likes_and_the_other_goes_on() -> None:
+    async def body() -> None:
+        turns = Turns(2)
+        asked = [asyncio.create_task(turns.begin(ACME)) for _ in range(5)]
+        await settle()
+        assert [task.done() for task in asked] == [True, True, False, False, False]
+        other = await turns.begin(BETA)
+        other.end()
+        asked[0].result().end()
+        await settle()
+        assert [task.done() for task in asked] == [True, True, True, False, False], "in the order in which they came"
+        asked[0].result().end()  # again
+        await settle()
+        assert not asked[3].done()
+        for task in asked:
+            (await task).end()
+        await settle()
+        assert turns._lines == {}, "nobody is remembered"
+
+    run(body())
+
+
+def test_who_would_be_too_many_in_line_is_told_to_come_again() -> None:
+    async def body() -> None:
+        turns = Turns(1, waiting_max=1)
+        first = await turns.begin(ACME)
+        second = asyncio.create_task(turns.begin(ACME))
+        await settle()
+        with pytest.raises(TooManyRequests) as refused:
+            await turns.begin(ACME)
+        assert refused.value.retry_after_s >= 1
+        first.end()
+        (await second).end()
+        await settle()
+        (await turns.begin(ACME)).end()
+
+    run(body())
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_turn_of_who_has_gone_is_the_next_ones(given: bool) -> None:
+    async def body() -> None:
+        turns = Turns(1)
+        first = await turns.begin(ACME)
+        gone, following = (asyncio.create_task(turns.begin(ACME)) for _ in range(2))
+        await settle()
+        if given:
+            turns.ended(ACME)  # it has it, and does not know yet
+        gone.cancel()
+        await settle()
+        if not given:
+            first.end()
+        assert isinstance(await following, Turn)
+
+    run(body())
+
+
+def test_any_thread_may_end_one() -> None:
+    async def body() -> None:
+        turns = Turns(1)
+        first = await turns.begin(ACME)
+        following = asyncio.create_task(turns.begin(ACME))
+        await asyncio.to_thread(first.end)
+        (await following).end()
+
+    run(body())
+
+
+@pytest.mark.parametrize(("threads", "pulls_max"), [(256, 224), (256, 240), (256, 1), (4, 3)])
+def test_with_all_its_turns_and_all_pulls_a_tenant_leaves_threads_to_others(threads: int, pulls_max: int) -> None:
+    at_once = turns_at_once(threads, pulls_max)
+    assert at_once >= 1
+    assert at_once + pulls_max <= threads
+    assert threads < 8 or at_once + pulls_max <= threads - 8

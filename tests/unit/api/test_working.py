@@ -1,0 +1,84 @@
+"""Of many pulls that could all work at once few do, and another tenant's are among the next."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from support.http_world import eventually
+from tistream_api.working import Working, at_once_of
+
+
+class Worker:
+    """A pull of so many pieces, each of which takes until it is told."""
+
+    def __init__(self, working: Working, who: str, pieces: int, began: list[str]) -> None:
+        self._who, self._pieces, self._began = who, pieces, began
+        self.go = threading.Semaphore(0)
+        self.given: list[int] = []
+        self.thread = threading.Thread(target=lambda: self.given.extend(working.each(who, self._made())), daemon=True)
+        self.thread.start()
+
+    def _made(self) -> Iterator[int]:
+        for number in range(self._pieces):
+            self._began.append(self._who)
+            assert self.go.acquire(timeout=60)
+            yield number
+
+
+def test_one_tenant_leaves_room_and_waits_behind_no_other() -> None:
+    working, began = Working(4), list[str]()
+    many = [Worker(working, "many", 1, began) for _ in range(20)]
+    eventually(lambda: began == ["many"] * 3)
+    few = Worker(working, "few", 2, began)
+    eventually(lambda: began == ["many"] * 3 + ["few"])
+    for one in many:
+        one.go.release()
+    few.go.release(2)
+    for one in (*many, few):
+        one.thread.join(60)
+        assert not one.thread.is_alive()
+    assert few.given == [0, 1]
+    assert [one.given for one in many] == [[0]] * 20
+    assert began.count("many") == 20
+
+
+def test_who_has_the_fewest_at_work_is_next_however_many_have_waited_longer() -> None:
+    working, began = Working(4), list[str]()
+    first = [Worker(working, who, 1, began) for who in ("many", "other", "many", "other")]
+    eventually(lambda: sorted(began) == ["many", "many", "other", "other"])
+    waiting = [Worker(working, "many", 1, began) for _ in range(5)]
+    eventually(lambda: len(working._waiting.get("many", ())) == 5)
+    few = Worker(working, "few", 1, began)
+    eventually(lambda: "few" in working._waiting)
+    first[1].go.release()  # of "many" two are at work, and three might be; of "few" none
+    eventually(lambda: began[4:] == ["few"])
+    for one in (first[0], *first[2:], *waiting, few):
+        one.go.release()
+    for one in (*first, *waiting, few):
+        one.thread.join(60)
+        assert not one.thread.is_alive()
+
+
+def test_what_fails_or_is_dropped_leaves_its_room() -> None:
+    working = Working(1)
+
+    def failing() -> Iterator[int]:
+        yield 1
+        raise ValueError("broken")
+
+    found = working.each("a", failing())
+    assert next(found) == 1
+    with pytest.raises(ValueError, match="broken"):
+        next(found)
+    dropped = working.each("a", iter(range(9)))
+    assert next(dropped) == 0
+    assert list(working.each("b", iter(range(3)))) == [0, 1, 2], "who gives out a piece works at nothing"
+    dropped.close()
+    assert list(working.each("a", iter(()))) == []
+
+
+def test_small_machines_have_room_for_those_that_wait_for_the_object_store() -> None:
+    assert [at_once_of(cores) for cores in (1, 2, 4, 16)] == [8, 8, 8, 32]

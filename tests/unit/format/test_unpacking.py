@@ -1,0 +1,107 @@
+"""Files of a few kilobytes that unpack to gigabytes are refused before they are, and others read as they are."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from support import change_files
+from support.hostile.files import bomb
+from support.small_files import KEY, TENANT, change, sound, watermark
+from tistream.errors import CorruptObject
+from tistream.format import change_file, unpacking
+from tistream.storage import layout
+from tistream.storage.change_reader import open_change_file, read_changes, read_watermarks
+from tistream.storage.memory import MemoryObjectStore
+
+
+def held(data: bytes, key: str = KEY) -> tuple[MemoryObjectStore, change_file.ChangeFile]:
+    objects = MemoryObjectStore()
+    objects.put(key, data)
+    return objects, open_change_file(objects, key)
+
+
+def of_table(table: pa.Table, **options: Any) -> bytes:
+    """A file of these changes, written as pyarrow is told to."""
+    said = {name: text for name, text in change_files.metadata_of(sound()).items() if name != change_files.CRC}
+    said["tistream.first_watermark_row_group"] = "1"
+
+    def write(metadata: dict[str, str]) -> bytes:
+        sink = io.BytesIO()
+        with pq.ParquetWriter(sink, table.schema, compression="zstd", store_schema=False, **options) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata(metadata)
+        return sink.getvalue()
+
+    crcs = ",".join(f"{crc:08x}" for crc in change_files.row_group_crcs(write(said)))
+    return write({**said, change_files.CRC: crcs})
+
+
+def test_a_value_that_a_dictionary_holds_once_for_every_row_is_not_written_out() -> None:
+    key = layout.change_file(TENANT, 4, 1_001)
+    data = bomb(TENANT, 4, 1_000)
+    assert len(data) < 100_000
+    objects, file = held(data, key)
+    before = pa.total_allocated_bytes()
+    with pytest.raises(CorruptObject, match="take 15099805696 bytes, written out"):
+        read_changes(objects, file, [0])
+    assert pa.total_allocated_bytes() - before < 64 << 20
+    assert read_watermarks(objects, file).num_rows == 1
+
+
+def test_what_dictionaries_add_is_bounded_over_all_row_groups() -> None:
+    value = b"v" * 1_000
+    rows = [change(b"k%02d" % number, value=value) for number in range(100)]
+    data = change_files.change_file(
+        TENANT.cluster_id, TENANT.tenant_id, 4, 999, changes=rows, watermarks=[watermark()], rows_per_group=10
+    )
+    objects, file = held(data)
+    table = read_changes(objects, file, range(10))
+    assert table["value"].to_pylist() == [value] * 100
+    room = sum(
+        unpacking.added_bytes(read_changes(objects, file, [index]), group.unpacked)
+        for index, group in enumerate(file.groups[:10])
+    )
+    assert room > 20_000
+    assert read_changes(objects, file, range(10), added_max=room).num_rows == 100
+    with pytest.raises(CorruptObject, match="written out"):
+        read_changes(objects, file, range(10), added_max=room // 2)
+
+
+def test_pages_that_unpack_to_more_than_the_footer_states_are_not_unpacked() -> None:
+    data = of_table(change_files.table([change(b"k", value=b"v" * 100_000)]), use_dictionary=False)
+    objects, file = held(data)
+    assert read_changes(objects, file, [0]).num_rows == 1
+    low = file.footer.groups[0]
+    chunks = [chunk for chunk in low.chunks if chunk.column == "value"]
+    assert chunks[0].unpacked >= 100_000
+    object.__setattr__(chunks[0], "unpacked", 99_999)  # as a footer that lies
+    with pytest.raises(CorruptObject, match=r"pages of column value unpack to 1000\d\d bytes; its footer states 99999"):
+        read_changes(objects, file, [0])
+
+
+def test_an_encoding_that_says_nothing_of_what_it_unpacks_to_is_not_read() -> None:
+    table = change_files.table([change(b"k%d" % number) for number in range(9)])
+    data = of_table(table, use_dictionary=False, column_encoding={"value": "DELTA_BYTE_ARRAY"})
+    objects, file = held(data)
+    with pytest.raises(CorruptObject, match="column value is encoded as DELTA_BYTE_ARRAY"):
+        read_changes(objects, file, [0])
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_however_a_sound_column_is_encoded_it_reads_as_it_was(version: str, dictionary: bool) -> None:
+    rows = [
+        change(b"k%04d" % number, value=(b"v%d" % (number % 7)) * 300 if number % 3 else None)
+        for number in range(2_000)
+    ]
+    table = change_files.table(rows)
+    data = of_table(table, use_dictionary=dictionary, data_page_version=version, dictionary_pagesize_limit=1_000)
+    objects, file = held(data)
+    found = read_changes(objects, file, [0])
+    for name in change_file.CHANGE_COLUMNS:
+        assert found[name].to_pylist() == table[name].to_pylist()

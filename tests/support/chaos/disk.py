@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PAGE = 4096
+_FILLS = 50
 
 
 class CannotMount(Exception):
@@ -24,8 +25,15 @@ class Disk:
     size: int
 
     def fill(self) -> None:
-        """No byte more can be written: the disk shrinks to what is used."""
-        _mount("-o", f"remount,size={max(_PAGE, self._used())}", str(self.path))
+        """No byte more can be written: the disk shrinks to what is used. Who writes meanwhile makes it more: again."""
+        for left in reversed(range(_FILLS)):
+            try:
+                _mount("-o", f"remount,size={max(_PAGE, self._used())}", str(self.path))
+            except CannotMount:
+                if left:
+                    continue
+                raise
+            return
 
     def make_room(self) -> None:
         """As large as before."""

@@ -14,7 +14,6 @@ import yaml
 from pyspark.sql import SparkSession
 
 from support import golden as golden_sets
-from support import oracle
 from support.loopback_bytes import watched
 from support.manifests import environment, executor_template, of_kind, rendered
 from support.sorter_world import SorterWorld
@@ -87,7 +86,7 @@ def test_executors_in_pods_commit_the_oracles_rows_also_after_one_was_lost(
 ) -> None:
     kubernetes, session = cluster
     golden = golden_sets.load("everything")
-    truth = oracle.committed_rows([file.data for file in golden.files], golden.snapshot_ts)
+    truth = golden_sets.committed_rows(golden.name)
     url = f"file://{tmp_path}/objects"
     runner = SparkRunner(session, url)
     world = SorterWorld(golden, [], objects=open_objects(url), runner=runner)

@@ -8,7 +8,6 @@ from support import golden
 from support.compare import ACTIONS, expected_changes, expected_ddl
 from support.ddl_oracle import DDL_JOB_TABLE
 from support.golden import GoldenSet
-from support.oracle import committed_rows
 from tistream.decode.keys import table_ids
 from tistream.schema.history import History
 from tistream.schema.meta_change import MetaDecoder, MetaRow
@@ -23,7 +22,7 @@ def build(loaded: GoldenSet) -> History:
         decoder.learn(record)
     history.apply(snapshot.records)
     records = []
-    rows = committed_rows([file.data for file in loaded.files], loaded.snapshot_ts)
+    rows = golden.committed_rows(loaded.name)
     for key, start_ts, commit_ts, op, value, old in rows.select(
         "key", "start_ts", "commit_ts", "op", "value", "old_value"
     ).iter_rows():
@@ -49,7 +48,7 @@ def test_every_ddl_event_stands_where_the_oracle_puts_it(name: str) -> None:
 def test_every_row_that_select_showed_has_its_name_and_columns(name: str) -> None:
     loaded = golden.load(name)
     history = build(loaded)
-    rows = committed_rows([file.data for file in loaded.files], loaded.snapshot_ts)
+    rows = golden.committed_rows(loaded.name)
     physical: dict[int, set[int]] = {}
     ids = table_ids(rows["key"].to_arrow())
     for table_id, commit_ts in zip(ids.tolist(), rows["commit_ts"].to_list(), strict=True):

@@ -17,7 +17,6 @@ from polars.testing import assert_frame_equal
 
 from support import golden
 from support.golden import Delivery, GoldenSet
-from support.oracle import committed_rows
 from support.simulation import Simulation
 from tistream.model.span import WHOLE, KeySpan
 
@@ -31,7 +30,7 @@ ORDERS: dict[str, Callable[[Sequence[Delivery], int], Sequence[Delivery]]] = {
 @functools.cache
 def wanted(name: str) -> pl.DataFrame:
     loaded = golden.load(name)
-    return committed_rows([file.data for file in loaded.files], loaded.snapshot_ts)
+    return golden.committed_rows(loaded.name)
 
 
 def spans(loaded: GoldenSet, count: int, seed: int) -> list[KeySpan]:

@@ -12,15 +12,18 @@ from support.sim.seeds import many, never_met
 
 FIRST = int(os.environ.get("TISTREAM_SIM_FIRST", "1"))
 SEEDS = int(os.environ.get("TISTREAM_SIM_SEEDS", "120"))
+TWICE, SIDE_BY_SIDE = 7, range(20, 28)
+# What is wrong with these fails the other two tests: among the usual seeds they need not be run once more.
+OF_OTHERS = set() if "TISTREAM_SIM_SEEDS" in os.environ else {TWICE, *SIDE_BY_SIDE}
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
+@pytest.mark.parametrize("seed", [seed for seed in range(FIRST, FIRST + SEEDS) if seed not in OF_OTHERS])
 def test_everything_is_right_whatever_happens(seed: int) -> None:
     world.run(seed)
 
 
 def test_one_seed_replays_everything() -> None:
-    first, second = (world.run(7) for _ in range(2))
+    first, second = (world.run(TWICE) for _ in range(2))
     assert first.scheduler.now_us == second.scheduler.now_us
     assert first.scheduler.switches == second.scheduler.switches
     assert first.platform.network.requests == second.platform.network.requests
@@ -31,8 +34,8 @@ def test_one_seed_replays_everything() -> None:
 
 def test_seeds_run_side_by_side_and_meet_what_they_have_to() -> None:
     """`make sim`, small: most of what has to happen now and then happens in a few seeds already."""
-    results = list(many(range(20, 28), workers=2))
-    assert [result.problem for result in results] == [None] * 8
+    results = list(many(SIDE_BY_SIDE, workers=2))
+    assert [result.problem for result in results] == [None] * len(SIDE_BY_SIDE)
     rare = {
         "tasks lost to a newer epoch",
         "replaced processes that ended themselves",

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from support import ddl_oracle
-from support.golden import GoldenSet, expected, load
-from support.oracle import committed_rows
+from support.golden import GoldenSet, committed_rows, expected, load
 from support.sql_values import Malformed, from_json, from_text
 
 Event = dict[str, Any]
@@ -265,7 +264,7 @@ def expected_ddl(golden: GoldenSet) -> list[ddl_oracle.Position]:
 @functools.cache
 def _expected_ddl(name: str) -> list[ddl_oracle.Position]:
     golden = load(name)
-    rows = committed_rows([file.data for file in golden.files], golden.snapshot_ts)
+    rows = committed_rows(name)
     return ddl_oracle.positions(rows, golden.schema_snap.data)
 
 

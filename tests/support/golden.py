@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import polars as pl
 
-from support import change_files
+from support import change_files, oracle
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 
@@ -97,6 +98,13 @@ def expected(name: str, what: str) -> Any:
         return json.loads((ROOT / name / "expected" / "columns.json").read_text())
     lines = (ROOT / name / "expected" / f"{what}.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
+
+
+@functools.cache
+def committed_rows(name: str) -> pl.DataFrame:
+    """What its pool must hold (tests/support/oracle.py), worked out once a process; columns as oracle.COLUMNS."""
+    loaded = load(name)
+    return oracle.committed_rows([file.data for file in loaded.files], loaded.snapshot_ts)
 
 
 @functools.cache

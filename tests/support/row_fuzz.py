@@ -13,7 +13,7 @@ from collections import defaultdict
 
 import pyarrow as pa
 
-from support import golden, oracle
+from support import golden
 from tistream.decode.json_text import render_objects
 from tistream.decode.keys import is_record_key, table_ids
 from tistream.decode.rows import decode_rows
@@ -27,7 +27,7 @@ Pair = tuple[bytes, bytes]
 def corpus() -> list[tuple[Table, list[Pair]]]:
     """The newest version of every table of the golden set, and its rows."""
     data = golden.load("everything")
-    rows = oracle.committed_rows([file.data for file in data.files], data.snapshot_ts)
+    rows = golden.committed_rows(data.name)
     rows = rows.filter(rows["op"] == 1)
     tables: dict[int, Table] = {}
     pairs: dict[int, list[Pair]] = defaultdict(list)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import polars as pl
 import pyarrow as pa
@@ -123,7 +123,7 @@ class SorterWorld:
     def route(self, key: str) -> list[TaskFile]:
         """One TaskFile per task, in task order."""
         opened = open_change_file(self.objects, key)
-        rows = read_watermarks(self.objects, opened)
+        rows = read_watermarks(self.objects, opened).to_pylist()
         store = opened.store_id
         # Chains of one store may come side by side: a file belongs to the one of the file that it follows.
         self.chain[store, opened.ts] = self.chain[store, opened.prev_ts] if opened.prev_ts else opened.ts
@@ -178,9 +178,9 @@ class SorterWorld:
         return frame.sort("commit_ts", "start_ts", "key")
 
 
-def _clipped(rows: pa.Table, span: KeySpan, task_id: int) -> pa.Table:
+def _clipped(rows: Sequence[dict[str, Any]], span: KeySpan, task_id: int) -> pa.Table:
     out = []
-    for row in rows.to_pylist():
+    for row in rows:
         piece = KeySpan(row["start_key"], row["end_key"]).clip(span)
         if piece is not None:
             out.append({**row, "file": 0, "task_id": task_id, "start_key": piece.start, "end_key": piece.end})

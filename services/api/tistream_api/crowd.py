@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
@@ -127,8 +127,8 @@ class Crowd:
         runs = sorted(piece.runs, key=lambda run: (run.place, run.begin))
         for place, own in groupby(runs, key=lambda run: run.place):
             rows = self._taken[place].read(self._source).select(columns)
-            for run in own:
-                table = rows.slice(run.begin, run.rows)
+            for begin, end in _joined(own):
+                table = rows.slice(begin, end - begin)
                 if piece.op is not None:
                     mask = pc.greater_equal(table["key"], piece.key_low)
                     if piece.key_high is not None:
@@ -139,3 +139,16 @@ class Crowd:
     def _shapes(self, piece: Piece) -> Shapes:
         ids = sorted({run.physical_id for run in piece.runs})
         return self._source.shapes(self._scope, ids, self._window)
+
+
+def _joined(runs: Iterable[Run]) -> Iterator[tuple[int, int]]:
+    """Where rows of one row group begin and end: runs that follow each other are one, since a strip may be one row."""
+    begin = end = 0
+    for run in runs:
+        if run.begin != end:
+            if end > begin:
+                yield begin, end
+            begin = run.begin
+        end = run.begin + run.rows
+    if end > begin:
+        yield begin, end

@@ -6,6 +6,7 @@ shared by all copies of a map, and what it takes to look something up in them is
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +20,7 @@ Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _FEW = 256  # keys that are not worth sorting
+_SINGLE = 8  # keys that are not worth a search of all at once, which costs more than its steps
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Cuts:
 
     def overlapping(self, start: bytes, end: bytes) -> range:
         """The slices that a span of keys overlaps."""
-        first, last = self.holding(pa.array([start, end], pa.binary())).tolist()
+        first, last = self._holding_one(start), self._holding_one(end)
         inside = last if not end or self.start_of(last) != end else last - 1
         return range(max(first, 0), (inside if end else len(self) - 1) + 1)
 
@@ -83,6 +85,8 @@ class Cuts:
 
     def holding(self, keys: pa.Array) -> Int64s:
         """Per key the slice that holds it; -1 below the first, the last beyond the end."""
+        if len(keys) < _SINGLE:
+            return np.array([self._holding_one(key) for key in keys.to_pylist()], np.int64)
         wanted = pl.Series(keys)
         if len(wanted) < _FEW:
             return self._sorted.search_sorted(wanted, side="right").to_numpy().astype(np.int64) - 1
@@ -90,6 +94,9 @@ class Cuts:
         out = np.empty(len(wanted), np.int64)
         out[order.to_numpy()] = self._sorted.search_sorted(wanted.gather(order), side="right").to_numpy()
         return out - 1
+
+    def _holding_one(self, key: bytes) -> int:
+        return bisect_right(range(len(self)), key, key=self.start_of) - 1
 
     @cached_property
     def _sorted(self) -> pl.Series:

@@ -95,6 +95,8 @@ class SliceMap:
 
     def slowest_waiting(self, count: int) -> list[Watermark]:
         """The waiting rows that begin in the slices furthest behind, at most `count`."""
+        if not self.waiting:
+            return []
         queue = self._queued()
         order = np.argsort(self._resolved[self._cuts.holding(queue.start)], kind="stable")
         return [self.waiting[at] for at in order[:count].tolist()]
@@ -266,7 +268,7 @@ class SliceMap:
     def _able(self) -> tuple[list[Watermark], list[Watermark]]:
         """The waiting rows that may have something to do now, and the others: those that cover one slice which they can
         neither connect to nor raise."""
-        queue = self._queue = self._queued()
+        queue = self._queued()
         self._cut(pa.concat_arrays([queue.start, queue.end]))
         first, beyond = self._cuts.rows_of(queue.start, queue.end)
         same = (queue.region == self._region[first]) & (queue.first_index <= self._index[first] + 1)
@@ -279,7 +281,9 @@ class SliceMap:
 
     def _queued(self) -> Queue:
         queue = self._queue
-        return queue if queue is not None and queue.rows is self.waiting else Queue(self.waiting)
+        if queue is None or queue.rows is not self.waiting:
+            queue = self._queue = Queue(self.waiting)
+        return queue
 
     def _pieces(self, row: Watermark, unconnected: list[int]) -> list[Watermark]:
         """`row` clipped to the given slices, neighbours joined."""

@@ -146,11 +146,12 @@ def plan(
     scans = _ipc(pa.concat_tables([SCANS_SCHEMA.empty_table(), *after.scans]))
     scanned = after.history.scanned()
     pieces = cut(identity.span, sources, state.pending, ReadRules(window.high, rules.rows_small, scanned, swept), rules)
+    # Of few slices every shard gets the same: the history of all.
+    whole = _ipc(after.history.table()) if len(after.slices) < CLIP_SLICES else None
     shards = []
     for number, span in enumerate(cut_at(pieces.spans, bounds)):
         mine, unmatched = touching(sources, span), _of_kind(state.pending, UNMATCHED, span)
-        few = len(after.slices) < CLIP_SLICES
-        keys = None if few else touched(span, mine, unmatched)
+        history = _ipc(after.history.table(touched(span, mine, unmatched))) if whole is None else whole
         shard = Shard(
             tenant=identity.tenant,
             task_id=identity.task_id,
@@ -162,7 +163,7 @@ def plan(
             files=mine,
             unmatched=unmatched,
             ready=_of_kind(state.pending, READY, span),
-            history=_ipc(after.history.table(keys)),
+            history=history,
             scans=scans,
             sealed=_of_kind(state.pending, SEALED, span),
             swept=swept,
@@ -180,7 +181,9 @@ def _shard_file(seq: int, file: TaskFile, task_id: int) -> ShardFile:
 
 def _of_kind(parts: Sequence[PendingPart], kind: str, span: KeySpan) -> tuple[PendingPart, ...]:
     clipped = ((part, part.span.clip(span)) for part in parts if part.kind == kind)
-    return tuple(replace(part, span=piece) for part, piece in clipped if piece is not None)
+    return tuple(
+        part if piece == part.span else replace(part, span=piece) for part, piece in clipped if piece is not None
+    )
 
 
 def lookup_needed(done: Plan, results: Sequence[ShardResult]) -> Plan | None:

@@ -69,8 +69,8 @@ MUTANTS = (
         invariants=(6, 7),
         breaks="a part is left alone though its highest key has come",
         file=PRUNING,
-        old="self._below(part.span.end) if",
-        new="self._below(part.span.end[:-1]) if",
+        old="[part.span.end for part in parts]",
+        new="[part.span.end[:-1] for part in parts]",
         catchers=(f"{PARTS}::test_a_part_of_other_transactions_or_other_keys_is_left_alone",),
     ),
     Mutant(

@@ -273,10 +273,11 @@ def simulated(
     unless it is told."""
     scheduler = Scheduler(seed, BEGIN_MS)
     tracebacks = Tracebacks()
-    logger = logging.getLogger()
-    level = logger.level
+    logger, requests = logging.getLogger(), logging.getLogger("httpx")
+    level, told = logger.level, requests.level
     logger.addHandler(tracebacks)
     logger.setLevel(logging.INFO)
+    requests.setLevel(logging.WARNING)  # as in the platform's processes: else a line a request
     try:
         with (
             concurrency.installed(SimThreads(scheduler)),
@@ -316,6 +317,7 @@ def simulated(
     finally:
         logger.removeHandler(tracebacks)
         logger.setLevel(level)
+        requests.setLevel(told)
 
 
 def run(seed: int, script: Script | None = None, dispatchers: int | None = None) -> World:

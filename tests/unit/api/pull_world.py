@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,6 @@ import polars as pl
 
 from support import golden
 from support.golden import GoldenSet
-from support.oracle import committed_rows
 from tistream.clock import ManualClock
 from tistream.decode.keys import table_ids
 from tistream.format.segment import SCHEMA, SegmentRef
@@ -55,6 +55,14 @@ def history_of(loaded: GoldenSet, rows: pl.DataFrame) -> History:
     history.apply(records)
     history.advance(loaded.end_ts)
     return history
+
+
+@functools.cache
+def committed(name: str) -> tuple[pl.DataFrame, History]:
+    """A golden set's committed rows with their table_id, and its history: for worlds that only read them."""
+    rows = golden.committed_rows(name)
+    rows = rows.with_columns(pl.Series("table_id", table_ids(rows["key"].to_arrow()), pl.Int64))
+    return rows, history_of(golden.load(name), rows)
 
 
 def write_pool(
@@ -147,10 +155,7 @@ def golden_world(
 ) -> World:
     """A golden set, committed by `tasks` tasks in `ticks` ticks; `change` spoils its committed rows."""
     loaded = golden.load(name)
-    rows = committed_rows([file.data for file in loaded.files], loaded.snapshot_ts)
-    ids = pl.Series("table_id", table_ids(rows["key"].to_arrow()), pl.Int64)
-    rows = rows.with_columns(ids)
-    history = history_of(loaded, rows)
+    rows, history = committed(name)
     if change is not None:
         rows = change(rows)
     objects = MemoryObjectStore()

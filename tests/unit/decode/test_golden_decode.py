@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from support import golden, oracle
+from support import golden
 from support.sql_values import from_json, from_text
 from tistream.decode.json_text import render_objects
 from tistream.decode.keys import is_record_key, table_ids
@@ -64,7 +64,7 @@ def decode_group(table: Table, group: pl.DataFrame) -> list[tuple[Any, Any]]:
 def decode_all(name: str) -> dict[tuple[int, str], list[Committed]]:
     """By (commit_ts, table name)."""
     data = golden.load(name)
-    rows = oracle.committed_rows([file.data for file in data.files], data.snapshot_ts)
+    rows = golden.committed_rows(data.name)
     versions = table_versions(rows, data.schema_snap.data)
     keys = rows["key"].to_arrow()
     records = rows.with_columns(pl.Series("table_id", table_ids(keys))).filter(pl.Series(is_record_key(keys)))

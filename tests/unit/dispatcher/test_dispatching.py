@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from support import golden as golden_sets
-from support import oracle
 from support.golden import Delivery, GoldenSet
 from support.http_world import World, eventually, running
 from tistream.model.ts import Window
@@ -42,7 +41,7 @@ def committed(world: World, golden: GoldenSet) -> list[tuple[int, int, bytes]]:
 
 
 def truth(golden: GoldenSet) -> list[tuple[int, int, bytes]]:
-    rows = oracle.committed_rows([file.data for file in golden.files], golden.snapshot_ts)
+    rows = golden_sets.committed_rows(golden.name)
     return sorted(rows.select("commit_ts", "start_ts", "key").iter_rows())
 
 

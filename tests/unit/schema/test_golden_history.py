@@ -7,7 +7,7 @@ import functools
 import polars as pl
 import pytest
 
-from support import ddl_oracle, golden, oracle
+from support import ddl_oracle, golden
 from tistream.schema.history import History
 from tistream.schema.meta_change import DDL_JOB_SPAN, DDL_JOB_TABLE_ID, META_TABLE_ID, MetaDecoder, MetaRow
 from tistream.schema.snapshot import parse_snapshot
@@ -17,7 +17,7 @@ from tistream.schema.sql_type import sql_type
 @functools.cache
 def committed(name: str) -> pl.DataFrame:
     data = golden.load(name)
-    return oracle.committed_rows([file.data for file in data.files], data.snapshot_ts)
+    return golden.committed_rows(data.name)
 
 
 @functools.cache

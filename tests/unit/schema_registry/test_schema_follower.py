@@ -9,7 +9,7 @@ import random
 import orjson
 import pytest
 
-from support import golden, oracle
+from support import golden
 from support.committed_pool import CommittedTask, Row
 from support.schema_records import name, table_info
 from tistream.model.ids import TenantKey
@@ -75,7 +75,7 @@ class Node:
 @functools.cache
 def golden_rows() -> list[Row]:
     data = golden.load("everything")
-    rows = oracle.committed_rows([file.data for file in data.files], data.snapshot_ts).to_dicts()
+    rows = golden.committed_rows(data.name).to_dicts()
     for row in rows:
         key = row["key"]
         row["table_id"] = 0 if key[:1] == b"m" else int.from_bytes(key[1:9], "big") - 2**63

@@ -11,7 +11,6 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from support import golden as golden_sets
-from support import oracle
 from support.golden import Delivery, GoldenSet
 from support.sorter_world import SorterWorld
 
@@ -21,7 +20,7 @@ COLUMNS = ["key", "start_ts", "commit_ts", "op", "value", "old_value", "txn_sour
 @functools.cache
 def truth(name: str) -> pl.DataFrame:
     golden = golden_sets.load(name)
-    rows = oracle.committed_rows([file.data for file in golden.files], golden.snapshot_ts)
+    rows = golden_sets.committed_rows(golden.name)
     return rows.select(COLUMNS).sort("commit_ts", "start_ts", "key")
 
 

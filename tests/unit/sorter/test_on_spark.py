@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support import golden as golden_sets
-from support import oracle
 from support.sorter_world import SorterWorld
 from tistream.service import java
 from tistream.storage.open import open_objects
@@ -30,7 +29,7 @@ def session() -> Iterator[SparkSession]:
 @pytest.mark.parametrize(("tasks", "shards"), [(3, 1), (1, 4)])
 def test_spark_commits_the_oracles_rows(session: SparkSession, tmp_path: Path, tasks: int, shards: int) -> None:
     golden = golden_sets.load("large")
-    truth = oracle.committed_rows([file.data for file in golden.files], golden.snapshot_ts)
+    truth = golden_sets.committed_rows(golden.name)
     bounds = sorted(truth["key"].to_list())[1 :: len(truth) // tasks][: tasks - 1]
     url = f"file://{tmp_path}"
     world = SorterWorld(
@@ -55,7 +54,7 @@ def test_spark_commits_the_oracles_rows(session: SparkSession, tmp_path: Path, t
 def test_a_tasks_trouble_stays_its_own(session: SparkSession, tmp_path: Path) -> None:
     """A damaged pending part stops its task, loudly; the other tasks of the same job go on."""
     golden = golden_sets.load("large")
-    truth = oracle.committed_rows([file.data for file in golden.files], golden.snapshot_ts)
+    truth = golden_sets.committed_rows(golden.name)
     middle = sorted(truth["key"].to_list())[len(truth) // 2]
     url = f"file://{tmp_path}"
     objects = open_objects(url)

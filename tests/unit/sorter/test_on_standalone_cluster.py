@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from support import golden as golden_sets
-from support import oracle
 from support.sorter_world import SorterWorld
 from support.spark_cluster import CLIENT_SETTINGS, standalone
 from tistream.storage.open import open_objects
@@ -26,7 +25,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 def test_a_cluster_commits_the_oracles_rows(master: str, tmp_path: Path) -> None:
     golden = golden_sets.load("large")
-    truth = oracle.committed_rows([file.data for file in golden.files], golden.snapshot_ts)
+    truth = golden_sets.committed_rows(golden.name)
     url = f"file://{tmp_path}/objects"
     session = build_session(master, "tests", CLIENT_SETTINGS)
     try:

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from support import golden, oracle
+from support import golden
 from tistream.decode.json_text import render_objects
 from tistream.decode.rows import decode_rows
 from tistream.schema.meta_key import decode_key
@@ -73,7 +73,7 @@ def test_wide_rows_and_high_column_ids_are_read() -> None:
 def test_golden_rows_encode_to_their_own_bytes() -> None:
     """Real rows of a TiDB: what our decoder says of them gives the same bytes again."""
     loaded = golden.load("large")
-    rows = oracle.committed_rows([file.data for file in loaded.files], loaded.snapshot_ts)
+    rows = golden.committed_rows(loaded.name)
     again = 0
     for table, keys, values in golden_tables("large", rows):
         shown = decoded(table, keys, values)
@@ -119,7 +119,7 @@ def cell(tp: int, column: Any, value: Any) -> bytes | None:
 
 def test_jobs_are_stored_as_golden_ones_are() -> None:
     loaded = golden.load("everything")
-    rows = oracle.committed_rows([file.data for file in loaded.files], loaded.snapshot_ts)
+    rows = golden.committed_rows(loaded.name)
     prefix = codec.table_prefix(system_tables.DDL_JOB) + b"_r"
     jobs = rows.filter((rows["op"] == 1) & rows["key"].bin.starts_with(prefix))
     same = 0
@@ -136,7 +136,7 @@ def test_jobs_are_stored_as_golden_ones_are() -> None:
 
 def test_schema_json_has_the_members_of_tidbs() -> None:
     loaded = golden.load("everything")
-    rows = oracle.committed_rows([file.data for file in loaded.files], loaded.snapshot_ts).filter(pl.col("op") == 1)
+    rows = golden.committed_rows(loaded.name).filter(pl.col("op") == 1)
     by_name: dict[bytes, Any] = {}
     for key, value in rows.select("key", "value").iter_rows():
         meta = decode_key(key) if key[:1] == b"m" else None

@@ -32,15 +32,19 @@ class AtHand:
         ordered = identities.sort("key")
         return cls(ordered["key"], ordered["start_ts"].to_numpy())
 
-    def meets(self, part: PendingPart) -> bool:
-        """Whether the part may hold one of the changes."""
-        first = self._below(part.span.start)
-        end = self._below(part.span.end) if part.span.end else len(self.keys)
-        near = self.start_ts[first:end]
-        return bool(((near >= part.start_ts_min) & (near <= part.start_ts_max)).any())
+    def meet(self, parts: Sequence[PendingPart]) -> list[bool]:
+        """Of each part, whether it may hold one of the changes."""
+        firsts = self._below([part.span.start for part in parts])
+        ends = self._below([part.span.end for part in parts])
+        out = []
+        for part, first, end in zip(parts, firsts, ends, strict=True):
+            near = self.start_ts[first : end if part.span.end else None]
+            out.append(bool(((near >= part.start_ts_min) & (near <= part.start_ts_max)).any()))
+        return out
 
-    def _below(self, key: bytes) -> int:
-        return int(self.keys.search_sorted(pl.Series([key], dtype=pl.Binary), side="left")[0])
+    def _below(self, keys: list[bytes]) -> list[int]:
+        """How many of the changes' keys lie below each; all at once, since a search costs more than its steps."""
+        return self.keys.search_sorted(pl.Series(keys, dtype=pl.Binary), side="left").to_list()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,5 +76,6 @@ def read_too(parts: Sequence[PendingPart], anyway: Sequence[bool], identities: p
     """Of each part, whether it is read because of the changes at hand alone."""
     if all(anyway):
         return [False] * len(parts)
-    at_hand = AtHand.of(identities)
-    return [not sure and at_hand.meets(part) for part, sure in zip(parts, anyway, strict=True)]
+    unsure = [part for part, sure in zip(parts, anyway, strict=True) if not sure]
+    met = iter(AtHand.of(identities).meet(unsure))
+    return [not sure and next(met) for sure in anyway]

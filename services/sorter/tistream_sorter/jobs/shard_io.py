@@ -134,6 +134,14 @@ def process_shard(objects: ObjectStore, shard: Shard, target: Target, stages: St
     stages.over("read pending")
     fresh = _without_sealed(changes, held.sealed)
     again = _rows_in(changes) - _rows_in(fresh) if len(fresh) < len(changes) else 0
+    if not (len(fresh) or held.unmatched or held.ready):  # of many shards most are about nothing that has come
+        return ShardResult(
+            shard.task_id,
+            shard.number,
+            counters={"duplicate_rows": again},
+            read_bytes=shard.weight,
+            wall_ms=_ms_since(began),
+        )
     matched = match(fresh, held.unmatched, held.ready, history, scans, shard.rules)
     stages.over("match")
     if len(matched.stranded):
@@ -161,8 +169,12 @@ def process_shard(objects: ObjectStore, shard: Shard, target: Target, stages: St
         consumed=frozenset((piece.key, piece.span.start) for piece in pieces),
         counters=dict(counters),
         read_bytes=shard.weight,
-        wall_ms=(time.perf_counter_ns() - began) // 1_000_000,
+        wall_ms=_ms_since(began),
     )
+
+
+def _ms_since(began: int) -> int:
+    return (time.perf_counter_ns() - began) // 1_000_000
 
 
 def _source(file: ShardFile) -> SourceFile:

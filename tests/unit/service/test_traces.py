@@ -472,7 +472,7 @@ def test_a_collector_that_comes_back_gets_spans_and_the_log_says_both(
 def test_a_call_that_is_tried_again_is_a_span_each_time(far: Server, collector: Collector) -> None:
     gone = f"http://127.0.0.1:{free_port()}"
     with traced(collector.url):
-        with trace.root("work"), pytest.raises(Unavailable):
+        with pytest.raises(Unavailable), trace.root("work"):
             HttpClient(sleep=lambda _: None).request("GET", f"{gone}/tenants/acme", attempts=3)
         found = all_of(collector, 4)
     assert [(span.name, span.failed) for span in found] == [("work", "Unavailable"), *[("GET", "Unavailable")] * 3]

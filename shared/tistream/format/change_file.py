@@ -271,17 +271,20 @@ def decode_groups(
     """Row groups, in the order given, as SCHEMA's columns (all, or `columns`, in SCHEMA's order).
 
     Columns that the file lacks are null, those that SCHEMA lacks are left out. Raises CorruptObject; also where
-    dictionaries add more than `added_max` bytes to what the footer states.
+    encodings add more than `added_max` bytes to what is expected (tistream.format.unpacking).
     """
     wanted = pa.schema([column for column in SCHEMA if columns is None or column.name in columns])
     present = {chunk.column for chunk in footer.groups[0].chunks} if footer.groups else set()
     try:
         names = [name for name in wanted.names if name in present]
         known = unpacking.checked_pages(footer, source, indexes, names)
-        encoded = [name for name in names if name in known and pa.types.is_binary(wanted.field(name).type)]
+        encoded = [
+            name for name in names if name in known.with_dictionary and pa.types.is_binary(wanted.field(name).type)
+        ]
         file = pq.ParquetFile(
             pa.PythonFile(source, mode="r"), metadata=footer.metadata, pre_buffer=False, read_dictionary=encoded
         )
+        unpacking.look_through(file, known, footer, added_max)
         found = file.read_row_groups(list(indexes), columns=names, use_threads=False)
         if encoded:
             found = unpacking.written_out(found, [footer.groups[index] for index in indexes], added_max)

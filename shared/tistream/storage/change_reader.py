@@ -77,15 +77,15 @@ def read_changes(
     """Row groups of changes, in the order of `indexes`, CRC-checked, their rows checked as far as `columns` go.
 
     Raises:
-        CorruptObject: damaged, replaced, or not changes; or dictionaries add more than `added_max` bytes to what the
-            footer states.
+        CorruptObject: damaged, replaced, or not changes; or encodings add more than `added_max` bytes to what is
+            expected.
         NotFoundYet: the object is gone.
     """
     source, footer = fetch_groups(objects, file, indexes)
     tables = []
     for index in indexes:
         table = change_file.decode_groups(file.key, footer, source, [index], columns, added_max)
-        added_max -= added_bytes(table, footer.groups[index].unpacked)
+        added_max -= added_bytes(table, [footer.groups[index]])
         bounds = change_file.key_bounds(footer.groups[index])
         change_rows.check_changes(file.key, table, *bounds)
         tables.append(table)

@@ -127,8 +127,8 @@ MUTANTS = (
         invariants=(23,),
         breaks="what dictionaries add to a file is bounded for each row group, not for all that are held at once",
         file=READER,
-        old="        added_max -= added_bytes(table, footer.groups[index].unpacked)\n",
-        new="        added_max -= 0 * added_bytes(table, footer.groups[index].unpacked)\n",
+        old="        added_max -= added_bytes(table, [footer.groups[index]])\n",
+        new="        added_max -= 0 * added_bytes(table, [footer.groups[index]])\n",
         catchers=(SIZES + "test_what_dictionaries_add_is_bounded_over_all_row_groups",),
     ),
     Mutant(

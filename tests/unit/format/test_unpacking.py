@@ -53,7 +53,8 @@ def test_a_value_that_a_dictionary_holds_once_for_every_row_is_not_written_out()
     assert read_watermarks(objects, file).num_rows == 1
 
 
-def test_what_dictionaries_add_is_bounded_over_all_row_groups() -> None:
+def test_what_dictionaries_add_is_bounded_over_all_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "GROUP_BYTES", 0)
     value = b"v" * 1_000
     rows = [change(b"k%02d" % number, value=value) for number in range(100)]
     data = change_files.change_file(
@@ -63,7 +64,7 @@ def test_what_dictionaries_add_is_bounded_over_all_row_groups() -> None:
     table = read_changes(objects, file, range(10))
     assert table["value"].to_pylist() == [value] * 100
     room = sum(
-        unpacking.added_bytes(read_changes(objects, file, [index]), group.unpacked)
+        unpacking.added_bytes(read_changes(objects, file, [index]), [group])
         for index, group in enumerate(file.groups[:10])
     )
     assert room > 20_000
@@ -84,12 +85,40 @@ def test_pages_that_unpack_to_more_than_the_footer_states_are_not_unpacked() -> 
         read_changes(objects, file, [0])
 
 
-def test_an_encoding_that_says_nothing_of_what_it_unpacks_to_is_not_read() -> None:
-    table = change_files.table([change(b"k%d" % number) for number in range(9)])
-    data = of_table(table, use_dictionary=False, column_encoding={"value": "DELTA_BYTE_ARRAY"})
+def test_groups_of_the_size_that_the_contract_names_are_read_however_many_and_however_encoded() -> None:
+    """Each of 6 MiB, all of one value: a hundred would add more than is allowed."""
+    rows = [change(b"k%04d" % number, value=b"v" * (1 << 20)) for number in range(600)]
+    data = change_files.change_file(
+        TENANT.cluster_id, TENANT.tenant_id, 4, 999, changes=rows, watermarks=[watermark()], rows_per_group=6
+    )
+    assert len(data) < 1 << 20
     objects, file = held(data)
-    with pytest.raises(CorruptObject, match="column value is encoded as DELTA_BYTE_ARRAY"):
-        read_changes(objects, file, [0])
+    assert read_changes(objects, file, range(100)).num_rows == 600
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_values_that_say_what_they_add_to_the_one_before_are_read_within_the_bound(
+    monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    rows = [change(b"k%05d" % number, value=b"v" * 10_000 + b"%05d" % number) for number in range(3_000)]
+    encoding = {"key": "DELTA_BYTE_ARRAY", "value": "DELTA_BYTE_ARRAY"}
+    table = change_files.table(rows)
+    data = of_table(table, use_dictionary=False, column_encoding=encoding, data_page_version=version)
+    assert len(data) < 200_000
+    objects, file = held(data)
+    found = read_changes(objects, file, [0])
+    assert found["key"].to_pylist() == table["key"].to_pylist()
+    assert found["value"].to_pylist() == table["value"].to_pylist()
+    del found, table
+    monkeypatch.setattr(unpacking, "GROUP_BYTES", 0)
+    monkeypatch.setattr(unpacking, "LOOK_BYTES", 1 << 20)
+    before = pa.total_allocated_bytes()
+    peak = pa.default_memory_pool().max_memory()
+    with pytest.raises(CorruptObject, match="column value takes more than"):
+        read_changes(objects, file, [0], added_max=8 << 20)
+    assert pa.total_allocated_bytes() - before < 4 << 20
+    assert pa.default_memory_pool().max_memory() <= max(peak, before + (16 << 20))
+    assert read_changes(objects, file, [0], added_max=64 << 20).num_rows == 3_000
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])

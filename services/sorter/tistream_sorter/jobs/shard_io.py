@@ -194,7 +194,7 @@ def _read_files(objects: ObjectStore, shard: Shard) -> tuple[pa.Table, dict[int,
         except (CorruptObject, NotFoundYet) as error:
             bad[file.seq] = str(error)
             continue
-        added_max -= added_bytes(table, sum(group.unpacked for group in file.wanted_groups))
+        added_max -= added_bytes(table, file.wanted_groups)
         seq = pa.array(np.full(table.num_rows, file.seq, np.int32))
         pointer = pa.array(pointers(number, [(group.index, group.rows) for group in file.wanted_groups]))
         table = table.select(CHANGE_COLUMNS).append_column("seq", seq).append_column("pointer", pointer)

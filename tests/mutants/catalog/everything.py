@@ -20,6 +20,7 @@ from mutants.catalog.slices import MUTANTS as SLICES
 from mutants.catalog.stores import MUTANTS as STORES
 from mutants.catalog.tenant_keys import MUTANTS as TENANT_KEYS
 from mutants.catalog.ticks import MUTANTS as TICKS
+from mutants.catalog.traces import MUTANTS as TRACES
 
 MUTANTS = (
     *ROUTING,
@@ -42,6 +43,7 @@ MUTANTS = (
     *SCHEMA_LOG,
     *TENANT_KEYS,
     *LOCKS,
+    *TRACES,
 )
 
 # What a whole platform can feel: of these it is also said how many seeds of the simulation it takes.

@@ -23,7 +23,7 @@ up: $(INSTALLED) ## Run the platform on 127.0.0.1:8000, data in .tistream
 	@$(BIN)/tistream up --data-dir .tistream
 
 test: $(INSTALLED) ## Every test, those that start Spark and the whole platform included
-	$(BIN)/pytest -q -n 2 -m "not e2e and not spark and not compose and not kubernetes"
+	$(BIN)/pytest -q -n 3 -m "not e2e and not spark and not compose and not kubernetes"
 	$(BIN)/pytest -q -m "e2e or spark"
 
 test-fast: $(INSTALLED) ## The unit tests alone

@@ -9,7 +9,7 @@ import pytest
 
 from support import golden as golden_sets
 from support.sorter_world import SorterWorld
-from support.spark_cluster import CLIENT_SETTINGS, standalone
+from support.spark_cluster import CLIENT_SETTINGS, own_jvm, standalone
 from tistream.storage.open import open_objects
 from tistream_sorter.jobs.run import SparkRunner
 from tistream_sorter.jobs.session import build_session
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
-    with standalone(tmp_path, workers=1, cores=2) as url:
+    with own_jvm(), standalone(tmp_path, workers=1, cores=2) as url:
         yield url
 
 

@@ -58,8 +58,8 @@ def _end_jvm() -> None:
     if gateway is None:
         return
     gateway.shutdown()
-    gateway.proc.stdin.close()  # type: ignore[attr-defined]  # it ends with this
-    gateway.proc.wait(60)  # type: ignore[attr-defined]
+    gateway.proc.stdin.close()  # it ends with this
+    gateway.proc.wait(60)
     SparkContext._gateway = SparkContext._jvm = None
 
 

@@ -80,7 +80,7 @@ class Task:
     @property
     def rests(self) -> bool:
         """Nothing has come, and all that came is in a manifest: a tick would find nothing to do."""
-        return not self._inbox.files and not self.state.unwritten
+        return not self._inbox.files and not self.state.unwritten and not self.state.unflushed
 
     @property
     def stop_at(self) -> int | None:
@@ -227,7 +227,7 @@ class Task:
         with self._lock:
             files = self._inbox.peek(self._limits.bytes_max, self.task_id)
         idle = self._idle_at_ms is None or now_ms >= self._idle_at_ms
-        if not files and not idle:
+        if not files and not idle and not self.state.unflushed:
             return None
         taken = take(self.state, files)
         if needs_job(taken[0], files, sweep=idle):

@@ -80,9 +80,21 @@ class TaskState:
 
     @property
     def progress_ts(self) -> int:
-        """Nothing at or below it is pending, and nothing will come: a resolved ts that needs no object."""
+        """Nothing at or below it will come. The next tick flushes through it."""
         reached = max(self.flushed_ts, self.slices.watermark())
         return reached if self.stop_at is None else min(reached, self.stop_at)
+
+    @property
+    def unflushed(self) -> bool:
+        """Whether rows may wait at or below progress_ts without anything having come: of an heir, whose keys were ahead
+        of others that its parents had, and where nothing binds any more (stop_at)."""
+        return self.progress_ts > self.flushed_ts and self.told_ts < self.progress_ts
+
+    @property
+    def told_ts(self) -> int:
+        """Nothing at or below it is pending, and nothing will come: a resolved ts that needs no further object."""
+        pending = min((part.commit_ts_min for part in self.pending), default=MAX_TS)
+        return max(self.flushed_ts, min(self.progress_ts, pending - 1))
 
 
 def first_state(identity: TaskIdentity, number: int) -> TaskState:

@@ -267,4 +267,24 @@ MUTANTS = (
         new="        if log.begun:\n            return [Cover(span, log)]\n",
         catchers=(f"{CROSSING}::test_a_split_is_crossed_child_by_child",),
     ),
+    Mutant(
+        name="heir-tells-progress-above-what-it-flushed",
+        invariants=(5,),
+        breaks="an heir tells the progress of its slices, though rows below wait in what its parent has left: they are missed",
+        file="services/sorter/tistream_sorter/task_state.py",
+        old="        return max(self.flushed_ts, min(self.progress_ts, pending - 1))\n",
+        new="        return max(self.flushed_ts, self.progress_ts, min(0, pending))\n",
+        catchers=(
+            "tests/unit/sorter/test_heirs_progress.py::test_it_tells_no_progress_above_a_row_that_is_in_no_manifest",
+        ),
+    ),
+    Mutant(
+        name="heir-flushes-when-something-comes",
+        invariants=(5, 21),
+        breaks="rows that an heir got below its watermark wait until a file comes",
+        file="services/sorter/tistream_sorter/task.py",
+        old="        return not self._inbox.files and not self.state.unwritten and not self.state.unflushed\n",
+        new="        return not self._inbox.files and not self.state.unwritten\n",
+        catchers=("tests/unit/sorter/test_heirs_progress.py::test_it_flushes_the_row_though_nothing_comes_any_more",),
+    ),
 )

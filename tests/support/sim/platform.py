@@ -333,6 +333,8 @@ class SimPlatform:
             shard_bytes_min=1 << 16,
             checkpoint_every=4,
             shard_work_max=choose([1 << 14, 1 << 17, 128 << 20]),
+            # What is kept is also what the slowest task has flushed: in a run of seconds it says so soon.
+            idle_manifest_ms=10_000 if self.retention_ms is None else 500,
             large_work=choose([1, 100_000, 256 << 20]),
             rows_small=choose([0, 5, 16_384]),
             point_bytes_min=choose([1, 2_000, 256 << 10]),

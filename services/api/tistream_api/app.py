@@ -55,7 +55,7 @@ from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenants import Tenants
 from tistream_api.token_routes import build_token_router
-from tistream_api.turns import Turns, turns_at_once
+from tistream_api.turns import new_turns
 from tistream_api.usage_routes import build_usage_router
 from tistream_api.working import Working, at_once_of
 
@@ -148,7 +148,7 @@ def build_app(
     pulls = Pulls(clock, _budget(settings), slots, limits, tenants.metrics, working)
     lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
-    gate = Gate(callers, limits, Turns(turns_at_once(THREADS, settings.pulls_max)))
+    gate = Gate(callers, limits, new_turns(THREADS, settings.pulls_max))
     routers = [
         build_router(tenants, pulls, lists, status, meta, gate),
         build_insight_router(tenants, lists, status, sampler),

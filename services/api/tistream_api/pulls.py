@@ -95,15 +95,20 @@ class Pulls:
         counted: Callable[[], None],
         request: Span,
     ) -> Answer:
-        with trace.child("wait fresh"):
-            view.wait_fresh()
-        start = self._start(view, scope, params)
         tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
         self.limits.begin_pull(tenant)
         if not self.slots.acquire(blocking=False):
             self.limits.end_pull(tenant)
             raise TooManyRequests("as many pulls as this server answers at once are under way")
-        counted()
+        try:
+            counted()
+            with trace.child("wait fresh"):
+                view.wait_fresh()
+            start = self._start(view, scope, params)
+        except BaseException:
+            self.slots.release()
+            self.limits.end_pull(tenant)
+            raise
         events, sent = self.metrics.events.labels(scope.call), self.metrics.bytes.labels(scope.call)
         under_way = self.metrics.pulls.labels(scope.call)
 
@@ -117,11 +122,11 @@ class Pulls:
                 totals[at] += more
 
         def release() -> None:
-            request.set(dict(zip(("tistream.events", "tistream.rows", "tistream.bytes"), totals, strict=True)))
-            request.set({"tistream.waited_ms": watched.waited_ms, "tistream.slowed_ms": metered.slowed_ms})
             under_way.dec()
             self.slots.release()
             self.limits.end_pull(tenant)
+            request.set(dict(zip(("tistream.events", "tistream.rows", "tistream.bytes"), totals, strict=True)))
+            request.set({"tistream.waited_ms": watched.waited_ms, "tistream.slowed_ms": metered.slowed_ms})
 
         under_way.inc()
         encoder = WorkingEncoder(FORMATS[params.format].new(), self.working, tenant)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from tistream.errors import TooManyRequests
 
+PROBES = 8  # threads for whoever asks whether the process lives
 WAITING_MAX = 256  # of one line: beyond, whoever comes is told to come again
 
 
@@ -42,18 +43,20 @@ class Turn:
 
 
 class Turns:
-    """`at_once` of each line, in the order in which they came."""
+    """`at_once` of each line, in the order in which they came, and `total` of all: of the lines that wait, that one is
+    next which has the fewest."""
 
-    def __init__(self, at_once: int, waiting_max: int = WAITING_MAX) -> None:
-        self._at_once, self._waiting_max = at_once, waiting_max
+    def __init__(self, at_once: int, total: int, waiting_max: int = WAITING_MAX) -> None:
+        self._at_once, self._total, self._waiting_max = at_once, total, waiting_max
         self._lines: dict[Hashable, _Line] = {}
+        self._taken = 0
 
     async def begin(self, who: Hashable) -> Turn:
         """Wait for it. Raises TooManyRequests."""
         loop = asyncio.get_running_loop()
         line = self._lines.setdefault(who, _Line())
-        if line.taken < self._at_once:
-            line.taken += 1
+        if line.taken < self._at_once and self._taken < self._total:
+            self._take(line)
             return Turn(self, who, loop)
         if len(line.waiting) >= self._waiting_max:
             raise TooManyRequests(f"{self._waiting_max} requests wait to be answered already, as many as may")
@@ -70,18 +73,29 @@ class Turns:
 
     def ended(self, who: Hashable) -> None:
         """One has ended: the next one's begins. By the event loop's thread alone."""
-        line = self._lines[who]
-        while line.waiting:
-            following = line.waiting.popleft()
-            if not following.done():
-                following.set_result(None)
-                return
-        line.taken -= 1
-        if not line.taken:
-            del self._lines[who]
+        self._lines[who].taken -= 1
+        self._taken -= 1
+        while self._taken < self._total and (line := self._next()) is not None:
+            self._take(line)
+            line.waiting.popleft().set_result(None)
+
+    def _take(self, line: _Line) -> None:
+        line.taken += 1
+        self._taken += 1
+
+    def _next(self) -> _Line | None:
+        """The line whose first is next; those who have left are forgotten."""
+        for who, line in list(self._lines.items()):
+            while line.waiting and line.waiting[0].done():
+                line.waiting.popleft()
+            if not line.taken and not line.waiting:
+                del self._lines[who]
+        able = [line for line in self._lines.values() if line.waiting and line.taken < self._at_once]
+        return min(able, key=lambda line: line.taken, default=None)
 
 
-def turns_at_once(threads: int, pulls_max: int) -> int:
-    """How many of the threads that pulls leave one tenant may have: a quarter, so that others are answered, and are
-    not one of very many that want the interpreter."""
-    return max(1, (threads - pulls_max) // 4)
+def new_turns(threads: int, pulls_max: int) -> Turns:
+    """Of the threads that pulls leave one tenant may have a quarter, so that others are answered, and are not one of
+    very many that want the interpreter; and all together all but those that answer probes."""
+    left = threads - pulls_max
+    return Turns(max(1, left // 4), max(1, left - PROBES))

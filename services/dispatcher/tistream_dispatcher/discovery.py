@@ -18,7 +18,7 @@ from tistream_dispatcher.share import Share
 
 log = logging.getLogger(__name__)
 
-STORES_MAX = 1_024  # of a tenant; whoever may write its files may write such that look like another store's each
+STORES_MAX = 8_192  # of a tenant; whoever may write its files may write such that look like another store's each
 TOO_MANY = f"there are more than {STORES_MAX} stores; no more are read"
 UNREAD = "the store was found, and the meta server has not said yet which dispatcher reads it"
 

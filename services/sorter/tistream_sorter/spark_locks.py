@@ -12,6 +12,7 @@ LOCKS = {
     _AUTHENTICATE: "true",
     _ENCRYPT: "true",
     "spark.network.crypto.authEngineVersion": "2",
+    "spark.network.crypto.saslFallback": "false",
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",  # Spark's own choice does not notice changed bytes
 }
 

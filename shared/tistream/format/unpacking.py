@@ -3,12 +3,12 @@
 A footer states it, and nothing vouches for the footer: a few bytes of a page can say that they unpack to gigabytes, a
 dictionary holds once what a column has in every row, and an incremental encoding (DELTA_BYTE_ARRAY) leaves out what a
 value has in common with the one before it. Readers count their work by what footers state; so pages must keep to it,
-and what the other two add is bounded. What a row group takes whose writer counted rows as design.md 2 has it (8 MiB) is
-always within the bound, however it is encoded and however many there are.
+and what the other two add is bounded, in all that a reader holds at once.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,11 +21,13 @@ from tistream.format import thrift_compact as thrift
 from tistream.format.parquet_footer import Chunk, Group, ParquetFooter
 from tistream.format.sparse_file import SparseFile
 
-ADDED_BYTES_MAX = 512 << 20  # to what is expected, in what one reader holds at once
-GROUP_BYTES = 32 << 20  # expected of every row group, whatever its footer states
+ADDED_BYTES_MAX = 1 << 30  # to what footers state, in what one reader of changes holds at once
+WATERMARKS_ADDED_MAX = 64 << 20  # the same of watermarks, which dispatchers read
 LOOK_BYTES = 64 << 20  # that a look at values takes which may all be as long as their pages
+PAGES_MORE = 64  # than rows that a column has in a row group, at most
 ROW_BYTES = 128  # of a row that has next to nothing in it
 _DICTIONARY_PAGE = 2
+_DELTA_LENGTH_BYTE_ARRAY = 6
 _DELTA_BYTE_ARRAY = 7
 _ENCODING_PLACES = ((5, 2), (8, 4))  # in the headers of data pages of both versions
 
@@ -41,46 +43,67 @@ class Stated(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Columns that have a dictionary in one of the row groups, and of which row groups which chunks are incremental."""
+    """Columns that can be read as dictionaries. And what has to be looked through before it is read, since nothing
+    tells what it takes: chunks with pages that are incremental, or whose dictionary is beside pages that cannot be read
+    as one; each with its row group and the bytes of its largest page."""
 
     with_dictionary: frozenset[str]
-    incremental: tuple[tuple[int, Chunk], ...]
+    unknown: tuple[tuple[int, Chunk, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    dictionary: bool
+    delta: bool  # pages that Arrow cannot read as a dictionary's
+    incremental: bool
+    page_max: int
 
 
 def checked_pages(footer: ParquetFooter, source: SparseFile, indexes: Sequence[int], columns: Collection[str]) -> Pages:
     """How the columns named are encoded. Raises ValueError if pages unpack to more than the footer states."""
-    with_dictionary, incremental = set(), []
+    found: dict[str, list[tuple[int, Chunk, _Look]]] = defaultdict(list)
     for index in indexes:
-        for chunk in footer.groups[index].chunks:
-            if chunk.column not in columns or not chunk.length:
-                continue
-            dictionary, delta = _looked_through(chunk, source)
-            if dictionary:
-                with_dictionary.add(chunk.column)
-            if delta:
-                incremental.append((index, chunk))
-    return Pages(frozenset(with_dictionary), tuple(incremental))
+        group = footer.groups[index]
+        for chunk in group.chunks:
+            if chunk.column in columns and chunk.length:
+                found[chunk.column].append((index, chunk, _looked_through(chunk, source, group.rows + PAGES_MORE)))
+    with_dictionary, unknown = set(), []
+    for column, looks in found.items():
+        delta = any(look.delta for *_, look in looks)
+        if not delta and any(look.dictionary for *_, look in looks):
+            with_dictionary.add(column)
+        unknown += [
+            (index, chunk, look.page_max)
+            for index, chunk, look in looks
+            if look.incremental or (delta and look.dictionary)
+        ]
+    return Pages(frozenset(with_dictionary), tuple(unknown))
 
 
-def _looked_through(chunk: Chunk, source: SparseFile) -> tuple[bool, bool]:
-    """Whether it has a dictionary, and whether pages are incremental."""
+def _looked_through(chunk: Chunk, source: SparseFile, pages_max: int) -> _Look:
     data = source.view(chunk.start, chunk.length)
-    at = unpacked = 0
-    dictionary = delta = False
-    while at < chunk.length:
+    at = unpacked = page_max = 0
+    dictionary = delta = incremental = False
+    for _ in range(pages_max):
         header, at = thrift.read_struct_at(data, at)
         (kind, size), (_, packed) = header.get(2, (0, -1)), header.get(3, (0, -1))
         if kind != thrift.I32 or size < 0 or not 0 <= packed <= chunk.length - at:
             raise ValueError(f"a page of column {chunk.column} has {packed} bytes, which unpack to {size}")
+        encodings = _encodings(header)
         dictionary |= header.get(1, (0, -1))[1] == _DICTIONARY_PAGE
-        delta |= _DELTA_BYTE_ARRAY in _encodings(header)
-        unpacked += size
+        incremental |= _DELTA_BYTE_ARRAY in encodings
+        delta |= _DELTA_BYTE_ARRAY in encodings or _DELTA_LENGTH_BYTE_ARRAY in encodings
+        unpacked, page_max = unpacked + size, max(page_max, size)
         at += packed
+        if at >= chunk.length:
+            break
+    else:
+        raise ValueError(f"column {chunk.column} has more than {pages_max} pages")
     if unpacked > chunk.unpacked:
         raise ValueError(
             f"the pages of column {chunk.column} unpack to {unpacked} bytes; its footer states {chunk.unpacked}"
         )
-    return dictionary, delta
+    return _Look(dictionary, delta, incremental, page_max)
 
 
 def _encodings(header: thrift.Struct) -> list[int]:
@@ -90,12 +113,12 @@ def _encodings(header: thrift.Struct) -> list[int]:
 
 
 def look_through(file: pq.ParquetFile, pages: Pages, footer: ParquetFooter, added_max: int) -> None:
-    """Read the incremental chunks piece by piece and keep nothing. Raises ValueError if one adds more than `added_max`
-    bytes. A value is no longer than its page is unpacked: so few enough at once take no more than LOOK_BYTES."""
-    for index, chunk in pages.incremental:
+    """Read what is not known piece by piece and keep nothing. Raises ValueError if it adds more than `added_max` bytes.
+    A value is no longer than the largest page: so few enough at once take no more than LOOK_BYTES."""
+    for index, chunk, page_max in pages.unknown:
         most = _expected([footer.groups[index]]) + added_max
         size = 0
-        at_once = max(1, LOOK_BYTES // max(1, chunk.unpacked))
+        at_once = max(1, LOOK_BYTES // max(1, page_max))
         for batch in file.iter_batches(at_once, row_groups=[index], columns=[chunk.column], use_threads=False):
             size += batch.nbytes
             if size > most:
@@ -132,4 +155,4 @@ def added_bytes(table: pa.Table, groups: Iterable[Stated]) -> int:
 
 
 def _expected(groups: Iterable[Stated]) -> int:
-    return sum(max(group.unpacked, GROUP_BYTES) + ROW_BYTES * group.rows for group in groups)
+    return sum(group.unpacked + ROW_BYTES * group.rows for group in groups)

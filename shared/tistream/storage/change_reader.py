@@ -14,7 +14,7 @@ from tistream.format.change_file import ChangeFile, RowGroupLike
 from tistream.format.parquet_footer import NeedMore, ParquetFooter, read_footer
 from tistream.format.source_file import SourceFile, SourceGroup
 from tistream.format.sparse_file import SparseFile
-from tistream.format.unpacking import ADDED_BYTES_MAX, added_bytes
+from tistream.format.unpacking import ADDED_BYTES_MAX, WATERMARKS_ADDED_MAX, added_bytes
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.range_reader import fetch_ranges
@@ -63,7 +63,9 @@ def read_watermarks(objects: ObjectStore, file: ChangeFile) -> pa.Table:
     """All watermark rows of a file, checked, as change_rows.WATERMARKS in file order."""
     indexes = [group.index for group in file.watermark_groups]
     source, footer = fetch_groups(objects, file, indexes)
-    table = change_file.decode_groups(file.key, footer, source, indexes, change_file.WATERMARK_COLUMNS)
+    table = change_file.decode_groups(
+        file.key, footer, source, indexes, change_file.WATERMARK_COLUMNS, WATERMARKS_ADDED_MAX
+    )
     return change_rows.watermarks(file.key, table)
 
 

@@ -18,7 +18,7 @@ MUTANTS = (
         invariants=(17,),
         breaks="a tenant's requests wait behind those of another",
         file=GATE,
-        old="        turn = request.state.turn = await self._turns.begin(who)\n",
+        old='        turn = request.state.turn = await self._turns.begin((*who, "push") if access.in_body else who)\n',
         new="        turn = request.state.turn = await self._turns.begin(None)\n",
         catchers=(
             "tests/unit/api/test_access_ends.py::test_a_tenant_that_asks_what_is_long_in_being_answered_leaves_threads_to_others",
@@ -47,8 +47,8 @@ MUTANTS = (
         invariants=(17,),
         breaks="with its pulls and its requests a tenant holds every thread of a server",
         file=TURNS,
-        old="    return max(1, (threads - pulls_max) // 4)\n",
-        new="    return max(1, threads - pulls_max)\n",
+        old="    return Turns(max(1, left // 4), max(1, left - PROBES))\n",
+        new="    return Turns(max(1, left), max(1, left))\n",
         catchers=(IN_TURN + "test_with_all_its_turns_and_all_pulls_a_tenant_leaves_threads_to_others",),
     ),
     Mutant(

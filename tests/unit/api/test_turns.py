@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 import pytest
 
 from tistream.errors import TooManyRequests
-from tistream_api.turns import Turn, Turns, turns_at_once
+from tistream_api.turns import Turn, Turns, new_turns
 
 ACME, BETA = ("7", "acme"), ("7", "beta")
 
@@ -29,7 +29,7 @@ async def settle() -> None:
 
 def test_one_line_is_as_long_as_it_likes_and_the_other_goes_on() -> None:
     async def body() -> None:
-        turns = Turns(2)
+        turns = Turns(2, 9)
         asked = [asyncio.create_task(turns.begin(ACME)) for _ in range(5)]
         await settle()
         assert [task.done() for task in asked] == [True, True, False, False, False]
@@ -51,7 +51,7 @@ def test_one_line_is_as_long_as_it_likes_and_the_other_goes_on() -> None:
 
 def test_who_would_be_too_many_in_line_is_told_to_come_again() -> None:
     async def body() -> None:
-        turns = Turns(1, waiting_max=1)
+        turns = Turns(1, 9, waiting_max=1)
         first = await turns.begin(ACME)
         second = asyncio.create_task(turns.begin(ACME))
         await settle()
@@ -69,7 +69,7 @@ def test_who_would_be_too_many_in_line_is_told_to_come_again() -> None:
 @pytest.mark.parametrize("given", [False, True])
 def test_a_turn_of_who_has_gone_is_the_next_ones(given: bool) -> None:
     async def body() -> None:
-        turns = Turns(1)
+        turns = Turns(1, 9)
         first = await turns.begin(ACME)
         gone, following = (asyncio.create_task(turns.begin(ACME)) for _ in range(2))
         await settle()
@@ -86,7 +86,7 @@ def test_a_turn_of_who_has_gone_is_the_next_ones(given: bool) -> None:
 
 def test_any_thread_may_end_one() -> None:
     async def body() -> None:
-        turns = Turns(1)
+        turns = Turns(1, 9)
         first = await turns.begin(ACME)
         following = asyncio.create_task(turns.begin(ACME))
         await asyncio.to_thread(first.end)
@@ -95,9 +95,33 @@ def test_any_thread_may_end_one() -> None:
     run(body())
 
 
+def test_all_lines_together_have_so_many_and_the_next_is_of_the_line_with_the_fewest() -> None:
+    async def body() -> None:
+        turns = Turns(2, 3)
+        acme = [await turns.begin(ACME) for _ in range(2)]
+        beta = await turns.begin(BETA)
+        late = [asyncio.create_task(turns.begin(who)) for who in (BETA, ("7", "gone"), ("7", "gamma"))]
+        await settle()
+        assert [task.done() for task in late] == [False, False, False]
+        late[1].cancel()
+        await settle()
+        acme[0].end()
+        await settle()
+        assert [task.done() for task in late] == [False, True, True], "who has none goes before who has one"
+        for turn in (acme[1], beta, await late[2]):
+            turn.end()
+        (await late[0]).end()
+        await settle()
+        assert turns._lines == {}
+        assert turns._taken == 0
+
+    run(body())
+
+
 @pytest.mark.parametrize(("threads", "pulls_max"), [(256, 224), (256, 240), (256, 1), (4, 3)])
 def test_with_all_its_turns_and_all_pulls_a_tenant_leaves_threads_to_others(threads: int, pulls_max: int) -> None:
-    at_once = turns_at_once(threads, pulls_max)
-    assert at_once >= 1
-    assert at_once + pulls_max <= threads
-    assert threads < 8 or at_once + pulls_max <= threads - 8
+    turns = new_turns(threads, pulls_max)
+    assert turns._at_once >= 1
+    assert turns._at_once + pulls_max <= threads
+    assert threads < 8 or turns._at_once + pulls_max <= threads - 8
+    assert threads < 8 or turns._total + pulls_max <= threads - 8, "probes are answered whoever asks"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +16,8 @@ from support.hostile.files import bomb
 from support.small_files import KEY, TENANT, change, sound, watermark
 from tistream.errors import CorruptObject
 from tistream.format import change_file, unpacking
+from tistream.format.parquet_footer import ParquetFooter, read_footer
+from tistream.format.sparse_file import SparseFile
 from tistream.storage import layout
 from tistream.storage.change_reader import open_change_file, read_changes, read_watermarks
 from tistream.storage.memory import MemoryObjectStore
@@ -53,8 +57,37 @@ def test_a_value_that_a_dictionary_holds_once_for_every_row_is_not_written_out()
     assert read_watermarks(objects, file).num_rows == 1
 
 
-def test_what_dictionaries_add_is_bounded_over_all_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "GROUP_BYTES", 0)
+def test_a_column_is_read_that_has_a_dictionary_here_and_lengths_there(tmp_path: Path) -> None:
+    """As writers do that leave dictionaries when they grow: DuckDB (Parquet's version 2) for each row group anew."""
+    same, other = "'same ' || (i % 3)", "'long ' || md5(i::varchar) || md5((i + 1)::varchar)"
+    value = f"case when i < 4096 then {same} else {other} end"
+    rows = f"select ({value})::blob as value, i::bigint as start_ts from range(8192) x(i)"
+    path = tmp_path / "file.parquet"
+    duckdb.sql(f"copy ({rows}) to '{path}' (format parquet, compression zstd, row_group_size 4096, parquet_version v2)")
+    data = path.read_bytes()
+    encodings = [pq.read_metadata(path).row_group(number).column(0).encodings for number in (0, 1)]
+    assert encodings == [("RLE_DICTIONARY",), ("DELTA_LENGTH_BYTE_ARRAY",)]
+    footer = read_footer("file", data, len(data))
+    assert isinstance(footer, ParquetFooter)
+    source = SparseFile(len(data), [(0, data)])
+    found = change_file.decode_groups("file", footer, source, [0, 1], ["value", "start_ts"])
+    assert found["value"].to_pylist() == duckdb.sql(rows).to_arrow_table()["value"].to_pylist()
+    with pytest.raises(CorruptObject, match="column value takes more than"):
+        change_file.decode_groups("file", footer, source, [0, 1], ["value", "start_ts"], -515_000)
+
+
+def test_pages_without_end_are_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [change(b"k%05d" % number, value=b"%05d" % number * 50) for number in range(3_000)]
+    objects, file = held(
+        of_table(change_files.table(rows), use_dictionary=False, data_page_size=100, write_batch_size=10)
+    )
+    assert read_changes(objects, file, [0]).num_rows == 3_000
+    monkeypatch.setattr(unpacking, "PAGES_MORE", 10 - 3_000)
+    with pytest.raises(CorruptObject, match="has more than 10 pages"):
+        read_changes(objects, file, [0])
+
+
+def test_what_dictionaries_add_is_bounded_over_all_row_groups() -> None:
     value = b"v" * 1_000
     rows = [change(b"k%02d" % number, value=value) for number in range(100)]
     data = change_files.change_file(
@@ -85,8 +118,8 @@ def test_pages_that_unpack_to_more_than_the_footer_states_are_not_unpacked() -> 
         read_changes(objects, file, [0])
 
 
-def test_groups_of_the_size_that_the_contract_names_are_read_however_many_and_however_encoded() -> None:
-    """Each of 6 MiB, all of one value: a hundred would add more than is allowed."""
+def test_groups_of_the_size_that_the_contract_names_are_read_however_they_are_encoded() -> None:
+    """A hundred of 6 MiB each, all of one value."""
     rows = [change(b"k%04d" % number, value=b"v" * (1 << 20)) for number in range(600)]
     data = change_files.change_file(
         TENANT.cluster_id, TENANT.tenant_id, 4, 999, changes=rows, watermarks=[watermark()], rows_per_group=6
@@ -110,7 +143,6 @@ def test_values_that_say_what_they_add_to_the_one_before_are_read_within_the_bou
     assert found["key"].to_pylist() == table["key"].to_pylist()
     assert found["value"].to_pylist() == table["value"].to_pylist()
     del found, table
-    monkeypatch.setattr(unpacking, "GROUP_BYTES", 0)
     monkeypatch.setattr(unpacking, "LOOK_BYTES", 1 << 20)
     before = pa.total_allocated_bytes()
     peak = pa.default_memory_pool().max_memory()

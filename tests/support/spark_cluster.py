@@ -15,11 +15,12 @@ import pyspark
 from pyspark import SparkContext
 
 from tistream.service import java
-from tistream_sorter.spark_locks import LOCKS
+from tistream_sorter.spark_locks import LOCKS, SECRET
 
 DEPLOY = "org.apache.spark.deploy"
 PATIENCE_S = 60
-_LOCKS = {**LOCKS, "spark.authenticate.secret": "of-the-cluster"}
+TOLD = "of-the-cluster"
+_LOCKS = {**LOCKS, SECRET: TOLD}
 CLIENT_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", **_LOCKS}
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 LOOPBACK = "127.0.0.1"
-_AUTHENTICATE, _ENCRYPT, _SECRET = "spark.authenticate", "spark.network.crypto.enabled", "spark.authenticate.secret"
+SECRET = "spark.authenticate.secret"
+_AUTHENTICATE, _ENCRYPT = "spark.authenticate", "spark.network.crypto.enabled"
 _HOST, _BIND = "spark.driver.host", "spark.driver.bindAddress"
 LOCKS = {
     _AUTHENTICATE: "true",
@@ -32,8 +33,8 @@ def refusal(master: str, conf: Mapping[str, str]) -> str | None:
     if wanted.get(_HOST) == LOOPBACK and wanted.get(_BIND, LOOPBACK) == LOOPBACK:
         return None
     missing = [f'"{name}": "true"' for name in (_AUTHENTICATE, _ENCRYPT) if wanted.get(name) != "true"]
-    if master.startswith("spark:") and not conf.get(_SECRET):
-        missing.append(f'"{_SECRET}", the same at the master and the workers')
+    if master.startswith("spark:") and not conf.get(SECRET):
+        missing.append(f'"{SECRET}", the same at the master and the workers')
     if not missing:
         return None
     return f"the driver of {master} is reachable from other machines: SPARK__CONF needs {', '.join(missing)}"

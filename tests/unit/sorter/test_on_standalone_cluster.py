@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 
 from support import golden as golden_sets
 from support.sorter_world import SorterWorld
-from support.spark_cluster import CLIENT_SETTINGS, own_jvm, standalone
+from support.spark_cluster import CLIENT_SETTINGS, TOLD, own_jvm, standalone
 from tistream.storage.open import open_objects
 from tistream_sorter.jobs.run import SparkRunner
 from tistream_sorter.jobs.session import build_session
@@ -29,6 +30,7 @@ def test_a_cluster_commits_the_oracles_rows(master: str, tmp_path: Path) -> None
     url = f"file://{tmp_path}/objects"
     session = build_session(master, "tests", CLIENT_SETTINGS)
     try:
+        assert TOLD.encode() not in Path(f"/proc/{SparkContext._gateway.proc.pid}/cmdline").read_bytes()
         middle = sorted(truth["key"].to_list())[len(truth) // 2]
         world = SorterWorld(golden, [middle], objects=open_objects(url), runner=SparkRunner(session, url))
         for number, file in enumerate(golden.files):

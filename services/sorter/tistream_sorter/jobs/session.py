@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tistream.service import allocators
@@ -44,8 +49,33 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> Spark
     if of_classes := class_archive.java_options(class_archive.standard_path()):
         settings["spark.driver.extraJavaOptions"] = of_classes
     builder = SparkSession.builder.master(master).appName(app_name)
-    for name, value in {**settings, **extra}.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    wanted = {**settings, **extra}
+    with _kept_off_the_command_line(wanted):
+        for name, value in wanted.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+@contextmanager
+def _kept_off_the_command_line(settings: dict[str, str]) -> Iterator[None]:
+    """PySpark starts its JVM with every setting as an argument, which whoever lists processes can read: a secret goes
+    there by a file. To a JVM that runs already it goes by PySpark's own connection."""
+    if spark_locks.SECRET not in settings or SparkContext._gateway is not None:
+        yield
+        return
+    secret, before = settings.pop(spark_locks.SECRET), os.environ.get("SPARK_CONF_DIR")
+    with TemporaryDirectory(prefix="tistream-spark-") as folder:  # of this user alone
+        if before is not None:
+            shutil.copytree(before, folder, dirs_exist_ok=True)
+        with (Path(folder) / "spark-defaults.conf").open("a") as defaults:
+            escaped = secret.replace("\\", "\\\\")
+            defaults.write(f"\n{spark_locks.SECRET}={escaped}\n")
+        os.environ["SPARK_CONF_DIR"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["SPARK_CONF_DIR"]
+            if before is not None:
+                os.environ["SPARK_CONF_DIR"] = before

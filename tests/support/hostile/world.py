@@ -270,6 +270,7 @@ class Attack:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
             preexec_fn=_die_with_us,  # noqa: PLW1509 (as in platform.py)
         )
         assert self._process.stdin is not None

@@ -53,19 +53,19 @@ def build_token_router(
         openapi_extra=OPERATE_OWN.declared(_NEW),
     )
     def create_token(request: Request, body: Body) -> Response:
-        """Make a token, within what the caller's may operate. Its text is told this once."""
+        """Make a token, within what the caller's may operate; it ends no later. Its text is told this once."""
         params.parse_none(request.scope["query_string"])
         wanted, caller = read(NewToken, body), caller_of(request)
         if not may_give(caller.grants, wanted.grants):
             raise Forbidden("the token does not grant operate of all that the new one would be for")
         token_id, secret = new_secret()
-        expires_ms = None if wanted.expires_in_s is None else clock.now_ms() + 1000 * wanted.expires_in_s
+        wanted_ms = None if wanted.expires_in_s is None else clock.now_ms() + 1000 * wanted.expires_in_s
         kept = StoreToken(
             token_id=token_id,
             secret_hash=hash_of(secret),
             label=wanted.label,
             grants=wanted.grants,
-            expires_ms=expires_ms,
+            expires_ms=_sooner(wanted_ms, caller.expires_ms),
         )
         stored = tokens.store(kept)
         if callers is not None:
@@ -109,3 +109,8 @@ def build_token_router(
         return [token for token in tokens.every().tokens if may_give(grants, token.grants)]
 
     return router
+
+
+def _sooner(wanted_ms: int | None, own_ms: int | None) -> int | None:
+    """When a token ends that is wanted until then, and made by one that has an end of its own; None: never."""
+    return min((one for one in (wanted_ms, own_ms) if one is not None), default=None)

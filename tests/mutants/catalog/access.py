@@ -6,11 +6,13 @@ from mutants.mutant import Mutant
 ACCESS = "services/api/tistream_api/access.py"
 CALLERS = "services/api/tistream_api/callers.py"
 JWTS = "services/api/tistream_api/jwt_callers.py"
+TOKENS = "services/api/tistream_api/token_routes.py"
 GATE = "services/api/tistream_api/gate.py"
 ROWS = "services/meta/tistream_meta/token_rows.py"
 BOARD = "services/meta/tistream_meta/token_board.py"
 LIMITS = "services/api/tistream_api/tenant_limits.py"
 DECISIONS = "tests/unit/api/test_access_decisions.py::"
+RULES = "tests/unit/api/test_token_rules.py::"
 WHO = "tests/unit/api/test_callers.py::"
 
 MUTANTS = (
@@ -49,6 +51,15 @@ MUTANTS = (
         old='    return all(may(own, "operate", about(one)) for one in given)\n',
         new='    return any(may(own, "operate", about(one)) for one in given)\n',
         catchers=(DECISIONS + "test_what_is_given_opens_nothing_that_the_giver_may_not_operate",),
+    ),
+    Mutant(
+        name="access-token-outlives-its-maker",
+        invariants=(20,),
+        breaks="who has a token for a day makes one for ever",
+        file=TOKENS,
+        old="            expires_ms=_sooner(wanted_ms, caller.expires_ms),\n",
+        new="            expires_ms=wanted_ms,\n",
+        catchers=(RULES + "test_a_token_does_not_outlive_the_one_that_made_it",),
     ),
     Mutant(
         name="access-id-without-secret",

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from tistream.clock import Clock
-from tistream.errors import Forbidden, UnknownName
+from tistream.errors import AuthOff, Forbidden, UnknownName
 from tistream.wire.token_client import TokenClient
 from tistream.wire.tokens import GRANTS_MAX, MadeToken, NewToken, StoreToken, TokenInfo, TokenList, hash_of, spell
 from tistream_api import openapi, params
@@ -55,6 +55,12 @@ def build_token_router(
     def create_token(request: Request, body: Body) -> Response:
         """Make a token, within what the caller's may operate; it ends no later. Its text is told this once."""
         params.parse_none(request.scope["query_string"])
+        if callers is None:
+            # It would be valid from the day on that auth is on, whoever has planted it until then.
+            raise AuthOff(
+                "this API server runs with TISTREAM_API__AUTH=off, and makes no tokens: switch it on, and make them "
+                "with the first token (TISTREAM_META__FIRST_TOKEN_FILE; tistream up --auth)"
+            )
         wanted, caller = read(NewToken, body), caller_of(request)
         if not may_give(caller.grants, wanted.grants):
             raise Forbidden("the token does not grant operate of all that the new one would be for")
@@ -68,8 +74,7 @@ def build_token_router(
             expires_ms=_sooner(wanted_ms, caller.expires_ms),
         )
         stored = tokens.store(kept)
-        if callers is not None:
-            callers.hear(token_id, valid=True)
+        callers.hear(token_id, valid=True)
         log.info("token made", extra={"token": token_id, "label": wanted.label, "by": caller.name})
         made = MadeToken(**stored.model_dump(), token=spell(token_id, secret))
         return Response(made.model_dump_json(), 201, {"Cache-Control": "no-store"}, media_type="application/json")

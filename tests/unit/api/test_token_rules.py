@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ from access_world import AUDIENCE, ISSUER, Issuer
 
 from support.http_world import CLOCK, Server, eventually, never_superseded
 from support.platform import free_port
+from tistream.cli.client import ApiClient
+from tistream.cli.errors import CliError
+from tistream.cli.token import create_token
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
@@ -93,3 +97,19 @@ def test_a_token_may_end_sooner_than_the_one_that_made_it_and_one_without_end_ma
     endless = platform.token()
     assert platform.made(endless)["expires_ms"] is None
     assert platform.made(endless, expires_in_s=10 * DAY_S)["expires_ms"] > until_ms
+
+
+def test_no_token_is_made_while_auth_is_off(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reaches an open API would have planted one that is valid once auth is on."""
+    before = platform.tokens.every()
+    api = platform.start_api(auth="off")
+    try:
+        answer = httpx.post(f"{api.url}/v1/tokens", json={"grants": [READ]}, timeout=30, trust_env=False)
+        assert (answer.status_code, answer.json()["type"]) == (409, "tistream:auth-off")
+        for name in [name for name in os.environ if name.startswith("TISTREAM_TOKEN")]:
+            monkeypatch.delenv(name)
+        with pytest.raises(CliError, match=r"TISTREAM_API__AUTH=off.*switch it on.*first token"):
+            create_token(ApiClient(api.url), ["read:7/acme"], "", None, None)
+    finally:
+        api.stop()
+    assert platform.tokens.every() == before

@@ -74,7 +74,7 @@ def build_token_router(
             expires_ms=_sooner(wanted_ms, caller.expires_ms),
         )
         stored = tokens.store(kept)
-        callers.hear(token_id, valid=True)
+        callers.hear(token_id)
         log.info("token made", extra={"token": token_id, "label": wanted.label, "by": caller.name})
         made = MadeToken(**stored.model_dump(), token=spell(token_id, secret))
         return Response(made.model_dump_json(), 201, {"Cache-Control": "no-store"}, media_type="application/json")
@@ -105,7 +105,7 @@ def build_token_router(
             raise UnknownName("no such token that this one may revoke")
         revoked = tokens.revoke(name)
         if callers is not None:
-            callers.hear(name, valid=False)
+            callers.forget(name)
         log.info("token revoked", extra={"token": name, "by": caller_of(request).name})
         return Response(revoked.model_dump_json(), media_type="application/json")
 

@@ -113,3 +113,11 @@ def test_no_token_is_made_while_auth_is_off(platform: Platform, monkeypatch: pyt
     finally:
         api.stop()
     assert platform.tokens.every() == before
+
+
+def test_a_revoked_token_is_refused_from_the_answer_on(platform: Platform) -> None:
+    first = platform.token()
+    mine, path = platform.made(first), "/v1/clusters/7/tenants/acme/status"
+    assert platform.ask(mine["token"], "GET", path).status_code != 401
+    assert platform.ask(first, "DELETE", f"/v1/tokens/{mine['token_id']}").status_code == 200
+    assert platform.ask(mine["token"], "GET", path).status_code == 401

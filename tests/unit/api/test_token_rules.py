@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from access_world import AUDIENCE, ISSUER, Issuer
 
 from support.http_world import CLOCK, Server, eventually, never_superseded
 from support.platform import free_port
+from tistream import cause
 from tistream.cli.client import ApiClient
 from tistream.cli.errors import CliError
 from tistream.cli.token import create_token
@@ -121,3 +123,33 @@ def test_a_revoked_token_is_refused_from_the_answer_on(platform: Platform) -> No
     assert platform.ask(mine["token"], "GET", path).status_code != 401
     assert platform.ask(first, "DELETE", f"/v1/tokens/{mine['token_id']}").status_code == 200
     assert platform.ask(mine["token"], "GET", path).status_code == 401
+
+
+def test_the_access_log_says_who_asked_and_under_which_cause(
+    platform: Platform, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = platform.token()
+    eventually(lambda: platform.ask(platform.issuer.sign([]), "GET", "/v1/tokens").status_code == 403)
+    caplog.set_level(logging.INFO, "tistream_api")
+    wanted = {}
+    for who, header in (
+        (f"token {token.split('_')[1]}", token),
+        ("subject somebody", platform.issuer.sign([EVERYTHING.model_dump()])),
+        (None, "nobody"),
+    ):
+        wanted[platform.ask(header, "GET", "/v1/tokens").headers[cause.HEADER]] = who
+    headers = {"authorization": f"Bearer {token}", cause.HEADER: "mine-1"}
+    httpx.get(f"{platform.api.url}/v1/nowhere", headers=headers, timeout=30, trust_env=False)
+    wanted["mine-1"] = None  # there is no such route, and before none is the gate
+    assert len(wanted) == 4
+    told: dict[str, str | None] = {}
+
+    def every_line() -> bool:
+        lines = [record.__dict__ for record in caplog.records if record.getMessage() == "answered"]
+        told.update({line["cause_id"]: line["caller"] for line in lines})
+        return wanted.keys() <= told.keys()
+
+    eventually(every_line)  # each comes after its answer
+    assert {cause_id: told[cause_id] for cause_id in wanted} == wanted
+    secret = token.split("_", 2)[2]
+    assert not any(secret in repr(record.__dict__) for record in caplog.records)

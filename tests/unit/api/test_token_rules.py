@@ -153,3 +153,18 @@ def test_the_access_log_says_who_asked_and_under_which_cause(
     assert {cause_id: told[cause_id] for cause_id in wanted} == wanted
     secret = token.split("_", 2)[2]
     assert not any(secret in repr(record.__dict__) for record in caplog.records)
+
+
+def test_a_tenants_key_is_named_by_who_operates_its_cluster(platform: Platform) -> None:
+    """Else a tenant's operator could name the key of another tenant."""
+    first = platform.token()
+    assert platform.ask(first, "POST", "/v1/clusters/7/tenants", {"tenant_id": "keyed"}).status_code == 201
+    path = "/v1/clusters/7/tenants/keyed"
+    of_tenant, of_cluster = (
+        platform.made(first, grants=[{"actions": ["operate"], "cluster": "7", **more}])["token"]
+        for more in ({"tenant": "keyed"}, {})
+    )
+    assert platform.ask(of_tenant, "PUT", f"{path}/retention", {"retention_ms": None}).status_code == 200
+    refused = platform.ask(of_tenant, "PUT", f"{path}/encryption", {"kms_key_id": None})
+    assert (refused.status_code, refused.json()["detail"]) == (403, "the token does not grant operate of this cluster")
+    assert platform.ask(of_cluster, "PUT", f"{path}/encryption", {"kms_key_id": None}).status_code == 200

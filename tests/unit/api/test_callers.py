@@ -125,6 +125,21 @@ def test_a_jwt_is_valid_from_its_beginning_to_its_end(key: Any, alg: str, kind: 
         world.callers.of(header)
 
 
+def test_a_jwt_that_names_nobody_is_not_valid() -> None:
+    """Bearers of such would share one name in the log, and one limit."""
+    world = World()
+    key = ec.generate_private_key(ec.SECP256R1())
+    world.publish(key, "k", jwt.algorithms.ECAlgorithm)
+    world.jwts.refresh()
+    assert world.callers.of(world.sign(key, "ES256", sub="bob")).name == "subject bob"
+    nameless = jwt.encode(
+        {"iss": OIDC.issuer, "aud": "us", "exp": NOW_MS // 1000 + 60}, key, algorithm="ES256", headers={"kid": "k"}
+    )
+    for header in (f"Bearer {nameless}", world.sign(key, "ES256", sub="")):
+        with pytest.raises(Unauthenticated):
+            world.callers.of(header)
+
+
 def test_the_keys_are_read_now_and_then_and_sooner_when_one_is_missing_but_not_at_will() -> None:
     world = World()
     key = ec.generate_private_key(ec.SECP256R1())

@@ -7,6 +7,7 @@ ACCESS = "services/api/tistream_api/access.py"
 CALLERS = "services/api/tistream_api/callers.py"
 JWTS = "services/api/tistream_api/jwt_callers.py"
 TOKENS = "services/api/tistream_api/token_routes.py"
+PAGES = "services/api/tistream_api/own_pages.py"
 GATE = "services/api/tistream_api/gate.py"
 ROWS = "services/meta/tistream_meta/token_rows.py"
 BOARD = "services/meta/tistream_meta/token_board.py"
@@ -116,6 +117,15 @@ MUTANTS = (
         catchers=(
             "tests/unit/api/test_gate_declared.py::test_a_route_beside_the_gate_is_refused_though_it_says_who_may_call_it",
         ),
+    ),
+    Mutant(
+        name="access-any-page-asks",
+        invariants=(20,),
+        breaks="a page of any site does what it likes with an API without auth",
+        file=PAGES,
+        old='    if headers.get("sec-fetch-site") in _ELSEWHERE or not _own(headers.get("origin"), host):\n',
+        new='    if headers.get("sec-fetch-site") in _ELSEWHERE:\n',
+        catchers=("tests/unit/api/test_own_pages.py::test_an_open_api_does_nothing_for_another_site",),
     ),
     Mutant(
         name="access-revoked-tokens-told",

@@ -6,14 +6,11 @@ from mutants.mutant import Mutant
 ACCESS = "services/api/tistream_api/access.py"
 CALLERS = "services/api/tistream_api/callers.py"
 JWTS = "services/api/tistream_api/jwt_callers.py"
-TOKENS = "services/api/tistream_api/token_routes.py"
-PAGES = "services/api/tistream_api/own_pages.py"
 GATE = "services/api/tistream_api/gate.py"
 ROWS = "services/meta/tistream_meta/token_rows.py"
 BOARD = "services/meta/tistream_meta/token_board.py"
 LIMITS = "services/api/tistream_api/tenant_limits.py"
 DECISIONS = "tests/unit/api/test_access_decisions.py::"
-RULES = "tests/unit/api/test_token_rules.py::"
 WHO = "tests/unit/api/test_callers.py::"
 
 MUTANTS = (
@@ -54,15 +51,6 @@ MUTANTS = (
         catchers=(DECISIONS + "test_what_is_given_opens_nothing_that_the_giver_may_not_operate",),
     ),
     Mutant(
-        name="access-token-outlives-its-maker",
-        invariants=(20,),
-        breaks="who has a token for a day makes one for ever",
-        file=TOKENS,
-        old="            expires_ms=_sooner(wanted_ms, caller.expires_ms),\n",
-        new="            expires_ms=wanted_ms,\n",
-        catchers=(RULES + "test_a_token_does_not_outlive_the_one_that_made_it",),
-    ),
-    Mutant(
         name="access-id-without-secret",
         invariants=(20,),
         breaks="who knows the id of a token, which lists show, is let in",
@@ -79,15 +67,6 @@ MUTANTS = (
         old="        return caller.token_id is None or self._valid(caller.token_id) is not None\n",
         new="        return True\n",
         catchers=(WHO + "test_a_token_ends_when_it_expires_or_is_told_no_more",),
-    ),
-    Mutant(
-        name="access-revoked-until-told",
-        invariants=(20,),
-        breaks="a token is answered as revoked, and lets in until the meta server tells so",
-        file=CALLERS,
-        old="        return None if token_id in self._revoked else (self._known or {}).get(token_id)\n",
-        new="        return (self._known or {}).get(token_id)\n",
-        catchers=(WHO + "test_a_token_that_was_revoked_here_lets_nobody_in_whatever_is_told_of_it",),
     ),
     Mutant(
         name="access-jwt-for-ever",
@@ -117,15 +96,6 @@ MUTANTS = (
         catchers=(
             "tests/unit/api/test_gate_declared.py::test_a_route_beside_the_gate_is_refused_though_it_says_who_may_call_it",
         ),
-    ),
-    Mutant(
-        name="access-any-page-asks",
-        invariants=(20,),
-        breaks="a page of any site does what it likes with an API without auth",
-        file=PAGES,
-        old='    if headers.get("sec-fetch-site") in _ELSEWHERE or not _own(headers.get("origin"), host):\n',
-        new='    if headers.get("sec-fetch-site") in _ELSEWHERE:\n',
-        catchers=("tests/unit/api/test_own_pages.py::test_an_open_api_does_nothing_for_another_site",),
     ),
     Mutant(
         name="access-revoked-tokens-told",

@@ -166,6 +166,13 @@ class AlreadyDiffers(InvalidRequest):
     http_status = 409
 
 
+class AuthOff(InvalidRequest):
+    """It wants to know who asks, and this API server asks nobody."""
+
+    code = "auth-off"
+    http_status = 409
+
+
 class Superseded(InvalidRequest):
     """A newer start of this process has registered under its name: end."""
 

@@ -41,6 +41,7 @@ class Callers:
         self._version = -1
         self._known: Mapping[str, KnownToken] | None = None  # replaced as a whole
         self._told = new_condition()
+        self._revoked: set[str] = set()  # here, whatever is told of them; nothing that is revoked comes back
 
     def follow(self) -> int:
         """Loop body: wait for other tokens, and take them."""
@@ -52,15 +53,19 @@ class Callers:
             self._told.notify_all()
         return 50 if same else 0
 
-    def hear(self, token_id: str, *, valid: bool) -> bool:
-        """Wait until this is what the meta server tells of a token, so that who made or revoked it here finds it so;
-        False: it is not heard within two seconds."""
+    def hear(self, token_id: str) -> bool:
+        """Wait until the meta server tells of a token, so that who made it here is let in by it; False: it is not heard
+        of within two seconds."""
         with self._told:
             for _ in range(HEARD_WAITS):
-                if (token_id in (self._known or {})) == valid:
+                if token_id in (self._known or {}):
                     return True
                 self._told.wait(HEARD_WAIT_S)
         return False
+
+    def forget(self, token_id: str) -> None:
+        """Let nobody in by a token from now on, though it goes on to be told for a while."""
+        self._revoked.add(token_id)
 
     def loops(self, metrics: LoopMetrics) -> list[Loop]:
         """What keeps it up to date."""
@@ -88,12 +93,15 @@ class Callers:
         """Whether who was let in would be let in now."""
         if caller.expires_ms is not None and self._clock.now_ms() >= caller.expires_ms:
             return False
-        return caller.token_id is None or caller.token_id in (self._known or {})
+        return caller.token_id is None or self._valid(caller.token_id) is not None
+
+    def _valid(self, token_id: str) -> KnownToken | None:
+        return None if token_id in self._revoked else (self._known or {}).get(token_id)
 
     def _of_ours(self, token_id: str, secret: str, now_ms: int) -> Caller:
         if self._known is None:
             raise Unavailable("no meta server has told the tokens yet")
-        token = self._known.get(token_id)
+        token = self._valid(token_id)
         # The id is no secret, and may be looked up; of the secret's hash no comparison tells how much of it is right.
         if token is None or not hmac.compare_digest(token.secret_hash, hash_of(secret)):
             raise Unauthenticated("the token is not valid")

@@ -20,6 +20,7 @@ from tistream.wire.tokens import Action
 from tistream_api.access import Resource, may, may_some
 from tistream_api.bodies import read
 from tistream_api.callers import EVERYBODY, Caller, Callers
+from tistream_api.own_pages import refusal
 from tistream_api.raw_path import name_of
 from tistream_api.tenant_limits import TenantLimits
 from tistream_api.turns import Turn, Turns
@@ -85,7 +86,8 @@ OPERATE_OWN = Access(("operate",), "platform", partly=True)
 
 
 class Gate:
-    """`check` is a dependency of every route. Without `callers` (auth is off) everybody may do everything."""
+    """`check` is a dependency of every route. Without `callers` (auth is off) everybody may do everything but pages of
+    other sites, in a browser on this machine."""
 
     def __init__(self, callers: Callers | None, limits: TenantLimits, turns: Turns) -> None:
         self._callers, self._limits, self._turns = callers, limits, turns
@@ -117,7 +119,12 @@ class Gate:
         return (lambda: True) if callers is None else (lambda: callers.still(caller))
 
     def _caller(self, request: Request) -> Caller:
-        return EVERYBODY if self._callers is None else self._callers.of(request.headers.get("authorization"))
+        if self._callers is not None:
+            return self._callers.of(request.headers.get("authorization"))
+        refused = refusal(request.headers)
+        if refused is not None:
+            raise Forbidden(refused)
+        return EVERYBODY
 
     @staticmethod
     async def _named(request: Request, access: Access) -> Iterable[str]:

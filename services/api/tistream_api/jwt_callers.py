@@ -58,7 +58,10 @@ class JwtCallers:
         not_before_ms = _stamp_ms(claims, "nbf")
         if not_before_ms is not None and now_ms < not_before_ms - LEEWAY_MS:
             raise Unknown("it is not valid yet")
-        return f"subject {str(claims.get('sub', '?'))[:80]}", self._grants(claims), expires_ms + LEEWAY_MS
+        subject = claims.get("sub")
+        if not isinstance(subject, str) or not subject:
+            raise Unknown("it has no sub")  # all such would have one name, and one limit
+        return f"subject {subject[:80]}", self._grants(claims), expires_ms + LEEWAY_MS
 
     def _claims(self, text: str) -> dict[str, Any]:
         try:

@@ -195,11 +195,11 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         operation_id="SetEncryption",
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc({"kms_key_id": openapi.KMS_KEY_ID})),
+        openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.json_doc({"kms_key_id": openapi.KMS_KEY_ID})),
     )
     def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
-        """What a tenant's new objects are encrypted with: `{"kms_key_id": "arn:…"}` (SSE-KMS); null: no key of its
-        own."""
+        """What a tenant's new objects are encrypted with: `{"kms_key_id": "arn:…"}` (SSE-KMS); null: no key of its own.
+        For who operates the cluster: the platform may use the keys of others too."""
         params.parse_none(_query(request))
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/encryption", body)
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import re
 
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tistream import cause
 from tistream.clock import Clock
 from tistream.concurrency import new_lock
 from tistream.errors import InvalidRequest, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.service.usage import UsageMeter
 from tistream.wire.usage import hour_of
+from tistream_api.callers import Caller
 from tistream_api.raw_path import name_of
 
 log = logging.getLogger(__name__)
@@ -61,6 +64,8 @@ class Served:
     """Middleware, inside RawPath. Answers other than 2xx are no service: they are logged, and not metered.
 
     An answer that goes on in another hour has a line for each, so that the lines of an hour add up to what is metered.
+    It is outside of what names a request's cause, which it reads from the answer; what the gate notes of who asks, from
+    the request's state.
     """
 
     def __init__(self, app: ASGIApp, meter: UsageMeter, clock: Clock, *, access_log: bool) -> None:
@@ -71,31 +76,36 @@ class Served:
             await self._app(scope, receive, send)
             return
         part = Part(self._meter, _tenant(scope["path"]))
-        scope = {**scope, _PART: part}
+        scope = {**scope, _PART: part, "state": {**scope.get("state", {})}}
         began_ms, hour_ms, status = self._clock.monotonic_ms(), hour_of(self._clock.now_ms()), 0
+        cause_id = cause.accepted(Headers(scope=scope).get(cause.HEADER))  # and if there is an answer, as it says
 
         async def counted(message: Message) -> None:
-            nonlocal status, hour_ms
+            nonlocal status, hour_ms, cause_id
             await send(message)
             if message["type"] == "http.response.start":
                 status = message["status"]
+                cause_id = Headers(raw=message.get("headers", [])).get(cause.HEADER, cause_id)
             elif message["type"] == "http.response.body" and status < 300:
                 now_ms = hour_of(self._clock.now_ms())
                 if now_ms != hour_ms:
-                    self._tell(scope, part, status, began_ms, ended=False)
+                    self._tell(scope, part, cause_id, status, began_ms, ended=False)
                     hour_ms = now_ms
                 part.add_bytes(len(message.get("body", b"")))
 
         try:
             await self._app(scope, receive, counted)
         finally:
-            self._tell(scope, part, status, began_ms, ended=True)
+            self._tell(scope, part, cause_id, status, began_ms, ended=True)
 
-    def _tell(self, scope: Scope, part: Part, status: int, began_ms: int, *, ended: bool) -> None:
+    def _tell(self, scope: Scope, part: Part, cause_id: str | None, status: int, began_ms: int, *, ended: bool) -> None:
         size, rows = part.taken()
         if not self._access_log or not scope["path"].startswith("/v1/"):
             return
+        caller: Caller | None = scope["state"].get("caller")
         fields = {
+            "cause_id": cause_id,
+            "caller": None if caller is None else caller.name,
             "method": scope["method"],
             "path": scope["path"],
             "status": status,

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from tistream.clock import Clock
-from tistream.errors import Forbidden, UnknownName
+from tistream.errors import AuthOff, Forbidden, UnknownName
 from tistream.wire.token_client import TokenClient
 from tistream.wire.tokens import GRANTS_MAX, MadeToken, NewToken, StoreToken, TokenInfo, TokenList, hash_of, spell
 from tistream_api import openapi, params
@@ -53,23 +53,28 @@ def build_token_router(
         openapi_extra=OPERATE_OWN.declared(_NEW),
     )
     def create_token(request: Request, body: Body) -> Response:
-        """Make a token, within what the caller's may operate. Its text is told this once."""
+        """Make a token, within what the caller's may operate; it ends no later. Its text is told this once."""
         params.parse_none(request.scope["query_string"])
+        if callers is None:
+            # It would be valid from the day on that auth is on, whoever has planted it until then.
+            raise AuthOff(
+                "this API server runs with TISTREAM_API__AUTH=off, and makes no tokens: switch it on, and make them "
+                "with the first token (TISTREAM_META__FIRST_TOKEN_FILE; tistream up --auth)"
+            )
         wanted, caller = read(NewToken, body), caller_of(request)
         if not may_give(caller.grants, wanted.grants):
             raise Forbidden("the token does not grant operate of all that the new one would be for")
         token_id, secret = new_secret()
-        expires_ms = None if wanted.expires_in_s is None else clock.now_ms() + 1000 * wanted.expires_in_s
+        wanted_ms = None if wanted.expires_in_s is None else clock.now_ms() + 1000 * wanted.expires_in_s
         kept = StoreToken(
             token_id=token_id,
             secret_hash=hash_of(secret),
             label=wanted.label,
             grants=wanted.grants,
-            expires_ms=expires_ms,
+            expires_ms=_sooner(wanted_ms, caller.expires_ms),
         )
         stored = tokens.store(kept)
-        if callers is not None:
-            callers.hear(token_id, valid=True)
+        callers.hear(token_id)
         log.info("token made", extra={"token": token_id, "label": wanted.label, "by": caller.name})
         made = MadeToken(**stored.model_dump(), token=spell(token_id, secret))
         return Response(made.model_dump_json(), 201, {"Cache-Control": "no-store"}, media_type="application/json")
@@ -100,7 +105,7 @@ def build_token_router(
             raise UnknownName("no such token that this one may revoke")
         revoked = tokens.revoke(name)
         if callers is not None:
-            callers.hear(name, valid=False)
+            callers.forget(name)
         log.info("token revoked", extra={"token": name, "by": caller_of(request).name})
         return Response(revoked.model_dump_json(), media_type="application/json")
 
@@ -109,3 +114,8 @@ def build_token_router(
         return [token for token in tokens.every().tokens if may_give(grants, token.grants)]
 
     return router
+
+
+def _sooner(wanted_ms: int | None, own_ms: int | None) -> int | None:
+    """When a token ends that is wanted until then, and made by one that has an end of its own; None: never."""
+    return min((one for one in (wanted_ms, own_ms) if one is not None), default=None)

@@ -64,7 +64,7 @@ MUTANTS = (
         invariants=(20,),
         breaks="a stream goes on when its token was revoked",
         file=CALLERS,
-        old="        return caller.token_id is None or caller.token_id in (self._known or {})\n",
+        old="        return caller.token_id is None or self._valid(caller.token_id) is not None\n",
         new="        return True\n",
         catchers=(WHO + "test_a_token_ends_when_it_expires_or_is_told_no_more",),
     ),

@@ -158,10 +158,10 @@ MUTANTS = (
     Mutant(
         name="access-made-tokens-not-heard-of",
         invariants=(20,),
-        breaks="a token is told as revoked, and lets in for a while",
+        breaks="a token is answered as made, and lets nobody in for a while",
         file=CALLERS,
-        old="                if (token_id in (self._known or {})) == valid:\n",
-        new="                if (token_id in (self._known or {})) or not valid:\n",
-        catchers=(f"{CALLERS_TESTS}::test_who_makes_or_revokes_a_token_is_answered_when_it_is_so_here",),
+        old="                if token_id in (self._known or {}):\n",
+        new="                if token_id:\n",
+        catchers=(f"{CALLERS_TESTS}::test_who_makes_a_token_is_answered_when_it_is_so_here",),
     ),
 )

@@ -91,6 +91,7 @@ def wrong(world: Guarded) -> dict[str, str | None]:
         "jwt of another issuer": f"Bearer {issuer.sign(grants, iss='https://else.example')}",
         "jwt for another audience": f"Bearer {issuer.sign(grants, aud='else')}",
         "jwt without audience": f"Bearer {issuer.sign(grants, aud=None)}",
+        "jwt of nobody": f"Bearer {issuer.sign(grants, sub=None)}",
         "jwt expired": f"Bearer {issuer.sign(grants, exp=now - 120)}",
         "jwt for ever": f"Bearer {issuer.sign(grants, exp=None)}",
         "jwt of later": f"Bearer {issuer.sign(grants, nbf=now + 600)}",

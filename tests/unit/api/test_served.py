@@ -44,7 +44,7 @@ class Api:
         async def send(_message: Message) -> None:
             return
 
-        scope = {"type": "http", "method": "GET", "path": path}
+        scope = {"type": "http", "method": "GET", "path": path, "headers": []}
         asyncio.run(self.app(scope, receive, send))
 
     def metered(self) -> list[CountedUsage]:

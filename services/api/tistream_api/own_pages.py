@@ -1,0 +1,39 @@
+"""Without auth, whoever reaches the API may do everything: so do, in a browser on this machine, the pages of any site.
+Browsers say where a request comes from; what is no browser says nothing, and is let in. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+_WAY_OUT = "this API server runs without authentication (TISTREAM_API__AUTH=off), for this machine alone"
+_ELSEWHERE = frozenset(("cross-site", "same-site"))
+
+
+def refusal(headers: Mapping[str, str]) -> str | None:
+    """Why a request with these headers (by small letters) is not answered; None: it is."""
+    host = headers.get("host", "")
+    if not _of_this_machine(host):
+        return f"{_WAY_OUT}: ask it as 127.0.0.1 or localhost, not as {host[:80]!r}, or switch auth on"
+    if headers.get("sec-fetch-site") in _ELSEWHERE or not _own(headers.get("origin"), host):
+        return f"{_WAY_OUT}: no page of another site may ask it; open its own at 127.0.0.1, or switch auth on"
+    return None
+
+
+def _of_this_machine(host: str) -> bool:
+    """A name with dots may be anybody's, who lets it lead here (DNS rebinding); an address, or `localhost`, is not."""
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:
+        return False
+    if "." not in name or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _own(origin: str | None, host: str) -> bool:
+    return origin is None or origin.partition("://")[2].lower() == host.lower()

@@ -113,11 +113,11 @@ def _encodings(header: thrift.Struct) -> list[int]:
 
 
 def look_through(file: pq.ParquetFile, pages: Pages, footer: ParquetFooter, added_max: int) -> None:
-    """Read what is not known piece by piece and keep nothing. Raises ValueError if it adds more than `added_max` bytes.
-    A value is no longer than the largest page: so few enough at once take no more than LOOK_BYTES."""
+    """Read what is not known piece by piece and keep nothing. Raises ValueError if all of it adds more than `added_max`
+    bytes. A value is no longer than the largest page: so few enough at once take no more than LOOK_BYTES."""
+    most = _expected(footer.groups[index] for index in {index for index, *_ in pages.unknown}) + added_max
+    size = 0
     for index, chunk, page_max in pages.unknown:
-        most = _expected([footer.groups[index]]) + added_max
-        size = 0
         at_once = max(1, LOOK_BYTES // max(1, page_max))
         for batch in file.iter_batches(at_once, row_groups=[index], columns=[chunk.column], use_threads=False):
             size += batch.nbytes

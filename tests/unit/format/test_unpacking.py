@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,22 @@ def test_a_column_is_read_that_has_a_dictionary_here_and_lengths_there(tmp_path:
     assert found["value"].to_pylist() == duckdb.sql(rows).to_arrow_table()["value"].to_pylist()
     with pytest.raises(CorruptObject, match="column value takes more than"):
         change_file.decode_groups("file", footer, source, [0, 1], ["value", "start_ts"], -515_000)
+
+
+def test_what_incremental_encodings_add_is_bounded_over_all_row_groups() -> None:
+    values = [b"v" * 10_000 + b"%05d" % number for number in range(1_000)]
+    sink, table = io.BytesIO(), pa.table({"value": pa.array(values, pa.binary())})
+    options = {"use_dictionary": False, "column_encoding": {"value": "DELTA_BYTE_ARRAY"}}
+    pq.write_table(table, sink, row_group_size=100, compression="zstd", **options)
+    data = sink.getvalue()
+    footer = read_footer("file", data, len(data))
+    assert isinstance(footer, ParquetFooter)
+    source = SparseFile(len(data), [(0, data)])
+    decode = partial(change_file.decode_groups, "file", footer, source)
+    assert decode(range(10), ["value"], 20 << 20).num_rows == 1_000
+    assert decode([3], ["value"], 2 << 20).num_rows == 100
+    with pytest.raises(CorruptObject, match="column value takes more than"):
+        decode(range(10), ["value"], 2 << 20)
 
 
 def test_pages_without_end_are_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 LOOPBACK = "127.0.0.1"
 SECRET = "spark.authenticate.secret"
+_SECRET_FORM = re.compile(r"[A-Za-z0-9+/=._-]+")  # that no file of settings and no shell reads otherwise
 _AUTHENTICATE, _ENCRYPT = "spark.authenticate", "spark.network.crypto.enabled"
 _HOST, _BIND = "spark.driver.host", "spark.driver.bindAddress"
 LOCKS = {
@@ -33,8 +35,8 @@ def refusal(master: str, conf: Mapping[str, str]) -> str | None:
     if wanted.get(_HOST) == LOOPBACK and wanted.get(_BIND, LOOPBACK) == LOOPBACK:
         return None
     missing = [f'"{name}": "true"' for name in (_AUTHENTICATE, _ENCRYPT) if wanted.get(name) != "true"]
-    if master.startswith("spark:") and not conf.get(SECRET):
-        missing.append(f'"{SECRET}", the same at the master and the workers')
+    if master.startswith("spark:") and not _SECRET_FORM.fullmatch(conf.get(SECRET, "")):
+        missing.append(f'"{SECRET}" of letters, digits and any of + / = . _ -, the same at the master and the workers')
     if not missing:
         return None
     return f"the driver of {master} is reachable from other machines: SPARK__CONF needs {', '.join(missing)}"

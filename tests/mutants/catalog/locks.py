@@ -142,7 +142,7 @@ MUTANTS = (
         invariants=(20,),
         breaks="whoever reaches a driver's port gives it work, and gets rows",
         file=SPARK,
-        old='    if master.startswith("spark:") and not conf.get(SECRET):\n',
+        old='    if master.startswith("spark:") and not _SECRET_FORM.fullmatch(conf.get(SECRET, "")):\n',
         new='    if master.startswith("spark:") and SECRET not in conf:\n',
         catchers=(f"{SPARK_TESTS}::test_these_are_refused_and_told_the_way_out",),
     ),

@@ -41,6 +41,7 @@ def test_these_may_be(monkeypatch: pytest.MonkeyPatch, master: str, conf: str) -
         (K8S, f'{POD}, "spark.network.crypto.enabled": "false"', '"spark.network.crypto.enabled": "true"'),
         (STANDALONE, "", '"spark.authenticate": "true", "spark.network.crypto.enabled": "true"'),
         (STANDALONE, SECRET.replace('"x"', '""'), '"spark.authenticate.secret"'),
+        (STANDALONE, SECRET.replace('"x"', '"x y"'), '"spark.authenticate.secret"'),
         (STANDALONE, f'{HERE}, "spark.driver.bindAddress": "0.0.0.0"', '"spark.authenticate": "true"'),
     ],
 )

@@ -70,8 +70,7 @@ def _kept_off_the_command_line(settings: dict[str, str]) -> Iterator[None]:
         if before is not None:
             shutil.copytree(before, folder, dirs_exist_ok=True)
         with (Path(folder) / "spark-defaults.conf").open("a") as defaults:
-            escaped = secret.replace("\\", "\\\\")
-            defaults.write(f"\n{spark_locks.SECRET}={escaped}\n")
+            defaults.write(f"\n{spark_locks.SECRET}={secret}\n")
         os.environ["SPARK_CONF_DIR"] = folder
         try:
             yield

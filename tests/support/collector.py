@@ -14,6 +14,9 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tistream.service.settings import ServiceSettings
+from tistream.service.traces import begin_traces, end_traces
+
 
 @dataclass(frozen=True)
 class Sent:
@@ -138,3 +141,13 @@ def collecting(tls: ssl.SSLContext | None = None) -> Iterator[Collector]:
         server.shutdown()
         server.server_close()
         thread.join(10)
+
+
+@contextmanager
+def traced(url: str, **settings: Any) -> Iterator[None]:
+    """Spans of this process go there meanwhile."""
+    begin_traces(ServiceSettings(node_id="node-7", traces_url=url, **settings))
+    try:
+        yield
+    finally:
+        end_traces()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import requests
 from opentelemetry.exporter.otlp.proto.http import Compression
@@ -195,15 +196,21 @@ class _Headers(AuthBase):
 class _Exporter(OTLPSpanExporter):
     """Says once that spans are lost, and once that they are not any more."""
 
-    _lost = 0
+    def __init__(self, collector: str, **settings: Any) -> None:
+        super().__init__(collector, **settings)
+        self._collector, self._lost = collector, 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = super().export(spans)
         if result is not SpanExportResult.SUCCESS:
             if not self._lost:
-                log.warning("the collector of traces does not take spans: they are lost")
+                log.warning(
+                    "the collector of traces does not take spans: they are lost", extra={"collector": self._collector}
+                )
             self._lost += len(spans)
         elif self._lost:
-            log.info("the collector of traces takes spans again", extra={"lost": self._lost})
+            log.info(
+                "the collector of traces takes spans again", extra={"collector": self._collector, "lost": self._lost}
+            )
             self._lost = 0
         return result

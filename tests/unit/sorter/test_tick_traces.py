@@ -5,29 +5,17 @@ Meta server, dispatcher and sorter over HTTP; shards run in the tick's thread.""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.collector import Collector, Sent, collecting
+from support.collector import Collector, Sent, collecting, traced
 from support.http_world import World, eventually, running
 from support.tiny_tenant import TinyTenant, watermark, whole
-from tistream.service.settings import ServiceSettings
-from tistream.service.traces import begin_traces, end_traces
 from tistream.storage import layout
 
 TINY = TinyTenant()
-
-
-@contextmanager
-def traced(collector: Collector, **settings: Any) -> Iterator[None]:
-    begin_traces(ServiceSettings(traces_url=collector.url, **settings))
-    try:
-        yield
-    finally:
-        end_traces()
 
 
 @pytest.fixture
@@ -65,7 +53,7 @@ def in_a_manifest(collector: Collector, ts: int) -> Sent:
 def test_a_file_is_followed_from_where_it_was_found_to_its_manifest(tmp_path: Path, collector: Collector) -> None:
     with running(tmp_path) as world:
         begin(world)
-        with traced(collector):
+        with traced(collector.url):
             ts = push(world, 1, 0)
             named = in_a_manifest(collector, ts)
             eventually(lambda: any(span.name == "tick" for span in collector.trace(named.trace_id)))
@@ -99,7 +87,7 @@ def test_a_file_is_followed_from_where_it_was_found_to_its_manifest(tmp_path: Pa
 def test_each_of_several_files_leads_to_a_tick(tmp_path: Path, collector: Collector) -> None:
     with running(tmp_path) as world:
         begin(world)
-        with traced(collector):
+        with traced(collector.url):
             stamps = [push(world, 1, number) for number in range(6)]
             named = [in_a_manifest(collector, ts) for ts in stamps]
             eventually(lambda: {one.links[0][1] for one in named} <= {tick.span_id for tick in collector.named("tick")})
@@ -108,7 +96,7 @@ def test_each_of_several_files_leads_to_a_tick(tmp_path: Path, collector: Collec
 def test_what_is_not_kept_where_it_begins_is_not_kept_further_on(tmp_path: Path, collector: Collector) -> None:
     with running(tmp_path) as world:
         begin(world)
-        with traced(collector, traces_ratio=0.0):
+        with traced(collector.url, traces_ratio=0.0):
             push(world, 1, 0)
             eventually(lambda: world.progress_ts(TINY.tenant) >= 1_005)
     assert collector.spans() == []
@@ -118,7 +106,7 @@ def test_nothing_waits_for_a_collector_that_hangs(tmp_path: Path, collector: Col
     with running(tmp_path) as world:
         begin(world)
         collector.hold()
-        with traced(collector):
+        with traced(collector.url):
             push(world, 1, 0)
             eventually(lambda: collector.headers)
             push(world, 1, 1)
@@ -138,7 +126,7 @@ def test_a_tick_that_fails_says_so_and_the_next_one_is_another(tmp_path: Path, c
             return whole_run(shards, beside=beside)
 
         runner.run = run  # type: ignore[method-assign]
-        with traced(collector):
+        with traced(collector.url):
             named = in_a_manifest(collector, push(world, 1, 0))
             eventually(lambda: len(collector.named("tick")) == 2)
         first, second = collector.named("tick")

@@ -36,7 +36,7 @@ class History:
             cut=cut,
             objects=self.objects,
             collect=CollectRules(few.choice([0, 20, 20_000]), 10),
-            compact=CompactRules(fan_in=few.choice([2, 3, 16]), small_bytes=few.choice([1 << 12, 4 << 20])),
+            compact=CompactRules(fan_in=few.choice([2, 3, 16]), small_bytes=few.choice([1 << 14, 8 << 20])),
         )
         self.readers = [PoolReader(self.world, self.world.route())]
 

@@ -77,7 +77,8 @@ def tick_limits(
     cut = CutRules(slots, tick.shard_bytes_min, tick.shard_work_max, tick.rows_small, store)
     collect = collect or CollectSettings()
     compact = compact or CompactSettings()
-    compacting = CompactRules(compact.fan_in, compact.small_bytes, compact.bytes_max) if compact.enabled else None
+    together = CompactRules(compact.fan_in, compact.fan_in_full, compact.small_bytes, compact.bytes_max)
+    compacting = together if compact.enabled else None
     return TickLimits(
         tick.bytes_max,
         tick.idle_manifest_ms,

@@ -3,9 +3,11 @@
 Neighbours in the list alone are put together, so that a segment stays narrow in commit_ts; and the task's own alone:
 what it shares with other heirs of a sealed task is told apart by its key.
 
-A segment is of tier t if it holds `fan_in`^t to `fan_in`^(t+1) KiB. `fan_in` neighbours of one tier or lower ones
-become one, the lowest tiers first, and only where that at least doubles the largest of them: mostly a byte is written
-again once per tier, until it is in a segment of `small_bytes`.
+Neighbours wait until there are `small_bytes` of them, and `fan_in_full` or more: then they become one, and each of
+their bytes has been written again once. Written together they are fewer bytes, down to a third: so a segment of a
+quarter of that is no small one any more, and stays as it is. Who pushes little would wait for long, and its list of
+segments would be long: so `fan_in` neighbours of one tier or lower ones become one before, the lowest tiers first, and
+only where that at least doubles the largest of them. Tier t holds segments of `fan_in`^t to `fan_in`^(t+1) KiB.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ class CompactRules:
     """See SorterSettings.compact. `rows_max` bounds what one job holds in memory, with what its rows unpack to: as much
     as a shard of a tick does, since it runs beside those."""
 
-    fan_in: int = 16
-    small_bytes: int = 4 << 20
+    fan_in: int = 256
+    fan_in_full: int = 16
+    small_bytes: int = 8 << 20
     bytes_max: int = 64 << 20
     rows_max: int = 1 << 20
     unpacked_max: int = 128 << 20
@@ -67,13 +70,11 @@ def rewrite(
     """What to put together next, if anything; segments whose keys are in `skip` are left alone."""
     own = layout.task_prefix(identity.tenant, identity.task_id)
     tiers = [_tier(segment, own, skip, rules) for segment in live]
-    for tier in range(_tiers(rules)):
-        for begin, end in _runs(tiers, tier):
-            found = _fitting(live, begin, end, rules)
-            if found and sum(one.size for one in found) >= 2 * max(one.size for one in found):
-                key = layout.segment(identity.tenant, identity.task_id, identity.task_epoch, nonce, 0)
-                return Rewrite(identity.tenant, identity.task_id, found, key, rules.unpacked_max)
-    return None
+    found = _full(live, tiers, rules) or _many(live, tiers, rules)
+    if not found:
+        return None
+    key = layout.segment(identity.tenant, identity.task_id, identity.task_epoch, nonce, 0)
+    return Rewrite(identity.tenant, identity.task_id, found, key, rules.unpacked_max)
 
 
 @dataclass(slots=True)
@@ -116,9 +117,29 @@ def replaced(state: TaskState, done: Rewritten) -> TaskState | None:
     return replace(state, live_segments=live, restate=True)
 
 
+def _full(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: CompactRules) -> tuple[SegmentRef, ...]:
+    """Neighbours that make a large one, or are as much as a job takes."""
+    for begin, end in _runs(tiers, _tiers(rules)):
+        first, last = _fitting(live, begin, end, rules.fan_in_full, rules)
+        if last > first and (last < end or sum(one.size for one in live[first:last]) >= rules.small_bytes):
+            return tuple(live[first:last])
+    return ()
+
+
+def _many(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: CompactRules) -> tuple[SegmentRef, ...]:
+    """Neighbours that are many."""
+    for tier in range(_tiers(rules)):
+        for begin, end in _runs(tiers, tier):
+            first, last = _fitting(live, begin, end, rules.fan_in, rules)
+            sizes = [one.size for one in live[first:last]]
+            if sizes and sum(sizes) >= 2 * max(sizes):
+                return tuple(live[first:last])
+    return ()
+
+
 def _tier(segment: SegmentRef, own: str, skip: frozenset[str], rules: CompactRules) -> int | None:
     """None: it stays as it is."""
-    if segment.size >= rules.small_bytes or segment.key in skip or not segment.key.startswith(own):
+    if segment.size >= rules.small_bytes // 4 or segment.key in skip or not segment.key.startswith(own):
         return None
     tier, size = 0, segment.size // TIER_BYTES
     while size >= rules.fan_in:
@@ -143,10 +164,10 @@ def _runs(tiers: Sequence[int | None], highest: int) -> Iterator[tuple[int, int]
             begin = at + 1
 
 
-def _fitting(live: Sequence[SegmentRef], begin: int, end: int, rules: CompactRules) -> tuple[SegmentRef, ...]:
-    """The first neighbours in [begin, end) of which one job takes `fan_in`, and those behind them that it takes as
-    well; none if there are none. What begins with a few that are as much as a job takes goes on behind these."""
-    while end - begin >= rules.fan_in:
+def _fitting(live: Sequence[SegmentRef], begin: int, end: int, count: int, rules: CompactRules) -> tuple[int, int]:
+    """[begin, end) of the first neighbours there of which one job takes `count`, and those behind them that it takes as
+    well; nothing if there are none. What begins with a few that are as much as a job takes goes on behind these."""
+    while end - begin >= count:
         size = rows = 0
         at = begin
         while at < end:
@@ -154,7 +175,7 @@ def _fitting(live: Sequence[SegmentRef], begin: int, end: int, rules: CompactRul
             if size > rules.bytes_max or rows > rules.rows_max:
                 break
             at += 1
-        if at - begin >= rules.fan_in:
-            return tuple(live[begin:at])
+        if at - begin >= count:
+            return begin, at
         begin += 1
-    return ()
+    return end, end

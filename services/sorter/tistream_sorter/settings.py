@@ -62,8 +62,17 @@ class CompactSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool = Field(default=True, description="put small segments together")
-    fan_in: int = Field(default=16, ge=2, le=256, description="neighbours of about one size that become one")
-    small_bytes: int = Field(default=4 << 20, ge=1 << 10, description="segments of this size stay as they are")
+    fan_in: int = Field(
+        default=256, ge=2, le=1024, description="neighbours of about one size that become one, however small they are"
+    )
+    fan_in_full: int = Field(
+        default=16, ge=2, le=1024, description="neighbours that become one when there are `small_bytes` of them"
+    )
+    small_bytes: int = Field(
+        default=8 << 20,
+        ge=1 << 10,
+        description="how much small segments have to be together; those of a quarter of it stay as they are",
+    )
     bytes_max: int = Field(default=64 << 20, ge=1 << 20, description="of one job: bytes of segments read")
     every_ms: int = Field(default=1_000, ge=10, description="pause while there is nothing to put together")
 

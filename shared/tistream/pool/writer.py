@@ -33,7 +33,9 @@ VALUES = ("key", "value", "old_value")
 Ints = npt.NDArray[np.int64]
 
 
-def write_segment(table: pa.Table, key: str, packed_rows: int = PACKED_ROWS) -> tuple[memoryview, SegmentRef]:
+def write_segment(
+    table: pa.Table, key: str, packed_rows: int = PACKED_ROWS, level: int = LEVEL
+) -> tuple[memoryview, SegmentRef]:
     """Encode rows as the segment object `key`.
 
     Args:
@@ -41,6 +43,7 @@ def write_segment(table: pa.Table, key: str, packed_rows: int = PACKED_ROWS) -> 
             segment.ORDER.
         key: the object's key, for the reference.
         packed_rows: small tables share a row group up to so many rows.
+        level: zstd's, for what it makes smaller.
 
     Raises:
         InvariantBroken: the rows are not in order (of table_id and commit_ts).
@@ -50,7 +53,7 @@ def write_segment(table: pa.Table, key: str, packed_rows: int = PACKED_ROWS) -> 
     cuts = row_group_cuts(table_ids, _row_bytes(table), packed_rows)
     sink = pa.BufferOutputStream()
     groups = []
-    with pq.ParquetWriter(sink, _file_schema(table), **_options(table)) as writer:
+    with pq.ParquetWriter(sink, _file_schema(table), **_options(table, level)) as writer:
         for start, end in cuts:
             writer.write_table(table.slice(start, end - start), row_group_size=end - start)
             groups.append(_info(table_ids[start:end], commit_ts[start:end]))
@@ -144,11 +147,11 @@ def _file_schema(table: pa.Table) -> pa.Schema:
     return pa.schema([column.with_type(found.type) for column, found in zip(SCHEMA, table.schema, strict=True)])
 
 
-def _options(table: pa.Table) -> dict[str, object]:
+def _options(table: pa.Table, level: int) -> dict[str, object]:
     encodings = {"commit_ts": "DELTA_BINARY_PACKED", "start_ts": "BYTE_STREAM_SPLIT"}
-    levels = dict.fromkeys(SCHEMA.names, LEVEL)
+    levels = dict.fromkeys(SCHEMA.names, level)
     for name in VALUES:
-        encodings[name], levels[name] = _value_options(table.column(name))
+        encodings[name], levels[name] = _value_options(table.column(name), level)
     return {
         "compression": "zstd",
         "compression_level": levels,
@@ -160,17 +163,17 @@ def _options(table: pa.Table) -> dict[str, object]:
     }
 
 
-def _value_options(column: pa.ChunkedArray) -> tuple[str, int]:
+def _value_options(column: pa.ChunkedArray, level: int) -> tuple[str, int]:
     """(encoding, zstd level) by a sample. DELTA_BYTE_ARRAY keeps lengths apart from bytes: better for values of one
     width, worse for mixed ones."""
     sample = _sample(column)
     joined = b"".join(sample)
     if not joined:
-        return "PLAIN", LEVEL
+        return "PLAIN", level
     if len(pa.Codec("zstd", LEVEL).compress(joined, asbytes=True)) > SQUEEZED * len(joined):
         return "PLAIN", FASTEST_LEVEL
     lengths = np.array([len(value) for value in sample])
-    return ("DELTA_BYTE_ARRAY" if lengths.std() <= NARROW_SPREAD * lengths.mean() else "PLAIN"), LEVEL
+    return ("DELTA_BYTE_ARRAY" if lengths.std() <= NARROW_SPREAD * lengths.mean() else "PLAIN"), level
 
 
 def _sample(column: pa.ChunkedArray) -> list[bytes]:

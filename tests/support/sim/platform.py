@@ -350,7 +350,7 @@ class SimPlatform:
     def _compact_settings(self) -> CompactSettings:
         choose = self.scheduler.rng.choice
         return CompactSettings(
-            fan_in=choose([2, 4, 16]), small_bytes=choose([1 << 12, 4 << 20]), every_ms=choose([100, 1_000])
+            fan_in=choose([2, 4, 16]), small_bytes=choose([1 << 14, 8 << 20]), every_ms=choose([100, 1_000])
         )
 
     def _objects_of(self, process: Process) -> SimObjectStore:

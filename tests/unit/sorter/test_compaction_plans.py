@@ -23,7 +23,7 @@ from tistream_sorter.task_state import TaskIdentity, first_state
 
 TENANT = TenantKey("7", "t")
 IDENTITY = TaskIdentity(TENANT, 3, WHOLE, 100, 5)
-RULES = CompactRules(fan_in=4, small_bytes=4 << 20)
+RULES = CompactRules(fan_in=4, small_bytes=16 << 20)
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -64,6 +64,44 @@ def test_a_larger_one_is_not_written_again_for_a_few_small_ones() -> None:
     assert chosen(live(MIB, MIB, MIB, MIB)) == [0, 1, 2, 3]
     assert chosen(live(MIB, 300 * KIB, 300 * KIB, 300 * KIB)) == []
     assert chosen(live(MIB, 400 * KIB, 400 * KIB, 400 * KIB)) == [0, 1, 2, 3]
+
+
+def test_what_makes_a_large_one_is_put_together_before_there_are_many() -> None:
+    rules = CompactRules(fan_in=100, fan_in_full=4, small_bytes=4 * MIB)
+    assert chosen(live(*[900 * KIB] * 4), rules) == [], "not enough of them"
+    assert chosen(live(*[900 * KIB] * 5), rules) == [0, 1, 2, 3, 4]
+    assert chosen(live(*[1_000 * KIB] * 4, *[30 * KIB] * 4), rules) == list(range(8)), "whatever their tiers"
+    assert chosen(live(*[1_000 * KIB] * 3, MIB, *[1_000 * KIB] * 3), rules) == [], "a quarter is no small one"
+    assert chosen(live(*[30 * KIB] * 99), rules) == []
+    assert chosen(live(*[30 * KIB] * 100), rules) == list(range(100)), "many"
+
+
+def test_as_much_as_a_job_takes_is_put_together() -> None:
+    rules = CompactRules(fan_in=100, fan_in_full=4, small_bytes=4 * MIB)
+    assert chosen(live(*[KIB] * 9), replace(rules, rows_max=42)) == [0, 1, 2, 3]
+    assert chosen(live(*[KIB] * 9), replace(rules, bytes_max=5 * KIB)) == [0, 1, 2, 3, 4]
+    assert chosen(live(*[KIB] * 9), replace(rules, rows_max=39)) == []
+
+
+@settings(deadline=None, max_examples=20)
+@given(sizes=st.lists(st.integers(32 * KIB, MIB), min_size=300, max_size=600), left=st.floats(0.3, 1.0))
+def test_a_byte_is_written_again_once(sizes: list[int], left: float) -> None:
+    """However much fewer bytes the output is than its inputs; and what waits is not much."""
+    rules = CompactRules()
+    held: list[SegmentRef] = []
+    outputs: set[str] = set()
+    for number, size in enumerate(sizes):
+        held.append(segment(size, number))
+        while found := rewrite(IDENTITY, held, frozenset(), "ab", rules):
+            assert outputs.isdisjoint(one.key for one in found.inputs)
+            at = held.index(found.inputs[0])
+            output = segment(int(left * sum(one.size for one in found.inputs)), number + 1_000)
+            held[at : at + len(found.inputs)] = [output]
+            outputs.add(output.key)
+        waiting = [one.size for one in held if one.key not in outputs]
+        assert len(waiting) < rules.fan_in
+        assert len(waiting) < rules.fan_in_full or sum(waiting) < rules.small_bytes
+    assert outputs
 
 
 def test_another_tasks_segments_and_those_that_could_not_be_read_are_left_alone() -> None:
@@ -107,7 +145,7 @@ def test_the_output_stands_where_its_inputs_stood() -> None:
 @given(sizes=st.lists(st.integers(100, 200 * KIB), min_size=200, max_size=400), fan_in=st.integers(2, 16))
 def test_a_list_stays_short_and_each_byte_is_written_few_times(sizes: list[int], fan_in: int) -> None:
     """One segment after the other, put together as soon as there is something to be."""
-    rules = CompactRules(fan_in=fan_in, small_bytes=MIB)
+    rules = CompactRules(fan_in=fan_in, small_bytes=4 * MIB)
     held: list[SegmentRef] = []
     written = 0
     for number, size in enumerate(sizes):

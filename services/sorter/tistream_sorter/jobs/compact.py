@@ -20,6 +20,8 @@ from tistream_sorter.jobs.contracts import wide
 # A row group holds one table's rows, or several small tables' up to so many: who pulls one of many tables reads little
 # of others. (A tick's own segments share row groups of 65,536 rows: they are written once a second.)
 PACKED_ROWS = 8_192
+# zstd's: written once and kept, so it may take longer than a tick's, and takes a third less room (docs/benchmarks.md).
+LEVEL = 3
 
 
 def rewrite_guarded(objects: ObjectStore, unit: Rewrite) -> Rewritten:
@@ -50,7 +52,7 @@ def _rewritten(objects: ObjectStore, unit: Rewrite) -> Rewritten:
     rows = _in_order(pa.concat_tables([table.cast(wide(SCHEMA)) for table in tables]))
     if rows.num_rows != sum(segment.rows for segment in taken):
         raise InvariantBroken(7, f"{unit.key}: {rows.num_rows} rows of segments that hold others")
-    body, output = write_segment(rows, unit.key, PACKED_ROWS)
+    body, output = write_segment(rows, unit.key, PACKED_ROWS, LEVEL)
     objects.put(unit.key, body)
     return Rewritten(unit.task_id, tuple(segment.key for segment in taken), output)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 
 from tistream.errors import Unavailable
+from tistream.service.settings import SettingsError
 from tistream.wire.client import HttpClient
 from tistream_api.settings import OidcSettings
 
@@ -12,7 +14,11 @@ DEADLINE_S = 5.0
 
 
 def reader(settings: OidcSettings) -> Callable[[], bytes]:
-    """Reads them anew. What is called raises Unavailable, FatalError."""
+    """Reads them anew. What is called raises Unavailable, FatalError.
+
+    Raises:
+        SettingsError: there is no authority in the file that names it.
+    """
     path, url = settings.jwks_file, settings.jwks_url
     if path is not None:
 
@@ -24,5 +30,11 @@ def reader(settings: OidcSettings) -> Callable[[], bytes]:
 
         return read_file
     assert url is not None, "the settings want one of the two"
-    http = HttpClient(deadline_s=DEADLINE_S)  # one of its own: a stranger is not told who we are to each other
+    try:
+        trusts = None if settings.jwks_ca_file is None else ssl.create_default_context(cafile=settings.jwks_ca_file)
+    except OSError as error:  # ssl.SSLError is one
+        raise SettingsError(f"TISTREAM_API__OIDC__JWKS_CA_FILE: {settings.jwks_ca_file}: {error.strerror}") from error
+    http = HttpClient(
+        deadline_s=DEADLINE_S, tls=trusts
+    )  # one of its own: a stranger is not told who we are to each other
     return lambda: http.request("GET", url).content

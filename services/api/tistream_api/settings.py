@@ -21,14 +21,19 @@ class OidcSettings(BaseModel):
     audience: str | None = Field(default=None, description="`aud` that they must have")
     jwks_url: str | None = Field(default=None, description="where the issuer's keys are: https://…; or JWKS_FILE")
     jwks_file: Path | None = Field(default=None, description="a file with the issuer's keys, read again now and then")
+    jwks_ca_file: Path | None = Field(
+        default=None, description="the authority of JWKS_URL's certificate; none: the public ones"
+    )
     claim: str = Field(default="tistream", min_length=1, description="the claim that has the grants, as JSON")
 
     @model_validator(mode="after")
     def _whole_or_nothing(self) -> Self:
-        if self.issuer is None and (self.audience, self.jwks_url, self.jwks_file) != (None, None, None):
+        if self.issuer is None and any((self.audience, self.jwks_url, self.jwks_file)):
             raise ValueError("OIDC wants an ISSUER")
         if self.issuer is not None and (not self.audience or (self.jwks_url is None) == (self.jwks_file is None)):
             raise ValueError("OIDC wants an AUDIENCE, and either JWKS_URL or JWKS_FILE")
+        if self.jwks_ca_file is not None and self.jwks_url is None:
+            raise ValueError("OIDC: JWKS_CA_FILE is whom JWKS_URL is trusted by, and there is none")
         if self.jwks_url is not None and not _cannot_be_read_on_the_way(self.jwks_url):
             raise ValueError("OIDC: JWKS_URL begins with https://: whoever can change the keys can be anybody")
         return self

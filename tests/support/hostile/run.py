@@ -79,7 +79,7 @@ class Run:
         world.register("good", ["read"])
         world.register("bad", ["read", "push"])
         with ExitStack() as stack:
-            load = Load(world, self.options.rows_per_s, self.options.seed)
+            load = self.load = Load(world, self.options.rows_per_s, self.options.seed)
             stack.callback(load.end)
             self.bad = Bad(world)
             self.junk = Junk(world.minio.client(), world.bucket, self.bad.tenant)
@@ -188,7 +188,7 @@ class Run:
         worst = max((float(status["lag_seconds"]) for status in told), default=0.0)
         used = {role: round(seconds - cpu.get(role, 0.0), 1) for role, seconds in self.world.cpu().items()}
         self._phases.append(Phase(name, begin_ms, end_ms, answers, used, worst))
-        self.outcome.rows = table.figures(self._phases, self.watch.seen.samples)
+        self.outcome.rows = table.figures(self._phases, self.watch.seen.samples, self.load.promises())
         self.say(table.markdown(self.outcome.rows[-1:]).splitlines()[-1] + f" {answers} {used}")
 
     def _orders(self, kind: str) -> Orders:

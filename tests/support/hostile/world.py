@@ -34,6 +34,7 @@ from support.services import MODULES, Services
 from tistream.model.ids import TenantKey
 from tistream.storage.s3 import S3ObjectStore
 from tistream.verify.fingerprint import TruthLine
+from tistream.verify.lag import Promise
 
 CLUSTER = "9"
 PATIENCE_S = 180
@@ -164,17 +165,19 @@ class Load:
 
     def __init__(self, world: World, rows_per_s: int, seed: int) -> None:
         self.world, self.truth = world, world.scratch / "truth"
+        self._promises = world.scratch / "promises"
         name = world.names["good"]
-        where = ["--cluster", CLUSTER, "--tenant", name, "--truth", str(self.truth), "--seed", str(seed)]
+        where = ["--cluster", CLUSTER, "--tenant", name, "--truth", str(self.truth)]
+        told = ["--promises", str(self._promises), "--seed", str(seed)]
         load = ["--rows-per-s", str(rows_per_s), "--txns-per-s", str(max(1, rows_per_s // 4)), "--rows-max", "500"]
         # Nothing that holds an upstream back by itself: what is late is the platform's.
         calm = ["--churn-per-s", "0", "--huge-rows", "0", "--ddl-per-min", "12", "--columns", "4"]
         url = ["--url", world.services.url]
         objects = ["--objects", world.minio.url(world.bucket)]
         token = world.services.first_token
-        self._simulate = world.started("simulate", *objects, *url, *where, *load, *calm, token=token)
+        self._simulate = world.started("simulate", *objects, *url, *where, *told, *load, *calm, token=token)
         waited(lambda: self._alive() and self.truth.exists() and b"\n" in self.truth.read_bytes(), PATIENCE_S)
-        checks = [world.services.url, *where[:6], "--scopes", "1", "--json"]
+        checks = [world.services.url, *where, "--scopes", "1", "--json"]
         self._verify = world.started("verify", *checks, token=world.token_file("good"))
 
     def _alive(self) -> bool:
@@ -185,6 +188,11 @@ class Load:
     def start_ts(self) -> int:
         """The tenant's beginning."""
         return TruthLine.parse(self.truth.read_bytes().splitlines(keepends=True)[0]).ts
+
+    def promises(self) -> list[Promise]:
+        """When files were there that promise how much."""
+        whole = self._promises.read_bytes().rpartition(b"\n")[0]
+        return [Promise.parse(line) for line in whole.splitlines()]
 
     def finish(self) -> tuple[int, dict[str, Any]]:
         """The upstream ends; the last truth, and what the checks found."""

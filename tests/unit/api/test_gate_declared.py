@@ -73,6 +73,7 @@ def test_what_is_declared_is_what_is_read() -> None:
         {"issuer": "https://i", "audience": "us", "jwks_url": "https://i", "jwks_file": "/keys"},
         {"issuer": "https://i", "audience": "us", "jwks_url": "http://i/keys"},
         {"issuer": "https://i", "audience": "us", "jwks_url": "ftp://127.0.0.1/keys"},
+        {"issuer": "https://i", "audience": "us", "jwks_file": "/keys", "jwks_ca_file": "/ca"},
     ],
 )
 def test_an_issuer_that_could_be_anybody_is_refused(settings: dict[str, str]) -> None:

@@ -37,7 +37,7 @@ class JwtCallers:
         self._settings, self._read_keys, self._clock = settings, read_keys, clock
         self._keys: Mapping[str, jwt.PyJWK] | None = None
         self._tried_ms = -REFRESH_MS
-        self._wanted = False  # a token names a key that is not known
+        self._wanted = False  # a token names a key that is not known, or that it was not signed with
 
     def refresh(self) -> None:
         """Loop body: read the keys if that is due. Raises Unavailable, ValueError."""
@@ -81,6 +81,9 @@ class JwtCallers:
                 issuer=self._settings.issuer,
                 options=required,  # type: ignore[arg-type]
             )
+        except jwt.InvalidSignatureError as error:
+            self._wanted = True  # an issuer may give another key the same name
+            raise Unknown(str(error)) from error
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise Unknown(str(error)) from error
         return claims

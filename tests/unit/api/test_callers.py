@@ -165,6 +165,25 @@ def test_the_keys_are_read_now_and_then_and_sooner_when_one_is_missing_but_not_a
     assert world.reads == 3
 
 
+def test_another_key_of_the_same_name_is_read_when_a_token_was_signed_with_it() -> None:
+    """As an issuer does that names its key by its place in a file."""
+    world = World()
+    first, second = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    world.publish(first, "k", jwt.algorithms.ECAlgorithm)
+    world.jwts.refresh()
+    world.document["keys"].clear()
+    world.publish(second, "k", jwt.algorithms.ECAlgorithm)
+    world.clock.advance(REFRESH_LEAST_MS)
+    world.jwts.refresh()
+    assert world.reads == 1, "nobody has shown that there is another one"
+    with pytest.raises(Unauthenticated):
+        world.callers.of(world.sign(second, "ES256"))
+    world.jwts.refresh()
+    assert world.callers.of(world.sign(second, "ES256")).name == "subject ann"
+    with pytest.raises(Unauthenticated):
+        world.callers.of(world.sign(first, "ES256"))
+
+
 def test_of_a_key_set_what_signs_in_secret_and_what_is_strange_is_left_out() -> None:
     world = World()
     world.publish(ec.generate_private_key(ec.SECP256R1()), "good", jwt.algorithms.ECAlgorithm)

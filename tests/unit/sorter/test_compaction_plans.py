@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -213,6 +215,27 @@ def test_small_tables_share_less_than_in_a_ticks_segment() -> None:
     assert done.output is not None
     assert len(done.output.row_groups) > 1
     assert all(group.rows <= PACKED_ROWS for group in done.output.row_groups)
+
+
+class Slow(MemoryObjectStore):
+    """Answers the first one, and then when four ask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked, self._asking = itertools.count(), threading.Barrier(4)
+
+    def get_tail(self, key: str, length: int) -> tuple[bytes, int]:
+        if next(self._asked):
+            self._asking.wait(60)
+        return super().get_tail(key, length)
+
+
+def test_several_are_read_at_a_time() -> None:
+    objects = Slow()
+    refs = put(objects, [rows(seed, 20, 3, 100 + 5 * seed) for seed in range(13)])
+    done = rewrite_guarded(objects, Rewrite(TENANT, 3, refs, "out", 1 << 30))
+    assert done.output is not None, done.failed
+    assert done.inputs == tuple(ref.key for ref in refs)
 
 
 def test_what_unpacks_to_too_much_is_taken_in_part() -> None:

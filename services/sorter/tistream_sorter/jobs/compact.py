@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from tistream.concurrency import new_executor
 from tistream.errors import CorruptObject, InvariantBroken, RetryableError, TiStreamError
 from tistream.format.segment import SCHEMA, SegmentRef
 from tistream.pool.rows import read_row_groups
@@ -22,6 +24,7 @@ from tistream_sorter.jobs.contracts import wide
 PACKED_ROWS = 8_192
 # zstd's: written once and kept, so it may take longer than a tick's, and takes a third less room (docs/benchmarks.md).
 LEVEL = 3
+READERS = 8
 
 
 def rewrite_guarded(objects: ObjectStore, unit: Rewrite) -> Rewritten:
@@ -38,15 +41,14 @@ def rewrite_guarded(objects: ObjectStore, unit: Rewrite) -> Rewritten:
 
 def _rewritten(objects: ObjectStore, unit: Rewrite) -> Rewritten:
     tables: list[pa.Table] = []
-    taken: list[SegmentRef] = []
-    for segment in unit.inputs:
-        try:
-            tables.append(read_row_groups(objects, segment, range(len(segment.row_groups))))
-        except CorruptObject as error:  # the others can be put together without it
-            return Rewritten(unit.task_id, (segment.key,), failed=str(error))
-        taken.append(segment)
-        if sum(table.nbytes for table in tables) >= unit.unpacked_max:
-            break
+    try:
+        for table in _read(objects, unit.inputs):
+            tables.append(table)
+            if sum(one.nbytes for one in tables) >= unit.unpacked_max:
+                break
+    except CorruptObject as error:  # the others can be put together without it
+        return Rewritten(unit.task_id, (unit.inputs[len(tables)].key,), failed=str(error))
+    taken = unit.inputs[: len(tables)]
     if len(taken) < 2:
         return Rewritten(unit.task_id, (taken[0].key,), failed="its rows are too much to be put together with others")
     rows = _in_order(pa.concat_tables([table.cast(wide(SCHEMA)) for table in tables]))
@@ -55,6 +57,18 @@ def _rewritten(objects: ObjectStore, unit: Rewrite) -> Rewritten:
     body, output = write_segment(rows, unit.key, PACKED_ROWS, LEVEL)
     objects.put(unit.key, body)
     return Rewritten(unit.task_id, tuple(segment.key for segment in taken), output)
+
+
+def _read(objects: ObjectStore, segments: Sequence[SegmentRef]) -> Iterator[pa.Table]:
+    """One after the other, READERS of them under way: hundreds of answers of an object store would take seconds of a
+    slot that ticks need as well. The first one by itself: a store that does not answer is not asked eight times."""
+    with new_executor("get", READERS) as readers:
+        begin, end = 0, 1
+        while begin < len(segments):
+            yield from readers.map(
+                lambda one: read_row_groups(objects, one, range(len(one.row_groups))), segments[begin:end]
+            )
+            begin, end = end, end + READERS
 
 
 def _in_order(rows: pa.Table) -> pa.Table:

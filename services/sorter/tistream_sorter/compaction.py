@@ -30,7 +30,7 @@ class CompactRules:
     """See SorterSettings.compact. `rows_max` bounds what one job holds in memory, with what its rows unpack to: as much
     as a shard of a tick does, since it runs beside those."""
 
-    fan_in: int = 256
+    fan_in: int = 128
     fan_in_full: int = 16
     small_bytes: int = 8 << 20
     bytes_max: int = 64 << 20

@@ -63,7 +63,7 @@ class CompactSettings(BaseModel):
 
     enabled: bool = Field(default=True, description="put small segments together")
     fan_in: int = Field(
-        default=256, ge=2, le=1024, description="neighbours of about one size that become one, however small they are"
+        default=128, ge=2, le=1024, description="neighbours of about one size that become one, however small they are"
     )
     fan_in_full: int = Field(
         default=16, ge=2, le=1024, description="neighbours that become one when there are `small_bytes` of them"

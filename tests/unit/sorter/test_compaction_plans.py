@@ -86,7 +86,7 @@ def test_as_much_as_a_job_takes_is_put_together() -> None:
 
 
 @settings(deadline=None, max_examples=20)
-@given(sizes=st.lists(st.integers(32 * KIB, MIB), min_size=300, max_size=600), left=st.floats(0.3, 1.0))
+@given(sizes=st.lists(st.integers(64 * KIB, MIB), min_size=300, max_size=600), left=st.floats(0.3, 1.0))
 def test_a_byte_is_written_again_once(sizes: list[int], left: float) -> None:
     """However much fewer bytes the output is than its inputs; and what waits is not much."""
     rules = CompactRules()

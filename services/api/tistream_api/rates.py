@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from tistream.wire import limits as wire
 
 BURST_S = 2.0  # what was not used before may be, so many seconds of it
+ROUNDING_S = 1e-12  # sums of fractions are off by that: nobody is told to wait so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Bucket:
             return 0.0
         self._come_back(now_ms, rate)
         over = self.spent + amount - max(rate * BURST_S, amount)
-        if over > 0:
+        if over > rate * ROUNDING_S:
             return over / rate
         self.spent += amount
         return 0.0

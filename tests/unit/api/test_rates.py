@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tistream.clock import ManualClock
@@ -18,6 +18,7 @@ ACME, BETA = ("7", "acme"), ("7", "beta")
     st.floats(0.1, 1_000),
     st.lists(st.tuples(st.integers(0, 2_000), st.floats(0.1, 50)), max_size=80),
 )
+@example(11.152867567617434, [(0, 10.152867567617434), (848, 12.152867567617434), (99, 22.411693711158893)])
 def test_no_more_than_the_rate_and_one_burst_is_ever_taken(rate: float, asked: list[tuple[int, float]]) -> None:
     bucket, now_ms, taken, largest = Bucket(0), 0, 0.0, 0.0
     for pause_ms, amount in asked:

@@ -68,7 +68,7 @@ class Readers:
             metrics.undecodable,
         )
         limits = TenantLimits(clock, lambda _: Limits(), 8)
-        self._pulls = Pulls(clock, Budget(), threading.Semaphore(1), limits, metrics, Working(8))
+        self._pulls = Pulls(clock, Budget(), threading.Semaphore(1), limits, metrics, Working(8, clock))
         self._scope = Scope(tenant)
         self._start_ts = upstream.snapshot_ts
         self._cursor: str | None = None

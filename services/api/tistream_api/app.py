@@ -144,7 +144,7 @@ def build_app(
     tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
     readiness = Readiness(http, meta, tenants, warm)
     limits = _limits(settings, tenants, clock)
-    slots, working = threading.Semaphore(settings.pulls_max), Working(at_once_of(os.cpu_count() or 1))
+    slots, working = threading.Semaphore(settings.pulls_max), Working(at_once_of(os.cpu_count() or 1), clock)
     pulls = Pulls(clock, _budget(settings), slots, limits, tenants.metrics, working)
     lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))

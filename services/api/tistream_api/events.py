@@ -55,6 +55,13 @@ class Rows:
     def __len__(self) -> int:
         return len(self.op)
 
+    @property
+    def nbytes(self) -> int:
+        """About how much memory they take."""
+        own = [getattr(self, field.name) for field in fields(self)[3:]]
+        images = [array for image in (self.new, self.old) if image for array in (*image.columns, *image.keys)]
+        return sum(array.nbytes for array in (*own, *images))
+
 
 @dataclass(frozen=True, slots=True)
 class Ddls:
@@ -90,6 +97,12 @@ class Events:
 
     def __len__(self) -> int:
         return len(self.commit_ts)
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory their rows take; 0: there are none."""
+        columns = len(fields(self)) - 1
+        return columns * self.commit_ts.nbytes + sum(one.nbytes for one in self.sets if isinstance(one, Rows))
 
     @property
     def rows(self) -> int:

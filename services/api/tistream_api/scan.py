@@ -5,7 +5,7 @@ Memory is bounded by the chunk, whatever the window holds: plan.py decides what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from tistream_api.cursor import Place, Position, Scope
 from tistream_api.events import Events
 from tistream_api.plan import Cut, GroupRef
 from tistream_api.row_events import render
-from tistream_api.source_contract import Batch, GroupIndex, Ints, Source
+from tistream_api.source_contract import Batch, GroupIndex, Ints, Source, Worked
 
 PAGE_ROWS_MIN = 4_096
 PAGE_FIRST_ROWS_MIN = 16
@@ -72,6 +72,14 @@ class _Taken:
     most: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A chunk, and its events, wherever in its first commit_ts who asks stands; None: there is a crowd."""
+
+    taken: _Taken
+    batch: Batch | None
+
+
 class Scan:
     """The events of one scope after `start` with commit_ts <= `high`."""
 
@@ -108,14 +116,29 @@ class Scan:
         ids = self._source.physical_ids(self._scope, window)
         groups = plan.groups_in(self._source.segments(window), window, ids)
         while self._low < end:
-            groups = [ref for ref in groups if ref.info.commit_ts_max > self._low]
-            window = Window(self._low, end)
-            high, near = plan.coarse_cut(groups, window, max(self._budget.index_rows, self._rows))
-            high, found = self._look(near, Window(self._low, high), ids)
-            taken = self._take(high, found)
-            yield from self._crowd(taken) if taken.cut.crowded else self._chunk(taken)
-            self._low = taken.cut.high
+            step = self._source.shared(
+                (self._scope, self._low, end, self._rows, self._budget), lambda: self._step(groups, end, ids)
+            )
+            if step.batch is None:
+                yield from self._crowd(step.taken)
+            else:
+                yield self._rest(step.batch)
+            self._low = step.taken.cut.high
             self._rows = min(self._rows * CHUNK_GROWTH, self._budget.rows)
+
+    def _step(self, groups: Sequence[GroupRef], end: int, ids: Ints | None) -> Worked[_Step]:
+        """What comes next: whichever pull asks first makes it, for all that stand where it does."""
+        near = [ref for ref in groups if ref.info.commit_ts_max > self._low]
+        high, near = plan.coarse_cut(near, Window(self._low, end), max(self._budget.index_rows, self._rows))
+        high, found = self._look(near, Window(self._low, high), ids)
+        taken = self._take(high, found)
+        if taken.cut.crowded:
+            return Worked(_Step(taken, None), None, ())
+        batch, size = self._chunk(taken)
+        taken.tables.clear()
+        if batch.barrier is not None or not size:  # it may be shown later; and nothing is soon made of nothing
+            return Worked(_Step(taken, batch), None, ())
+        return Worked(_Step(taken, batch), size, [part.group for part in taken.parts])
 
     def _look(self, near: list[GroupRef], window: Window, ids: Ints | None) -> tuple[int, list[_Found]]:
         """Which rows of the row groups the window and the scope may want; a lower high end if looking costs too much.
@@ -161,14 +184,16 @@ class Scan:
                 return max(1, rows * self._budget.decoded_bytes // decoded), tables
         return max(1, rows), tables
 
-    def _chunk(self, taken: _Taken) -> Iterator[Batch]:
+    def _chunk(self, taken: _Taken) -> tuple[Batch, int]:
+        """Its events, and about how many bytes they hold in memory."""
         rows = pa.concat_tables(taken.tables) if taken.tables else SCHEMA.empty_table()
-        yield self._batch(rows, Window(self._low, taken.cut.high))
+        batch = self._batch(rows, Window(self._low, taken.cut.high))
+        return batch, rows.nbytes + batch.events.nbytes  # cells of events may lie where those of the rows do
 
     def _crowd(self, taken: _Taken) -> Iterator[Batch]:
         commit_ts = taken.cut.high
         if commit_ts - 1 > self._low:
-            yield self._batch(SCHEMA.empty_table(), Window(self._low, commit_ts - 1))
+            yield self._rest(self._batch(SCHEMA.empty_table(), Window(self._low, commit_ts - 1)))
         self._low = commit_ts - 1
         taken.tables.clear()  # they are read again, piece by piece
         yield from Crowd(self._source, self._scope, commit_ts, taken.most, taken.parts, self._start).batches()
@@ -181,9 +206,13 @@ class Scan:
         barrier = rendered.barrier
         if barrier is not None:
             found = found.before(barrier.commit_ts)
-        if self._start.place is not Place.DONE and self._start.commit_ts in window:
-            found = found.after(self._start)
         return Batch(found, window.high if barrier is None else barrier.commit_ts - 1, barrier=barrier)
+
+    def _rest(self, batch: Batch) -> Batch:
+        """Of the first batch, which begins where the start's commit_ts does, what follows the start."""
+        if self._start.place is Place.DONE or self._low > self._start.low_ts:
+            return batch
+        return replace(batch, events=batch.events.after(self._start))
 
 
 def _chosen(ref: GroupRef, index: GroupIndex, window: Window, ids: Ints | None) -> tuple[Ints, Ints]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,8 @@ from tistream_api.group_cache import GroupCache
 from tistream_api.plan import GroupRef
 from tistream_api.row_events import Interval, Shapes
 from tistream_api.segment_index import SegmentIndex
-from tistream_api.source_contract import GroupIndex
+from tistream_api.shared_work import Made
+from tistream_api.source_contract import GroupIndex, T, Worked
 
 Ints = npt.NDArray[np.int64]
 
@@ -49,6 +51,7 @@ class TenantSource:
         self._segments = segments
         self._cache = cache
         self._retained_ts = retained_ts
+        self._mine = object()  # another source's work is not mine, though its tenant is called the same
 
     def _history(self) -> History:
         history = self._history_now()
@@ -105,6 +108,13 @@ class TenantSource:
 
     def index(self, group: GroupRef) -> GroupIndex:
         return self._cache.index(group)
+
+    def shared(self, key: Hashable, make: Callable[[], Worked[T]]) -> T:
+        def made() -> Made:
+            worked = make()
+            return Made(worked.value, worked.size, self._cache.until_ms(worked.of))
+
+        return cast(T, self._cache.work.get((self._mine, key), made))
 
     def bears(self, scope: Scope, low: int, high: int) -> bool:
         """Whether anything bears the scope's name at any time from `low` to `high`, both included."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,17 @@ from tistream_api.plan import GroupRef
 from tistream_api.row_events import Barrier, Shapes
 
 Ints = npt.NDArray[np.int64]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Worked(Generic[T]):
+    """`value` was made of these row groups, and is the same whoever makes it. `size`: about its bytes in memory; None:
+    it is for nobody but who made it."""
+
+    value: T
+    size: int | None
+    of: Sequence[GroupRef]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +69,9 @@ class Source(Protocol):
 
     def index(self, group: GroupRef) -> GroupIndex:
         """Which rows a row group holds."""
+
+    def shared(self, key: Hashable, make: Callable[[], Worked[T]]) -> T:
+        """What `make` makes, or what another pull has made with the same key."""
 
 
 @dataclass(frozen=True, slots=True)

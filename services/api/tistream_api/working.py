@@ -1,17 +1,19 @@
 """Whose rows are read and worded next.
 
-Many pulls of one tenant that all work at once would leave another's a small share of the interpreter. So few work at a
-time, and of those who wait that tenant's is next which has the fewest at work. A pull that waits for rows, or for its
-reader, works at nothing.
+Many pulls of one tenant that all work at once would leave another's a small share of the interpreter, and each of its
+steps would wait for all of them. So few work at a time, of a tenant beside others hardly more than one; and of those
+who wait that tenant's is next which has the fewest at work. A pull that waits for rows, or for its reader, works at
+nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_lock
 from tistream_api.encoding import Encoder
 from tistream_api.end import End
@@ -21,6 +23,8 @@ from tistream_api.piece import Piece
 T = TypeVar("T")
 
 AT_ONCE_MIN = 8
+BESIDE_PART = 8  # of all that work at once one tenant's are this part, while there are others
+BESIDE_MS = 2_000  # how long somebody is there after having worked: who follows works now and then
 
 
 def at_once_of(cores: int) -> int:
@@ -29,12 +33,14 @@ def at_once_of(cores: int) -> int:
 
 
 class Working:
-    """Thread-safe. `at_once` of all; of one tenant a quarter less, so that another's need not wait for it."""
+    """Thread-safe. `at_once` of all; of a tenant that is alone a quarter less, so that another's need not wait for it,
+    and beside others an eighth."""
 
-    def __init__(self, at_once: int) -> None:
-        self._at_once = at_once
-        self._at_once_of_one = max(1, at_once - max(1, at_once // 4))
+    def __init__(self, at_once: int, clock: Clock) -> None:
+        self._at_once, self._clock = at_once, clock
+        self._alone, self._beside = max(1, at_once - max(1, at_once // 4)), max(1, at_once // BESIDE_PART)
         self._lock = new_lock()
+        self._worked_ms: dict[Hashable, int] = {}  # when somebody ended last, in that order
         self._working: Counter[Hashable] = Counter()
         self._waiting: dict[Hashable, deque[tuple[int, Event]]] = {}
         self._numbers = 0
@@ -64,15 +70,18 @@ class Working:
             self._working[who] -= 1
             if not self._working[who]:
                 del self._working[who]
+            self._worked_ms.pop(who, None)
+            self._worked_ms[who] = self._clock.monotonic_ms()
             self._admit()
 
     def _admit(self) -> None:
         """Whoever there is room for."""
+        of_one = self._beside if self._several() else self._alone
         while self._working.total() < self._at_once:
             may = [
                 (self._working[who], line[0][0], who)
                 for who, line in self._waiting.items()
-                if self._working[who] < self._at_once_of_one
+                if self._working[who] < of_one
             ]
             if not may:
                 return
@@ -82,6 +91,14 @@ class Working:
                 del self._waiting[who]
             self._working[who] += 1
             admitted.set()
+
+    def _several(self) -> bool:
+        """Whether more than one tenant is there."""
+        since_ms = self._clock.monotonic_ms() - BESIDE_MS
+        while self._worked_ms and next(iter(self._worked_ms.values())) <= since_ms:
+            del self._worked_ms[next(iter(self._worked_ms))]
+        there: tuple[Mapping[Hashable, object], ...] = (self._worked_ms, self._working, self._waiting)
+        return any(len(one) > 1 for one in there) or len(set().union(*there)) > 1
 
 
 @dataclass(slots=True)

@@ -174,6 +174,15 @@ MUTANTS = (
         catchers=("tests/unit/api/test_api_scan.py::test_segments_compacted_during_a_pull_make_no_difference",),
     ),
     Mutant(
+        name="one-scopes-events-told-to-another",
+        invariants=(18, 20),
+        breaks="what was made for a pull of one table is told to a pull of another",
+        file=SCAN,
+        old="                (self._scope, self._low, end, self._rows, self._budget), lambda: self._step(groups, end, ids)\n",
+        new="                (self._low, end, self._rows, self._budget), lambda: self._step(groups, end, ids)\n",
+        catchers=("tests/unit/api/test_shared_work.py::test_every_pull_is_told_what_it_would_be_told_alone[everything]",),
+    ),
+    Mutant(
         name="chunk-ends-inside-a-commit-ts",
         invariants=(9, 18),
         breaks="a chunk ends inside a commit_ts: the rest of it is skipped",

@@ -15,6 +15,7 @@ from support.compare import shown, tenant_differences
 from support.golden import Delivery
 from support.hostile import table
 from support.hostile.attacker import Orders
+from support.hostile.cores import Cores, shared
 from support.hostile.files import Junk, hostile_stores, mending
 from support.hostile.good import Watch
 from support.hostile.table import Phase
@@ -38,6 +39,7 @@ class Options:
     junk: int = 1_000
     idle: int = 500
     seed: int = 1
+    cores: Cores = field(default_factory=shared)
 
 
 @dataclass(slots=True)
@@ -56,7 +58,7 @@ class Outcome:
 def run(options: Options, say: Callable[[str], None] = print) -> Outcome:
     """The whole of it. Leaves no process."""
     outcome = Outcome()
-    with running(options.scratch) as world:
+    with running(options.scratch, options.cores) as world:
         Run(options, world, outcome, say).run()
         for trace in world.services.unexpected():
             outcome.problems.append(f"an exception that nobody foresaw: {trace}")

@@ -76,7 +76,7 @@ class World:
             metrics.undecodable,
         )
         limits = TenantLimits(CLOCK, lambda _: Limits(), 8)
-        self.pulls = Pulls(CLOCK, Budget(), threading.Semaphore(1), limits, metrics, Working(8))
+        self.pulls = Pulls(CLOCK, Budget(), threading.Semaphore(1), limits, metrics, Working(8, CLOCK))
 
     def _route(self, epoch: int) -> TenantRoute:
         routes = [

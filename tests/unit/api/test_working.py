@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from support.http_world import eventually
-from tistream_api.working import Working, at_once_of
+from tistream.clock import ManualClock
+from tistream_api.working import BESIDE_MS, Working, at_once_of
 
 
 class Worker:
@@ -16,6 +17,7 @@ class Worker:
 
     def __init__(self, working: Working, who: str, pieces: int, began: list[str]) -> None:
         self._who, self._pieces, self._began = who, pieces, began
+        self.begun = False
         self.go = threading.Semaphore(0)
         self.given: list[int] = []
         self.thread = threading.Thread(target=lambda: self.given.extend(working.each(who, self._made())), daemon=True)
@@ -23,13 +25,26 @@ class Worker:
 
     def _made(self) -> Iterator[int]:
         for number in range(self._pieces):
+            self.begun = True
             self._began.append(self._who)
             assert self.go.acquire(timeout=60)
             yield number
 
 
+def released(workers: list[Worker]) -> None:
+    for one in workers:
+        one.go.release()
+
+
+def ended(workers: list[Worker]) -> None:
+    released(workers)
+    for one in workers:
+        one.thread.join(60)
+        assert not one.thread.is_alive()
+
+
 def test_one_tenant_leaves_room_and_waits_behind_no_other() -> None:
-    working, began = Working(4), list[str]()
+    working, began = Working(4, ManualClock()), list[str]()
     many = [Worker(working, "many", 1, began) for _ in range(20)]
     eventually(lambda: began == ["many"] * 3)
     few = Worker(working, "few", 2, began)
@@ -46,24 +61,37 @@ def test_one_tenant_leaves_room_and_waits_behind_no_other() -> None:
 
 
 def test_who_has_the_fewest_at_work_is_next_however_many_have_waited_longer() -> None:
-    working, began = Working(4), list[str]()
-    first = [Worker(working, who, 1, began) for who in ("many", "other", "many", "other")]
-    eventually(lambda: sorted(began) == ["many", "many", "other", "other"])
-    waiting = [Worker(working, "many", 1, began) for _ in range(5)]
-    eventually(lambda: len(working._waiting.get("many", ())) == 5)
+    working, began = Working(16, ManualClock()), list[str]()
+    first = [Worker(working, who, 1, began) for who in "abcdefgh" * 2]
+    eventually(lambda: sorted(began) == sorted("abcdefgh" * 2))
+    waiting = [Worker(working, "a", 1, began) for _ in range(5)]
+    eventually(lambda: len(working._waiting.get("a", ())) == 5)
     few = Worker(working, "few", 1, began)
     eventually(lambda: "few" in working._waiting)
-    first[1].go.release()  # of "many" two are at work, and three might be; of "few" none
-    eventually(lambda: began[4:] == ["few"])
-    for one in (first[0], *first[2:], *waiting, few):
-        one.go.release()
-    for one in (*first, *waiting, few):
-        one.thread.join(60)
-        assert not one.thread.is_alive()
+    first[0].go.release()  # of "a" one is at work, and two might be; of "few" none
+    eventually(lambda: began[16:] == ["few"])
+    ended([*first, *waiting, few])
+
+
+def test_beside_others_one_works_at_less_until_they_are_gone() -> None:
+    clock = ManualClock()
+    working, began = Working(8, clock), list[str]()
+    many = [Worker(working, "many", 1, began) for _ in range(20)]
+    eventually(lambda: len(began) == 6)
+    assert list(working.each("few", iter([1]))) == [1], "there is room"
+    eventually(lambda: len(working._waiting["many"]) == 14)
+    released([one for one in many if one.begun])
+    eventually(lambda: len(began) == 7)
+    assert working._working["many"] == 1, "the other works at nothing now, but did a moment ago"
+    clock.advance(BESIDE_MS)
+    released([one for one in many if one.begun and not one.given])
+    eventually(lambda: len(began) == 13)
+    assert working._working["many"] == 6
+    ended(many)
 
 
 def test_what_fails_or_is_dropped_leaves_its_room() -> None:
-    working = Working(1)
+    working = Working(1, ManualClock())
 
     def failing() -> Iterator[int]:
         yield 1

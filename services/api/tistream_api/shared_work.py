@@ -1,0 +1,82 @@
+"""What several pulls ask for at the same time, or shortly one after the other, is made once: consumers that follow a
+tenant want the same window of it as soon as it is there, and those that begin where others began go the same way."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tistream.concurrency import Event, new_event, new_lock
+
+T = TypeVar("T")
+
+_PART_MAX = 4  # one thing takes no more than this part of the room, or it would drive out all small ones
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """`value` is the same for whoever asks with the same key. `size`: about its bytes in memory; None: it is for
+    nobody but who made it. `until_ms`: monotonic, when it must be made anew; None: never."""
+
+    value: Any
+    size: int | None
+    until_ms: int | None = None
+
+
+@dataclass(slots=True)
+class _Making:
+    done: Event
+    made: Made | None = None
+
+
+class SharedWork:
+    """An LRU bounded by bytes. Thread-safe. `over` tells whether a time has come."""
+
+    def __init__(self, bytes_max: int, over: Callable[[int | None], bool]) -> None:
+        self._bytes_max, self._over = bytes_max, over
+        self._lock = new_lock()
+        self._held: OrderedDict[Hashable, Made] = OrderedDict()
+        self._making: dict[Hashable, _Making] = {}
+        self._bytes = 0
+
+    def get(self, key: Hashable, make: Callable[[], Made]) -> Any:
+        """What was made before, or is being made by another, or else what `make` makes. Raises as `make`."""
+        with self._lock:
+            if (found := self._find(key)) is not None:
+                return found.value
+            others = self._making.get(key)
+            if others is None:
+                mine = self._making[key] = _Making(new_event())
+        if others is not None:
+            others.done.wait()
+            made = others.made
+            # What another could not make, or made for itself, I may be able to.
+            return make().value if made is None or made.size is None else made.value
+        try:
+            made = mine.made = make()
+        finally:
+            with self._lock:
+                del self._making[key]
+                self._keep(key, mine.made)
+            mine.done.set()
+        return made.value
+
+    def _find(self, key: Hashable) -> Made | None:
+        found = self._held.get(key)
+        if found is None:
+            return None
+        if self._over(found.until_ms):
+            self._bytes -= self._held.pop(key).size or 0
+            return None
+        self._held.move_to_end(key)
+        return found
+
+    def _keep(self, key: Hashable, made: Made | None) -> None:
+        if made is None or made.size is None or made.size * _PART_MAX > self._bytes_max or self._over(made.until_ms):
+            return
+        self._held[key] = made
+        self._bytes += made.size
+        while self._bytes > self._bytes_max:
+            self._bytes -= self._held.popitem(last=False)[1].size or 0

@@ -57,7 +57,11 @@ class ApiSettings(ServiceSettings):
 
     model_config = settings_config("API")
 
-    cache_bytes: int = Field(default=256 << 20, ge=1 << 20, description="row groups kept in memory")
+    cache_bytes: int = Field(
+        default=256 << 20,
+        ge=1 << 20,
+        description="row groups kept in memory, and for a quarter of it what pulls have made of them",
+    )
     keyed_cache_ms: int = Field(
         default=30_000,
         ge=0,

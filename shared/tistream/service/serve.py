@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from tistream.service.begin import begin, wrong_settings_end_it
 from tistream.service.lifetime import end_after
 from tistream.service.peers import Peers
+from tistream.service.request_deadline import DeadlinedProtocol
 from tistream.service.settings import ServiceSettings, SettingsError
 from tistream.service.traces import end_traces
 
@@ -47,6 +48,7 @@ def serve(app: FastAPI, settings: ServiceSettings) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        http=DeadlinedProtocol,
         ws="none",
         lifespan="on",
         timeout_graceful_shutdown=settings.shutdown_grace_seconds,

@@ -56,8 +56,8 @@ MUTANTS = (
         invariants=(17,),
         breaks="pulls of one tenant may be all that a server works at",
         file=WORKING,
-        old="        self._alone, self._beside = max(1, at_once - max(1, at_once // 4)), max(1, at_once // BESIDE_PART)\n",
-        new="        self._alone, self._beside = at_once, max(1, at_once // BESIDE_PART)\n",
+        old="        self._alone, self._beside = max(1, at_once - max(1, at_once // 4)),",
+        new="        self._alone, self._beside = at_once,",
         catchers=(AT_WORK + "test_one_tenant_leaves_room_and_waits_behind_no_other",),
     ),
     Mutant(
@@ -68,6 +68,17 @@ MUTANTS = (
         old="            self._worked_ms[who] = self._clock.monotonic_ms()\n",
         new="            self._worked_ms[who] = -BESIDE_MS\n",
         catchers=(AT_WORK + "test_beside_others_one_works_at_less_until_they_are_gone",),
+    ),
+    Mutant(
+        name="hostile-half-a-request-held-for-ever",
+        invariants=(17, 23),
+        breaks="a connection on which half a request has come stays open, however many there are",
+        file="shared/tistream/service/request_deadline.py",
+        old="        elif self.conn.their_state in _NOT_WHOLE:\n",
+        new="        elif self.conn.their_state is h11.SEND_BODY:\n",
+        catchers=(
+            "tests/unit/service/test_request_deadline.py::test_what_is_not_whole_in_time_is_closed[half a head]",
+        ),
     ),
     Mutant(
         name="hostile-what-a-revoked-key-showed-is-kept",

@@ -180,7 +180,9 @@ MUTANTS = (
         file=SCAN,
         old="                (self._scope, self._low, end, self._rows, self._budget), lambda: self._step(groups, end, ids)\n",
         new="                (self._low, end, self._rows, self._budget), lambda: self._step(groups, end, ids)\n",
-        catchers=("tests/unit/api/test_shared_work.py::test_every_pull_is_told_what_it_would_be_told_alone[everything]",),
+        catchers=(
+            "tests/unit/api/test_shared_work.py::test_every_pull_is_told_what_it_would_be_told_alone[everything]",
+        ),
     ),
     Mutant(
         name="chunk-ends-inside-a-commit-ts",

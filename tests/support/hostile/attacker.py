@@ -183,19 +183,20 @@ class Attacker:
         return [one(number) for number in range(self.orders.connections)]
 
     def _idle(self) -> list[Awaitable[None]]:
-        """Connections on which nothing comes, or half a request."""
+        """Connections on which nothing comes, or half a request; others in place of those that are closed."""
 
         async def one(number: int) -> None:
-            connection = Connection(self.orders.url)
-            try:
-                await connection.write(b"" if number % 2 else b"GET /v1/tenants HTTP/1.1\r\nhost: x\r\nx-slow: ")
-                while self._going():
-                    await asyncio.sleep(min(2.0, max(0.0, self._end - time.monotonic())))
-                    await connection.write(b"" if number % 2 else b"a")
-                self.told.statuses["idle held"] += 1
-            except OSError:
-                self.told.closed += 1
-            connection.close()
+            while self._going():
+                connection = Connection(self.orders.url)
+                try:
+                    await connection.write(b"" if number % 2 else b"GET /v1/tenants HTTP/1.1\r\nhost: x\r\nx-slow: ")
+                    while self._going():
+                        await asyncio.sleep(min(2.0, max(0.0, self._end - time.monotonic())))
+                        await connection.write(b"" if number % 2 else b"a")
+                    self.told.statuses["idle held"] += 1
+                except OSError:
+                    self.told.statuses["idle closed"] += 1
+                connection.close()
 
         return [one(number) for number in range(self.orders.idle)]
 

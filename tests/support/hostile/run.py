@@ -15,7 +15,6 @@ from support.compare import shown, tenant_differences
 from support.golden import Delivery
 from support.hostile import table
 from support.hostile.attacker import Orders
-from support.hostile.cores import Cores, shared
 from support.hostile.files import Junk, hostile_stores, mending
 from support.hostile.good import Watch
 from support.hostile.table import Phase
@@ -39,7 +38,6 @@ class Options:
     junk: int = 1_000
     idle: int = 500
     seed: int = 1
-    cores: Cores = field(default_factory=shared)
 
 
 @dataclass(slots=True)
@@ -58,7 +56,7 @@ class Outcome:
 def run(options: Options, say: Callable[[str], None] = print) -> Outcome:
     """The whole of it. Leaves no process."""
     outcome = Outcome()
-    with running(options.scratch, options.cores) as world:
+    with running(options.scratch) as world:
         Run(options, world, outcome, say).run()
         for trace in world.services.unexpected():
             outcome.problems.append(f"an exception that nobody foresaw: {trace}")
@@ -140,14 +138,16 @@ class Run:
             kes.take(key)
             self.bad.push(0.6)
             self._without_key("key revoked")
+        before = self.bad.resolved_ts()
         kes.give_back(key)
-        self._goes_on()
+        self._goes_on(before)
         with self._phase("key denied"):
             kes.deny(key)
             self.bad.push(0.7)
             self._without_key("key denied")
+        before = self.bad.resolved_ts()
         kes.allow(key)
-        self._goes_on()
+        self._goes_on(before)
 
     def all_at_once(self) -> None:
         """Everything again, together."""
@@ -253,8 +253,7 @@ class Run:
         )
         waited(lambda: self.bad.refusal() == "tistream:key-unusable", PATIENCE_S)
 
-    def _goes_on(self) -> None:
-        before = self.bad.resolved_ts()
+    def _goes_on(self, before: int) -> None:
         waited(lambda: self.bad.resolved_ts() > before and self.bad.refusal() == "", PATIENCE_S)
 
     # -- what the other one is told --------------------------------------------------------------------------------

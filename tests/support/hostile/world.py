@@ -25,13 +25,12 @@ from support.change_files import flipped_change_group
 from support.faults import has_changes
 from support.golden import GoldenSet
 from support.hostile.attacker import Orders
-from support.hostile.cores import Cores, on, shared
 from support.hostile.files import with_hostile_names
 from support.kes import Kes
 from support.minio import Minio
 from support.platform import COMMAND, _die_with_us, waited
 from support.pull import Consumer, Refused
-from support.services import MODULES, Services, service_of
+from support.services import MODULES, Services
 from tistream.model.ids import TenantKey
 from tistream.storage.s3 import S3ObjectStore
 from tistream.verify.fingerprint import TruthLine
@@ -49,19 +48,12 @@ SETTINGS = {
 }
 
 
-@dataclass
 class Guarded(Services):
-    """Who asks needs a token, though everything is on this machine. `cores`: who runs where."""
-
-    cores: Cores = field(default_factory=shared)
+    """Who asks needs a token, though everything is on this machine."""
 
     @property
     def auth(self) -> bool:
         return True
-
-    def start_one(self, name: str) -> None:
-        with on(self.cores.serving if service_of(name) == "api" else self.cores.pipeline):
-            super().start_one(name)
 
 
 @dataclass
@@ -144,14 +136,12 @@ WHO = ("good", "bad")
 
 
 @contextmanager
-def running(scratch: Path, cores: Cores) -> Iterator[World]:
+def running(scratch: Path) -> Iterator[World]:
     """One for as long as it is wanted; without its servers the test is not run, and says so."""
     with ExitStack() as stack:
-        with on(cores.pipeline):
-            keys = stack.enter_context(kes.running(scratch / "kes"))
-            server = stack.enter_context(minio.running(scratch / "minio", kms=keys.environ))
-            database = stack.enter_context(mariadb.running(scratch / "mariadb"))
-        stack.enter_context(on(cores.serving))  # consumers, and who attacks
+        keys = stack.enter_context(kes.running(scratch / "kes"))
+        server = stack.enter_context(minio.running(scratch / "minio", kms=keys.environ))
+        database = stack.enter_context(mariadb.running(scratch / "mariadb"))
         bucket = server.new_bucket()
         services = Guarded(
             scratch / "services",
@@ -159,7 +149,6 @@ def running(scratch: Path, cores: Cores) -> Iterator[World]:
             environ={**SETTINGS, **server.environ},
             objects_url=server.url(bucket),
             database_url=database.url,
-            cores=cores,
         )
         stack.callback(services.close)
         try:
@@ -186,8 +175,7 @@ class Load:
         url = ["--url", world.services.url]
         objects = ["--objects", world.minio.url(world.bucket)]
         token = world.services.first_token
-        with on(world.services.cores.pipeline):
-            self._simulate = world.started("simulate", *objects, *url, *where, *told, *load, *calm, token=token)
+        self._simulate = world.started("simulate", *objects, *url, *where, *told, *load, *calm, token=token)
         waited(lambda: self._alive() and self.truth.exists() and b"\n" in self.truth.read_bytes(), PATIENCE_S)
         checks = [world.services.url, *where, "--scopes", "1", "--json"]
         self._verify = world.started("verify", *checks, token=world.token_file("good"))

@@ -21,8 +21,11 @@ _SERVICE = """
 import time
 from tistream.service.app import new_app
 from tistream.service.metrics import new_registry
+from tistream.service.request_deadline import DeadlinedProtocol
 from tistream.service.serve import run_service
 from tistream.service.settings import ServiceSettings, settings_config
+
+DeadlinedProtocol.seconds = 2.0
 
 class EchoSettings(ServiceSettings):
     model_config = settings_config("ECHO")
@@ -138,6 +141,14 @@ def test_what_hangs_does_not_outlive_the_limit(tmp_path: Path) -> None:
 def test_stream_that_fails_is_cut_and_not_ended(tmp_path: Path) -> None:
     with _service(tmp_path / "log") as service, pytest.raises(httpx.RemoteProtocolError):
         service.get("/cut")
+
+
+def test_who_sends_half_a_request_is_let_go(tmp_path: Path) -> None:
+    with _service(tmp_path / "log") as service, socket.create_connection(("127.0.0.1", service.port)) as slow:
+        slow.sendall(b"GET /healthz HTTP/1.1\r\nx-slow: ")
+        slow.settimeout(60)
+        assert slow.recv(100) == b""
+        assert service.get("/healthz").status_code == 200
 
 
 def test_wrong_settings_are_one_line_and_status_2() -> None:

@@ -1,9 +1,8 @@
 """Whose rows are read and worded next.
 
 Many pulls of one tenant that all work at once would leave another's a small share of the interpreter, and each of its
-steps would wait for all of them. So few work at a time, of a tenant beside others hardly more than one; and of those
-who wait that tenant's is next which has the fewest at work. A pull that waits for rows, or for its reader, works at
-nothing.
+steps would wait for all of them. So few work at a time, and of a tenant beside others very few; of those who wait that
+tenant's is next which has the fewest at work. A pull that waits for rows, or for its reader, works at nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tistream_api.piece import Piece
 T = TypeVar("T")
 
 AT_ONCE_MIN = 8
-BESIDE_PART = 8  # of all that work at once one tenant's are this part, while there are others
+BESIDE_PART = 4  # of all that work at once one tenant's are this part, while there are others
 BESIDE_MS = 2_000  # how long somebody is there after having worked: who follows works now and then
 
 
@@ -34,7 +33,8 @@ def at_once_of(cores: int) -> int:
 
 class Working:
     """Thread-safe. `at_once` of all; of a tenant that is alone a quarter less, so that another's need not wait for it,
-    and beside others an eighth."""
+    and beside others a quarter. Not one alone: a live stream would stand behind each step of its own tenant's long
+    pulls."""
 
     def __init__(self, at_once: int, clock: Clock) -> None:
         self._at_once, self._clock = at_once, clock

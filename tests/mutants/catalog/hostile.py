@@ -77,7 +77,7 @@ MUTANTS = (
         old="        elif self.conn.their_state in _NOT_WHOLE:\n",
         new="        elif self.conn.their_state is h11.SEND_BODY:\n",
         catchers=(
-            "tests/unit/service/test_request_deadline.py::test_what_is_not_whole_in_time_is_closed[half a head]",
+            "tests/unit/service/test_request_deadline.py::test_what_is_not_whole_in_time_is_closed[half-a-head]",
         ),
     ),
     Mutant(

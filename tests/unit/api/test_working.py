@@ -81,11 +81,11 @@ def test_beside_others_one_works_at_less_until_they_are_gone() -> None:
     assert list(working.each("few", iter([1]))) == [1], "there is room"
     eventually(lambda: len(working._waiting["many"]) == 14)
     released([one for one in many if one.begun])
-    eventually(lambda: len(began) == 7)
-    assert working._working["many"] == 1, "the other works at nothing now, but did a moment ago"
+    eventually(lambda: len(began) == 8)
+    assert working._working["many"] == 2, "the other works at nothing now, but did a moment ago"
     clock.advance(BESIDE_MS)
     released([one for one in many if one.begun and not one.given])
-    eventually(lambda: len(began) == 13)
+    eventually(lambda: len(began) == 14)
     assert working._working["many"] == 6
     ended(many)
 

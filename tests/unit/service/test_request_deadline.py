@@ -51,7 +51,7 @@ def connected(port: int) -> socket.socket:
     return one
 
 
-@pytest.mark.parametrize("begun", [b"", HEAD, HEAD + b"\r\n12345"], ids=["nothing", "half a head", "half a body"])
+@pytest.mark.parametrize("begun", [b"", HEAD, HEAD + b"\r\n12345"], ids=["nothing", "half-a-head", "half-a-body"])
 def test_what_is_not_whole_in_time_is_closed(port: int, begun: bytes) -> None:
     with connected(port) as one:
         one.sendall(begun)

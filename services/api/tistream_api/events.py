@@ -23,6 +23,7 @@ from tistream_api.cursor import Place, Position
 Ints = npt.NDArray[np.int64]
 
 _KEY = pa.binary()
+_OBJECT_BYTES = 2_048  # what an array or an event of a DDL takes besides its cells, generously
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,9 @@ class Rows:
         return len(self.op)
 
     @property
-    def nbytes(self) -> int:
-        """About how much memory they take."""
-        own = [getattr(self, field.name) for field in fields(self)[3:]]
-        images = [array for image in (self.new, self.old) if image for array in (*image.columns, *image.keys)]
-        return sum(array.nbytes for array in (*own, *images))
+    def arrays(self) -> list[pa.Array]:
+        """What has buffers, which may be parts of larger ones."""
+        return [self.raw, *(one for image in (self.new, self.old) if image for one in (*image.columns, *image.keys))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +98,15 @@ class Events:
         return len(self.commit_ts)
 
     @property
-    def nbytes(self) -> int:
-        """About how much memory their rows take; 0: there are none."""
-        columns = len(fields(self)) - 1
-        return columns * self.commit_ts.nbytes + sum(one.nbytes for one in self.sets if isinstance(one, Rows))
+    def held_bytes(self) -> int:
+        """About how much memory is held while they are: whole buffers, also where few of their bytes are shown."""
+        rows = [one for one in self.sets if isinstance(one, Rows)]
+        arrays = [array for one in rows for array in one.arrays]
+        buffers = {buffer.address: buffer.size for array in arrays for buffer in array.buffers() if buffer is not None}
+        numbers = (len(fields(self)) - 1) * len(self) + (len(fields(Rows)) - 4) * sum(map(len, rows))
+        objects = len(arrays) + sum(len(one) for one in self.sets if isinstance(one, Ddls)) + 1
+        cells: int = sum(buffers.values())
+        return cells + 8 * numbers + _OBJECT_BYTES * objects
 
     @property
     def rows(self) -> int:

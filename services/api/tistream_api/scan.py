@@ -74,10 +74,11 @@ class _Taken:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A chunk, and its events, wherever in its first commit_ts who asks stands; None: there is a crowd."""
+    """Up to where a chunk goes, and its events, wherever in its first commit_ts who asks stands; or a crowd."""
 
-    taken: _Taken
+    high: int
     batch: Batch | None
+    crowd: _Taken | None = None
 
 
 class Scan:
@@ -116,14 +117,13 @@ class Scan:
         ids = self._source.physical_ids(self._scope, window)
         groups = plan.groups_in(self._source.segments(window), window, ids)
         while self._low < end:
-            step = self._source.shared(
-                (self._scope, self._low, end, self._rows, self._budget), lambda: self._step(groups, end, ids)
-            )
-            if step.batch is None:
-                yield from self._crowd(step.taken)
-            else:
+            key = (self._scope, self._low, end, self._rows, self._budget)
+            step = self._source.shared(key, end, lambda: self._step(groups, end, ids))
+            if step.crowd is not None:
+                yield from self._crowd(step.crowd)
+            elif step.batch is not None:
                 yield self._rest(step.batch)
-            self._low = step.taken.cut.high
+            self._low = step.high
             self._rows = min(self._rows * CHUNK_GROWTH, self._budget.rows)
 
     def _step(self, groups: Sequence[GroupRef], end: int, ids: Ints | None) -> Worked[_Step]:
@@ -133,12 +133,13 @@ class Scan:
         high, found = self._look(near, Window(self._low, high), ids)
         taken = self._take(high, found)
         if taken.cut.crowded:
-            return Worked(_Step(taken, None), None, ())
-        batch, size = self._chunk(taken)
-        taken.tables.clear()
-        if batch.barrier is not None or not size:  # it may be shown later; and nothing is soon made of nothing
-            return Worked(_Step(taken, batch), None, ())
-        return Worked(_Step(taken, batch), size, [part.group for part in taken.parts])
+            return Worked(_Step(taken.cut.high, None, taken), None, ())
+        rows = pa.concat_tables(taken.tables) if taken.tables else SCHEMA.empty_table()
+        batch = self._batch(rows, Window(self._low, taken.cut.high))
+        step = _Step(taken.cut.high, batch)
+        if batch.barrier is not None or not len(batch.events):  # it may be shown later; nothing is soon made of nothing
+            return Worked(step, None, ())
+        return Worked(step, batch.events.held_bytes, [part.group for part in taken.parts])
 
     def _look(self, near: list[GroupRef], window: Window, ids: Ints | None) -> tuple[int, list[_Found]]:
         """Which rows of the row groups the window and the scope may want; a lower high end if looking costs too much.
@@ -183,12 +184,6 @@ class Scan:
             if decoded > self._budget.decoded_bytes:
                 return max(1, rows * self._budget.decoded_bytes // decoded), tables
         return max(1, rows), tables
-
-    def _chunk(self, taken: _Taken) -> tuple[Batch, int]:
-        """Its events, and about how many bytes they hold in memory."""
-        rows = pa.concat_tables(taken.tables) if taken.tables else SCHEMA.empty_table()
-        batch = self._batch(rows, Window(self._low, taken.cut.high))
-        return batch, rows.nbytes + batch.events.nbytes  # cells of events may lie where those of the rows do
 
     def _crowd(self, taken: _Taken) -> Iterator[Batch]:
         commit_ts = taken.cut.high

@@ -3,7 +3,7 @@ tenant want the same window of it as soon as it is there, and those that begin w
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -39,12 +39,15 @@ class SharedWork:
         self._lock = new_lock()
         self._held: OrderedDict[Hashable, Made] = OrderedDict()
         self._making: dict[Hashable, _Making] = {}
+        self._ending: deque[Hashable] = deque()  # those that have an end
         self._bytes = 0
 
     def get(self, key: Hashable, make: Callable[[], Made]) -> Any:
         """What was made before, or is being made by another, or else what `make` makes. Raises as `make`."""
         with self._lock:
-            if (found := self._find(key)) is not None:
+            self._drop_what_is_over()
+            if (found := self._held.get(key)) is not None and not self._over(found.until_ms):
+                self._held.move_to_end(key)
                 return found.value
             others = self._making.get(key)
             if others is None:
@@ -52,8 +55,9 @@ class SharedWork:
         if others is not None:
             others.done.wait()
             made = others.made
-            # What another could not make, or made for itself, I may be able to.
-            return make().value if made is None or made.size is None else made.value
+            # What another could not make, made for itself, or was too long in making, I may be able to.
+            mine_alone = made is None or made.size is None or self._over(made.until_ms)
+            return make().value if made is None or mine_alone else made.value
         try:
             made = mine.made = make()
         finally:
@@ -63,20 +67,22 @@ class SharedWork:
             mine.done.set()
         return made.value
 
-    def _find(self, key: Hashable) -> Made | None:
-        found = self._held.get(key)
-        if found is None:
-            return None
-        if self._over(found.until_ms):
-            self._bytes -= self._held.pop(key).size or 0
-            return None
-        self._held.move_to_end(key)
-        return found
+    def _drop_what_is_over(self) -> None:
+        """They end about in the order in which they were kept."""
+        while self._ending and ((made := self._held.get(self._ending[0])) is None or self._over(made.until_ms)):
+            self._drop(self._ending.popleft())
+
+    def _drop(self, key: Hashable) -> None:
+        made = self._held.pop(key, None)
+        self._bytes -= 0 if made is None else made.size or 0
 
     def _keep(self, key: Hashable, made: Made | None) -> None:
         if made is None or made.size is None or made.size * _PART_MAX > self._bytes_max or self._over(made.until_ms):
             return
+        self._drop(key)
         self._held[key] = made
         self._bytes += made.size
+        if made.until_ms is not None:
+            self._ending.append(key)
         while self._bytes > self._bytes_max:
-            self._bytes -= self._held.popitem(last=False)[1].size or 0
+            self._drop(next(iter(self._held)))

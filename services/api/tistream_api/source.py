@@ -51,7 +51,8 @@ class TenantSource:
         self._segments = segments
         self._cache = cache
         self._retained_ts = retained_ts
-        self._mine = object()  # another source's work is not mine, though its tenant is called the same
+        self._worked_of: History | None = None
+        self._mine = object()  # what was worked out by another source, or of another history, is not mine
 
     def _history(self) -> History:
         history = self._history_now()
@@ -109,12 +110,20 @@ class TenantSource:
     def index(self, group: GroupRef) -> GroupIndex:
         return self._cache.index(group)
 
-    def shared(self, key: Hashable, make: Callable[[], Worked[T]]) -> T:
+    def shared(self, key: Hashable, high: int, make: Callable[[], Worked[T]]) -> T:
+        with self._lock:
+            history = self._history()
+            if history is not self._worked_of:  # read anew: it may say something else
+                self._worked_of, self._mine = history, object()
+            mine = self._mine
+
         def made() -> Made:
             worked = make()
-            return Made(worked.value, worked.size, self._cache.until_ms(worked.of))
+            with self._lock:
+                stands = self._history_now() is history and high <= history.resolved_ts
+            return Made(worked.value, worked.size if stands else None, self._cache.until_ms(worked.of))
 
-        return cast(T, self._cache.work.get((self._mine, key), made))
+        return cast(T, self._cache.work.get((mine, key), made))
 
     def bears(self, scope: Scope, low: int, high: int) -> bool:
         """Whether anything bears the scope's name at any time from `low` to `high`, both included."""

@@ -70,8 +70,8 @@ class Source(Protocol):
     def index(self, group: GroupRef) -> GroupIndex:
         """Which rows a row group holds."""
 
-    def shared(self, key: Hashable, make: Callable[[], Worked[T]]) -> T:
-        """What `make` makes, or what another pull has made with the same key."""
+    def shared(self, key: Hashable, high: int, make: Callable[[], Worked[T]]) -> T:
+        """What `make` makes of what is known up to `high`, or what another pull has made with the same key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,17 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_S = 20.0
+STILL_MAX = 6  # when so many times that long nothing of a whole answer was read, nobody wants it
 _NOT_WHOLE = (h11.IDLE, h11.SEND_BODY)
 
 
 class DeadlinedProtocol(H11Protocol):
     """uvicorn's, and `seconds` for a request, head and body, from when the connection was made or the answer before
-    it had ended. How long its own answer takes is not limited."""
+    it had ended. How long its own answer takes is not limited; nor how slowly it is read, as long as it is."""
 
-    seconds = REQUEST_S
+    seconds, still_max = REQUEST_S, STILL_MAX
     _deadline: asyncio.TimerHandle | None = None
+    _left, _still = 0, 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A new one."""
@@ -44,7 +46,19 @@ class DeadlinedProtocol(H11Protocol):
             self._deadline = None
 
     def _over(self) -> None:
-        if self.flow.read_paused:  # what has come is more than was read: it is we who are late
+        # More has come than was read, or the rest was not asked for yet: it is we who are late.
+        if self.flow.read_paused or self.conn.they_are_waiting_for_100_continue:
             self._begin()
-        elif self.conn.their_state in _NOT_WHOLE:
+        elif self.conn.their_state in _NOT_WHOLE or self.transport.is_closing():
+            self._let_go()
+
+    def _let_go(self) -> None:
+        left: int = self.transport.get_write_buffer_size()
+        self._still = self._still + 1 if left == self._left else 0
+        self._left = left
+        if not left:
             self.transport.close()
+        elif self._still < self.still_max:  # an answer is on its way
+            self._begin()
+        else:
+            self.transport.abort()

@@ -74,8 +74,8 @@ MUTANTS = (
         invariants=(17, 23),
         breaks="a connection on which half a request has come stays open, however many there are",
         file="shared/tistream/service/request_deadline.py",
-        old="        elif self.conn.their_state in _NOT_WHOLE:\n",
-        new="        elif self.conn.their_state is h11.SEND_BODY:\n",
+        old="_NOT_WHOLE = (h11.IDLE, h11.SEND_BODY)\n",
+        new="_NOT_WHOLE = (h11.SEND_BODY,)\n",
         catchers=(
             "tests/unit/service/test_request_deadline.py::test_what_is_not_whole_in_time_is_closed[half-a-head]",
         ),

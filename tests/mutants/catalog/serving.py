@@ -178,11 +178,20 @@ MUTANTS = (
         invariants=(18, 20),
         breaks="what was made for a pull of one table is told to a pull of another",
         file=SCAN,
-        old="                (self._scope, self._low, end, self._rows, self._budget), lambda: self._step(groups, end, ids)\n",
-        new="                (self._low, end, self._rows, self._budget), lambda: self._step(groups, end, ids)\n",
+        old="            key = (self._scope, self._low, end, self._rows, self._budget)\n",
+        new="            key = (self._low, end, self._rows, self._budget)\n",
         catchers=(
             "tests/unit/api/test_shared_work.py::test_every_pull_is_told_what_it_would_be_told_alone[everything]",
         ),
+    ),
+    Mutant(
+        name="what-one-history-said-told-for-another",
+        invariants=(18,),
+        breaks="a schema history is read anew, and pulls are still told what was made of the one before",
+        file="services/api/tistream_api/source.py",
+        old="            if history is not self._worked_of:",
+        new="            if self._worked_of is None:",
+        catchers=("tests/unit/api/test_shared_work.py::test_a_history_that_is_read_anew_is_asked_anew",),
     ),
     Mutant(
         name="chunk-ends-inside-a-commit-ts",

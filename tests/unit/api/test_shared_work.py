@@ -7,15 +7,18 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from pull_world import World, golden_world
+from pull_world import World, committed, golden_world, history_of
 from test_keyed_cache import KEEP_MS, KEYED, PLAIN, Locked, cache_of, group_of
 
 from support import golden
 from support.http_world import eventually
 from tistream.clock import ManualClock
 from tistream.errors import Gone, KeyUnusable
+from tistream.model.ts import MAX_TS, Window
+from tistream.pool.rows import read_rows
 from tistream_api import row_events, scan
 from tistream_api.cursor import Place, Position, Scope
+from tistream_api.events import Rows
 from tistream_api.group_cache import GroupCache
 from tistream_api.ndjson import NdjsonEncoder
 from tistream_api.scan import Budget, Scan
@@ -96,6 +99,48 @@ def test_another_source_makes_its_own(rendered: list[int]) -> None:
         pulled(source_of(world, cache), world, Position(world.snapshot_ts), Budget())
     assert len(rendered) % 2 == 0
     assert rendered[: len(rendered) // 2] == rendered[len(rendered) // 2 :]
+
+
+def test_a_history_that_is_read_anew_is_asked_anew(rendered: list[int]) -> None:
+    """It may say something else of the same window; and one that does not know all of it yet says nothing for good."""
+    world = golden_world("everything")
+    history = [history_of(golden.load("everything"), committed("everything")[0])]
+    source = TenantSource(
+        threading.RLock(),
+        lambda: history[0],
+        lambda: world.indexes,
+        GroupCache(world.objects, 256 << 20),
+        lambda: None,
+    )
+    pulled(source, world, Position(world.snapshot_ts), Budget())
+    once = sum(rendered)
+    history[0] = history_of(golden.load("everything"), committed("everything")[0])
+    history[0].resolved_ts = world.end_ts - 1
+    for times in (2, 3):
+        pulled(source, world, Position(world.snapshot_ts), Budget())
+        assert sum(rendered) == times * once
+    history[0].advance(world.end_ts)
+    for _ in range(2):
+        pulled(source, world, Position(world.snapshot_ts), Budget())
+        assert sum(rendered) == 4 * once
+
+
+def test_few_rows_count_for_all_that_they_keep_in_memory() -> None:
+    """They are views of a row group whose bytes stay with them."""
+    world = golden_world("everything", ticks=1)
+    start, keys = Position(world.snapshot_ts), 0
+    for index in world.indexes:
+        for segment in index.overlapping(Window(world.snapshot_ts, world.end_ts)):
+            keys += read_rows(world.objects, segment, Window(0, MAX_TS)).column("key").nbytes
+    few = Budget(16, 16, 1 << 20, 1 << 17)
+    batch = next(iter(Scan(world.source, Scope(world.tenant), start, world.end_ts, few).batches()))
+    whole = next(iter(Scan(world.source, Scope(world.tenant), start, world.end_ts, Budget()).batches()))
+    assert 0 < len(batch.events) < 100 < len(whole.events)
+    assert batch.events.held_bytes > 2_048 * len(batch.events.sets)
+    assert whole.events.held_bytes > keys
+    slices = [one for one in batch.events.sets if isinstance(one, Rows)]
+    for rows in slices:
+        assert batch.events.held_bytes >= sum(buffer.size for buffer in rows.raw.buffers() if buffer is not None)
 
 
 def test_retention_holds_for_what_is_in_memory_too() -> None:
@@ -221,6 +266,40 @@ def test_what_was_made_with_a_key_goes_when_its_rows_go(tenant: object) -> None:
         return
     with pytest.raises(KeyUnusable):
         cache.work.get("key", make)
+
+
+def test_what_is_over_is_not_kept_in_memory_though_nobody_asks_for_it_again() -> None:
+    objects, clock = Locked(), ManualClock()
+    cache, keyed, plain = cache_of(objects, clock), group_of(objects, KEYED), group_of(objects, PLAIN)
+    for key, group in (("keyed", keyed), ("plain", plain)):
+        cache.rows(group)
+        cache.work.get(key, lambda group=group: Made("made", 10, cache.until_ms([group])))
+    clock.advance(KEEP_MS)
+    cache.work.get("another", lambda: Made("made", 10))
+    assert set(cache.work._held) == {"plain", "another"}
+    assert cache.work._bytes == 20
+
+
+def test_who_waited_too_long_for_what_another_made_makes_it() -> None:
+    """The other's store hung: meanwhile the key may be gone."""
+    clock, go = ManualClock(), threading.Event()
+    work = SharedWork(1 << 20, lambda until_ms: until_ms is not None and clock.monotonic_ms() >= until_ms)
+    found: list[str] = []
+
+    def slow() -> Made:
+        assert go.wait(60)
+        return Made("old", 10, KEEP_MS)
+
+    asking = threading.Thread(target=lambda: found.append(work.get("key", slow)), daemon=True)
+    asking.start()
+    eventually(lambda: "key" in work._making)
+    other = threading.Thread(target=lambda: found.append(work.get("key", lambda: Made("new", 10))), daemon=True)
+    other.start()
+    clock.advance(KEEP_MS)
+    go.set()
+    for one in (asking, other):
+        one.join(60)
+    assert sorted(found) == ["new", "old"]
 
 
 def test_what_was_made_of_rows_that_are_not_kept_any_more_is_not_kept() -> None:

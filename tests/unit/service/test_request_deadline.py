@@ -5,31 +5,37 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 import uvicorn
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 
 from support.http_world import eventually
 from tistream.service.request_deadline import DeadlinedProtocol
 
 SECONDS = 1.0
+LARGE = 16 << 20
 HEAD = b"POST /whole HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n"
 
 
 class Hurried(DeadlinedProtocol):
-    seconds = SECONDS
+    seconds, still_max = SECONDS, 2
 
 
 @pytest.fixture
-def port() -> Iterator[int]:
+def server() -> Iterator[uvicorn.Server]:
     app = FastAPI()
 
     @app.get("/long")
     async def long() -> str:
         await asyncio.sleep(3 * SECONDS)
         return "answered"
+
+    @app.get("/large")
+    def large() -> Response:
+        return Response(bytes(LARGE))
 
     @app.post("/whole")
     async def whole(request: Request) -> int:
@@ -40,9 +46,15 @@ def port() -> Iterator[int]:
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     eventually(lambda: server.started)
-    yield server.servers[0].sockets[0].getsockname()[1]
+    yield server
     server.should_exit = True
     thread.join(30)
+
+
+@pytest.fixture
+def port(server: uvicorn.Server) -> int:
+    number: int = server.servers[0].sockets[0].getsockname()[1]
+    return number
 
 
 def connected(port: int) -> socket.socket:
@@ -89,3 +101,30 @@ def test_an_answer_may_take_longer_and_the_next_request_has_its_own_time(port: i
                 answer += more
         one.sendall(HEAD + b"\r\n12345")
         assert one.recv(100) == b""
+
+
+def asked_for_much(port: int) -> socket.socket:
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    one.connect(("127.0.0.1", port))
+    one.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
+    return one
+
+
+def test_a_whole_answer_that_nobody_reads_is_not_kept(server: uvicorn.Server, port: int) -> None:
+    with asked_for_much(port):
+        eventually(lambda: len(server.server_state.connections) == 1)
+        eventually(lambda: not server.server_state.connections)
+
+
+def test_an_answer_that_is_read_slowly_comes_whole(port: int) -> None:
+    with asked_for_much(port) as one:
+        one.settimeout(60)
+        got, steps = 0, 12
+        while got < LARGE:
+            time.sleep(SECONDS / 3)
+            until = got + LARGE // steps
+            while got < min(until, LARGE):
+                more = one.recv(1 << 16)
+                assert more, f"{got} of {LARGE} bytes"
+                got += len(more)

@@ -54,10 +54,10 @@ class SharedWork:
                 mine = self._making[key] = _Making(new_event())
         if others is not None:
             others.done.wait()
-            made = others.made
-            # What another could not make, made for itself, or was too long in making, I may be able to.
-            mine_alone = made is None or made.size is None or self._over(made.until_ms)
-            return make().value if made is None or mine_alone else made.value
+            theirs = others.made
+            if theirs is not None and theirs.size is not None and not self._over(theirs.until_ms):
+                return theirs.value
+            return make().value  # what another could not make, made for itself, or was too long in making
         try:
             made = mine.made = make()
         finally:

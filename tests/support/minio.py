@@ -116,15 +116,19 @@ class Minio:
 
     def client(self) -> Any:
         """boto3's, for what the platform does not do."""
-        return boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            region_name=REGION,
-            aws_access_key_id=self.access_key,
-            aws_secret_access_key=self.secret_key,
-            config=Config(s3={"addressing_style": "path"}),
-            verify=str(self.certificate) if self.guarded else None,
-        )
+        return boto3.client("s3", **self.client_options)
+
+    @property
+    def client_options(self) -> dict[str, Any]:
+        """For a process of its own to make one."""
+        return {
+            "endpoint_url": self.endpoint,
+            "region_name": REGION,
+            "aws_access_key_id": self.access_key,
+            "aws_secret_access_key": self.secret_key,
+            "config": Config(s3={"addressing_style": "path"}),
+            "verify": str(self.certificate) if self.guarded else None,
+        }
 
     def new_bucket(self, name: str = "") -> str:
         """Make one; without a name, of a new name."""

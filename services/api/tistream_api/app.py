@@ -47,6 +47,7 @@ from tistream_api.pulls import Pulls
 from tistream_api.rates import Limits, own_or
 from tistream_api.raw_path import RawPath
 from tistream_api.readiness import Readiness
+from tistream_api.refusals import Refusals, SlowRefusals
 from tistream_api.routes import build_router
 from tistream_api.scan import Budget
 from tistream_api.served import Served
@@ -158,7 +159,7 @@ def build_app(
     ]
     _include(app, gate, routers)
     if callers is not None:
-        app.add_middleware(MetricsGate, callers=callers, guard=peers.guard)
+        _refuse_slowly(app, callers, peers, Refusals(clock, settings.refusals_per_second))
     app.add_middleware(Served, meter=meter, clock=clock, access_log=settings.access_log)
     app.add_middleware(RawPath)
     return app
@@ -197,6 +198,12 @@ def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimi
         return own_or(defaults, tenants.limits(TenantKey(*tenant)))
 
     return TenantLimits(clock, limits_of, settings.pulls_max)
+
+
+def _refuse_slowly(app: FastAPI, callers: Callers, peers: Peers, refusals: Refusals) -> None:
+    """Whom the gate, and that of the metrics, does not let in."""
+    app.add_middleware(MetricsGate, callers=callers, guard=peers.guard)
+    app.add_middleware(SlowRefusals, refusals=refusals)
 
 
 def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:

@@ -83,6 +83,12 @@ class ApiSettings(ServiceSettings):
     )
     access_log: bool = Field(default=True, description="log each answered request, with what it has sent")
     refresh_threads: int = Field(default=4, ge=1, le=64, description="tenants looked at in parallel")
+    refusals_per_second: int = Field(
+        default=20,
+        ge=0,
+        description="refused requests (4xx) of one token, or without a valid one of one address, that are answered at "
+        "once; more wait, up to 5 s; 0: none does. With AUTH=on",
+    )
     auth: str = Field(default="off", pattern="^(off|on)$", description="on: each call wants a token")
     oidc: OidcSettings = OidcSettings()
     limits: LimitSettings = LimitSettings()

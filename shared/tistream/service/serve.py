@@ -48,6 +48,7 @@ def serve(app: FastAPI, settings: ServiceSettings) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # who says so could be anybody, refused again and again
         http=DeadlinedProtocol,
         ws="none",
         lifespan="on",

@@ -8,11 +8,52 @@ GATE = "services/api/tistream_api/gate.py"
 FEED = "services/dispatcher/tistream_dispatcher/tenant_feed.py"
 UNPACKING = "shared/tistream/format/unpacking.py"
 READER = "shared/tistream/storage/change_reader.py"
+REFUSALS = "services/api/tistream_api/refusals.py"
+REFUSED = "tests/unit/api/test_refusals.py::"
 IN_TURN = "tests/unit/api/test_turns.py::"
 AT_WORK = "tests/unit/api/test_working.py::"
 SIZES = "tests/unit/format/test_unpacking.py::"
 
 MUTANTS = (
+    Mutant(
+        name="hostile-refusals-never-wait",
+        invariants=(17,),
+        breaks="whoever is refused may ask again as fast as it likes, without a token too",
+        file=REFUSALS,
+        old="                if wait_s > 0:\n",
+        new="                if wait_s < 0:\n",
+        catchers=(
+            REFUSED + "test_refusals_wait[401]",
+            "tests/unit/api/test_access_ends.py::test_who_is_refused_without_end_waits_for_it_and_who_is_not_does_not",
+        ),
+    ),
+    Mutant(
+        name="hostile-refusals-are-owed-without-end",
+        invariants=(17,),
+        breaks="after a flood its sender waits for hours",
+        file=REFUSALS,
+        old="        if not 0 < wait_s < WAIT_MAX_S:",
+        new="        if wait_s <= 0:",
+        catchers=(REFUSED + "test_nobody_waits_longer_than_the_most_and_nobody_owes_more",),
+    ),
+    Mutant(
+        name="hostile-refusals-by-address-alone",
+        invariants=(17,),
+        breaks="who has a valid token waits for the refusals of strangers behind the same address",
+        file=REFUSALS,
+        old="    if caller is not None:\n",
+        new="    if caller is None:\n        caller = Caller('', ())\n    if False:\n",
+        catchers=(REFUSED + "test_whose_token_is_valid_does_not_wait_for_who_shares_its_address",),
+    ),
+    Mutant(
+        name="hostile-each-address-of-a-network-is-another",
+        invariants=(17,),
+        breaks="whoever has an IPv6 network has an address for each of its refusals",
+        file=REFUSALS,
+        old="_PREFIX = 64",
+        new="_PREFIX = 128",
+        catchers=(REFUSED + "test_whose_an_address_is[2001:db8:1:2::1-2001:db8:1:2:ffff::9-True]",),
+    ),
     Mutant(
         name="hostile-all-tenants-in-one-line",
         invariants=(17,),

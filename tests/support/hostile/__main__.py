@@ -11,12 +11,13 @@ from pathlib import Path
 from support.hostile.run import Options, run
 
 PHASES = 8  # that last as long as they are told to
+WARM_S = 60.0
 
 
 def main() -> int:
     """Status 0: the other tenant's answers and data were as if it was alone."""
     parser = argparse.ArgumentParser(prog="hostile", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=5.0, help="of all phases together")
+    parser.add_argument("--minutes", type=float, default=5.0, help="of all attacks; the calm is as long")
     parser.add_argument("--rate", type=int, default=500, help="row changes a second of the other tenant")
     parser.add_argument("--junk", type=int, default=5_000, help="objects that mean nothing")
     parser.add_argument("--idle", type=int, default=2_000, help="connections on which nothing comes")
@@ -26,7 +27,8 @@ def main() -> int:
     scratch = given.out or Path(tempfile.mkdtemp(prefix="tistream-hostile-"))
     scratch.mkdir(parents=True, exist_ok=True)
     print(f"seed {given.seed}, {given.rate} rows/s, {given.minutes:g} minutes; everything is in {scratch}", flush=True)
-    options = Options(scratch, 60 * given.minutes / PHASES, given.rate, given.junk, given.idle, given.seed)
+    phase_s = 60 * given.minutes / PHASES
+    options = Options(scratch, phase_s, WARM_S, phase_s, given.rate, given.junk, given.idle, given.seed)
     outcome = run(options, lambda line: print(line, flush=True))
     for problem in outcome.problems:
         print(f"PROBLEM {problem}")

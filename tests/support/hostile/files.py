@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from typing import Any
 
+import boto3
 import orjson
 import pyarrow as pa
 from botocore.exceptions import ClientError
@@ -15,6 +18,8 @@ from botocore.exceptions import ClientError
 from support import change_files
 from support.change_files import SCHEMA, Row, with_metadata
 from support.golden import Delivery, GoldenSet
+from support.hostile.attacker import NICE
+from support.minio import Minio
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 
@@ -180,29 +185,39 @@ def junk_names(tenant: TenantKey, count: int) -> Iterator[str]:
 class Junk:
     """Puts junk, and takes it away again."""
 
-    def __init__(self, client: Any, bucket: str, tenant: TenantKey) -> None:
-        self._client, self._bucket, self._tenant = client, bucket, tenant
+    def __init__(self, minio: Minio, bucket: str, tenant: TenantKey) -> None:
+        self._minio, self._bucket, self._tenant = minio, bucket, tenant
         self.put: list[str] = []
         self.refused = 0
 
     def scatter(self, count: int) -> None:
-        """So many; what the object store itself refuses is counted."""
-
-        def one(key: str) -> str | None:
-            try:
-                self._client.put_object(Bucket=self._bucket, Key=key, Body=b"junk")
-            except ClientError:
-                return None
-            return key
-
-        with ThreadPoolExecutor(8) as threads:
-            done = list(threads.map(one, junk_names(self._tenant, count)))
-        self.put += [key for key in done if key is not None]
-        self.refused += done.count(None)
+        """So many, by a process of their own: the consumers that measure are threads of this one. What the object store
+        itself refuses is counted."""
+        keys = list(junk_names(self._tenant, count))
+        with ProcessPoolExecutor(1, get_context("spawn"), initializer=os.nice, initargs=(NICE,)) as process:
+            put = process.submit(_put, self._minio.client_options, self._bucket, keys).result()
+        self.put += put
+        self.refused += len(keys) - len(put)
 
     def sweep(self) -> None:
         """None is left."""
+        client = self._minio.client()
         for at in range(0, len(self.put), 1_000):
             named = [{"Key": key} for key in self.put[at : at + 1_000]]
-            self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": named, "Quiet": True})
+            client.delete_objects(Bucket=self._bucket, Delete={"Objects": named, "Quiet": True})
         self.put.clear()
+
+
+def _put(options: dict[str, Any], bucket: str, keys: list[str]) -> list[str]:
+    """Those of the keys that there is an object of now."""
+    client = boto3.client("s3", **options)
+
+    def one(key: str) -> bool:
+        try:
+            client.put_object(Bucket=bucket, Key=key, Body=b"junk")
+        except ClientError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        return [key for key, done in zip(keys, threads.map(one, keys), strict=True) if done]

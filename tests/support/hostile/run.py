@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from support.hostile.attacker import Orders
 from support.hostile.files import Junk, hostile_stores, mending
 from support.hostile.good import Watch
 from support.hostile.table import Phase
-from support.hostile.world import CLUSTER, PATIENCE_S, Attack, Bad, Load, World, running, token_id
+from support.hostile.world import CLUSTER, PATIENCE_S, Attack, Bad, Load, World, idle_seconds, running, token_id
 from support.platform import waited
 from tistream.model.ts import from_physical_ms
 from tistream.storage import layout
@@ -30,10 +31,14 @@ KINDS = ("routes", "lists", "idle", "notifications", "bodies")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`phase_s`: how long each attack goes on. `scratch` is an empty folder."""
+    """`phase_s`: how long each attack goes on. `warm_s`: how long the other tenant's consumers are left alone first,
+    who read what has been again and so ask for more as there is more. `calm_s`: how long they are between two attacks.
+    `scratch` is an empty folder."""
 
     scratch: Path
     phase_s: float = 8.0
+    warm_s: float = 0.0
+    calm_s: float = 0.0
     rows_per_s: int = 200
     junk: int = 1_000
     idle: int = 500
@@ -82,11 +87,12 @@ class Run:
             load = self.load = Load(world, self.options.rows_per_s, self.options.seed)
             stack.callback(load.end)
             self.bad = Bad(world)
-            self.junk = Junk(world.minio.client(), world.bucket, self.bad.tenant)
+            self.junk = Junk(world.minio, world.bucket, self.bad.tenant)
             self._begun(load)
             self.watch = Watch(world.services.url, world.tenant("good"), world.tokens["good"], load.start_ts).start()
             stack.callback(self.watch.stop)
             waited(lambda: self.watch.seen.events["PullTable"] and self.watch.lag_seconds() < LATE_S, PATIENCE_S)
+            time.sleep(self.options.warm_s)
             for phase in (self.calm, self.flood, self.names, self.damage, self.revoked, self.all_at_once, self.after):
                 phase()
             self.outcome.stages = self._stages()
@@ -114,8 +120,10 @@ class Run:
         notifications; then pulls, more than there may be, of which nobody reads anything."""
         with self._phase("flood", *KINDS):
             self.bad.push(0.3)
+        self._between()
         with self._phase("pulls", "pulls", "idle"):
             self.bad.push(0.32)
+        self._between()
 
     def names(self) -> None:
         """Huge and hostile ones in requests, and thousands of objects in the bucket that mean nothing."""
@@ -123,6 +131,7 @@ class Run:
             self.junk.scatter(self.options.junk)
             self.bad.push(0.35)
         self.junk.sweep()
+        self._between()
 
     def damage(self) -> None:
         """Files that are cut, flipped, of another version, that lie about their sizes, that unpack to gigabytes."""
@@ -130,6 +139,7 @@ class Run:
             spoilt = self._spoil(0.5)
             self._held("damaged files", lambda held: held["stage"] == "damaged")
         self._mend(spoilt)
+        self._between()
 
     def revoked(self) -> None:
         """Its key is taken away, and given back; then it is there and may not be used, and may again."""
@@ -141,6 +151,7 @@ class Run:
         before = self.bad.resolved_ts()
         kes.give_back(key)
         self._goes_on(before)
+        self._between()
         with self._phase("key denied"):
             kes.deny(key)
             self.bad.push(0.7)
@@ -148,6 +159,7 @@ class Run:
         before = self.bad.resolved_ts()
         kes.allow(key)
         self._goes_on(before)
+        self._between()
 
     def all_at_once(self) -> None:
         """Everything again, together."""
@@ -172,13 +184,20 @@ class Run:
             if problems:
                 self.outcome.problems.append(f"the hostile tenant's own data: {shown(problems)}")
 
+    def _between(self) -> None:
+        """What an attack is measured by: what was just before it and what is just after it."""
+        if self.options.calm_s:
+            with self._phase("calm between", seconds=self.options.calm_s):
+                pass
+
     @contextmanager
-    def _phase(self, name: str, *kinds: str) -> Iterator[None]:
+    def _phase(self, name: str, *kinds: str, seconds: float | None = None) -> Iterator[None]:
         began, begin_ms, cpu = time.monotonic(), time.time_ns() // 1_000_000, self.world.cpu()
+        idle_s = idle_seconds()
         attacks = [Attack(self._orders(kind)) for kind in kinds]
         try:
             yield
-            time.sleep(max(0.0, self.options.phase_s - (time.monotonic() - began)))
+            time.sleep(max(0.0, (seconds or self.options.phase_s) - (time.monotonic() - began)))
             # However slow the machine: while it goes on, the other one is not late for good.
             waited(lambda: self.watch.lag_seconds() < LATE_S, PATIENCE_S)
             answers = self._answers([(attack.kind, attack.told(PATIENCE_S)) for attack in attacks])
@@ -189,7 +208,8 @@ class Run:
         told = [status for at_ms, status in list(self.watch.seen.statuses) if begin_ms <= at_ms < end_ms]
         worst = max((float(status["lag_seconds"]) for status in told), default=0.0)
         used = {role: round(seconds - cpu.get(role, 0.0), 1) for role, seconds in self.world.cpu().items()}
-        self._phases.append(Phase(name, begin_ms, end_ms, answers, used, worst))
+        busy = 1 - (idle_seconds() - idle_s) / ((time.monotonic() - began) * (os.cpu_count() or 1))
+        self._phases.append(Phase(name, begin_ms, end_ms, answers, used, worst, round(busy, 2)))
         self.outcome.rows = table.figures(self._phases, self.watch.seen.samples, self.load.promises())
         self.say(table.markdown(self.outcome.rows[-1:]).splitlines()[-1] + f" {answers} {used}")
 

@@ -28,6 +28,7 @@ class Phase:
     answers: dict[str, int]  # to the hostile tenant, by kind and status
     cpu_s: dict[str, float]  # processor time that each service took
     lag_worst_s: float = 0.0  # as status told, of the other tenant
+    busy: float = 0.0  # of the machine's processors, this share
 
 
 def figures(phases: Sequence[Phase], samples: Iterable[Sample], promises: Sequence[Promise]) -> list[dict[str, Any]]:
@@ -44,7 +45,8 @@ def figures(phases: Sequence[Phase], samples: Iterable[Sample], promises: Sequen
                 if sample.what == what and phase.begin_ms <= sample.at_ms < phase.end_ms:
                     delays.add(sample.lag_ms)
             row[what] = {"count": delays.count, **{f"p{share * 100:g}": delays.quantile_ms(share) for share in SHARES}}
-        out.append({**row, "lag_worst_s": phase.lag_worst_s, "answers": phase.answers, "cpu_s": phase.cpu_s})
+        told = {"lag_worst_s": phase.lag_worst_s, "busy": phase.busy, "answers": phase.answers, "cpu_s": phase.cpu_s}
+        out.append({**row, **told})
     return out
 
 
@@ -52,13 +54,13 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
     """The same for people."""
     lines = [
         "| phase | s | rows pulled | promised to arrival, ms: p50 / p95 / p99 | commit to arrival, ms | one table's | "
-        "status answered, ms | worst lag in status, s |",
-        "|---|---|---|---|---|---|---|---|",
+        "status answered, ms | worst lag in status, s | machine busy |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         shown = [" / ".join(str(row[what][f"p{share * 100:g}"]) for share in SHARES) for what in (PROMISED, *WHATS)]
         lines.append(
             f"| {row['phase']} | {row['seconds']} | {row['PullTenant']['count']} | {' | '.join(shown)} "
-            f"| {row['lag_worst_s']:.1f} |"
+            f"| {row['lag_worst_s']:.1f} | {row['busy']:.0%} |"
         )
     return "\n".join(lines)

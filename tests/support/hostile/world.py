@@ -41,7 +41,7 @@ PATIENCE_S = 180
 USAGE_MS = 300
 SETTINGS = {
     **{f"TISTREAM_{service.upper()}__USAGE_MS": str(USAGE_MS) for service in MODULES},
-    "TISTREAM_API__KEYED_CACHE_MS": "1000",
+    "TISTREAM_API__KEYED_CACHE_MS": "5000",
     "TISTREAM_API__LIMITS__REQUESTS_PER_SECOND": "300",
     "TISTREAM_API__LIMITS__NOTIFICATIONS_PER_SECOND": "100",
     "TISTREAM_SORTER__TICK__IDLE_MANIFEST_MS": "500",
@@ -299,6 +299,12 @@ class Attack:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+
+
+def idle_seconds() -> float:
+    """Of all processors of this machine since it was started; waiting for disks is idle."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
 
 
 def token_id(token: str) -> str:

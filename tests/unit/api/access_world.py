@@ -120,8 +120,9 @@ class Guarded:
 
 
 def start_guarded(up: Platform, issuer: Issuer, objects: Recording, **settings: Any) -> Server:
-    """One more API server of the platform, which wants tokens."""
+    """One more API server of the platform, which wants tokens; refusals come at once, unless said otherwise."""
     port = free_port()
+    settings = {"refusals_per_second": 0, **settings}
     made = ApiSettings(
         port=port,
         node_id=f"api-{port}",

@@ -19,6 +19,7 @@ from support.access_calls import Answer, send
 from support.http_world import eventually
 from tistream.service.app import THREADS
 from tistream_api import jwt_callers
+from tistream_api.rates import BURST_S
 from tistream_api.settings import LimitSettings
 
 LIMITS = LimitSettings(pulls_at_once=3)
@@ -116,6 +117,37 @@ def test_a_flood_is_told_to_come_back_and_others_are_answered(world: Guarded) ->
             answers.append(send(api.url, "GET", tenant_path(world, "status"), header))
         assert "retry-after: 1" in answers[-1].headers
     finally:
+        api.stop()
+
+
+def test_who_is_refused_without_end_waits_for_it_and_who_is_not_does_not(world: Guarded) -> None:
+    api = start_guarded(world.up, world.issuer, world.objects, refusals_per_second=5)
+    asking, refused, own = threading.Event(), list[int](), tenant_path(world, "status")
+    asking.set()
+
+    def ask() -> None:
+        while asking.is_set():
+            refused.append(send(api.url, "GET", own, "Bearer wrong").status)
+
+    try:
+        header = world.known(world.token(world.other.grant(["read"], "tenant")))
+        eventually(lambda: send(api.url, "GET", own, header).status == 200)
+        askers = [threading.Thread(target=ask, daemon=True) for _ in range(12)]
+        began = time.monotonic()
+        for asker in askers:
+            asker.start()
+        eventually(lambda: len(refused) >= 30)
+        count, seconds = len(refused), time.monotonic() - began
+        assert count <= 5 * (seconds + BURST_S) + len(askers)
+        assert set(refused) == {401}
+        answers = [send(api.url, "GET", own, header).status for _ in range(40)]
+        assert answers == [200] * 40
+        assert send(api.url, "GET", "/readyz", None).status == 200
+        asking.clear()
+        for asker in askers:
+            asker.join(60)
+    finally:
+        asking.clear()
         api.stop()
 
 

@@ -19,6 +19,7 @@ import pytest
 
 _SERVICE = """
 import time
+from fastapi import Request
 from tistream.service.app import new_app
 from tistream.service.metrics import new_registry
 from tistream.service.request_deadline import DeadlinedProtocol
@@ -36,6 +37,10 @@ def build(settings):
     @app.get("/poll")
     def poll():
         return app.state.stopping.wait(60)
+
+    @app.get("/who")
+    def who(request: Request) -> str:
+        return request.client.host
 
     @app.get("/hang")
     def hang():
@@ -117,6 +122,13 @@ def test_idle_service_stops_at_once_and_well(tmp_path: Path) -> None:
         status, seconds = service.stop()
     assert status == 0
     assert seconds < 2
+
+
+def test_who_asks_is_whose_connection_it_is_and_not_what_a_header_says(tmp_path: Path) -> None:
+    with _service(tmp_path / "log") as service:
+        said = {"x-forwarded-for": "203.0.113.7", "forwarded": "for=203.0.113.7"}
+        answer = httpx.get(f"http://127.0.0.1:{service.port}/who", headers=said, timeout=60, trust_env=False)
+    assert answer.json() == "127.0.0.1"
 
 
 def test_long_poll_is_answered_when_the_process_is_asked_to_end(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from fastapi import APIRouter, Depends, FastAPI
+from prometheus_client import Gauge
 
 from tistream import decode
 from tistream.clock import Clock
@@ -159,7 +160,7 @@ def build_app(
     ]
     _include(app, gate, routers)
     if callers is not None:
-        _refuse_slowly(app, callers, peers, Refusals(clock, settings.refusals_per_second))
+        _add_gates(app, callers, peers, Refusals(clock, settings.refusals_per_second))
     app.add_middleware(Served, meter=meter, clock=clock, access_log=settings.access_log)
     app.add_middleware(RawPath)
     return app
@@ -200,10 +201,16 @@ def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimi
     return TenantLimits(clock, limits_of, settings.pulls_max)
 
 
-def _refuse_slowly(app: FastAPI, callers: Callers, peers: Peers, refusals: Refusals) -> None:
-    """Whom the gate, and that of the metrics, does not let in."""
+def _add_gates(app: FastAPI, callers: Callers, peers: Peers, refusals: Refusals) -> None:
+    """That of the metrics, and what slows down whom a gate refuses."""
     app.add_middleware(MetricsGate, callers=callers, guard=peers.guard)
-    app.add_middleware(SlowRefusals, refusals=refusals)
+    app.add_middleware(SlowRefusals, refusals=refusals, stopping=app.state.stopping)
+    waiting = Gauge(
+        "tistream_api_refusals_waiting",
+        "Refused requests that wait to be told so, since their sender is refused too often.",
+        registry=app.state.metrics,
+    )
+    waiting.set_function(lambda: refusals.waiting)
 
 
 def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:

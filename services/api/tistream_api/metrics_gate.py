@@ -21,16 +21,17 @@ class MetricsGate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] == METRICS:
             try:
-                self._check(Headers(scope=scope).get("authorization"))
+                self._check(scope)
             except TiStreamError as error:
                 await problems.for_error(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _check(self, authorization: str | None) -> None:
+    def _check(self, scope: Scope) -> None:
         """Raises TiStreamError."""
+        authorization = Headers(scope=scope).get("authorization")
         if self._guard is not None and self._guard.refusal(METRICS, authorization) is None:
             return
-        caller = self._callers.of(authorization)
+        caller = scope["state"]["caller"] = self._callers.of(authorization)
         if not may(caller.grants, "operate", Resource()):
             raise Forbidden("the token does not grant operate of this platform")

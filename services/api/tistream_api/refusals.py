@@ -1,25 +1,30 @@
 """How soon a refusal is told. Each costs its sender nothing and the server some milliseconds, and without a valid token
 there is no tenant whose limit it would count for: so who is refused again and again waits for it, and who asks one
-question after the other asks no more of them than are answered. What is not refused never waits here.
+question after the other is refused no faster than that. What is not refused never waits here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address, ip_network
 
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tistream.clock import Clock
+from tistream.concurrency import Event
 from tistream_api.callers import Caller
 from tistream_api.rates import Bucket
 
-WAIT_MAX_S = 5.0  # a refusal that waits holds its connection, and some memory
+WAIT_MAX_S = 3.0  # clients give up after five
+WAITING_MAX, WAITING_EACH = 1_024, 512  # a refusal that waits takes some 50 KB, also when its sender has gone
+BODY_BYTES_MAX = 64 << 10  # what was sent is in memory as long
 REMEMBERED = 4_096  # who was refused; beyond, those are forgotten that were refused longest ago
 _PREFIX = 64  # of an IPv6 address: who has one has all that begin so
+_LOOK_S = 0.2  # how often a refusal that waits looks whether the process ends
 
 
 @dataclass(slots=True)
@@ -28,6 +33,8 @@ class Refusals:
 
     clock: Clock
     per_second: float
+    waiting: int = 0
+    _waiting_of: Counter[str] = field(default_factory=Counter)
     _of: OrderedDict[str, Bucket] = field(default_factory=OrderedDict)
 
     def wait_s(self, who: str) -> float:
@@ -38,6 +45,21 @@ class Refusals:
         if not 0 < wait_s < WAIT_MAX_S:  # nobody owes more than is waited for: it would be the next one's
             return min(wait_s, WAIT_MAX_S)
         return bucket.charge(now_ms, self.per_second, 1)
+
+    def begin(self, who: str) -> bool:
+        """It waits: `end` follows; False: so many do that there is no room for another."""
+        if self.waiting >= WAITING_MAX or self._waiting_of[who] >= WAITING_EACH:
+            return False
+        self.waiting += 1
+        self._waiting_of[who] += 1
+        return True
+
+    def end(self, who: str) -> None:
+        """It is told."""
+        self.waiting -= 1
+        self._waiting_of[who] -= 1
+        if not self._waiting_of[who]:
+            del self._waiting_of[who]
 
     def _bucket(self, who: str, now_ms: int) -> Bucket:
         found = self._of.get(who)
@@ -50,26 +72,57 @@ class Refusals:
 
 
 class SlowRefusals:
-    """Middleware, outside of the gate, which notes who was let in: that one is who is refused, else its address."""
+    """Middleware, outside of the gates, which note who was let in: that one is who is refused, else its address.
+
+    Who would wait and may not (too many do, or it has sent much) is told at once, and its connection is closed. When
+    the process ends all are told.
+    """
 
     def __init__(
-        self, app: ASGIApp, refusals: Refusals, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        app: ASGIApp,
+        refusals: Refusals,
+        stopping: Event,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._app, self._refusals, self._sleep = app, refusals, sleep
+        self._app, self._refusals, self._stopping, self._sleep = app, refusals, stopping, sleep
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        received = 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            return message
+
         async def held(message: Message) -> None:
             if message["type"] == "http.response.start" and 400 <= message["status"] < 500:
-                wait_s = self._refusals.wait_s(_who(scope))
-                if wait_s > 0:
-                    await self._sleep(wait_s)
+                await self._hold(scope, message, received)
             await send(message)
 
-        await self._app(scope, receive, held)
+        await self._app(scope, counted, held)
+
+    async def _hold(self, scope: Scope, start: Message, received: int) -> None:
+        who = _who(scope)
+        wait_s = self._refusals.wait_s(who)
+        if wait_s <= 0:
+            return
+        if received > BODY_BYTES_MAX or not self._refusals.begin(who):
+            MutableHeaders(scope=start)["connection"] = "close"
+            return
+        left_s = wait_s
+        try:
+            while left_s > 0 and not self._stopping.is_set():
+                await self._sleep(min(left_s, _LOOK_S))
+                left_s -= min(left_s, _LOOK_S)
+        finally:
+            self._refusals.end(who)
+            scope["state"]["waited_ms"] = round(1000 * (wait_s - left_s))
 
 
 def _who(scope: Scope) -> str:
-    caller: Caller | None = scope.get("state", {}).get("caller")
+    caller: Caller | None = scope["state"].get("caller")
     if caller is not None:
         return f"caller {caller.name}"
     client = scope.get("client")

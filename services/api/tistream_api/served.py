@@ -113,6 +113,7 @@ class Served:
             "bytes": size,
             "rows": rows,
             "ms": self._clock.monotonic_ms() - began_ms,
+            "waited_ms": scope["state"].get("waited_ms", 0),  # of those, for nothing: refusals.py
             "ended": ended,
         }
         log.info("answered" if ended else "being answered", extra=fields)

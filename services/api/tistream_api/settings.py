@@ -86,8 +86,8 @@ class ApiSettings(ServiceSettings):
     refusals_per_second: int = Field(
         default=20,
         ge=0,
-        description="refused requests (4xx) of one token, or without a valid one of one address, that are answered at "
-        "once; more wait, up to 5 s; 0: none does. With AUTH=on",
+        description="refused requests (4xx) of whom the gate lets in, or else of one address, that are answered at "
+        "once; more wait, up to 3 s; 0: none does. With AUTH=on",
     )
     auth: str = Field(default="off", pattern="^(off|on)$", description="on: each call wants a token")
     oidc: OidcSettings = OidcSettings()

@@ -48,7 +48,7 @@ def serve(app: FastAPI, settings: ServiceSettings) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # who says so could be anybody, refused again and again
+        proxy_headers=False,  # X-Forwarded-For is anybody's to write, and who is refused is known by address
         http=DeadlinedProtocol,
         ws="none",
         lifespan="on",

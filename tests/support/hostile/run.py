@@ -192,8 +192,8 @@ class Run:
 
     @contextmanager
     def _phase(self, name: str, *kinds: str, seconds: float | None = None) -> Iterator[None]:
-        began, begin_ms, cpu = time.monotonic(), time.time_ns() // 1_000_000, self.world.cpu()
-        idle_s = idle_seconds()
+        cpu, idle_s = self.world.cpu(), idle_seconds()
+        began, begin_ms = time.monotonic(), time.time_ns() // 1_000_000
         attacks = [Attack(self._orders(kind)) for kind in kinds]
         try:
             yield

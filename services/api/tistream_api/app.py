@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from fastapi import APIRouter, Depends, FastAPI
 from prometheus_client import Gauge
+from starlette.middleware import Middleware
 
 from tistream import decode
 from tistream.clock import Clock
@@ -203,7 +204,8 @@ def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimi
 
 def _add_gates(app: FastAPI, callers: Callers, peers: Peers, refusals: Refusals) -> None:
     """That of the metrics, and what slows down whom a gate refuses."""
-    app.add_middleware(MetricsGate, callers=callers, guard=peers.guard)
+    # Inside of what names causes, as the other gate is; add_middleware adds outside.
+    app.user_middleware.append(Middleware(MetricsGate, callers=callers, guard=peers.guard))
     app.add_middleware(SlowRefusals, refusals=refusals, stopping=app.state.stopping)
     waiting = Gauge(
         "tistream_api_refusals_waiting",

@@ -103,8 +103,7 @@ class Gate:
         if not any(decide(caller.grants, action, resource) for action in access.actions):
             wanted = " or ".join(access.actions)
             raise Forbidden(f"the token does not grant {wanted} of this {access.scope}")
-        # What names no tenant counts for who asks: no tenant is called "".
-        who = (resource.cluster or "", resource.tenant) if resource.tenant is not None else ("", caller.name)
+        who = self._counted(caller, resource, access)
         (self._limits.notification if access.in_body else self._limits.request)(who)
         # A meta server that hangs holds announcements, of which there are many; pulls and lists do without it.
         turn = request.state.turn = await self._turns.begin((*who, "push") if access.in_body else who)
@@ -117,6 +116,14 @@ class Gate:
         """Whether somebody who was let in would be let in now."""
         callers = self._callers
         return (lambda: True) if callers is None else (lambda: callers.still(caller))
+
+    def _counted(self, caller: Caller, resource: Resource, access: Access) -> tuple[str, str]:
+        """Whose limit it counts for: that of the tenant which it names; of who asks where it names none (no tenant is
+        called ""), and of a cluster's operator, who must get through to a tenant that uses all that it may."""
+        operates = self._callers is not None and may(caller.grants, "operate", Resource(resource.cluster))
+        if resource.tenant is None or (operates and not access.in_body):
+            return "", caller.name
+        return resource.cluster or "", resource.tenant
 
     def _caller(self, request: Request) -> Caller:
         if self._callers is not None:

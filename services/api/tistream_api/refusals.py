@@ -23,6 +23,7 @@ WAIT_MAX_S = 3.0  # clients give up after five
 WAITING_MAX, WAITING_EACH = 1_024, 512  # a refusal that waits takes some 50 KB, also when its sender has gone
 BODY_BYTES_MAX = 64 << 10  # what was sent is in memory as long
 REMEMBERED = 4_096  # who was refused; beyond, those are forgotten that were refused longest ago
+HEADER = "tistream-waited-ms"  # of a refusal that has waited: for how long
 _PREFIX = 64  # of an IPv6 address: who has one has all that begin so
 _LOOK_S = 0.2  # how often a refusal that waits looks whether the process ends
 
@@ -118,7 +119,8 @@ class SlowRefusals:
                 left_s -= min(left_s, _LOOK_S)
         finally:
             self._refusals.end(who)
-            scope["state"]["waited_ms"] = round(1000 * (wait_s - left_s))
+        waited_ms = scope["state"]["waited_ms"] = round(1000 * (wait_s - left_s))
+        MutableHeaders(scope=start)[HEADER] = str(waited_ms)
 
 
 def _who(scope: Scope) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -89,7 +89,7 @@ class ApiSettings(ServiceSettings):
         description="refused requests (4xx) of whom the gate lets in, or else of one address, that are answered at "
         "once; more wait, up to 3 s; 0: none does. With AUTH=on",
     )
-    auth: str = Field(default="off", pattern="^(off|on)$", description="on: each call wants a token")
+    auth: Literal["off", "on"] = Field(default="off", description="on: each call wants a token")
     oidc: OidcSettings = OidcSettings()
     limits: LimitSettings = LimitSettings()
 

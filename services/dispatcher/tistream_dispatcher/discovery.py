@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from tistream.concurrency import new_lock
-from tistream.errors import NotFoundYet, RetryableError
+from tistream.errors import InvalidRequest, NotFoundYet, RetryableError
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
@@ -18,6 +19,8 @@ from tistream_dispatcher.share import Share
 
 log = logging.getLogger(__name__)
 
+LOOKS_MAX = 8  # LISTs at a time of what is called like a store and has no change file
+NAMES_MAX = 1_000  # looked at for that, of each
 STORES_MAX = 8_192  # of a tenant; whoever may write its files may write such that look like another store's each
 TOO_MANY = f"there are more than {STORES_MAX} stores; no more are read"
 UNREAD = "the store was found, and the meta server has not said yet which dispatcher reads it"
@@ -33,15 +36,19 @@ class Discovery:
         self._tell = tell
         self._lock = new_lock()
         self._found: frozenset[int] = frozenset()
-        self._named = 0
+        self._named: frozenset[int] = frozenset()
+        self._with_files: set[int] = set()
+        self._troubles: dict[int, str] = {}  # stores that could not be looked at
+        self._looked = -1  # the store that was last looked at in vain
         self._too_many = False
 
     def take(self, share: Share) -> None:
         """A new route table: forget what it names, and all if another dispatcher looks from now on."""
         if not share.discovers:
             self.problem = None
+            self._troubles.clear()
         with self._lock:
-            self._named = len(share.named)
+            self._named = share.named
             self._found = self._found - share.named if share.discovers else frozenset()
 
     def found(self) -> frozenset[int]:
@@ -54,7 +61,7 @@ class Discovery:
         kept by the meta server, so no more of them than there may be."""
         with self._lock:
             unknown = frozenset(store_ids) - self._found
-            new = frozenset(sorted(unknown)[: max(0, STORES_MAX - self._named - len(self._found))])
+            new = frozenset(sorted(unknown)[: max(0, STORES_MAX - len(self._named) - len(self._found))])
             self._too_many |= len(new) < len(unknown)
             self._found |= new
         for store_id in sorted(new):
@@ -63,15 +70,43 @@ class Discovery:
             self._tell()
 
     def listed(self) -> set[int]:
-        """LIST the stores; none where that failed: `problem` says why."""
+        """LIST the stores; without those that could not be: `problem` says why.
+
+        What has only the name of a store is none: each that is read is LISTed for ever. Such are looked at in turn, a
+        few at a time.
+        """
         try:
             entries = list(self._objects.list_after(layout.push_prefix(self._tenant), delimiter="/"))
+            self._too_many = False
+            names = (layout.parse_store_prefix(self._tenant, entry.key) for entry in entries)
+            stores = {name for name in names if name is not None}
+            self._with_files &= stores
+            self._troubles = {one: why for one, why in self._troubles.items() if one in stores - self._named}
+            self._look(stores - self._named - self._with_files)
         except RetryableError as error:
             self.problem = str(error)
-            return set()
-        self.problem, self._too_many = None, False
-        names = (layout.parse_store_prefix(self._tenant, entry.key) for entry in entries)
-        return {name for name in names if name is not None}
+            return set(self._with_files)
+        self.problem = None
+        return stores & (self._named | self._with_files)
+
+    def _look(self, stores: set[int]) -> None:
+        """Which of them have a change file. Trouble with one leaves the others alone."""
+        in_vain = 0
+        for store_id in sorted(stores, key=lambda one: (one <= self._looked, one)):
+            self._troubles.pop(store_id, None)
+            try:
+                if self._has_files(store_id):
+                    self._with_files.add(store_id)
+                    continue
+            except (RetryableError, InvalidRequest) as error:  # InvalidRequest: a link out of the store
+                self._troubles[store_id] = str(error)
+            self._looked, in_vain = store_id, in_vain + 1
+            if in_vain == LOOKS_MAX:
+                return
+
+    def _has_files(self, store_id: int) -> bool:
+        objects = self._objects.list_after(layout.change_file_prefix(self._tenant, store_id))
+        return any(layout.parse_change_file(one.key) is not None for one in islice(objects, NAMES_MAX))
 
     def has(self, store_id: int, ts: int) -> bool | None:
         """Whether a store has that file, which was announced; None where that is not known: `problem` says why.
@@ -90,5 +125,6 @@ class Discovery:
     def holds(self) -> list[Hold]:
         """Stores that wait for a dispatcher, and why others may not be known."""
         holds = [Hold(stage="dispatch", store_id=str(one), reason=UNREAD) for one in sorted(self.found())]
+        holds += [Hold(stage="dispatch", store_id=str(one), reason=why) for one, why in sorted(self._troubles.items())]
         holds += [Hold(stage="dispatch", reason=TOO_MANY)] if self._too_many else []
         return holds if self.problem is None else [*holds, Hold(stage="dispatch", reason=self.problem)]

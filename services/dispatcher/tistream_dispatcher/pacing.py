@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SILENT_SHARE = 8  # a pause is at most this part of the silence before it
+REST = 2  # times as long as the LISTs of a tenant's stores took nothing is LISTed: others have the rest of the time
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Pace:
     def __init__(self, settings: PollSettings, now_ms: int) -> None:
         self._settings = settings
         self._pause_ms = settings.poll_min_ms
-        self._poll_ms = 0
+        self._poll_ms = self._rested_ms = 0
         self._discover_ms = 0
         self._news_ms = now_ms  # when something new was last found, or said to be there
         self._announced = False  # it was announced
@@ -49,11 +50,12 @@ class Pace:
 
     def poll_due(self, now_ms: int) -> bool:
         """Whether to LIST the stores' files now."""
-        return now_ms >= self._poll_ms
+        return now_ms >= max(self._poll_ms, self._rested_ms)
 
-    def polled(self, now_ms: int, *, found: bool, failed: bool = False) -> None:
-        """The files were LISTed; whether any was new, and whether some were not told. Silence is what was looked for
-        in vain, not what could not be seen."""
+    def polled(self, now_ms: int, *, found: bool, failed: bool = False, took_ms: int = 0) -> None:
+        """The files were LISTed, which began now; whether any was new, and whether some were not told. Silence is what
+        was looked for in vain, not what could not be seen."""
+        self._rested_ms = now_ms + took_ms + REST * took_ms
         if found:
             self._news_ms, self._announced = now_ms, False
             self._soon(now_ms)
@@ -95,7 +97,7 @@ class Pace:
 
     def next_ms(self) -> int:
         """When the next LIST is due."""
-        return min(self._poll_ms, self._discover_ms)
+        return min(max(self._poll_ms, self._rested_ms), self._discover_ms)
 
     def _soon(self, now_ms: int) -> None:
         """The tenant is not idle: no pause that has begun is longer than a busy one's."""

@@ -260,7 +260,8 @@ class TenantFeed:
         if self._pace.poll_due(now_ms):
             found = [self._try(store, "find", StoreFeed.poll) for store in self._stores.values()]
             failed = any((store_id, "find") in self._store_problems for store_id in self._stores)
-            self._pace.polled(now_ms, found=any(found), failed=failed)
+            took_ms = self._clock.monotonic_ms() - now_ms
+            self._pace.polled(now_ms, found=any(found), failed=failed, took_ms=took_ms)
         for store in self._stores.values():
             self._try(store, "retry", StoreFeed.retry)
 

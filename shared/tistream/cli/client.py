@@ -44,7 +44,7 @@ class ApiClient:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._no_answer(error) from error
         if answer.is_error:
-            raise CliError(str(_failure(path, answer)))
+            raise CliError(f"{_failure(path, answer)}{self._way_out(answer)}")
         return orjson.loads(answer.content)
 
     def lines(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
@@ -61,6 +61,11 @@ class ApiClient:
                 yield from answer.iter_bytes()
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._no_answer(error) from error
+
+    def _way_out(self, answer: httpx.Response) -> str:
+        if answer.status_code != httpx.codes.UNAUTHORIZED or self._http.auth or "authorization" in self._http.headers:
+            return ""
+        return f"; `tistream --token-file FILE …` or {bearer.TOKEN_FILE} names a file that holds one"
 
     def _no_answer(self, error: Exception) -> NoAnswer:
         return NoAnswer(f"no answer from {self._url}: {error or type(error).__name__}")

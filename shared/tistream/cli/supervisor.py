@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -26,16 +26,19 @@ log = logging.getLogger(__name__)
 LOG_BYTES_MAX = 10 << 20
 LOG_FILES = 5
 _POLL_SECONDS = 0.05
+_PARTS = 5  # of the time to end, the last of which is for those that are last
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """What to run. `env` is added to the supervisor's own; `pass_fds` are inherited descriptors."""
+    """What to run. `env` is added to the supervisor's own; `pass_fds` are inherited descriptors. What is `last` is
+    stopped when the others have ended: they tell it something at their end."""
 
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     pass_fds: tuple[int, ...] = ()
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +90,28 @@ class Supervisor:
         return ended
 
     def stop(self, grace_ms: int, hurry: Callable[[], bool] = lambda: False) -> None:
-        """SIGTERM to every child; SIGKILL, session by session, to what is left after `grace_ms` (or on `hurry`)."""
-        running = [child.process for child in self._children if child.process is not None]
-        for process in running:
-            process.terminate()
-        deadline_ms = self._clock.monotonic_ms() + grace_ms
-        pause = threading.Event()
-        while not all(map(_has_ended, running)) and self._clock.monotonic_ms() < deadline_ms and not hurry():
-            pause.wait(_POLL_SECONDS)
-        for process in running:
+        """SIGTERM to every child, those that are last when the others have ended or have had most of `grace_ms`;
+        SIGKILL, session by session, to what is left after all of it (or on `hurry`)."""
+        first, last = (
+            [child.process for child in self._children if child.process is not None and child.spec.last is is_last]
+            for is_last in (False, True)
+        )
+        began_ms = self._clock.monotonic_ms()
+        self._terminate(first, began_ms + grace_ms * (_PARTS - 1) // _PARTS, hurry)
+        self._terminate(last, began_ms + grace_ms, hurry)
+        for process in [*first, *last]:
             sweep_session(process.pid, leader_too=True)
             process.wait()
+
+    def _terminate(
+        self, processes: Sequence[subprocess.Popen[bytes]], deadline_ms: int, hurry: Callable[[], bool]
+    ) -> None:
+        """SIGTERM, and wait until they have ended, or no longer."""
+        for process in processes:
+            process.terminate()
+        pause = threading.Event()
+        while not all(map(_has_ended, processes)) and self._clock.monotonic_ms() < deadline_ms and not hurry():
+            pause.wait(_POLL_SECONDS)
 
     def _spawn(self, child: _Child) -> None:
         spec = child.spec

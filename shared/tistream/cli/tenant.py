@@ -55,7 +55,7 @@ def duration_ms(text: str) -> int | None:
         return None
     found = _DURATION.fullmatch(wanted)
     if found is None:
-        raise CliError(f"{text!r} is no retention: say days as 7d, hours as 36h, minutes as 90m, or {FOREVER}")
+        raise CliError(f"{text!r} is no duration: say days as 7d, hours as 36h, minutes as 90m, or {FOREVER}")
     return int(found[1]) * _UNIT_MS[found[2]]
 
 

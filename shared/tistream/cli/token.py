@@ -27,7 +27,8 @@ def create_token(client: ApiClient, grants: Sequence[str], label: str, expires: 
     body = {"label": label, "grants": [grant_of(text) for text in grants], "expires_in_s": seconds}
     made = client.call("POST", _PATH, body)
     hand_over(made["token"], out)
-    sys.stderr.write(f"token {made['token_id']} made; its text is told this once\n")
+    until = "it is revoked" if made["expires_ms"] is None else _time(made["expires_ms"])
+    sys.stderr.write(f"token {made['token_id']} made, valid until {until}; its text is told this once\n")
 
 
 def list_tokens(client: ApiClient) -> None:

@@ -61,6 +61,7 @@ class Counts:
 # hundred jobs take half as long, all 600 measured half of the CPU, and later ones are no slower.
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 GRACE_MS = 6_500  # above the services' own limit of 5 s, below the 10 s that SIGTERM may take
+NO_AUTH = "no authentication: whoever is on this machine may do everything; --auth changes that"
 _PORT_PATIENCE_MS = 3_000
 _LOOP_SECONDS = 0.1
 _READY_TIMEOUT_SECONDS = 2.0
@@ -87,7 +88,8 @@ def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts, *, aut
     with (directory.logs / "up.log").open("a", encoding="utf-8") as log_stream, listening:
         configure_logging("up", stream=log_stream)
         if not auth:
-            log.warning("no authentication: whoever is on this machine may do everything; --auth changes that")
+            log.warning(NO_AUTH)
+            sys.stderr.write(f"{NO_AUTH}\n")
         children = counts.children()
         ports = dict(zip(children, free_ports(len(children), random.Random()), strict=True))
         ports["api"] = listening.getsockname()[1]
@@ -202,5 +204,6 @@ def _specs(
         if service == "sorter":
             env["SPARK_LOCAL_DIRS"] = str(directory.scratch / name)
             env["JAVA_TOOL_OPTIONS"] = f"{JAVA_OPTIONS} {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip()
-        specs.append(ChildSpec(name, (sys.executable, "-m", SERVICES[service]), env, fds))
+        argv = (sys.executable, "-m", SERVICES[service])
+        specs.append(ChildSpec(name, argv, env, fds, last=service == "meta"))  # the others tell it usage at their end
     return specs

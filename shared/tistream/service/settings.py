@@ -7,13 +7,15 @@ A service declares
         database_url: str = "sqlite:///meta.db"
 
 and reads it with `load_settings(MetaSettings)`: `TISTREAM_META__DATABASE_URL=…`. Groups nest with `__`
-(`TISTREAM_META__LEASE__SECONDS`). A variable that begins with the prefix and names no field refuses to start.
+(`TISTREAM_META__LEASE__SECONDS`). A variable that begins with the prefix and names no field refuses to start, and so
+does one of a service that there is none of.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self, TypeVar
@@ -26,6 +28,8 @@ from tistream.errors import InvalidRequest
 from tistream.storage.open import check_url
 
 NESTED = "__"
+SERVICES = ("META", "DISPATCHER", "SORTER", "SCHEMA", "API")
+_SERVICE_PREFIX = re.compile(r"TISTREAM_[A-Z]+?__")
 
 
 class SettingsError(Exception):
@@ -219,6 +223,7 @@ S = TypeVar("S", bound=ServiceSettings)
 def load_settings(cls: type[S], environ: Mapping[str, str] | None = None) -> S:
     """Read `cls` from the environment (`environ` is only looked at for misspelt names). Raises SettingsError."""
     prefix = str(cls.model_config["env_prefix"])
+    _refuse_unknown_services(prefix, os.environ if environ is None else environ)
     fields = {name.upper() for name in cls.model_fields}
     strangers = [
         name
@@ -232,6 +237,15 @@ def load_settings(cls: type[S], environ: Mapping[str, str] | None = None) -> S:
         return cls()
     except ValidationError as error:
         raise SettingsError(_explain(prefix, error)) from error
+
+
+def _refuse_unknown_services(own: str, environ: Mapping[str, str]) -> None:
+    """AUTH=on of a service that is none would leave an API open that was thought to be closed."""
+    known = {own, *(settings_config(service)["env_prefix"] for service in SERVICES)}
+    for name in sorted(environ):
+        found = _SERVICE_PREFIX.match(name.upper())
+        if found is not None and found[0] not in known:
+            raise SettingsError(f"unknown setting {name}: no service is called so; {', '.join(sorted(known))}… are")
 
 
 def _explain(prefix: str, error: ValidationError) -> str:

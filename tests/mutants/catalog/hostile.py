@@ -5,9 +5,12 @@ from mutants.mutant import Mutant
 TURNS = "services/api/tistream_api/turns.py"
 WORKING = "services/api/tistream_api/working.py"
 GATE = "services/api/tistream_api/gate.py"
+DISCOVERY = "services/dispatcher/tistream_dispatcher/discovery.py"
+STORES = "tests/unit/dispatcher/test_discovery.py::"
 FEED = "services/dispatcher/tistream_dispatcher/tenant_feed.py"
 UNPACKING = "shared/tistream/format/unpacking.py"
 READER = "shared/tistream/storage/change_reader.py"
+ENDS = "tests/unit/api/test_access_ends.py::"
 REFUSALS = "services/api/tistream_api/refusals.py"
 REFUSED = "tests/unit/api/test_refusals.py::"
 IN_TURN = "tests/unit/api/test_turns.py::"
@@ -15,6 +18,62 @@ AT_WORK = "tests/unit/api/test_working.py::"
 SIZES = "tests/unit/format/test_unpacking.py::"
 
 MUTANTS = (
+    Mutant(
+        name="hostile-whatever-is-called-like-a-store-is-one",
+        invariants=(17, 23),
+        breaks="a store that has nothing but names which begin like a change file's is LISTed at every turn, for ever",
+        file=DISCOVERY,
+        old="        return any(layout.parse_change_file(one.key) is not None for one",
+        new="        return any(True for one",
+        catchers=(STORES + "test_what_has_only_the_name_of_a_store_is_none_and_is_looked_at_a_few_at_a_time",),
+    ),
+    Mutant(
+        name="hostile-names-are-looked-at-all-at-once",
+        invariants=(23,),
+        breaks="thousands of names that look like stores' are each LISTed twice a second",
+        file=DISCOVERY,
+        old="            if in_vain == LOOKS_MAX:\n",
+        new="            if in_vain < 0:\n",
+        catchers=(STORES + "test_what_has_only_the_name_of_a_store_is_none_and_is_looked_at_a_few_at_a_time",),
+    ),
+    Mutant(
+        name="hostile-the-same-names-are-looked-at-again",
+        invariants=(21,),
+        breaks="behind names that are no stores' a store is never found",
+        file=DISCOVERY,
+        old="            self._looked, in_vain = store_id, in_vain + 1\n",
+        new="            in_vain = in_vain + 1\n",
+        catchers=(STORES + "test_what_has_only_the_name_of_a_store_is_none_and_is_looked_at_a_few_at_a_time",),
+    ),
+    Mutant(
+        name="hostile-a-tenants-lists-take-all-time",
+        invariants=(17,),
+        breaks="a tenant of thousands of stores is LISTed without end, and others wait for the interpreter",
+        file="services/dispatcher/tistream_dispatcher/pacing.py",
+        old="REST = 2 ",
+        new="REST = 0 ",
+        catchers=(
+            "tests/unit/dispatcher/test_pacing.py::test_whose_lists_take_long_leaves_most_of_the_time_to_others",
+        ),
+    ),
+    Mutant(
+        name="hostile-a-tenants-flood-keeps-its-operator-out",
+        invariants=(21,),
+        breaks="who may raise a tenant's limit cannot get through to it",
+        file=GATE,
+        old="        operates = self._callers is not None and may(",
+        new="        operates = self._callers is None and may(",
+        catchers=(ENDS + "test_a_tenant_that_uses_all_it_may_does_not_keep_its_operator_out",),
+    ),
+    Mutant(
+        name="hostile-who-operates-its-own-tenant-has-no-limit",
+        invariants=(17,),
+        breaks="a tenant's own token counts for the token, and each that it makes has a rate of its own",
+        file=GATE,
+        old='"operate", Resource(resource.cluster))\n',
+        new='"operate", resource)\n',
+        catchers=(ENDS + "test_a_tenant_that_uses_all_it_may_does_not_keep_its_operator_out",),
+    ),
     Mutant(
         name="hostile-refusals-never-wait",
         invariants=(17,),
@@ -24,7 +83,7 @@ MUTANTS = (
         new="        if wait_s >= 0:\n            return\n",
         catchers=(
             REFUSED + "test_refusals_wait[401]",
-            "tests/unit/api/test_access_ends.py::test_who_is_refused_without_end_waits_for_it_and_who_is_not_does_not",
+            ENDS + "test_who_is_refused_without_end_waits_for_it_and_who_is_not_does_not",
         ),
     ),
     Mutant(
@@ -216,8 +275,8 @@ MUTANTS = (
         invariants=(17, 23),
         breaks="every prefix that looks like a store's is read, told and kept, however many a tenant makes",
         file="services/dispatcher/tistream_dispatcher/discovery.py",
-        old="            new = frozenset(sorted(unknown)[: max(0, STORES_MAX - self._named - len(self._found))])\n",
-        new="            new = frozenset(sorted(unknown)[: max(0, STORES_MAX * 9)])\n",
+        old="[: max(0, STORES_MAX - len(self._named) - len(self._found))]",
+        new="[: max(0, STORES_MAX * 9)]",
         catchers=(
             "tests/unit/dispatcher/test_discovery.py::test_thousands_of_prefixes_that_look_like_stores_are_not_all_read",
         ),

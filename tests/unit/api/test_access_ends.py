@@ -17,6 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from support.access_calls import Answer, send
 from support.http_world import eventually
+from tistream.cli import bearer
+from tistream.cli.client import ApiClient
+from tistream.cli.errors import CliError
 from tistream.service.app import THREADS
 from tistream_api import jwt_callers
 from tistream_api.rates import BURST_S
@@ -196,6 +199,32 @@ def test_questions_that_name_no_tenant_are_limited_by_who_asks(world: Guarded) -
         for path in ("/v1/tenants", f"/v1/clusters/{world.mine.cluster}/tenants"):
             eventually(lambda path=path: send(api.url, "GET", path, header).status == 429)
             eventually(lambda path=path: send(api.url, "GET", path, mine).status == 200)
+    finally:
+        api.stop()
+
+
+def test_a_command_without_a_token_is_told_how_to_name_one(world: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (bearer.TOKEN_FILE, bearer.TOKEN):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(CliError, match=r"wants a token.*; `tistream --token-file FILE …` or TISTREAM_TOKEN_FILE names"):
+        ApiClient(world.url).call("GET", "/v1/tenants")
+    monkeypatch.setenv(bearer.TOKEN, "wrong")
+    with pytest.raises(CliError, match=r"the token is not valid$"):
+        ApiClient(world.url).call("GET", "/v1/tenants")
+
+
+def test_a_tenant_that_uses_all_it_may_does_not_keep_its_operator_out(world: Guarded) -> None:
+    """Who may raise its limit must be able to see it."""
+    few = LimitSettings(requests_per_second=1)
+    api = start_guarded(world.up, world.issuer, world.objects, limits=few)
+    cluster = {"actions": ["read", "operate"], "cluster": world.other.cluster}
+    try:
+        header = world.known(world.token(world.other.grant(["read", "operate"], "tenant")))
+        operator = world.known(world.token(cluster))
+        path = tenant_path(world, "quotas")
+        eventually(lambda: send(api.url, "GET", path, header).status == 429)
+        assert send(api.url, "GET", path, operator).status == 200
+        eventually(lambda: send(api.url, "GET", path, operator).status == 429)  # its own limit
     finally:
         api.stop()
 

@@ -275,8 +275,11 @@ def test_a_token_makes_no_token_beyond_itself(world: Guarded) -> None:
 def test_metrics_are_for_who_operates_the_platform_and_probes_for_everybody(
     world: Guarded, narrow: dict[str, str]
 ) -> None:
-    assert send(world.url, "GET", "/metrics", None).status == 401
-    assert send(world.url, "GET", "/metrics", narrow["mine"]).status == 403
+    for header, status in ((None, 401), (narrow["mine"], 403)):
+        refused = send(world.url, "GET", "/metrics", header)
+        assert refused.status == status
+        assert "tistream-cause: same" in refused.headers
+        assert b'"cause_id": "same"' in refused.raw
     shown = send(world.url, "GET", "/metrics", narrow["operate platform"])
     assert shown.status == 200
     for probe in ("/healthz", "/readyz", "/openapi.json"):

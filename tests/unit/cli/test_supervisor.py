@@ -84,6 +84,37 @@ def test_stop_does_not_wait_longer_than_its_grace(tmp_path: Path) -> None:
     _wait(lambda: not any(map(_alive, family)))
 
 
+# Says that it has been told to end, a while after.
+_SAYS = """
+import os, signal, sys, time
+def end(*_):
+    time.sleep(float(os.environ["AFTER"]))
+    with open(os.environ["SAID"], "a") as said:
+        said.write(os.environ["NAME"])
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("after", "grace_ms", "told"), [("0.7", 20_000, "ab"), ("600", 2_500, "b")])
+def test_what_is_last_is_stopped_when_the_others_have_ended_or_had_their_time(
+    tmp_path: Path, after: str, grace_ms: int, told: str
+) -> None:
+    said = tmp_path / "said"
+    children = [
+        ChildSpec(name, (sys.executable, "-c", _SAYS), {"SAID": str(said), "NAME": name, "AFTER": wait}, last=last)
+        for name, wait, last in (("b", "0", True), ("a", after, False))
+    ]
+    supervisor = Supervisor(children, tmp_path, SystemClock())
+    supervisor.start()
+    logs = [tmp_path / "a.log", tmp_path / "b.log"]
+    _wait(lambda: all(log.exists() and "up" in log.read_text() for log in logs))
+    supervisor.stop(grace_ms)
+    assert said.read_text() == told
+
+
 def test_child_that_dies_is_started_again_and_its_own_children_end_with_it(tmp_path: Path) -> None:
     supervisor = Supervisor([_python("child", _FAMILY)], tmp_path, SystemClock())
     supervisor.start()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
+from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.meta import StoreRoute, TenantRoute
-from tistream_dispatcher.discovery import STORES_MAX, TOO_MANY, UNREAD, Discovery
+from tistream_dispatcher.discovery import LOOKS_MAX, STORES_MAX, TOO_MANY, UNREAD, Discovery
 from tistream_dispatcher.share import Share
 
 TENANT = TenantKey("7", "acme")
+FILE = "file-00000000000000000005"
+JUNK = ("junk", "file-7", f"{FILE}-junk", f"{FILE}/{FILE}", "x/y")
 
 
 def share(*named: int) -> Share:
@@ -25,7 +28,7 @@ def test_thousands_of_prefixes_that_look_like_stores_are_not_all_read() -> None:
     discovery = Discovery(TENANT, objects, lambda: told.append(1))
     discovery.take(share(1, 2, 3))
     for number in range(1, STORES_MAX + 501):
-        objects.put(f"{layout.store_prefix(TENANT, number)}junk", b"")
+        objects.put(layout.change_file(TENANT, number, 5), b"")
     for _ in range(2):
         discovery.note(discovery.listed() - {1, 2, 3})
         assert discovery.found() == frozenset(range(4, STORES_MAX + 1))
@@ -35,7 +38,7 @@ def test_thousands_of_prefixes_that_look_like_stores_are_not_all_read() -> None:
     discovery.note({STORES_MAX + 7})
     assert discovery.found() == frozenset()
     for number in range(4, STORES_MAX + 501):
-        objects.delete(f"{layout.store_prefix(TENANT, number)}junk")
+        objects.delete(layout.change_file(TENANT, number, 5))
     discovery.note(discovery.listed() - {1, 2, 3})
     assert discovery.holds() == []
 
@@ -45,7 +48,45 @@ def test_as_many_as_there_may_be_are_all_found() -> None:
     discovery = Discovery(TENANT, objects, lambda: None)
     discovery.take(share())
     for number in range(1, STORES_MAX + 1):
-        objects.put(f"{layout.store_prefix(TENANT, number)}junk", b"")
+        objects.put(layout.change_file(TENANT, number, 5), b"")
     discovery.note(discovery.listed())
     assert {hold.reason for hold in discovery.holds()} == {UNREAD}
     assert len(discovery.found()) == STORES_MAX
+
+
+def requests(objects: MeasuredObjectStore) -> int:
+    return sum(done.requests for done in objects.traffic().values())
+
+
+def test_what_has_only_the_name_of_a_store_is_none_and_is_looked_at_a_few_at_a_time() -> None:
+    objects = MeasuredObjectStore(MemoryObjectStore())
+    discovery = Discovery(TENANT, objects, lambda: None)
+    discovery.take(share(1))
+    objects.put(layout.change_file(TENANT, 1, 5), b"")
+    junk = range(100, 100 + 5 * LOOKS_MAX)
+    for number in junk:
+        objects.put(layout.store_prefix(TENANT, number) + JUNK[number % len(JUNK)], b"")
+    for _ in range(12):
+        before = requests(objects)
+        assert discovery.listed() == {1}
+        assert requests(objects) - before <= 1 + LOOKS_MAX
+    objects.put(layout.change_file(TENANT, junk[-1], 5), b"")
+    objects.put(layout.change_file(TENANT, junk[0], 5), b"")
+    rounds = [discovery.listed() for _ in range(5)]
+    assert rounds[-1] == {1, junk[0], junk[-1]}, "each is looked at in its turn"
+    for number in (junk[0], junk[-1]):
+        objects.delete(layout.change_file(TENANT, number, 5))
+        objects.delete(layout.store_prefix(TENANT, number) + JUNK[number % len(JUNK)])
+    assert discovery.listed() == {1}
+
+
+def test_a_store_is_looked_at_once() -> None:
+    objects = MeasuredObjectStore(MemoryObjectStore())
+    discovery = Discovery(TENANT, objects, lambda: None)
+    discovery.take(share())
+    for number in range(50):
+        objects.put(layout.change_file(TENANT, number, 5), b"")
+    assert discovery.listed() == set(range(50))
+    before = requests(objects)
+    assert discovery.listed() == set(range(50))
+    assert requests(objects) - before == 1

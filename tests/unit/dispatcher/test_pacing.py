@@ -36,6 +36,20 @@ def test_a_tenant_that_is_silent_is_looked_at_for_a_share_of_its_silence() -> No
     assert pace.next_ms() <= 2 * HOUR_MS + 250
 
 
+def test_whose_lists_take_long_leaves_most_of_the_time_to_others() -> None:
+    pace, now, listing = Pace(SETTINGS, 0), 0, 0
+    while now < HOUR_MS:
+        pace.polled(now, found=True, took_ms=12_000)
+        listing += 12_000
+        pace.hurry()  # whatever is said to be there
+        pace.promised(now)
+        pace.expect(now, expecting=True)
+        assert pace.discovery_due(now), "other stores are looked for"
+        while not pace.poll_due(now):
+            now += 100
+    assert 0.3 < listing / now <= 1 / 3
+
+
 def test_where_files_are_announced_an_idle_tenant_costs_next_to_nothing() -> None:
     pace = Pace(SETTINGS, 0)
     pace.announced(1_000)

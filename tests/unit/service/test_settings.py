@@ -27,7 +27,7 @@ def test_defaults_are_loopback_and_named_after_the_service() -> None:
 def test_environment_wins_and_nests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TISTREAM_THING__PORT", "9000")
     monkeypatch.setenv("TISTREAM_THING__LEASE__SECONDS", "3")
-    monkeypatch.setenv("TISTREAM_OTHER__NONSENSE", "of another service")
+    monkeypatch.setenv("TISTREAM_SORTER__NONSENSE", "of another service")
     settings = load_settings(ThingSettings)
     assert (settings.port, settings.lease.seconds) == (9000, 3)
 
@@ -36,6 +36,8 @@ def test_environment_wins_and_nests(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "value", "told"),
     [
         ("TISTREAM_THING__PROT", "9000", "unknown setting TISTREAM_THING__PROT"),
+        ("TISTREAM_APPI__AUTH", "on", "unknown setting TISTREAM_APPI__AUTH: no service is called so"),
+        ("TISTREAM_THIN__PORT", "9000", "unknown setting TISTREAM_THIN__PORT"),
         ("TISTREAM_THING__PORT", "many", "TISTREAM_THING__PORT"),
         ("TISTREAM_THING__PORT", "65536", "TISTREAM_THING__PORT"),
         ("TISTREAM_THING__LEASE__SECOND", "3", "TISTREAM_THING__LEASE__SECOND"),

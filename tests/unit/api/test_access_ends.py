@@ -226,9 +226,9 @@ def test_a_tenant_that_uses_all_it_may_does_not_keep_its_operator_out(world: Gua
         assert send(api.url, "GET", path, operator).status == 200
         eventually(lambda: send(api.url, "GET", path, operator).status == 429)  # its own limit
         # Who operates a tenant alone is that tenant, by however many tokens it asks.
-        other = world.known(world.token(world.other.grant(["read", "operate"], "tenant")))
+        own = [world.known(world.token(world.other.grant(["read", "operate"], "tenant"))) for _ in range(3)]
         began = time.monotonic()
-        answers = [send(api.url, "GET", path, token).status for _ in range(8) for token in (header, other)]
+        answers = [send(api.url, "GET", path, token).status for _ in range(5) for token in own]
         assert answers.count(200) <= BURST_S + 1 + time.monotonic() - began
     finally:
         api.stop()

@@ -83,6 +83,11 @@ def _serves_again(up: Platform, before: dict[str, int]) -> bool:
         return False
 
 
+def usage_not_told(up: Platform) -> int:
+    """How often a process has ended before it could tell what is metered."""
+    return sum(file.read_text().count("usage of the last seconds is not told") for file in up.logs.glob("*.log"))
+
+
 def test_stop_while_a_stream_is_open_and_start_again(mine: Platform) -> None:
     loaded = golden.load("large")
     consumer = mine.consumer(loaded.tenant)
@@ -90,7 +95,10 @@ def test_stop_while_a_stream_is_open_and_start_again(mine: Platform) -> None:
         query: dict[str, str] = {"follow": "true", "start_ts": str(loaded.end_ts)}
         with client.stream("GET", consumer.changes_url(), params=query) as stream:
             assert stream.status_code == 200
+            consumer.status()  # there is usage to tell
+            untold = usage_not_told(mine)
             mine.stop()
+    assert usage_not_told(mine) == untold
     mine.start()
     events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
     problems = tenant_differences(loaded, events)

@@ -49,11 +49,12 @@ from tistream_api.pulls import Pulls
 from tistream_api.rates import Limits, own_or
 from tistream_api.raw_path import RawPath
 from tistream_api.readiness import Readiness
-from tistream_api.refusals import Refusals, SlowRefusals
+from tistream_api.refusals import Refusals
 from tistream_api.routes import build_router
 from tistream_api.scan import Budget
 from tistream_api.served import Served
 from tistream_api.settings import ApiSettings
+from tistream_api.slow_refusals import SlowRefusals
 from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenants import Tenants

@@ -1,31 +1,21 @@
 """How soon a refusal is told. Each costs its sender nothing and the server some milliseconds, and without a valid token
 there is no tenant whose limit it would count for: so who is refused again and again waits for it, and who asks one
-question after the other is refused no faster than that. What is not refused never waits here.
+question after the other is refused no faster than that. What is not refused never waits here. Pure.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address, ip_network
 
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 from tistream.clock import Clock
-from tistream.concurrency import Event
-from tistream_api.callers import Caller
 from tistream_api.rates import Bucket
 
 WAIT_MAX_S = 3.0  # clients give up after five
 WAITING_MAX, WAITING_EACH = 1_024, 512  # a refusal that waits takes some 50 KB, also when its sender has gone
-BODY_BYTES_MAX = 64 << 10  # what was sent is in memory as long
 REMEMBERED = 4_096  # who was refused; beyond, those are forgotten that were refused longest ago
-HEADER = "tistream-waited-ms"  # of a refusal that has waited: for how long
 _PREFIX = 64  # of an IPv6 address: who has one has all that begin so
-_LOOK_S = 0.2  # how often a refusal that waits looks whether the process ends
 
 
 @dataclass(slots=True)
@@ -70,65 +60,6 @@ class Refusals:
         while len(self._of) > REMEMBERED:
             self._of.popitem(last=False)
         return found
-
-
-class SlowRefusals:
-    """Middleware, outside of the gates, which note who was let in: that one is who is refused, else its address.
-
-    Who would wait and may not (too many do, or it has sent much) is told at once, and its connection is closed. When
-    the process ends all are told.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        refusals: Refusals,
-        stopping: Event,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._app, self._refusals, self._stopping, self._sleep = app, refusals, stopping, sleep
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        received = 0
-
-        async def counted() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            return message
-
-        async def held(message: Message) -> None:
-            if message["type"] == "http.response.start" and 400 <= message["status"] < 500:
-                await self._hold(scope, message, received)
-            await send(message)
-
-        await self._app(scope, counted, held)
-
-    async def _hold(self, scope: Scope, start: Message, received: int) -> None:
-        who = _who(scope)
-        wait_s = self._refusals.wait_s(who)
-        if wait_s <= 0:
-            return
-        if received > BODY_BYTES_MAX or not self._refusals.begin(who):
-            MutableHeaders(scope=start)["connection"] = "close"
-            return
-        left_s = wait_s
-        try:
-            while left_s > 0 and not self._stopping.is_set():
-                await self._sleep(min(left_s, _LOOK_S))
-                left_s -= min(left_s, _LOOK_S)
-        finally:
-            self._refusals.end(who)
-        waited_ms = scope["state"]["waited_ms"] = round(1000 * (wait_s - left_s))
-        MutableHeaders(scope=start)[HEADER] = str(waited_ms)
-
-
-def _who(scope: Scope) -> str:
-    caller: Caller | None = scope["state"].get("caller")
-    if caller is not None:
-        return f"caller {caller.name}"
-    client = scope.get("client")
-    return f"address {'' if client is None else network_of(client[0])}"
 
 
 def network_of(host: str) -> str:

@@ -51,6 +51,11 @@ class Discovery:
             self._named = share.named
             self._found = self._found - share.named if share.discovers else frozenset()
 
+    @property
+    def troubled(self) -> bool:
+        """Whether there may be stores that could not be seen."""
+        return self.problem is not None or bool(self._troubles)
+
     def found(self) -> frozenset[int]:
         """Stores that nobody reads yet. By any thread."""
         with self._lock:
@@ -70,27 +75,28 @@ class Discovery:
             self._tell()
 
     def listed(self) -> set[int]:
-        """LIST the stores; without those that could not be: `problem` says why.
+        """LIST the stores; none where that failed: `problem` says why.
 
         What has only the name of a store is none: each that is read is LISTed for ever. Such are looked at in turn, a
         few at a time.
         """
         try:
             entries = list(self._objects.list_after(layout.push_prefix(self._tenant), delimiter="/"))
-            self._too_many = False
-            names = (layout.parse_store_prefix(self._tenant, entry.key) for entry in entries)
-            stores = {name for name in names if name is not None}
-            self._with_files &= stores
-            self._troubles = {one: why for one, why in self._troubles.items() if one in stores - self._named}
-            self._look(stores - self._named - self._with_files)
         except RetryableError as error:
             self.problem = str(error)
-            return set(self._with_files)
-        self.problem = None
+            return set()
+        self.problem, self._too_many = None, False
+        names = (layout.parse_store_prefix(self._tenant, entry.key) for entry in entries)
+        stores = {name for name in names if name is not None}
+        self._with_files &= stores
+        unknown = stores - self._named - self._with_files
+        self._troubles = {one: why for one, why in self._troubles.items() if one in unknown}
+        self._look(unknown)
         return stores & (self._named | self._with_files)
 
     def _look(self, stores: set[int]) -> None:
-        """Which of them have a change file. Trouble with one leaves the others alone."""
+        """Which of them have a change file. Trouble with one leaves the others alone; where the object store does not
+        answer, the others are asked for next time, and who waits for an answer waits once."""
         in_vain = 0
         for store_id in sorted(stores, key=lambda one: (one <= self._looked, one)):
             self._troubles.pop(store_id, None)
@@ -98,10 +104,15 @@ class Discovery:
                 if self._has_files(store_id):
                     self._with_files.add(store_id)
                     continue
-            except (RetryableError, InvalidRequest) as error:  # InvalidRequest: a link out of the store
+                in_vain += 1
+            except InvalidRequest as error:  # a link out of the store
                 self._troubles[store_id] = str(error)
-            self._looked, in_vain = store_id, in_vain + 1
-            if in_vain == LOOKS_MAX:
+                in_vain += 1
+            except RetryableError as error:
+                self._troubles[store_id] = str(error)
+                in_vain = LOOKS_MAX
+            self._looked = store_id
+            if in_vain >= LOOKS_MAX:
                 return
 
     def _has_files(self, store_id: int) -> bool:

@@ -14,7 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SILENT_SHARE = 8  # a pause is at most this part of the silence before it
-REST = 2  # times as long as the LISTs of a tenant's stores took nothing is LISTed: others have the rest of the time
+# Times as long as the LISTs of a tenant's stores took they are not LISTed again: others have that time. Not for ever,
+# and not where they failed: an object store that hangs costs others nothing, and must be heard of when it is back.
+REST, REST_MAX_MS = 2, 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Pace:
     def polled(self, now_ms: int, *, found: bool, failed: bool = False, took_ms: int = 0) -> None:
         """The files were LISTed, which began now; whether any was new, and whether some were not told. Silence is what
         was looked for in vain, not what could not be seen."""
-        self._rested_ms = now_ms + took_ms + REST * took_ms
+        self._rested_ms = now_ms + took_ms + (0 if failed else min(REST * took_ms, REST_MAX_MS))
         if found:
             self._news_ms, self._announced = now_ms, False
             self._soon(now_ms)

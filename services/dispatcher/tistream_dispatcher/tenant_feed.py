@@ -356,7 +356,7 @@ class TenantFeed:
         for store_id, problem in problems.items():
             holds.append(Hold(stage="dispatch", store_id=str(store_id), reason=problem))
         expecting = any(store.hold is not None for store in stores)
-        expecting |= bool(self._store_problems) or self._discovery.problem is not None
+        expecting |= bool(self._store_problems) or self._discovery.troubled
         self._pace.expect(self._clock.monotonic_ms(), expecting=expecting)
         self._calm = not (expecting or holds or len(self._window)) and self._everyone_known()
         with self._lock:

@@ -245,7 +245,8 @@ def _refuse_unknown_services(own: str, environ: Mapping[str, str]) -> None:
     for name in sorted(environ):
         found = _SERVICE_PREFIX.match(name.upper())
         if found is not None and found[0] not in known:
-            raise SettingsError(f"unknown setting {name}: no service is called so; {', '.join(sorted(known))}… are")
+            there_are = ", ".join(f"{prefix}…" for prefix in sorted(known))
+            raise SettingsError(f"unknown setting {name}: no service is called so; there are {there_are}")
 
 
 def _explain(prefix: str, error: ValidationError) -> str:

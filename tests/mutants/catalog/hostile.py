@@ -11,6 +11,7 @@ FEED = "services/dispatcher/tistream_dispatcher/tenant_feed.py"
 UNPACKING = "shared/tistream/format/unpacking.py"
 READER = "shared/tistream/storage/change_reader.py"
 ENDS = "tests/unit/api/test_access_ends.py::"
+SLOW = "services/api/tistream_api/slow_refusals.py"
 REFUSALS = "services/api/tistream_api/refusals.py"
 REFUSED = "tests/unit/api/test_refusals.py::"
 IN_TURN = "tests/unit/api/test_turns.py::"
@@ -32,7 +33,7 @@ MUTANTS = (
         invariants=(23,),
         breaks="thousands of names that look like stores' are each LISTed twice a second",
         file=DISCOVERY,
-        old="            if in_vain == LOOKS_MAX:\n",
+        old="            if in_vain >= LOOKS_MAX:\n",
         new="            if in_vain < 0:\n",
         catchers=(STORES + "test_what_has_only_the_name_of_a_store_is_none_and_is_looked_at_a_few_at_a_time",),
     ),
@@ -41,8 +42,8 @@ MUTANTS = (
         invariants=(21,),
         breaks="behind names that are no stores' a store is never found",
         file=DISCOVERY,
-        old="            self._looked, in_vain = store_id, in_vain + 1\n",
-        new="            in_vain = in_vain + 1\n",
+        old="            self._looked = store_id\n",
+        new="",
         catchers=(STORES + "test_what_has_only_the_name_of_a_store_is_none_and_is_looked_at_a_few_at_a_time",),
     ),
     Mutant(
@@ -50,10 +51,21 @@ MUTANTS = (
         invariants=(17,),
         breaks="a tenant of thousands of stores is LISTed without end, and others wait for the interpreter",
         file="services/dispatcher/tistream_dispatcher/pacing.py",
-        old="REST = 2 ",
-        new="REST = 0 ",
+        old="REST, REST_MAX_MS = 2, ",
+        new="REST, REST_MAX_MS = 0, ",
         catchers=(
             "tests/unit/dispatcher/test_pacing.py::test_whose_lists_take_long_leaves_most_of_the_time_to_others",
+        ),
+    ),
+    Mutant(
+        name="an-object-store-that-hung-is-left-alone-for-hours",
+        invariants=(21,),
+        breaks="the longer LISTs hung, the longer nothing is LISTed once the object store is back",
+        file="services/dispatcher/tistream_dispatcher/pacing.py",
+        old="(0 if failed else min(REST * took_ms, REST_MAX_MS))",
+        new="REST * took_ms",
+        catchers=(
+            "tests/unit/dispatcher/test_pacing.py::test_lists_that_failed_or_took_very_long_are_tried_again_soon",
         ),
     ),
     Mutant(
@@ -78,7 +90,7 @@ MUTANTS = (
         name="hostile-refusals-never-wait",
         invariants=(17,),
         breaks="whoever is refused may ask again as fast as it likes, without a token too",
-        file=REFUSALS,
+        file=SLOW,
         old="        if wait_s <= 0:\n            return\n",
         new="        if wait_s >= 0:\n            return\n",
         catchers=(
@@ -99,7 +111,7 @@ MUTANTS = (
         name="hostile-refusals-by-address-alone",
         invariants=(17,),
         breaks="who has a valid token waits for the refusals of strangers behind the same address",
-        file=REFUSALS,
+        file=SLOW,
         old="    if caller is not None:\n        return f",
         new="    if caller is not None and False:\n        return f",
         catchers=(REFUSED + "test_whose_token_is_valid_does_not_wait_for_who_shares_its_address",),
@@ -120,7 +132,7 @@ MUTANTS = (
         name="hostile-refusals-hold-bodies",
         invariants=(23,),
         breaks="what refused requests have sent is in memory while they wait",
-        file=REFUSALS,
+        file=SLOW,
         old="        if received > BODY_BYTES_MAX or not",
         new="        if not",
         catchers=(REFUSED + "test_who_has_sent_much_does_not_hold_it_in_memory",),
@@ -129,7 +141,7 @@ MUTANTS = (
         name="hostile-refusals-outlast-the-process",
         invariants=(21,),
         breaks="refusals that wait are cut with a 500 when the process ends",
-        file=REFUSALS,
+        file=SLOW,
         old="            while left_s > 0 and not self._stopping.is_set():\n",
         new="            while left_s > 0:\n",
         catchers=(REFUSED + "test_when_the_process_ends_all_are_told",),

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from access_world import Guarded, guarded, start_guarded
+from access_world import CLOCK, Guarded, guarded, start_guarded
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from support.access_calls import Answer, send
@@ -20,6 +20,7 @@ from support.http_world import eventually
 from tistream.cli import bearer
 from tistream.cli.client import ApiClient
 from tistream.cli.errors import CliError
+from tistream.cli.token import create_token
 from tistream.service.app import THREADS
 from tistream_api import jwt_callers
 from tistream_api.rates import BURST_S
@@ -211,6 +212,22 @@ def test_a_command_without_a_token_is_told_how_to_name_one(world: Guarded, monke
     monkeypatch.setenv(bearer.TOKEN, "wrong")
     with pytest.raises(CliError, match=r"the token is not valid$"):
         ApiClient(world.url).call("GET", "/v1/tenants")
+
+
+def test_who_makes_a_token_is_told_until_when_it_is_valid(
+    world: Guarded, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However long was asked for: no longer than the token that makes it."""
+    grant = {"actions": ["operate"], "cluster": world.other.cluster}
+    expires_ms = CLOCK.now_ms() + 3_600_000
+    told = []
+    for ends_ms in (None, expires_ms):
+        maker = world.known(world.token(grant, expires_ms=ends_ms))
+        monkeypatch.setenv(bearer.TOKEN, maker.removeprefix("Bearer "))
+        create_token(ApiClient(world.url), [f"operate:{world.other.cluster}"], "", "forever", None)
+        told.append(capsys.readouterr().err)
+    assert "valid until it is revoked;" in told[0]
+    assert f"valid until {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(expires_ms // 1000))};" in told[1]
 
 
 def test_a_tenant_that_uses_all_it_may_does_not_keep_its_operator_out(world: Guarded) -> None:

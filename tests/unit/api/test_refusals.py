@@ -15,15 +15,14 @@ from tistream.concurrency import Event, new_event
 from tistream_api.callers import Caller
 from tistream_api.rates import BURST_S
 from tistream_api.refusals import (
-    BODY_BYTES_MAX,
     REMEMBERED,
     WAIT_MAX_S,
     WAITING_EACH,
     WAITING_MAX,
     Refusals,
-    SlowRefusals,
     network_of,
 )
+from tistream_api.slow_refusals import BODY_BYTES_MAX, HEADER, SlowRefusals
 
 
 def test_a_few_come_at_once_and_then_one_after_the_other() -> None:
@@ -134,7 +133,8 @@ class Asker:
         asyncio.run(SlowRefusals(app, self.refusals, self.stopping, self._sleep)(scope, self._receive, self._send))
         assert [message["type"] for message in self.sent] == ["http.response.start", "http.response.body"]
         assert self.refusals.waiting == 0
-        assert scope["state"].get("waited_ms", 0) == round(1000 * self.slept)
+        told = dict(self.sent[0]["headers"]).get(HEADER.encode(), b"0")
+        assert scope["state"].get("waited_ms", 0) == int(told) == round(1000 * self.slept)
         return round(self.slept, 6)
 
     @property

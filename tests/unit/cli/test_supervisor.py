@@ -98,7 +98,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize(("after", "grace_ms", "told"), [("0.7", 20_000, "ab"), ("600", 2_500, "b")])
+@pytest.mark.parametrize(("after", "grace_ms", "told"), [("0.7", 20_000, "ab"), ("600", 7_500, "b")])
 def test_what_is_last_is_stopped_when_the_others_have_ended_or_had_their_time(
     tmp_path: Path, after: str, grace_ms: int, told: str
 ) -> None:

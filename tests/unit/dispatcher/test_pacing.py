@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tistream_dispatcher.damage import PAUSE_MAX_MS, Suspects
-from tistream_dispatcher.pacing import Pace, PollSettings
+from tistream_dispatcher.pacing import REST_MAX_MS, Pace, PollSettings
 from tistream_dispatcher.sorter_link import PAUSE_MAX_MS as SEND_PAUSE_MAX_MS
 from tistream_dispatcher.sorter_link import SorterLink
 
@@ -39,8 +39,8 @@ def test_a_tenant_that_is_silent_is_looked_at_for_a_share_of_its_silence() -> No
 def test_whose_lists_take_long_leaves_most_of_the_time_to_others() -> None:
     pace, now, listing = Pace(SETTINGS, 0), 0, 0
     while now < HOUR_MS:
-        pace.polled(now, found=True, took_ms=12_000)
-        listing += 12_000
+        pace.polled(now, found=True, took_ms=6_000)
+        listing += 6_000
         pace.hurry()  # whatever is said to be there
         pace.promised(now)
         pace.expect(now, expecting=True)
@@ -48,6 +48,13 @@ def test_whose_lists_take_long_leaves_most_of_the_time_to_others() -> None:
         while not pace.poll_due(now):
             now += 100
     assert 0.3 < listing / now <= 1 / 3
+
+
+def test_lists_that_failed_or_took_very_long_are_tried_again_soon() -> None:
+    for took_ms, failed, most_ms in ((600_000, True, 2_000), (600_000, False, REST_MAX_MS)):
+        pace = Pace(SETTINGS, 0)
+        pace.polled(0, found=False, failed=failed, took_ms=took_ms)
+        assert pace.poll_due(took_ms + most_ms)
 
 
 def test_where_files_are_announced_an_idle_tenant_costs_next_to_nothing() -> None:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tistream.service.settings import ServiceSettings, SettingsError, load_settings, settings_config
+from tistream.cli import up
+from tistream.service.settings import SERVICES, ServiceSettings, SettingsError, load_settings, settings_config
 from tistream_api.settings import ApiSettings
 
 
@@ -17,6 +18,10 @@ class ThingSettings(ServiceSettings):
 
     port: int = 8123
     lease: Lease = Lease()
+
+
+def test_every_service_that_there_is_has_its_settings() -> None:
+    assert {name.lower() for name in SERVICES} == set(up.SERVICES)
 
 
 def test_defaults_are_loopback_and_named_after_the_service() -> None:

@@ -245,7 +245,7 @@ MUTANTS = (
         invariants=(21,),
         breaks="a LIST that failed in a time of silence is tried again minutes later",
         file=FEED,
-        old="        expecting |= bool(self._store_problems) or self._discovery.problem is not None\n",
+        old="        expecting |= bool(self._store_problems) or self._discovery.troubled\n",
         new="",
         catchers=(
             "tests/unit/dispatcher/test_tenant_feed.py::test_a_list_that_failed_is_tried_again_soon_and_not_told_any_longer[files]",

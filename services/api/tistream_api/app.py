@@ -20,6 +20,7 @@ from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_executor, start_thread
 from tistream.model.ids import TenantKey
 from tistream.service.app import THREADS, new_app
+from tistream.service.guard import METRICS
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
 from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
@@ -34,7 +35,7 @@ from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.token_client import TokenClient
 from tistream_api.callers import Callers
 from tistream_api.console_pages import build_pages
-from tistream_api.gate import SCHEME, Gate, refuse_undeclared
+from tistream_api.gate import SCHEME, SECURITY, Gate, refuse_undeclared
 from tistream_api.group_cache import GroupCache, Keeping
 from tistream_api.insight_routes import build_insight_router
 from tistream_api.jwt_callers import JwtCallers
@@ -234,6 +235,7 @@ def _tell_scheme(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         document = made()
         document.setdefault("components", {})["securitySchemes"] = SCHEME
+        document["paths"][METRICS]["get"]["security"] = SECURITY  # metrics_gate.py
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

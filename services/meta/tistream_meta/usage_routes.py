@@ -41,8 +41,11 @@ def tenant_usage(request: Request, cluster_id: str, tenant_id: str, start: From 
     key, keeping = TenantKey.parse(cluster_id, tenant_id), _keeping(request)
     to_ms = hour_of(keeping.now_ms()) + HOUR_MS if to is None else _ms(to, "to")
     from_ms = max(0, to_ms - _DAY_MS) if start is None else _ms(start, "from")
-    if not 0 <= to_ms - from_ms <= RANGE_MAX_MS:
-        raise InvalidRequest(f"from lies above to, or more than {RANGE_MAX_MS} ms below", {"parameter": "from"})
+    if from_ms > to_ms:
+        raise InvalidRequest(f"from ({from_ms}) lies above to ({to_ms})", {"parameter": "from"})
+    if to_ms - from_ms > RANGE_MAX_MS:
+        days = RANGE_MAX_MS // _DAY_MS
+        raise InvalidRequest(f"from to to is more than {days} days: ask for less at a time", {"parameter": "from"})
     return keeping.book.of_tenant(key, from_ms, to_ms)
 
 

@@ -70,9 +70,18 @@ def _on_error(_request: Request, error: Exception) -> Response:
 
 def _on_validation(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = [_parameter(item["loc"], item["msg"]) for item in error.errors()]
-    detail = "; ".join(f"{item['in']} {item['name']}: {item['reason']}" for item in found)
+    found = [
+        _no_json(item) if item["type"] == "json_invalid" else _parameter(item["loc"], item["msg"])
+        for item in error.errors()
+    ]
+    detail = "; ".join(f"{item['in']} {item['name']}".rstrip() + f": {item['reason']}" for item in found)
     return problem_response(400, InvalidRequest.code, detail, {"parameters": found})
+
+
+def _no_json(item: dict[str, Any]) -> dict[str, str]:
+    """Pydantic tells the place of it as if that was a field's name, and its cause elsewhere."""
+    place, at = item["loc"][0], item["loc"][-1]
+    return {"in": str(place), "name": "", "reason": f"is no JSON: {item['ctx']['error']} at character {at}"}
 
 
 def _parameter(loc: Sequence[Any], reason: str) -> dict[str, str]:

@@ -280,6 +280,9 @@ def test_metrics_are_for_who_operates_the_platform_and_probes_for_everybody(
         assert refused.status == status
         assert "tistream-cause: same" in refused.headers
         assert b'"cause_id": "same"' in refused.raw
+    told = json.loads(send(world.url, "GET", "/openapi.json", None).raw.partition(b"\r\n\r\n")[2])["paths"]
+    assert "security" in told["/metrics"]["get"]
+    assert "security" not in told["/healthz"]["get"]
     shown = send(world.url, "GET", "/metrics", narrow["operate platform"])
     assert shown.status == 200
     for probe in ("/healthz", "/readyz", "/openapi.json"):

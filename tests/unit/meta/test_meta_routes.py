@@ -378,8 +378,15 @@ def test_usage_is_told_and_asked_for(meta: Meta) -> None:
     assert meta.http.get(USAGE, params={"from": str(hour_ms + 1)}).json()["hours"] == []
     assert meta.http.get(USAGE, params={"to": str(hour_ms)}).json()["hours"] == []
     assert meta.http.get(USAGE.replace("acme", "nobody")).status_code == 404
-    for wrong in ({"from": "x"}, {"to": "-1"}, {"from": "5", "to": "4"}, {"from": "0"}):
-        assert meta.http.get(USAGE, params=wrong).status_code == 400, wrong
+    for wrong, why in (
+        ({"from": "x"}, "from"),
+        ({"to": "-1"}, "to"),
+        ({"from": "5", "to": "4"}, "from (5) lies above to (4)"),
+        ({"from": "0"}, "more than 100 days"),
+    ):
+        refused = meta.http.get(USAGE, params=wrong)
+        assert refused.status_code == 400
+        assert why in refused.json()["detail"]
     assert meta.http.post("/upcall/v1/usage", json=told(hour_ms, counted={"bytes_served": -1})).status_code == 400
 
 

@@ -66,6 +66,10 @@ def _add_routes(app: FastAPI) -> None:
 
         return StreamingResponse(lines())
 
+    @app.post("/object")
+    def members(body: dict[str, int]) -> int:
+        return len(body)
+
     @app.post("/body")
     async def body(request: Request) -> int:
         return len(await request.body())
@@ -135,6 +139,14 @@ def test_wrong_parameters_are_400_and_named(http: TestClient) -> None:
     answer = http.get("/number/x?wait_ms=y")
     assert answer.status_code == 400
     assert [(p["in"], p["name"]) for p in answer.json()["parameters"]] == [("path", "number"), ("query", "wait_ms")]
+
+
+def test_what_is_no_json_is_told_with_the_place(http: TestClient) -> None:
+    of_json = {"content-type": "application/json"}
+    assert http.post("/object", content=b'{"a": 1}', headers=of_json).json() == 1
+    problem = http.post("/object", content=b'{"a": 1, "b": }', headers=of_json).json()
+    assert problem["status"] == 400
+    assert problem["detail"] == "body: is no JSON: Expecting value at character 14"
 
 
 def test_unexpected_error_tells_nothing_but_its_cause_id(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -189,13 +190,15 @@ class Junk:
         self._minio, self._bucket, self._tenant = minio, bucket, tenant
         self.put: list[str] = []
         self.refused = 0
+        self.used_s = 0.0  # processor time of who scattered it
 
     def scatter(self, count: int) -> None:
         """So many, by a process of their own: the consumers that measure are threads of this one. What the object store
         itself refuses is counted."""
-        keys = list(junk_names(self._tenant, count))
+        keys, before_s = list(junk_names(self._tenant, count)), ended_children_s()
         with ProcessPoolExecutor(1, get_context("spawn"), initializer=os.nice, initargs=(NICE,)) as process:
             put = process.submit(_put, self._minio.client_options, self._bucket, keys).result()
+        self.used_s += ended_children_s() - before_s  # the attackers are waited for later
         self.put += put
         self.refused += len(keys) - len(put)
 
@@ -206,6 +209,12 @@ class Junk:
             named = [{"Key": key} for key in self.put[at : at + 1_000]]
             client.delete_objects(Bucket=self._bucket, Delete={"Objects": named, "Quiet": True})
         self.put.clear()
+
+
+def ended_children_s() -> float:
+    """Processor time of those of this process's children that have ended and were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _put(options: dict[str, Any], bucket: str, keys: list[str]) -> list[str]:

@@ -16,7 +16,8 @@ from support.compare import shown, tenant_differences
 from support.golden import Delivery
 from support.hostile import table
 from support.hostile.attacker import Orders
-from support.hostile.files import Junk, hostile_stores, mending
+from support.hostile.burner import burning
+from support.hostile.files import Junk, ended_children_s, hostile_stores, mending
 from support.hostile.good import Watch
 from support.hostile.table import Phase
 from support.hostile.world import CLUSTER, PATIENCE_S, Attack, Bad, Load, World, idle_seconds, running, token_id
@@ -26,6 +27,8 @@ from tistream.storage import layout
 
 PULLS_S = 12.0
 LATE_S = 5.0  # design.md 5: from there on status has to say what holds a tenant
+CONTROL = "as busy with others: "  # before the name of the attack whose clients' work it stands for
+CONTROLLED = 0.02  # processors: an attack that took less needs no control
 KINDS = ("routes", "lists", "idle", "notifications", "bodies")
 
 
@@ -88,6 +91,7 @@ class Run:
             stack.callback(load.end)
             self.bad = Bad(world)
             self.junk = Junk(world.minio, world.bucket, self.bad.tenant)
+            self.nobodys_junk = Junk(world.minio, world.minio.new_bucket(), self.bad.tenant)
             self._begun(load)
             self.watch = Watch(world.services.url, world.tenant("good"), world.tokens["good"], load.start_ts).start()
             stack.callback(self.watch.stop)
@@ -131,7 +135,7 @@ class Run:
             self.junk.scatter(self.options.junk)
             self.bad.push(0.35)
         self.junk.sweep()
-        self._between()
+        self._between(junk=True)
 
     def damage(self) -> None:
         """Files that are cut, flipped, of another version, that lie about their sizes, that unpack to gigabytes."""
@@ -171,6 +175,7 @@ class Run:
         kes.allow(key)
         self.junk.sweep()
         self._mend(spoilt)
+        self._control(junk=True)
 
     def after(self) -> None:
         """It behaves: what it had to say properly is all there."""
@@ -184,15 +189,28 @@ class Run:
             if problems:
                 self.outcome.problems.append(f"the hostile tenant's own data: {shown(problems)}")
 
-    def _between(self) -> None:
-        """What an attack is measured by: what was just before it and what is just after it."""
+    def _between(self, *, junk: bool = False) -> None:
+        """What an attack is measured by: its control, and what was just before it and what is just after it."""
+        self._control(junk=junk)
         if self.options.calm_s:
             with self._phase("calm between", seconds=self.options.calm_s):
                 pass
 
+    def _control(self, *, junk: bool = False) -> None:
+        """The attacker's clients would have machines of their own, and the bucket would be nobody's one server. So: the
+        same machine when somebody who wants nothing of the platform takes as much of it as those clients just did, and
+        the same junk comes into a bucket that is none of the platform's."""
+        attack = self._phases[-1]
+        processors = 1_000 * attack.clients_s / (attack.end_ms - attack.begin_ms)
+        if self.options.calm_s and (junk or processors > CONTROLLED):
+            with burning(processors), self._phase(CONTROL + attack.name, seconds=self.options.calm_s):
+                if junk:
+                    self.nobodys_junk.scatter(self.options.junk)
+            self.nobodys_junk.sweep()
+
     @contextmanager
     def _phase(self, name: str, *kinds: str, seconds: float | None = None) -> Iterator[None]:
-        cpu, idle_s = self.world.cpu(), idle_seconds()
+        cpu, idle_s, clients_s, junk_s = self.world.cpu(), idle_seconds(), ended_children_s(), self._junk_s()
         began, begin_ms = time.monotonic(), time.time_ns() // 1_000_000
         attacks = [Attack(self._orders(kind)) for kind in kinds]
         try:
@@ -209,9 +227,13 @@ class Run:
         worst = max((float(status["lag_seconds"]) for status in told), default=0.0)
         used = {role: round(seconds - cpu.get(role, 0.0), 1) for role, seconds in self.world.cpu().items()}
         busy = 1 - (idle_seconds() - idle_s) / ((time.monotonic() - began) * (os.cpu_count() or 1))
-        self._phases.append(Phase(name, begin_ms, end_ms, answers, used, worst, round(busy, 2)))
+        clients_s = round(ended_children_s() - clients_s - (self._junk_s() - junk_s), 1)
+        self._phases.append(Phase(name, begin_ms, end_ms, answers, used, worst, round(busy, 2), clients_s))
         self.outcome.rows = table.figures(self._phases, self.watch.seen.samples, self.load.promises())
         self.say(table.markdown(self.outcome.rows[-1:]).splitlines()[-1] + f" {answers} {used}")
+
+    def _junk_s(self) -> float:
+        return self.junk.used_s + self.nobodys_junk.used_s
 
     def _orders(self, kind: str) -> Orders:
         world = self.world

@@ -166,6 +166,13 @@ class AlreadyDiffers(InvalidRequest):
     http_status = 409
 
 
+class LimitReached(InvalidRequest):
+    """There are as many already as there may be: end some first."""
+
+    code = "limit-reached"
+    http_status = 409
+
+
 class AuthOff(InvalidRequest):
     """It wants to know who asks, and this API server asks nobody."""
 

@@ -1,4 +1,5 @@
-"""Two tenants under load of which one is hostile: the other's rows, answers and lag are as if it was alone."""
+"""Two tenants under load of which one is hostile: the other's rows and answers are as if it was alone, and it is late
+for no longer than its own upstream makes it."""
 
 from __future__ import annotations
 

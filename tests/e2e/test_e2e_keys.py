@@ -225,14 +225,19 @@ def test_a_key_that_is_revoked_stops_its_tenant_alone_until_it_is_back(
 
 def test_another_key_is_for_what_comes_after_it(bucket: Bucket, kes: Kes, tenants: list[Tenant]) -> None:
     _, tenant, _ = tenants
-    first = tenant.key
+    first, before = tenant.key, bucket.keys_of(tenant.set.tenant)
     tenant.change_key(kes.create(f"{first}-next"))
     tenant.push_slowly(1.0, steps=8)  # a process hears of it within a second or so
     for one in tenants:
         one.push(1.0)
     for one in tenants:
         one.level()  # what the first key encrypts is read like the rest
-    found = {key: kms for key, kms in bucket.keys_of(tenant.set.tenant).items() if "/manifest/" in key}
+    every = bucket.keys_of(tenant.set.tenant)
+    for kind in ("manifest", "segment", "pending", "log"):
+        came = {kms for key, kms in every.items() if f"/{kind}/" in key and key not in before}
+        assert tenant.key in came, kind
+        assert came <= {first, tenant.key}, kind
+    found = {key: kms for key, kms in every.items() if "/manifest/" in key or "/log/" in key}
     assert set(found.values()) == {first, tenant.key}
     for task in {key.rpartition("/")[0] for key in found}:
         used = [kms for key, kms in sorted(found.items()) if key.startswith(task)]

@@ -171,17 +171,23 @@ def test_sums_are_those_of_the_bucket_the_access_log_and_the_wire(metered: Meter
 
 def test_who_is_killed_loses_nothing_of_what_is_durable_or_was_told(metered: Metered) -> None:
     loaded = golden.load("everything")
-    late = TenantKey("7", "late")
-    files = [golden.Delivery(0, file.key.replace("Tenant-acme", "Tenant-late"), file.data) for file in loaded.files]
-    assert files
-    services = metered.services
+    late = golden.load_as("everything", "7", "late")
+    services, half = metered.services, len(late.deliveries) // 2
     before = agree(metered, loaded.tenant)["total"]
-    services.create_tenant(late)
+    services.create_for(late)
+    for delivery in late.deliveries[:half]:
+        metered.bucket.put(delivery.key, delivery.data)
     for name in ("sorter", "api", "dispatcher"):
         _kill(services._children[name].pid)
         services._children[name].wait()
         services.start_one(name)
     services.wait_ready()
+    for delivery in late.deliveries[half:]:
+        metered.bucket.put(delivery.key, delivery.data)
+    came = pull(metered, late, "api", late.end_ts)
+    total = agree(metered, late.tenant)["total"]
+    assert int(total["bytes_in"]) == sum(len(file.data) for file in late.files), "who was killed counts once"
+    assert (int(total["bytes_served"]), int(total["rows_served"])) == came
     size, rows = pull(metered, loaded, "api", loaded.end_ts)
     after = agree(metered, loaded.tenant)["total"]
     assert after["bytes_in"] == before["bytes_in"]

@@ -66,7 +66,7 @@ from tistream_api.working import Working, at_once_of
 
 log = logging.getLogger(__name__)
 
-BODY_BYTES_MAX = 1 << 20  # what many send at once is in memory at once; a token's grants are the longest there are
+BODY_BYTES_MAX = 64 << 10  # what many send at once is in memory at once; a token's grants are the longest there are
 STATUS_DEADLINE_S = 2.0  # for each peer: a service that hangs must not keep status from saying so
 
 

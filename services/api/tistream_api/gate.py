@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from fastapi import Request
+from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 
 from tistream.errors import Forbidden
 from tistream.wire.meta import Notification
-from tistream.wire.tokens import Action
+from tistream.wire.tokens import Action, home
 from tistream_api.access import Resource, may, may_some
 from tistream_api.bodies import read
 from tistream_api.callers import EVERYBODY, Caller, Callers
@@ -32,6 +33,7 @@ SCHEME = {"bearer": {"type": "http", "scheme": "bearer", "description": "a token
 OPEN = frozenset(
     ("/healthz", "/readyz", "/openapi.json", "/metrics", "/console", "/console/{name:path}")
 )  # of /metrics: metrics_gate.py
+ANNOUNCEMENT_BYTES_MAX = 1 << 10  # none that is right is half as long
 _ACTIONS = get_args(Action)
 _LEVELS = {"platform": 0, "cluster": 1, "tenant": 2, "database": 3, "table": 4}
 _PARAMETERS = ("cluster_id", "tenant_id", "db", "table")
@@ -118,11 +120,13 @@ class Gate:
         return (lambda: True) if callers is None else (lambda: callers.still(caller))
 
     def _counted(self, caller: Caller, resource: Resource, access: Access) -> tuple[str, str]:
-        """Whose limit it counts for: that of the tenant which it names; of who asks where it names none (no tenant is
-        called ""), and of a cluster's operator, who must get through to a tenant that uses all that it may."""
+        """Whose limit it counts for: that of the tenant which it names, or else which the token is of, who can make any
+        number of them; and of who asks as the operator of a cluster, who must get through to a tenant that uses all
+        that it may (no tenant is called "")."""
         operates = self._callers is not None and may(caller.grants, "operate", Resource(resource.cluster))
         if resource.tenant is None or (operates and not access.in_body):
-            return "", caller.name
+            cluster, tenant = home(caller.grants)
+            return (cluster, tenant) if tenant else ("", caller.name)
         return resource.cluster or "", resource.tenant
 
     def _caller(self, request: Request) -> Caller:
@@ -136,7 +140,10 @@ class Gate:
     @staticmethod
     async def _named(request: Request, access: Access) -> Iterable[str]:
         if access.in_body:
-            told = read(Notification, await request.body())
+            body = await request.body()
+            if len(body) > ANNOUNCEMENT_BYTES_MAX:  # it is read here, before anything says that it may be asked
+                raise HTTPException(413, f"the body is larger than {ANNOUNCEMENT_BYTES_MAX} bytes")
+            told = read(Notification, body)
             return told.cluster_id, told.tenant_id
         path = request.path_params
         return [name_of(path[name]) for name in _PARAMETERS[: _LEVELS[access.scope]]]

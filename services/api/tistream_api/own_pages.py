@@ -27,12 +27,10 @@ def _of_this_machine(host: str) -> bool:
         name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
     except ValueError:
         return False
-    if "." not in name or name.endswith(".localhost"):
-        return True
     try:
         return ip_address(name).is_loopback
     except ValueError:
-        return False
+        return "." not in name or name.endswith(".localhost")
 
 
 def _own(origin: str | None, host: str) -> bool:

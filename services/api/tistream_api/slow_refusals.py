@@ -9,6 +9,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tistream.concurrency import Event
+from tistream.wire.tokens import home
 from tistream_api.callers import Caller
 from tistream_api.refusals import Refusals, network_of
 
@@ -18,7 +19,8 @@ _LOOK_S = 0.2  # how often a refusal that waits looks whether the process ends
 
 
 class SlowRefusals:
-    """Middleware, outside of the gates, which note who was let in: that one is who is refused, else its address.
+    """Middleware, outside of the gates, which note who was let in: its tenant is who is refused, or itself if it has
+    none, else its address.
 
     Who would wait and may not (too many do, or it has sent much) is told at once, and its connection is closed. When
     the process ends all are told.
@@ -71,6 +73,7 @@ class SlowRefusals:
 def _who(scope: Scope) -> str:
     caller: Caller | None = scope["state"].get("caller")
     if caller is not None:
-        return f"caller {caller.name}"
+        cluster, tenant = home(caller.grants)
+        return f"tenant {cluster}/{tenant}" if tenant else f"caller {caller.name}"
     client = scope.get("client")
     return f"address {'' if client is None else network_of(client[0])}"

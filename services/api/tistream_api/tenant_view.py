@@ -35,6 +35,7 @@ FRESH_MS = 200  # how old what is known of a tenant may be when somebody asks
 FRESH_WAIT_MS = 500
 FIRST_WAIT_MS = 3_000
 BARRIERS_MAX = 100
+BARRIER_LINES_MS = 60_000  # in this time as many are logged: of more, each is met anew by every pull
 
 
 class TenantView:
@@ -73,6 +74,7 @@ class TenantView:
         self._progress: dict[int, int] = {}
         self._resolved_ts = self._flushed_ts = self._retained_ts = 0
         self._barriers: dict[tuple[int, bytes, int], Barrier] = {}
+        self._lines_ms, self._lines = -(1 << 62), 0
         self.source = TenantSource(
             self._lock,
             lambda: self._replica.history,
@@ -135,13 +137,19 @@ class TenantView:
         return self._stopping.is_set()
 
     def met(self, barrier: Barrier) -> None:
-        """A row that cannot be shown was met; told once in the log and the metric, and in status from now on."""
+        """A row that cannot be shown was met; told once in the metric and, if there are few, in the log; in status from now on."""
         with self._lock:
             known = self._barriers.setdefault((barrier.table_id, barrier.key, barrier.commit_ts), barrier)
             if len(self._barriers) > BARRIERS_MAX:
                 self._barriers.pop(next(iter(self._barriers)))
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - self._lines_ms >= BARRIER_LINES_MS:
+                self._lines_ms, self._lines = now_ms, 0
+            self._lines += known is barrier
+            logged = self._lines <= BARRIERS_MAX
         if known is barrier:
             self._undecodable.inc()
+        if known is barrier and logged:
             log.error("a row cannot be decoded", extra={"tenant": str(self.tenant), "row": str(barrier)})
 
     def barriers(self) -> list[Barrier]:

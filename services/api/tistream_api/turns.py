@@ -21,7 +21,7 @@ WAITING_MAX = 256  # of one line: beyond, whoever comes is told to come again
 @dataclass(slots=True)
 class _Line:
     taken: int = 0
-    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+    waiting: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)  # by when they came
 
 
 class Turn:
@@ -44,12 +44,12 @@ class Turn:
 
 class Turns:
     """`at_once` of each line, in the order in which they came, and `total` of all: of the lines that wait, that one is
-    next which has the fewest."""
+    next which has the fewest; of those that have as few, the one whose first has waited longest."""
 
     def __init__(self, at_once: int, total: int, waiting_max: int = WAITING_MAX) -> None:
         self._at_once, self._total, self._waiting_max = at_once, total, waiting_max
         self._lines: dict[Hashable, _Line] = {}
-        self._taken = 0
+        self._taken = self._came = 0
 
     async def begin(self, who: Hashable) -> Turn:
         """Wait for it. Raises TooManyRequests."""
@@ -61,7 +61,8 @@ class Turns:
         if len(line.waiting) >= self._waiting_max:
             raise TooManyRequests(f"{self._waiting_max} requests wait to be answered already, as many as may")
         mine = loop.create_future()
-        line.waiting.append(mine)
+        self._came += 1
+        line.waiting.append((self._came, mine))
         try:
             await mine
         except BaseException:
@@ -77,7 +78,7 @@ class Turns:
         self._taken -= 1
         while self._taken < self._total and (line := self._next()) is not None:
             self._take(line)
-            line.waiting.popleft().set_result(None)
+            line.waiting.popleft()[1].set_result(None)
 
     def _take(self, line: _Line) -> None:
         line.taken += 1
@@ -86,12 +87,12 @@ class Turns:
     def _next(self) -> _Line | None:
         """The line whose first is next; those who have left are forgotten."""
         for who, line in list(self._lines.items()):
-            while line.waiting and line.waiting[0].done():
+            while line.waiting and line.waiting[0][1].done():
                 line.waiting.popleft()
             if not line.taken and not line.waiting:
                 del self._lines[who]
         able = [line for line in self._lines.values() if line.waiting and line.taken < self._at_once]
-        return min(able, key=lambda line: line.taken, default=None)
+        return min(able, key=lambda line: (line.taken, line.waiting[0][0]), default=None)
 
 
 def new_turns(threads: int, pulls_max: int) -> Turns:

@@ -361,15 +361,15 @@ class Repository:
         return self._transactions.run(lambda connection: counter_rows.read(connection, tables.TOKENS_VERSION))
 
     def known_tokens(self) -> KnownTokens:
-        """Those that are not revoked, and their version."""
-        return self._transactions.run(token_rows.known)
+        """The valid ones, and their version."""
+        return self._transactions.run(lambda connection: token_rows.known(connection, self._now_ms))
 
     def tokens(self) -> tuple[TokenInfo, ...]:
-        """All that were ever made, the oldest first."""
+        """The valid ones, and of those that have ended the newest; the oldest first."""
         return self._transactions.run(token_rows.every)
 
     def store_token(self, token: StoreToken) -> TokenInfo:
-        """Keep a token; the same again changes nothing, though it be revoked. Raises AlreadyDiffers."""
+        """Keep a token; the same again changes nothing, though it be revoked. Raises AlreadyDiffers, LimitReached."""
         return self._write(lambda connection: token_rows.store(connection, token, self._now_ms))
 
     def revoke_token(self, token_id: str) -> TokenInfo:

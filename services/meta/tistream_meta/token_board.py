@@ -64,11 +64,11 @@ class TokenBoard:
                 self._changed.wait(min(_POLL_S, (until_ms - now_ms) / 1000))
 
     def every(self) -> tuple[TokenInfo, ...]:
-        """All that were ever made. Raises Unavailable."""
+        """The valid ones, and of those that have ended the newest. Raises Unavailable."""
         return self._repository.tokens()
 
     def store(self, token: StoreToken) -> TokenInfo:
-        """Keep a token, as the owner. Raises AlreadyDiffers, Unavailable."""
+        """Keep a token, as the owner. Raises AlreadyDiffers, LimitReached, Unavailable."""
         return self._as_owner(lambda: self._repository.store_token(token))
 
     def revoke(self, token_id: str) -> TokenInfo:

@@ -31,7 +31,7 @@ def store_token(request: Request, body: StoreToken) -> TokenInfo:
 
 @router.get("/v1/tokens", operation_id="ListTokens")
 def list_tokens(request: Request) -> TokenList:
-    """All that were ever made, the oldest first."""
+    """The valid ones, and of those that have ended the newest; the oldest first."""
     return TokenList(tokens=list(_board(request).every()))
 
 

@@ -1,23 +1,31 @@
-"""The rows of tokens. Inside a transaction of the repository's. Whatever changes one raises their version."""
+"""The rows of tokens. Inside a transaction of the repository's. Whatever changes which are valid raises their version.
+
+Every API server holds all valid tokens, and fetches them anew when one changes. A tenant's operator makes any number of
+them without anybody's help: so there are as many of each tenant as may be, and of those that have ended the newest.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, or_, select, update
 
-from tistream.errors import AlreadyDiffers, UnknownName
-from tistream.wire.tokens import Grant, KnownToken, KnownTokens, StoreToken, TokenInfo
+from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached, UnknownName
+from tistream.wire.tokens import Grant, KnownToken, KnownTokens, StoreToken, TokenInfo, home
 from tistream_meta import counter_rows, tables
 
+VALID_MAX = 1_000  # of one tenant, or of one cluster as a whole
+ENDED_MAX = 1_000
+GRANTS_BYTES_MAX = 32 << 10  # of one token
+VALID_BYTES_MAX = 1 << 20  # the grants of the valid ones of one tenant
 _TOKENS = tables.tokens
 
 
-def known(connection: Connection) -> KnownTokens:
-    """Those that are not revoked, and their version."""
+def known(connection: Connection, now_ms: ColumnElement[int]) -> KnownTokens:
+    """The valid ones, and their version."""
     version = counter_rows.read(connection, tables.TOKENS_VERSION)
-    rows = connection.execute(select(_TOKENS).where(_TOKENS.c.revoked_ms.is_(None)).order_by(_TOKENS.c.token_id))
+    rows = connection.execute(select(_TOKENS).where(_valid(now_ms)).order_by(_TOKENS.c.token_id))
     return KnownTokens(
         version=version,
         tokens=[
@@ -35,17 +43,24 @@ def every(connection: Connection) -> tuple[TokenInfo, ...]:
 
 
 def store(connection: Connection, token: StoreToken, now_ms: ColumnElement[int]) -> TokenInfo:
-    """Insert it, if it is not there. Raises AlreadyDiffers."""
+    """Insert it, if it is not there. Raises AlreadyDiffers, LimitReached; InvalidRequest: its grants are too long."""
     found = _find(connection, token.token_id)
     if found is not None:
         if found.hash != token.secret_hash:
             raise AlreadyDiffers(f"token {token.token_id} is there, with another secret")
         return _info(found)
+    grants = json.dumps([grant.model_dump() for grant in token.grants])
+    if len(grants) > GRANTS_BYTES_MAX:
+        raise InvalidRequest(
+            f"its grants are {len(grants)} bytes of JSON, more than {GRANTS_BYTES_MAX}: make several tokens, or grant "
+            "a whole database or tenant"
+        )
+    _make_room(connection, token.grants, len(grants), now_ms)
     values = {
         "token_id": token.token_id,
         "hash": token.secret_hash,
         "label": token.label,
-        "grants": json.dumps([grant.model_dump() for grant in token.grants]),
+        "grants": grants,
         "created_ms": now_ms,
         "expires_ms": token.expires_ms,
     }
@@ -62,6 +77,29 @@ def revoke(connection: Connection, token_id: str, now_ms: ColumnElement[int]) ->
         return _info(found)
     connection.execute(update(_TOKENS).where(_TOKENS.c.token_id == token_id).values(revoked_ms=now_ms))
     return _changed(connection, token_id)
+
+
+def _make_room(connection: Connection, grants: list[Grant], length: int, now_ms: ColumnElement[int]) -> None:
+    """For one more of the same tenant. Who operates the whole platform may make as many as there is need of."""
+    of = home(grants)
+    if not of[0]:
+        return
+    columns = (_TOKENS.c.token_id, _TOKENS.c.grants, _valid(now_ms).label("valid"))
+    newest_first = select(*columns).order_by(_TOKENS.c.created_ms.desc(), _TOKENS.c.token_id)
+    own = [row for row in connection.execute(newest_first) if home(_grants(row.grants)) == of]
+    valid = [row for row in own if row.valid]
+    whose = f"tenant {of[0]}/{of[1]}" if of[1] else f"cluster {of[0]}"
+    if len(valid) >= VALID_MAX:
+        raise LimitReached(f"{VALID_MAX} tokens of {whose} are valid, as many as may be: revoke some first")
+    if sum(len(row.grants) for row in valid) + length > VALID_BYTES_MAX:
+        raise LimitReached(f"the grants of the valid tokens of {whose} are {VALID_BYTES_MAX} bytes: revoke some first")
+    ended = [row.token_id for row in own if not row.valid]
+    if too_many := ended[ENDED_MAX:]:
+        connection.execute(delete(_TOKENS).where(_TOKENS.c.token_id.in_(too_many)))
+
+
+def _valid(now_ms: ColumnElement[int]) -> ColumnElement[bool]:
+    return and_(_TOKENS.c.revoked_ms.is_(None), or_(_TOKENS.c.expires_ms.is_(None), _TOKENS.c.expires_ms > now_ms))
 
 
 def _changed(connection: Connection, token_id: str) -> TokenInfo:

@@ -102,11 +102,13 @@ class TickJobs:
         return out
 
     def _note_failure(self, error: Exception, tasks: list[Task]) -> None:
-        first_line = f"{type(error).__name__}: {error}".split("\n", 1)[0][:500]
-        if any(task.trouble != first_line for task in tasks):
+        told = f"{type(error).__name__}: {error}".split("\n", 1)[0][:500]
+        if len({task.state.identity.tenant for task in tasks}) > 1:  # it may name what is another's
+            told = f"{type(error).__name__} in a job of several tenants' tasks: the sorter's log says more"
+        if any(task.trouble != told for task in tasks):
             log.error("job failed", exc_info=error, extra={"tasks": [task.task_id for task in tasks]})
         for task in tasks:
-            task.trouble = first_line
+            task.trouble = told
 
     def _concluded(
         self, held: Held, done: Plan, results: list[ShardResult] | None

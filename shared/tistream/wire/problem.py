@@ -10,6 +10,7 @@ from tistream.errors import (
     FatalError,
     Gone,
     InvalidRequest,
+    LimitReached,
     Superseded,
     TiStreamError,
     Unavailable,
@@ -24,7 +25,8 @@ _STANDARD = frozenset({"type", "title", "status", "detail", "instance", "cause_i
 # Classes that are made from a detail alone. The others carry facts that a problem does not repeat; they come back
 # as the nearest ancestor, which asks the same of the caller.
 _BY_CODE: dict[str, type[InvalidRequest]] = {
-    error.code: error for error in (InvalidRequest, UnknownName, AlreadyDiffers, Superseded, Gone, Undecodable)
+    error.code: error
+    for error in (InvalidRequest, UnknownName, AlreadyDiffers, LimitReached, Superseded, Gone, Undecodable)
 }
 _RETRYABLE_STATUS = frozenset({408, 425, 429, 502, 503, 504})
 

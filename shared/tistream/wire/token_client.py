@@ -22,11 +22,11 @@ class TokenClient:
         return parse(path, answer, KnownTokens)
 
     def store(self, token: StoreToken) -> TokenInfo:
-        """Keep a token; the same again is no error. Raises AlreadyDiffers."""
+        """Keep a token; the same again is no error. Raises AlreadyDiffers, LimitReached."""
         return parse(_PATH, self._meta.request("POST", _PATH, token.model_dump_json().encode()), TokenInfo)
 
     def every(self) -> TokenList:
-        """All that were ever made."""
+        """The valid ones, and of those that have ended the newest."""
         return parse(_PATH, self._meta.request("GET", _PATH), TokenList)
 
     def revoke(self, token_id: str) -> TokenInfo:

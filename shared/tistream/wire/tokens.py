@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -48,6 +49,18 @@ class Grant(Door):
         except InvalidRequest as error:
             raise ValueError(str(error)) from error
         return self
+
+
+def home(grants: Iterable[Grant]) -> tuple[str, str]:
+    """The cluster and the tenant that a token is of, who answers for all that are of it: the first of those that its
+    grants are about. "" where one of them is about every tenant, or every cluster, or there is none."""
+    every = list(grants)
+    if not every or any(grant.cluster == ANY for grant in every):
+        return "", ""
+    cluster = min(grant.cluster for grant in every)
+    if any(grant.tenant == ANY for grant in every):
+        return cluster, ""
+    return min((grant.cluster, grant.tenant) for grant in every)
 
 
 EVERYTHING = Grant(actions=["read", "push", "operate"])

@@ -20,6 +20,33 @@ SIZES = "tests/unit/format/test_unpacking.py::"
 
 MUTANTS = (
     Mutant(
+        name="hostile-lines-that-are-never-empty-go-first",
+        invariants=(21,),
+        breaks="who comes anew waits for as long as others, who have as few requests under way, go on asking",
+        file=TURNS,
+        old="key=lambda line: (line.taken, line.waiting[0][0])",
+        new="key=lambda line: line.taken",
+        catchers=(IN_TURN + "test_a_newcomer_is_not_passed_by_lines_that_are_never_empty",),
+    ),
+    Mutant(
+        name="hostile-each-token-has-a-rate-of-its-own",
+        invariants=(21,),
+        breaks="a tenant's operator makes as many tokens as it likes, and with each it may ask as much as the tenant",
+        file=GATE,
+        old='            return (cluster, tenant) if tenant else ("", caller.name)\n',
+        new='            return "", caller.name\n',
+        catchers=(ENDS + "test_tokens_of_one_tenant_have_one_limit_together",),
+    ),
+    Mutant(
+        name="hostile-tokens-without-end",
+        invariants=(21,),
+        breaks="a tenant's operator makes the list of tokens so long that no API server hears of revoked ones any more",
+        file="services/meta/tistream_meta/token_rows.py",
+        old="    if len(valid) >= VALID_MAX:\n",
+        new="    if False:\n",
+        catchers=("tests/unit/meta/test_tokens_kept.py::test_there_are_as_many_of_one_tenant_as_may_be",),
+    ),
+    Mutant(
         name="hostile-whatever-is-called-like-a-store-is-one",
         invariants=(17, 23),
         breaks="a store that has nothing but names which begin like a change file's is LISTed at every turn, for ever",
@@ -112,8 +139,8 @@ MUTANTS = (
         invariants=(17,),
         breaks="who has a valid token waits for the refusals of strangers behind the same address",
         file=SLOW,
-        old="    if caller is not None:\n        return f",
-        new="    if caller is not None and False:\n        return f",
+        old="    if caller is not None:\n        cluster, tenant",
+        new="    if caller is not None and False:\n        cluster, tenant",
         catchers=(REFUSED + "test_whose_token_is_valid_does_not_wait_for_who_shares_its_address",),
     ),
     Mutant(

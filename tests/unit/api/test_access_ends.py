@@ -7,7 +7,9 @@ import select
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -189,6 +191,33 @@ def test_a_giant_body_is_not_taken(world: Guarded) -> None:
     giant = b'{"cluster_id":"' + b"7" * (2 << 20) + b'"}'
     answer = send(world.url, "POST", "/v1/notifications", header, giant)
     assert answer.status == 413
+
+
+def test_a_body_that_is_wrong_in_very_many_places_is_told_the_first(world: Guarded) -> None:
+    header = world.known(world.token(world.other.grant(["push", "operate"], "tenant")))
+    for members, told in ((100, "81 more"), (30_000 // 8, "more than 1000 members")):
+        wrong = b"{" + b",".join(b'"%05d":1' % number for number in range(members)) + b"}"
+        answer = send(world.url, "POST", "/v1/tokens", header, wrong)
+        assert answer.status == 400
+        assert told.encode() in answer.raw
+        assert len(answer.raw) < 8_000
+    announcement = send(world.url, "POST", "/v1/notifications", header, b'{"cluster_id":"' + b"7" * 1_100 + b'"}')
+    assert announcement.status == 413
+    assert b"larger than 1024 bytes" in announcement.raw
+
+
+def test_tokens_of_one_tenant_have_one_limit_together(world: Guarded) -> None:
+    few = LimitSettings(requests_per_second=16)
+    api = start_guarded(world.up, world.issuer, world.objects, limits=few)
+    try:
+        own = [world.known(world.token(world.other.grant(["read"], "tenant"))) for _ in range(6)]
+        eventually(lambda: send(api.url, "GET", "/v1/tenants", own[-1]).status == 200)
+        with ThreadPoolExecutor(6) as threads:
+            asked = [header for header in own for _ in range(30)]
+            told = Counter(threads.map(lambda header: send(api.url, "GET", "/v1/tenants", header).status, asked))
+        assert told[429], "with 30 of each token none alone has asked more than two seconds' worth"
+    finally:
+        api.stop()
 
 
 def test_questions_that_name_no_tenant_are_limited_by_who_asks(world: Guarded) -> None:

@@ -160,6 +160,18 @@ def test_a_token_for_something_else_opens_nothing(world: Guarded, narrow: dict[s
         told_nothing_of(world, answer)
 
 
+@pytest.mark.parametrize("path", ["/v1/tenants", "/v1/clusters/{}/tenants"])
+@pytest.mark.parametrize("scope", ["database", "table"])
+def test_a_part_of_a_tenant_shows_no_tenant(world: Guarded, narrow: dict[str, str], path: str, scope: str) -> None:
+    asked = path.format(world.other.cluster)
+    for action in ALL:
+        answer = send(world.url, "GET", asked, narrow[f"{action} {scope}"])
+        assert answer.status in (200, 403)
+        told_nothing_of(world, answer)
+    shown = send(world.url, "GET", asked, narrow["read tenant"])
+    assert world.other.tenant.encode() in shown.raw
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_what_is_there_and_what_is_not_are_refused_alike(world: Guarded, narrow: dict[str, str], name: str) -> None:
     call = CALLS[name]

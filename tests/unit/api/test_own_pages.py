@@ -38,6 +38,7 @@ def test_commands_and_the_own_page_are_answered(headers: dict[str, str]) -> None
 @pytest.mark.parametrize(
     "headers",
     [
+        {"host": "[2001:db8::5]:8000"},
         {"host": HOST, "sec-fetch-site": "cross-site"},
         {"host": HOST, "sec-fetch-site": "same-site"},
         {"host": HOST, "origin": "https://else.example"},

@@ -29,9 +29,10 @@ from tistream_api.metrics import ApiMetrics
 from tistream_api.params import PullParams
 from tistream_api.pulls import Pulls
 from tistream_api.rates import Limits
+from tistream_api.row_events import Barrier
 from tistream_api.scan import Budget
 from tistream_api.tenant_limits import TenantLimits
-from tistream_api.tenant_view import TenantView
+from tistream_api.tenant_view import BARRIER_LINES_MS, BARRIERS_MAX, TenantView
 from tistream_api.working import Working
 
 TENANT = TenantKey("7", "acme")
@@ -337,3 +338,20 @@ def test_what_the_old_route_was_read_from_stays_until_the_new_ones_tasks_have_be
     assert set(world.view.problems) >= {"task 3", "task 4"}
     world.objects.deaf = None
     assert (world.refreshed(), segments(world)) == (500, [450])
+
+
+def test_rows_that_cannot_be_shown_are_few_lines_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Beyond those that are remembered each pull meets them as if for the first time."""
+    world = World()
+
+    def met(seed: int) -> int:
+        caplog.clear()
+        for number in range(3 * BARRIERS_MAX):
+            world.view.met(Barrier(500, "shop.orders", 7, f"{seed}-{number}".encode(), "no schema"))
+        return sum(record.message == "a row cannot be decoded" for record in caplog.records)
+
+    assert met(1) == BARRIERS_MAX
+    assert met(2) == 0
+    CLOCK.advance(BARRIER_LINES_MS)
+    assert met(3) == BARRIERS_MAX
+    assert len(world.view.barriers()) == BARRIERS_MAX

@@ -49,6 +49,29 @@ def test_one_line_is_as_long_as_it_likes_and_the_other_goes_on() -> None:
     run(body())
 
 
+def test_a_newcomer_is_not_passed_by_lines_that_are_never_empty() -> None:
+    async def body() -> None:
+        turns = Turns(1, 3)
+        busy = [("7", f"busy-{number}") for number in range(5)]
+        asked = [asyncio.create_task(turns.begin(who)) for who in busy for _ in range(3)]
+        await settle()
+        newcomer = asyncio.create_task(turns.begin(BETA))
+        await settle()
+        answered = 0
+        while not newcomer.done():
+            turn = next(task for task in asked if task.done())
+            asked.remove(turn)
+            asked.append(asyncio.create_task(turns.begin(busy[answered % len(busy)])))
+            turn.result().end()
+            await settle()
+            answered += 1
+            assert answered <= 12, "those who came before it, and no more"
+        for task in [newcomer, *asked]:
+            (await task).end()
+
+    run(body())
+
+
 def test_who_would_be_too_many_in_line_is_told_to_come_again() -> None:
     async def body() -> None:
         turns = Turns(1, 9, waiting_max=1)

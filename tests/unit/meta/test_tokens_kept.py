@@ -12,14 +12,16 @@ from pydantic import ValidationError
 
 from support.http_world import eventually
 from tistream.clock import ManualClock, SystemClock
-from tistream.errors import AlreadyDiffers, Unavailable, UnknownName
+from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached, Unavailable, UnknownName
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.tokens import EVERYTHING, Grant, StoreToken, hash_of
+from tistream_meta import token_rows
 from tistream_meta.app import build_app
 from tistream_meta.repository import Repository
 from tistream_meta.settings import MetaSettings
 from tistream_meta.token_board import STALE_MS, TokenBoard
 
+FAR_MS = 1 << 52
 FIRST = "tst_00000000000000aa_" + "F" * 43
 
 
@@ -39,8 +41,8 @@ def repository(database_url: str) -> Iterator[Repository]:
 
 def test_a_token_is_kept_without_its_secret_and_revoked_once(repository: Repository) -> None:
     before = repository.tokens_version()
-    made = repository.store_token(token(1, expires_ms=5))
-    assert made == repository.store_token(token(1, expires_ms=5)), "the same again is the same"
+    made = repository.store_token(token(1, expires_ms=FAR_MS))
+    assert made == repository.store_token(token(1, expires_ms=FAR_MS)), "the same again is the same"
     with pytest.raises(AlreadyDiffers):
         repository.store_token(token(1, "another"))
     repository.store_token(token(2))
@@ -51,12 +53,61 @@ def test_a_token_is_kept_without_its_secret_and_revoked_once(repository: Reposit
     revoked = repository.revoke_token(f"{1:016x}")
     assert revoked.revoked_ms is not None
     assert repository.revoke_token(f"{1:016x}") == revoked
-    assert repository.store_token(token(1, expires_ms=5)).revoked_ms is not None, "made again it stays revoked"
+    assert repository.store_token(token(1, expires_ms=FAR_MS)).revoked_ms is not None, "made again it stays revoked"
     assert [one.token_id for one in repository.known_tokens().tokens] == [f"{2:016x}"]
     assert repository.tokens_version() == before + 3
     assert len(repository.tokens()) == 2
     with pytest.raises(UnknownName):
         repository.revoke_token("f" * 16)
+
+
+def test_a_token_that_has_expired_is_told_no_more(repository: Repository) -> None:
+    for number, expires_ms in ((1, 5), (2, FAR_MS), (3, None)):
+        repository.store_token(token(number, **({} if expires_ms is None else {"expires_ms": expires_ms})))
+    assert [one.token_id for one in repository.known_tokens().tokens] == [f"{2:016x}", f"{3:016x}"]
+    assert len(repository.tokens()) == 3
+
+
+def of_tenant(number: int, tenant: str, names: int = 0) -> StoreToken:
+    grants = [Grant(actions=["read"], cluster="7", tenant=tenant, database=f"{name:0250}") for name in range(names)]
+    grants = grants or [Grant(actions=["read"], cluster="7", tenant=tenant)]
+    return StoreToken(token_id=f"{number:016x}", secret_hash=hash_of("s"), grants=grants)
+
+
+def test_there_are_as_many_of_one_tenant_as_may_be(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_rows, "VALID_MAX", 3)
+    monkeypatch.setattr(token_rows, "ENDED_MAX", 2)
+    for number in range(3):
+        repository.store_token(of_tenant(number, "acme"))
+    with pytest.raises(LimitReached, match="3 tokens of tenant 7/acme are valid.*revoke some first"):
+        repository.store_token(of_tenant(3, "acme"))
+    assert repository.store_token(of_tenant(2, "acme")).revoked_ms is None, "what is there is told again"
+    repository.store_token(of_tenant(4, "beta"))
+    for number in range(5, 10):
+        everything = StoreToken(token_id=f"{number:016x}", secret_hash=hash_of("s"), grants=[EVERYTHING])
+        repository.store_token(everything)
+    for number in range(100, 110):
+        repository.revoke_token(f"{2 if number == 100 else number - 1:016x}")
+        repository.store_token(of_tenant(number, "acme"))
+    known = {one.token_id for one in repository.known_tokens().tokens}
+    assert known == {f"{number:016x}" for number in (0, 1, 4, 5, 6, 7, 8, 9, 109)}
+    ended = [one.token_id for one in repository.tokens() if one.revoked_ms is not None]
+    assert len(ended) <= 3, "two, and the one that has ended since"
+    assert f"{108:016x}" in ended
+
+
+def test_what_the_tokens_of_one_tenant_grant_is_so_long_at_most(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_rows, "VALID_BYTES_MAX", 20_000)
+    repository.store_token(of_tenant(1, "acme", names=40))
+    with pytest.raises(LimitReached, match="the grants of the valid tokens of tenant 7/acme are 20000 bytes"):
+        repository.store_token(of_tenant(2, "acme", names=40))
+    repository.revoke_token(f"{1:016x}")
+    repository.store_token(of_tenant(2, "acme", names=40))
+    hostile = [Grant(actions=["read"], cluster="7", tenant="acme", database="𝄞" * 200, table="𝄞" * 200)] * 10
+    with pytest.raises(InvalidRequest, match="make several tokens, or grant a whole database or tenant"):
+        repository.store_token(StoreToken(token_id=f"{3:016x}", secret_hash=hash_of("s"), grants=hostile))
 
 
 def test_a_board_that_cannot_read_the_database_any_more_tells_nothing(repository: Repository) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
 
 import pytest
 import yaml
@@ -12,6 +13,7 @@ from support.promql import EXPORTED, OUTSIDE, metrics_of, strange_labels
 
 MONITORING = ROOT / "deploy" / "monitoring"
 ALERTS = MONITORING / "alerts.yaml"
+CASES = MONITORING / "alerts_test.yaml"
 
 
 def rules() -> dict[str, dict[str, str]]:
@@ -54,9 +56,27 @@ def test_every_alert_says_how_bad_it_is_and_what_happened(alert: str) -> None:
 
 
 def test_prometheus_takes_the_rules_and_they_fire_when_they_should() -> None:
-    for command in (["check", "rules", ALERTS], ["test", "rules", MONITORING / "alerts_test.yaml"]):
+    for command in (["check", "rules", ALERTS], ["test", "rules", CASES]):
         done = subprocess.run([promtool(), *command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def cases(*, firing: bool) -> Counter[str]:
+    """How many cases of alerts_test.yaml each alert has in which it fires, or does not."""
+    document = yaml.safe_load(CASES.read_text())
+    assert document["rule_files"] == [ALERTS.name]
+    checks = [check for test in document["tests"] for check in test["alert_rule_test"]]
+    return Counter(check["alertname"] for check in checks if bool(check["exp_alerts"]) == firing)
+
+
+@pytest.mark.parametrize("alert", sorted(rules()))
+def test_every_alert_has_a_case_in_which_it_fires(alert: str) -> None:
+    assert cases(firing=True)[alert] > 0
+
+
+def test_no_case_is_of_an_alert_that_is_not_there() -> None:
+    """promtool takes those: what is not there never fires."""
+    assert cases(firing=True).keys() | cases(firing=False).keys() <= rules().keys()
 
 
 def test_what_scales_is_exported_and_named_to_the_adapter() -> None:

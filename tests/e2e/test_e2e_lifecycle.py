@@ -54,6 +54,12 @@ def test_a_second_up_on_the_directory_is_refused(mine: Platform) -> None:
     assert len(refused.stderr.splitlines()) == 1, refused.stderr
 
 
+def test_who_starts_it_is_told_that_nobody_is_asked_for_a_token(mine: Platform) -> None:
+    told = "".join(file.read_text() for file in mine.data_dir.glob("up-*.stderr"))
+    assert "no authentication: whoever is on this machine may do everything" in told
+    assert "no authentication" in (mine.logs / "api.log").read_text()
+
+
 def test_a_port_that_is_taken_is_a_clear_error(mine: Platform, tmp_path: Path) -> None:
     refused = _run_up(tmp_path, mine.port)
     assert refused.returncode == 1, refused

@@ -103,3 +103,12 @@ def test_with_auth_the_token_decides_whatever_the_name(platform: Platform) -> No
     }
     answer = httpx.get(f"{platform.api.url}/v1/owner", headers=headers, timeout=30, trust_env=False)
     assert answer.status_code == 200
+
+
+def test_the_log_says_that_nobody_is_asked_for_a_token(platform: Platform, caplog: pytest.LogCaptureFixture) -> None:
+    for auth, lines in (("off", 1), ("on", 0)):
+        caplog.clear()
+        platform.start_api(auth=auth).stop()
+        told = [record for record in caplog.records if record.message.startswith("no authentication")]
+        assert len(told) == lines
+        assert all(record.levelname == "WARNING" for record in told)

@@ -79,7 +79,7 @@ def test_there_are_as_many_of_one_tenant_as_may_be(repository: Repository, monke
     monkeypatch.setattr(token_rows, "ENDED_MAX", 2)
     for number in range(3):
         repository.store_token(of_tenant(number, "acme"))
-    with pytest.raises(LimitReached, match="3 tokens of tenant 7/acme are valid.*revoke some first"):
+    with pytest.raises(LimitReached, match=r"3 tokens of tenant 7/acme are valid.*revoke some first"):
         repository.store_token(of_tenant(3, "acme"))
     assert repository.store_token(of_tenant(2, "acme")).revoked_ms is None, "what is there is told again"
     repository.store_token(of_tenant(4, "beta"))

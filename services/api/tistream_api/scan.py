@@ -29,6 +29,7 @@ CHUNK_GROWTH = 4
 STRIDE_CHUNKS = 4  # of index_rows: how far ahead row groups are looked up
 LOOK_CHUNKS = 4  # of decoded_bytes: how much may be decoded to find out where the next chunk ends
 REPLANS = 3
+IMAGES = 2  # of a row: new and old
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Budget:
 
     `first_rows` is the first chunk's: small, so that the first byte comes soon; it grows from chunk to chunk.
     `decoded_bytes` bounds a chunk's rows in memory, which compress as they like; its events take some times more.
+    `shown_bytes` bounds what their tables make of them beside: texts that a number stands for, or no cell at all.
     """
 
     rows: int = 32_768
@@ -44,6 +46,7 @@ class Budget:
     chunk_bytes: int = 16 << 20
     index_rows: int = 1 << 17
     decoded_bytes: int = 32 << 20
+    shown_bytes: int = 64 << 20
 
     def for_page(self, limit: int) -> Budget:
         """The budget of an answer with at most `limit` events: a small page needs no large chunk."""
@@ -59,6 +62,7 @@ class _Found:
     begins: int
     rows: GroupRows
     commit_ts: Ints
+    table_id: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,35 @@ class _Step:
     high: int
     batch: Batch | None
     crowd: _Taken | None = None
+
+
+class _Weights:
+    """What the rows of a window's tables take in memory, once decoded, beside their own bytes."""
+
+    def __init__(self, source: Source, scope: Scope, window: Window) -> None:
+        self._source, self._scope, self._window = source, scope, window
+        self._known: dict[int, int] = {}  # of a row, by physical id
+
+    def of(self, rows: pa.Table) -> int:
+        """Of all these rows."""
+        ids, counts = np.unique(rows.column("table_id").to_numpy(), return_counts=True)
+        images = IMAGES if rows.column("old_value").null_count < len(rows) else 1
+        weights: Ints = np.array(self._each(ids), np.int64)
+        return images * int((weights * counts).sum())
+
+    def heaviest(self, ids: Sequence[Ints]) -> int:
+        """The most that a row takes of the tables with these physical ids."""
+        return max(self._each(np.unique(np.concatenate(ids))))
+
+    def _each(self, ids: Ints) -> list[int]:
+        """Of a row of each of these ids: in whichever version of the window it takes the most."""
+        ones: list[int] = ids.tolist()
+        if missing := [one for one in ones if one not in self._known]:
+            shown = self._source.shapes(self._scope, missing, self._window).intervals
+            for one in missing:
+                versions = (interval.version for interval in shown.get(one, ()))
+                self._known[one] = max((version.stored.shown_bytes for version in versions if version), default=0)
+        return [self._known[one] for one in ones]
 
 
 class Scan:
@@ -156,7 +189,7 @@ class Scan:
             index = self._source.index(ref)
             decoded += index.decoded_bytes
             at, commit_ts = _chosen(ref, index, window, ids)
-            found.append(_Found(begins, GroupRows(ref, at), commit_ts))
+            found.append(_Found(begins, GroupRows(ref, at), commit_ts, index.table_id[at]))
         return high, found
 
     def _take(self, high: int, found: list[_Found]) -> _Taken:
@@ -164,25 +197,31 @@ class Scan:
         most = plan.rows_within(self._budget.rows, self._budget.chunk_bytes, [one.rows.group for one in found])
         every = np.concatenate([np.empty(0, np.int64), *(one.commit_ts for one in found)])
         every = every[every <= high]
+        weights = _Weights(self._source, self._scope, Window(self._low, high))
         while True:
             cut = plan.exact_cut(every, high, min(self._rows, most), most)
             parts = [GroupRows(one.rows.group, one.rows.at[one.commit_ts <= cut.high]) for one in found]
             parts = [rows for rows in parts if len(rows.at)]
-            fit, tables = self._read(parts)
+            fit, tables = self._read(parts, weights)
             if fit >= min(cut.rows, most):
+                if cut.crowded:  # a piece of it may be all of its heaviest table
+                    ids = [one.table_id[one.commit_ts == cut.high] for one in found]
+                    most = min(most, max(1, self._budget.shown_bytes // max(1, IMAGES * weights.heaviest(ids))))
                 return _Taken(cut, parts, tables, most)
             most = fit
 
-    def _read(self, parts: list[GroupRows]) -> tuple[int, list[pa.Table]]:
+    def _read(self, parts: list[GroupRows], weights: _Weights) -> tuple[int, list[pa.Table]]:
         """About how many of these rows may be held, and the rows; those beyond what may be held are not read."""
-        rows = decoded = 0
+        rows = decoded = shown = 0
         tables: list[pa.Table] = []
         for part in parts:
             tables.append(part.read(self._source))
             rows += len(part.at)
             decoded += tables[-1].nbytes
-            if decoded > self._budget.decoded_bytes:
-                return max(1, rows * self._budget.decoded_bytes // decoded), tables
+            shown += weights.of(tables[-1])
+            over = max(decoded / self._budget.decoded_bytes, shown / self._budget.shown_bytes)
+            if over > 1:
+                return max(1, int(rows / over)), tables
         return max(1, rows), tables
 
     def _crowd(self, taken: _Taken) -> Iterator[Batch]:

@@ -137,7 +137,7 @@ class TenantView:
         return self._stopping.is_set()
 
     def met(self, barrier: Barrier) -> None:
-        """A row that cannot be shown was met; told once in the metric and, if there are few, in the log; in status from now on."""
+        """A row that cannot be shown was met: told in status, and once in the metric and, of a few, in the log."""
         with self._lock:
             known = self._barriers.setdefault((barrier.table_id, barrier.key, barrier.commit_ts), barrier)
             if len(self._barriers) > BARRIERS_MAX:

@@ -29,6 +29,7 @@ from tistream_dispatcher.delivery import Resync
 from tistream_dispatcher.driver import Driver
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.pacing import PollSettings
+from tistream_dispatcher.read_ahead import PROCESS_BYTES, Room
 from tistream_dispatcher.settings import DispatcherSettings
 from tistream_dispatcher.tenant_feed import TenantFeed
 from tistream_dispatcher.window import Limits
@@ -76,10 +77,14 @@ def build_app(
     collect = settings.collect
     resync = Resync(settings.resync_ms, settings.resync_idle_ms)
 
+    room = Room(PROCESS_BYTES)
+
     def new_feed(tenant: TenantKey) -> TenantFeed:
         # A store that was found waits for the meta server's word on who reads it: it is told at once.
         collect_ms = collect.every_ms if collect.enabled else None
-        return TenantFeed(tenant, counted, sorters, clock, metrics, limits, polling, resync, beat.wake, collect_ms)
+        return TenantFeed(
+            tenant, counted, sorters, clock, metrics, limits, polling, resync, beat.wake, collect_ms, room
+        )
 
     driver = Driver(settings.node, meta, new_feed, metrics, loop_metrics, keys_of(objects))
     collector = Collector(driver.consumed, counted, clock, collect, metrics)

@@ -14,6 +14,8 @@ from tistream_dispatcher.chain import SeenFile
 from tistream_dispatcher.router import Router
 from tistream_dispatcher.window import Routed
 
+GROUP_BYTES = 512  # of one row group's reference in memory
+
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
@@ -31,6 +33,12 @@ class ReadFile:
     groups: tuple[RowGroupRef, ...]
     watermarks: pa.Table
     tail_bytes: int
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it takes in memory, about; of its watermarks exactly."""
+        bounds = sum(len(group.key_min or b"") + len(group.key_max or b"") for group in self.groups)
+        return int(self.watermarks.get_total_buffer_size()) + bounds + GROUP_BYTES * (1 + len(self.groups))
 
     @property
     def change_bytes(self) -> int:

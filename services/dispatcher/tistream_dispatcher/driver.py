@@ -95,8 +95,9 @@ class Driver:
     def _end(self, key: TenantKey) -> None:
         """A step that is under way goes on beside who reads the tenant's stores from now on, which is harmless."""
         with self._lock:
-            _, loop = self._feeds.pop(key)
+            feed, loop = self._feeds.pop(key)
         loop.stop(timeout_s=0)
+        feed.room.close()
         log.info("tenant ends", extra={"tenant": str(key)})
 
     def follow_announcements(self) -> None:

@@ -6,7 +6,6 @@ The decisions are `chain.StoreChains`' and `damage.Suspects`'; this executes the
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Iterable
 from itertools import islice
 
@@ -23,12 +22,12 @@ from tistream_dispatcher.chain import ChainHold, Ready, StoreChains
 from tistream_dispatcher.change_source import ReadFile, read_file
 from tistream_dispatcher.damage import Suspects
 from tistream_dispatcher.metrics import DispatcherMetrics
+from tistream_dispatcher.read_ahead import ReadAhead, Room
 
 log = logging.getLogger(__name__)
 
 TAIL_STEP = 1 << 10
 TAIL_MAX = 1 << 20  # a file whose watermarks stand before its changes does not make others be fetched whole
-READ_AHEAD = 128  # read files kept until they are taken; others are read again then
 READS_MAX = 256  # files read in one poll; the next one goes on
 LONG_BACKLOG = 1_000  # files that wait for a missing one; beyond, most LISTs begin behind them
 WIDE_MS = 10_000  # pause between LISTs that begin earlier: behind a long backlog, or for the late files of older chains
@@ -46,7 +45,9 @@ class StoreFeed:
         objects: ObjectStore,
         clock: Clock,
         metrics: DispatcherMetrics,
+        room: Room | None = None,
     ) -> None:
+        """`room` is what all of the tenant's stores share for files that are read before their turn."""
         self.store_id = store_id
         self.chains = StoreChains(positions)
         self._tenant = tenant
@@ -55,7 +56,7 @@ class StoreFeed:
         self._metrics = metrics
         self._suspects = Suspects()
         self._arrived: dict[int, int] = {}  # ts -> wall milliseconds, of files not taken yet
-        self._read: OrderedDict[int, ReadFile] = OrderedDict()
+        self._ahead = ReadAhead(room)
         self._wide_ms = 0
         self._recheck_ms = 0
         self._told: ChainHold | None = None
@@ -64,9 +65,13 @@ class StoreFeed:
     def rewind(self, positions: Iterable[ChainPosition]) -> None:
         """Go on from there: some task has lost what came after."""
         self.chains = StoreChains(positions)
-        self._read.clear()
+        self._ahead.clear()
         self._arrived.clear()
         self._wide_ms = 0
+
+    def close(self) -> None:
+        """It is not read any more."""
+        self._ahead.close()
 
     # -- finding -------------------------------------------------------------------------------------------------
 
@@ -128,19 +133,26 @@ class StoreFeed:
 
     def _inspect(self, ts: int) -> bool:
         """Read one file and tell the chain; whether it is there."""
+        file = self._read_now(ts)
+        if file is not None and self.chains.knows(ts):
+            self._ahead.keep(file, self.chains.knows)
+        return file is not None or ts in self._suspects
+
+    def _read_now(self, ts: int) -> ReadFile | None:
+        """Read one file and tell the chain; None if it is not there, or cannot be read."""
         try:
-            self._remember(self._read_file(ts))
+            file = self._read_file(ts)
         except NotFoundYet:
             self._suspects.cleared(ts)
             self.chains.forget(ts)
             self._arrived.pop(ts, None)
-            return False
+            return None
         except CorruptObject as error:
             self._cannot_read(ts, error.reason)
-            return True
+            return None
         self._suspects.cleared(ts)
-        self.chains.see(self._read[ts].seen)
-        return True
+        self.chains.see(file.seen)
+        return file
 
     def _read_file(self, ts: int) -> ReadFile:
         key = layout.change_file(self._tenant, self.store_id, ts)
@@ -148,12 +160,6 @@ class StoreFeed:
         # The next file's end is about as long: a quarter more than that is fetched, and not 64 KiB of a small file.
         self._tail_bytes = min(TAIL_STEP * (1 + file.tail_bytes * 5 // 4 // TAIL_STEP), TAIL_MAX)
         return file
-
-    def _remember(self, file: ReadFile) -> None:
-        self._read[file.seen.ts] = file
-        self._read.move_to_end(file.seen.ts)
-        while len(self._read) > READ_AHEAD:
-            self._read.popitem(last=False)
 
     def _cannot_read(self, ts: int, reason: str) -> None:
         version = self._version(ts)
@@ -175,22 +181,23 @@ class StoreFeed:
     # -- taking --------------------------------------------------------------------------------------------------
 
     def next_file(self) -> tuple[Ready, ReadFile] | None:
-        """The next file in chain order, read; None while there is none. Raises Unavailable."""
+        """The next file in chain order, read; None while there is none. Raises Unavailable.
+
+        It is held by who takes it, and by nobody else: there is always room for the file whose turn it is.
+        """
         while (ready := self.chains.ready()) is not None:
             ts = ready.file.ts
-            if ts not in self._read and not self._inspect(ts):
-                continue
-            file = self._read.get(ts)
-            if file is not None and ts not in self._suspects and self.chains.ready() == ready:
-                return ready, file
+            file = self._ahead.pop(ts) or self._read_now(ts)
             if ts in self._suspects:
                 return None
+            if file is not None and self.chains.ready() == ready:
+                return ready, file
+        self._ahead.only(self.chains.knows)
         return None
 
     def take(self, ready: Ready) -> None:
         """The file that `next_file` gave was handed on."""
         self.chains.take(ready)
-        self._read.pop(ready.file.ts, None)
         self._arrived.pop(ready.file.ts, None)
 
     # -- telling -------------------------------------------------------------------------------------------------

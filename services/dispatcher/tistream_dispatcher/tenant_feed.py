@@ -30,6 +30,7 @@ from tistream_dispatcher.discovery import Discovery
 from tistream_dispatcher.load import Load
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.pacing import Pace, PollSettings
+from tistream_dispatcher.read_ahead import TENANT_BYTES, Room
 from tistream_dispatcher.receivers import Receivers
 from tistream_dispatcher.router import Router, TaskSpan
 from tistream_dispatcher.share import Share
@@ -61,10 +62,13 @@ class TenantFeed:
         resync: Resync,
         tell: Callable[[], None],
         collect_ms: int | None = None,
+        room: Room | None = None,
     ) -> None:
         """`tell` is called when a store was found that no route names. `collect_ms`: how often it is made out which
-        files nobody needs any more; None: never."""
+        files nobody needs any more; None: never. `room` is what all tenants share for files that are read before their
+        turn."""
         self.tenant = tenant
+        self.room = Room(TENANT_BYTES, within=room)
         self.consumed = Consumed(clock, collect_ms)
         self._objects = objects
         self._clock = clock
@@ -189,11 +193,11 @@ class TenantFeed:
         self._discovery.take(share)
 
     def _leave(self, store_id: int) -> None:
-        del self._stores[store_id], self._loads[store_id]
+        self._stores.pop(store_id).close()
+        del self._loads[store_id]
         self._window.drop_store(store_id)
         self._delivery.leave(store_id)
-        for tried in [tried for tried in self._store_problems if tried[0] == store_id]:
-            del self._store_problems[tried]
+        self._store_problems = {tried: why for tried, why in self._store_problems.items() if tried[0] != store_id}
         log.info("store is another dispatcher's", extra={"tenant": str(self.tenant), "store": store_id})
 
     def _may_begin(self) -> bool:
@@ -300,7 +304,7 @@ class TenantFeed:
         """Read a store from now on, from where its slowest task is."""
         if store_id not in self._stores:
             positions = self._receivers.common(store_id)
-            feed = StoreFeed(self.tenant, store_id, positions, self._objects, self._clock, self._metrics)
+            feed = StoreFeed(self.tenant, store_id, positions, self._objects, self._clock, self._metrics, self.room)
             self._stores[store_id] = feed
             self._loads[store_id] = Load.begun(self._clock.monotonic_ms())
             self._pace.hurry()
@@ -353,8 +357,7 @@ class TenantFeed:
         coming = sorted(self._share.stores - self._stores.keys())
         holds = [*self._delivery.holds(), *self._discovery.holds()]
         problems = {store_id: problem for (store_id, _), problem in sorted(self._store_problems.items())}
-        for store_id, problem in problems.items():
-            holds.append(Hold(stage="dispatch", store_id=str(store_id), reason=problem))
+        holds += [Hold(stage="dispatch", store_id=str(store_id), reason=why) for store_id, why in problems.items()]
         expecting = any(store.hold is not None for store in stores)
         expecting |= bool(self._store_problems) or self._discovery.troubled
         self._pace.expect(self._clock.monotonic_ms(), expecting=expecting)

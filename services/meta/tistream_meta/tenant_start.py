@@ -15,15 +15,19 @@ from tistream_meta import snapshot
 
 log = logging.getLogger(__name__)
 
+CHUNK_BYTES = 4 << 20  # read at once
+BYTES_MAX = 2 << 30  # 100,000 tables have some 500 MB; this is a matter of time, not of memory
 PROBLEM_MAX = 1_000  # characters of why a tenant waits
 
 
 @dataclass(slots=True)
 class _Retry:
-    """When to look for a tenant's schema_snap again. Monotonic milliseconds."""
+    """When to look for a tenant's schema_snap again. Monotonic milliseconds. `refused` is a large one that was read to
+    where it is wrong, by its version, and why: it is not read again and again while others wait."""
 
     next_ms: int
     pause_ms: int
+    refused: tuple[str, str] | None = None
 
 
 class TenantStarts:
@@ -48,17 +52,21 @@ class TenantStarts:
             # Before the attempt: one that fails for a reason that nobody foresaw must not keep the others waiting.
             retry.next_ms = self._clock.monotonic_ms() + retry.pause_ms
             retry.pause_ms = min(retry.pause_ms * 2, self._retry_max_ms)
-            facts = self._read(key)
+            facts = self._read(key, retry)
             if isinstance(facts, str):
                 # What outsiders wrote is in it, in characters that a column of a database may not have.
                 missing(key, facts.encode("ascii", "backslashreplace").decode()[:PROBLEM_MAX])
             else:
                 found(key, facts)
 
-    def _read(self, key: TenantKey) -> snapshot.SnapshotFacts | str:
+    def _read(self, key: TenantKey, retry: _Retry) -> snapshot.SnapshotFacts | str:
         name = layout.schema_snap(key)
         try:
-            return snapshot.parse(name, self._objects.get(name))
+            if retry.refused is None:
+                data, size = self._objects.get_tail(name, CHUNK_BYTES)
+                if size == len(data):
+                    return snapshot.parse(name, data)
+            return self._read_large(name, retry)
         except NotFoundYet:
             return f"schema_snap has not come: {name}"
         except CorruptObject as error:
@@ -67,3 +75,24 @@ class TenantStarts:
             return f"schema_snap cannot be read: {error}"
         except Unavailable as error:
             return f"object storage does not answer: {error}"
+
+    def _read_large(self, name: str, retry: _Retry) -> snapshot.SnapshotFacts | str:
+        """Piece by piece. Raises CorruptObject also if it changes meanwhile."""
+        info = self._objects.head(name)
+        if retry.refused is not None and retry.refused[0] == info.version:
+            return retry.refused[1]
+        retry.refused = None
+        try:
+            if info.size > BYTES_MAX:
+                raise CorruptObject(name, f"schema_snap has {info.size} bytes; no more than {BYTES_MAX} are read")
+            reader = snapshot.SnapshotReader(name)
+            for start in range(0, info.size, CHUNK_BYTES):
+                reader.feed(self._objects.get_range(name, start, CHUNK_BYTES))
+            facts = reader.facts()
+        except CorruptObject as error:
+            if self._objects.head(name).version == info.version:
+                retry.refused = info.version, f"schema_snap is damaged: {error}"
+            raise
+        if self._objects.head(name).version != info.version:
+            raise CorruptObject(name, "schema_snap changed while it was read")
+        return facts

@@ -59,6 +59,7 @@ def build_app(
             settings.poll_quiet_ms,
             settings.route_wait_ms,
             Keeping(settings.quiet_segments, settings.quiet_ms, settings.base_objects, settings.grace_ms),
+            settings.snapshot_bytes,
         ),
         clock,
         new_nonce=new_nonce,

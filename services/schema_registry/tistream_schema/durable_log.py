@@ -33,6 +33,8 @@ from tistream.storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
+SNAPSHOT_BYTES = 384 << 20  # of a schema_snap: four times as much may be held, of the registry's 2 GiB
+_CHUNK_BYTES = 4 << 20
 _ATTEMPTS = 5
 _PAUSE_S = 0.2
 _PLANS = 10  # times that the floor may overtake one call
@@ -47,6 +49,7 @@ class DurableLog:
     tenant: TenantKey
     nonce: str
     sleep: Callable[[float], None]
+    snapshot_bytes: int = SNAPSHOT_BYTES
     number: int = field(default=0, init=False)
     high_ts: int = field(default=0, init=False)
     base: int = field(default=0, init=False)
@@ -71,9 +74,27 @@ class DurableLog:
         """Object 1 from the tenant's schema_snap. Raises NotFoundYet, CorruptObject (of schema_snap)."""
         assert self.number == 0
         key = layout.schema_snap(self.tenant)
-        snapshot = parse_snapshot(key, self.objects.get(key))
+        snapshot = parse_snapshot(key, self._snapshot(key))
         low_ts, high_ts = snapshot.snapshot_ts - 1, snapshot.snapshot_ts
         return self._put(LogObject(self.tenant, 1, low_ts, high_ts, self.nonce, snapshot.records))
+
+    def _snapshot(self, key: str) -> Iterator[bytes]:
+        """The object, piece by piece. Raises NotFoundYet; CorruptObject if it is too large, or changes meanwhile."""
+        data, size = self.objects.get_tail(key, _CHUNK_BYTES)
+        if size == len(data):
+            yield data
+            return
+        info = self.objects.head(key)
+        if info.size > self.snapshot_bytes:
+            raise CorruptObject(
+                key,
+                f"schema_snap has {info.size} bytes; no more than {self.snapshot_bytes} are read. If it is to be so"
+                " large: TISTREAM_SCHEMA__SNAPSHOT_BYTES, and four times that as memory for the registry",
+            )
+        for start in range(0, info.size, _CHUNK_BYTES):
+            yield self.objects.get_range(key, start, _CHUNK_BYTES)
+        if self.objects.head(key).version != info.version:
+            raise CorruptObject(key, "schema_snap changed while it was read")
 
     def append(self, high_ts: int, records: tuple[Record, ...]) -> list[LogObject]:
         """Commit every record of (self.high_ts, high_ts].

@@ -21,7 +21,7 @@ from tistream.wire.sorter import Hold
 from tistream.wire.sorter_client import SorterClient
 from tistream_schema import expected_tasks
 from tistream_schema.asking import AskingPace
-from tistream_schema.durable_log import DurableLog
+from tistream_schema.durable_log import SNAPSHOT_BYTES, DurableLog
 from tistream_schema.follower import SchemaFollower
 from tistream_schema.keeping import Keeping
 from tistream_schema.metrics import SchemaMetrics
@@ -40,6 +40,7 @@ class Options:
     poll_quiet_ms: int
     route_wait_ms: int
     keeping: Keeping
+    snapshot_bytes: int = SNAPSHOT_BYTES
 
 
 @dataclass(slots=True)
@@ -167,7 +168,7 @@ class Registry:
 
     def _start(self, key: TenantKey, route: TenantRoute) -> _Followed:
         schema = TenantSchema(key)
-        durable = DurableLog(self._objects, key, self._new_nonce(), self._sleep)
+        durable = DurableLog(self._objects, key, self._new_nonce(), self._sleep, self._options.snapshot_bytes)
         follower = SchemaFollower(
             self._objects, schema, durable, self._footers, self._options.keeping, self._clock.monotonic_ms
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from tistream.service.settings import ServiceSettings, settings_config
+from tistream_schema.durable_log import SNAPSHOT_BYTES
 
 
 class SchemaSettings(ServiceSettings):
@@ -33,6 +34,11 @@ class SchemaSettings(ServiceSettings):
     )
     base_objects: int = Field(
         default=256, ge=2, le=65_536, description="objects of a tenant's log after which it is restated, and they go"
+    )
+    snapshot_bytes: int = Field(
+        default=SNAPSHOT_BYTES,
+        ge=1 << 20,
+        description="the largest schema_snap that is read; four times as much memory may be held while it is",
     )
     grace_ms: int = Field(
         default=3_600_000, ge=0, le=86_400_000, description="how long objects of the log that nobody needs are left"

@@ -162,12 +162,12 @@ class SorterNode:
 
     def tick(self) -> bool:
         """One tick of every task that is due, as one job; what is large runs beside it, and its task is not due again
-        before that has ended. Whether anything was committed."""
+        before that has ended. Whether anything was committed, or is to go on at once."""
         with self._lock:
             held = list(self._held.values())
         plans: list[tuple[Held, Plan]] = []
         commits: list[tuple[Held, Manifest, TaskState, int]] = []
-        now_ms = self._clock.monotonic_ms()
+        now_ms, unfinished = self._clock.monotonic_ms(), False
         for one in held:
             if one.beside is None and now_ms < one.not_before_ms:
                 continue
@@ -184,6 +184,7 @@ class SorterNode:
             except Exception as error:  # whatever one tenant's input may cause: the other tasks go on
                 self._stop(one, error)
                 continue
+            unfinished |= one.task.unfinished
             if due is not None and trace.on():
                 told = due if isinstance(due, Plan) else due[0]
                 one.trace = TickTrace.begun(one.task.state, told, began_ns)
@@ -201,7 +202,7 @@ class SorterNode:
         done = list(self._pool.map(lambda commit: self._commit(*commit), commits))
         if plans:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
-        return any(done)
+        return any(done) or unfinished
 
     def _run_beside(self, one: Held, due: Plan) -> list[tuple[Held, Manifest, TaskState, int]]:
         """A large tick, from its own thread. What finds it ended commits it: that is short beside it."""

@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 
 from tistream.format.manifest import Manifest
 from tistream.model.span import KeySpan
+from tistream_sorter.slice_arrays import SLICES
 from tistream_sorter.slice_cuts import whole
-from tistream_sorter.slices import SLICES, SliceMap
+from tistream_sorter.slices import SliceMap
 from tistream_sorter.watermark import Watermark, from_table, joined, to_table
 
 

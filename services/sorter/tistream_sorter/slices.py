@@ -11,10 +11,15 @@ concerns its keys has arrived, and its counted watermark. A WATERMARK row is tak
 
 In steady state each row meets exactly one slice of the same region, version and span: that path is arrays only. So is
 that of a row that has one slice for itself, as the first ones of a tenant do; what is left goes row by row.
+
+That much is left only where a store's rows overlap each other, of which a reader refuses what no store has
+(format.change_rows). It may still be work for seconds, which nobody else on the node shall wait for: `applying` stops
+now and then. A waiting row is looked at again only where its slices have changed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,17 +28,21 @@ import pyarrow.compute as pc
 
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
-from tistream_sorter.slice_cuts import Bools, Cuts, Int64s, Places, int64s, whole
+from tistream_sorter.slice_arrays import NO_REGION, SliceArrays
+from tistream_sorter.slice_cuts import Bools, Int64s, Places, int64s, whole
 from tistream_sorter.slice_history import NO_SCAN, NOT_CONNECTED, Changes, History
-from tistream_sorter.watermark import Queue, Watermark, from_table, joined, rows_of, to_table
-
-NO_REGION = -1
-NO_STORE = -1
-
-SLICES = pa.schema(
-    [pa.field("start_key", pa.binary()), pa.field("end_key", pa.binary())]
-    + [pa.field(name, pa.int64()) for name in ("region_id", "region_version", "index", "resolved_ts", "store_id")]
+from tistream_sorter.slice_work import (
+    CHANGES_MAX,
+    FEW_SLICES,
+    ROWS_AT_ONCE,
+    SLICES_A_STEP,
+    STEPS_BETWEEN,
+    Steps,
+    TooMuch,
+    check_room,
+    ranges,
 )
+from tistream_sorter.watermark import Waiting, Watermark, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,34 +58,17 @@ class SliceState:
     store_id: int
 
 
-class SliceMap:
+class SliceMap(SliceArrays):
     """The slices of one task's span, in key order, without holes; and the rows that wait.
 
-    Mutable; `copy()` before trying something that may not be committed. Copies share what neither has changed.
+    Mutable; `copy()` before trying something that may not be committed.
     """
-
-    def __init__(self, span: KeySpan, snapshot_ts: int) -> None:
-        """A new task: one slice, covered by nobody's log up to `snapshot_ts`."""
-        self.span = span
-        self.waiting: list[Watermark] = []  # replaced, never changed
-        self._cuts = Cuts(pa.array([span.start], pa.binary()), span.end)
-        self._region = np.array([NO_REGION], np.int64)
-        self._version = np.zeros(1, np.int64)
-        self._index = np.zeros(1, np.int64)
-        self._resolved = np.array([snapshot_ts], np.int64)
-        self._store = np.array([NO_STORE], np.int64)
-        self._own: set[str] = set()  # arrays that nobody else holds
-        self._places: Places | None = None
-        self._queue: Queue | None = None
 
     # -- what it says ---------------------------------------------------------------------------------------------
 
     def watermark(self) -> int:
         """The task's watermark: the minimum over its slices."""
         return int(self._resolved.min())
-
-    def __len__(self) -> int:
-        return len(self._cuts)
 
     def states(self, only: KeySpan | None = None) -> list[SliceState]:
         """The slices, clipped to `only` where it is given."""
@@ -95,11 +87,10 @@ class SliceMap:
 
     def slowest_waiting(self, count: int) -> list[Watermark]:
         """The waiting rows that begin in the slices furthest behind, at most `count`."""
-        if not self.waiting:
+        if not len(self._waiting):
             return []
-        queue = self._queued()
-        order = np.argsort(self._resolved[self._cuts.holding(queue.start)], kind="stable")
-        return [self.waiting[at] for at in order[:count].tolist()]
+        order = np.argsort(self._resolved[self._waiting_runs()[0]], kind="stable")
+        return self._waiting.at(order[:count])
 
     def waits_for(self, row: Watermark) -> str:
         """Why `row` does not connect to the first of its slices, in words."""
@@ -115,15 +106,11 @@ class SliceMap:
         what = "a scan or the log before it" if region == NO_REGION else f"what follows region {region} index {index}"
         return f"{what}; region {row.region_id} version {row.region_version} begins at index {row.first_index}"
 
-    # -- taking rows ----------------------------------------------------------------------------------------------
+    def first_waiting(self, pieces: Sequence[SliceState]) -> list[Watermark | None]:
+        """For each of the pieces, which are in key order, the first waiting row that overlaps it."""
+        return self._waiting.first_over([(piece.start, piece.end) for piece in pieces])
 
-    def copy(self) -> SliceMap:
-        """An independent map."""
-        other = object.__new__(SliceMap)
-        other.__dict__ |= self.__dict__
-        other._own = set()
-        self._own.clear()
-        return other
+    # -- taking rows ----------------------------------------------------------------------------------------------
 
     def begin(self, history: History) -> None:
         """Note the states before the first change."""
@@ -132,24 +119,37 @@ class SliceMap:
 
     def apply(self, rows: pa.Table, store_id: int, file_ts: int, seq: int, history: History) -> None:
         """Take one file's rows (wire.file_batch.WATERMARKS) in order; note every change under `seq`."""
+        for _ in self.applying(rows, store_id, file_ts, seq, history):
+            pass
+
+    def applying(self, rows: pa.Table, store_id: int, file_ts: int, seq: int, history: History) -> Steps:
+        """The same, stopping now and then to tell how many steps it took since. Raises TooMuch."""
         if rows.num_rows == 0:
             return
-        before = self.waiting
+        before = self._waiting
+        self._touched, self._changes = np.zeros(len(self), bool), 0
         rows = self._apply_steady(rows, store_id, seq, history)
         slow = rows.num_rows > 0
         if slow:
             self._cut(pa.concat_arrays([whole(rows, "start_key"), whole(rows, "end_key")]))
-            rows = self._apply_alone(rows, store_id, seq, history)
+            rows, waits = self._apply_alone(rows, store_id, seq, history)
             held: list[Watermark] = []
-            for row in rows_of(rows, store_id, file_ts):
-                held += self._apply_row(row, seq, history)[1]
-            if held:
-                self.waiting = self.waiting + held
-        if self.waiting:
-            self._retry(seq, history)
-        if self.waiting is not before:
-            self.waiting = joined(self.waiting)
-        if slow or self.waiting is not before:
+            covers = self._cuts.rows_of(whole(rows, "start_key"), whole(rows, "end_key"))
+            for at in range(0, rows.num_rows, ROWS_AT_ONCE):
+                some = rows_of(rows.slice(at, ROWS_AT_ONCE), store_id, file_ts)
+                for row, slices in zip(some, ranges(covers, slice(at, at + ROWS_AT_ONCE)), strict=True):
+                    held += yield from self._apply_row(row, slices, seq, history)
+                    check_room(len(held))
+            if held or waits.num_rows:
+                new = [Waiting.from_file(waits, store_id, file_ts), Waiting.of(held)]
+                self._waiting = self._waiting.and_also(*new)
+        if len(self._waiting):
+            yield from self._retry(seq, history)
+        if self._waiting is not before:
+            self._waiting = self._waiting.joined()
+            if len(self._waiting) > len(before):
+                check_room(len(self._waiting))
+        if slow or self._waiting is not before:
             self._coalesce()
 
     def _apply_steady(self, rows: pa.Table, store_id: int, seq: int, history: History) -> pa.Table:
@@ -170,15 +170,17 @@ class SliceMap:
         self._set("_index", one, np.maximum(self._index[one], last))
         self._set("_resolved", one, np.maximum(self._resolved[one], resolved))
         self._set("_store", one, np.broadcast_to(np.int64(store_id), len(one)))
+        self._touched[one] = True
         none = np.broadcast_to(np.int64(NO_SCAN), len(one))
         version = self._version[one]
         known = version, self._index[one], self._resolved[one]
         history.note_many(Changes(seq, self._cuts, one, *known, version, last, resolved, none))
         return rows.slice(0, 0) if every else rows.filter(pa.array(~fits))
 
-    def _apply_alone(self, rows: pa.Table, store_id: int, seq: int, history: History) -> pa.Table:
+    def _apply_alone(self, rows: pa.Table, store_id: int, seq: int, history: History) -> tuple[pa.Table, pa.Table]:
         """Take the rows that cover one slice which no other of the rows touches, where they connect without `after` or
-        are of an older epoch; return the others. Their order does not matter: no two are about the same keys."""
+        are of an older epoch; return the others, and those that have to wait. Their order does not matter: no two are
+        about the same keys."""
         first, beyond = self._cuts.rows_of(whole(rows, "start_key"), whole(rows, "end_key"))
         met = np.zeros(len(self) + 1, np.int64)
         np.add.at(met, first, 1)
@@ -201,26 +203,52 @@ class SliceMap:
         self._set("_store", at, np.broadcast_to(np.int64(store_id), len(at)))
         changed = connected | raised
         at = first[changed]
+        self._touched[at] = True
         self._set("_resolved", at, np.maximum(self._resolved[at], resolved[changed]))
         known = self._version[at], self._index[at], self._resolved[at]
         said = [np.where(connected, value, NOT_CONNECTED)[changed] for value in (version, last, resolved)]
         scans = np.where(connected & scanned, begins - 1, NO_SCAN)[changed]
         history.note_many(Changes(seq, self._cuts, at, *known, said[0], said[1], said[2], scans))
-        return rows.filter(pa.array(~taken))
+        waits = (
+            alone
+            & ~taken
+            & ~pc.greater(pc.fill_null(pc.list_value_length(whole(rows, "after")), 0), 0).to_numpy(zero_copy_only=False)
+        )
+        return rows.filter(pa.array(~taken & ~waits)), rows.filter(pa.array(waits))
 
-    def _apply_row(self, row: Watermark, seq: int, history: History) -> tuple[bool, list[Watermark]]:
-        """Take one row, whose bounds are cuts, on every slice that it overlaps. Whether anything changed, and what does
-        not connect and has to wait."""
-        changed = False
-        unconnected: list[int] = []
-        for at in self._cuts.overlapping(row.start, row.end):
+    def _apply_row(
+        self, row: Watermark, slices: range, seq: int, history: History
+    ) -> Generator[int, None, list[Watermark]]:
+        """Take one row on every slice that it covers. What does not connect and has to wait."""
+        waits = np.ones(len(slices), bool)
+        steps = 1 + len(slices) // SLICES_A_STEP
+        for at in self._promising(slices, row):
             if row.region_version < self._version[at]:
-                changed |= self._raise(at, row, seq, history)
+                self._raise(at, row, seq, history)
+                waits[at - slices.start] = False
             elif self._connects(at, row):
-                changed |= self._connect(at, row, seq, history)
-            else:
-                unconnected.append(at)
-        return changed, self._pieces(row, unconnected)
+                self._connect(at, row, seq, history)
+                waits[at - slices.start] = False
+            steps += 1
+            if steps >= STEPS_BETWEEN:
+                yield steps
+                steps = 0
+        yield steps
+        return [row] if waits.all() else self._pieces(row, slices.start + np.flatnonzero(waits))
+
+    def _promising(self, slices: range, row: Watermark) -> Sequence[int]:
+        """All slices on which the row may do anything, and few others: most do not let go of a row that waits."""
+        if len(slices) < FEW_SLICES:
+            return slices
+        here = slice(slices.start, slices.stop)
+        region, version = self._region[here], self._version[here]
+        may = (row.region_version < version) | ((region == row.region_id) & (row.first_index <= self._index[here] + 1))
+        if row.base_ts is not None:
+            may |= row.base_ts <= self._resolved[here]
+        if row.after:
+            may |= np.isin(region, np.array([named for named, _ in row.after], np.int64))
+        found: list[int] = (slices.start + np.flatnonzero(may)).tolist()
+        return found
 
     def _connects(self, at: int, row: Watermark) -> bool:
         region, version, index, resolved, _ = self._values(at)
@@ -230,7 +258,7 @@ class SliceMap:
             return True
         return row.base_ts is not None and row.base_ts <= resolved
 
-    def _connect(self, at: int, row: Watermark, seq: int, history: History) -> bool:
+    def _connect(self, at: int, row: Watermark, seq: int, history: History) -> None:
         before = self._values(at)
         same_region = row.region_id == before[0]
         self._set("_region", at, row.region_id)
@@ -238,136 +266,68 @@ class SliceMap:
         self._set("_store", at, row.store_id)
         self._set("_index", at, max(before[2], row.log_index) if same_region else row.log_index)
         self._set("_resolved", at, max(before[3], row.resolved_ts))
+        self._touched[at] |= self._values(at) != before
         self._note(seq, at, row, history, connected=True)
-        return self._values(at) != before
 
-    def _raise(self, at: int, row: Watermark, seq: int, history: History) -> bool:
+    def _raise(self, at: int, row: Watermark, seq: int, history: History) -> None:
         if row.resolved_ts <= self._resolved[at]:
-            return False
+            return
         self._set("_resolved", at, row.resolved_ts)
+        self._touched[at] = True
         self._note(seq, at, row, history, connected=False)
-        return True
 
     def _note(self, seq: int, at: int, row: Watermark, history: History, *, connected: bool) -> None:
+        self._changes += 1
+        if self._changes > CHANGES_MAX:
+            raise TooMuch(f"its watermark rows change slices more than {CHANGES_MAX} times: they overlap too much")
         _, version, index, resolved, _ = self._values(at)
         history.note(seq, self._cuts, at, (version, index, resolved), row, connected=connected)
 
-    def _retry(self, seq: int, history: History) -> None:
+    def _retry(self, seq: int, history: History) -> Steps:
         """Let waiting rows try again until none of them changes anything."""
-        changed = True
-        while changed and self.waiting:
-            changed = False
-            able, held = self._able()
-            for row in able:
-                moved, left = self._apply_row(row, seq, history)
-                changed |= moved or left != [row]
-                held += left
-            if able:
-                self.waiting = held
+        while self._touched.any() and len(self._waiting):
+            able, covers = self._able(), self._waiting_runs()
+            self._touched = np.zeros(len(self), bool)
+            keep = np.ones(len(self._waiting), bool)
+            held: list[Watermark] = []
+            for some in np.array_split(able, -(-len(able) // ROWS_AT_ONCE)) if len(able) else []:
+                rows = zip(some.tolist(), self._waiting.at(some), ranges(covers, some), strict=True)
+                for at, row, slices in rows:
+                    left = yield from self._apply_row(row, slices, seq, history)
+                    if left != [row]:
+                        keep[at] = False
+                        held += left
+                        check_room(len(held))
+            if not keep.all():
+                self._waiting = self._waiting.kept(keep).and_also(Waiting.of(held))
 
-    def _able(self) -> tuple[list[Watermark], list[Watermark]]:
-        """The waiting rows that may have something to do now, and the others: those that cover one slice which they can
-        neither connect to nor raise."""
-        queue = self._queued()
-        self._cut(pa.concat_arrays([queue.start, queue.end]))
-        first, beyond = self._cuts.rows_of(queue.start, queue.end)
-        same = (queue.region == self._region[first]) & (queue.first_index <= self._index[first] + 1)
-        stuck = (beyond == first + 1) & ~queue.has_after & (queue.version >= self._version[first])
-        stuck &= ~same & (queue.base_ts > self._resolved[first])
-        if stuck.all():
-            return [], []
-        pairs = list(zip(self.waiting, stuck.tolist(), strict=True))
-        return [row for row, is_stuck in pairs if not is_stuck], [row for row, is_stuck in pairs if is_stuck]
-
-    def _queued(self) -> Queue:
-        queue = self._queue
-        if queue is None or queue.rows is not self.waiting:
-            queue = self._queue = Queue(self.waiting)
-        return queue
-
-    def _pieces(self, row: Watermark, unconnected: list[int]) -> list[Watermark]:
-        """`row` clipped to the given slices, neighbours joined."""
-        out: list[Watermark] = []
-        for at in unconnected:
-            start, end = self._cuts.start_of(at), self._cuts.end_of(at)
-            if out and out[-1].end == start:
-                start = out.pop().start
-            out.append(row.clipped(start, end))
-        return out
-
-    # -- the array of slices --------------------------------------------------------------------------------------
-
-    _ARRAYS = ("_region", "_version", "_index", "_resolved", "_store")
-
-    def _values(self, at: int) -> tuple[int, int, int, int, int]:
-        return (
-            int(self._region[at]),
-            int(self._version[at]),
-            int(self._index[at]),
-            int(self._resolved[at]),
-            int(self._store[at]),
+    def _able(self) -> Int64s:
+        """Which of the waiting rows may have something to do now. Not those of which no slice was touched, nor those
+        that cover one slice which they can neither connect to nor raise."""
+        first, beyond = self._waiting_runs()
+        touched = np.concatenate([[0], np.cumsum(self._touched)])
+        places = np.flatnonzero(touched[beyond] > touched[first])
+        queue, first, beyond = self._waiting, first[places], beyond[places]
+        region, version, begins, base_ts = (
+            queue.numbers(name)[places] for name in ("region_id", "region_version", "first_index", "base_ts")
         )
+        same = (region == self._region[first]) & (begins <= self._index[first] + 1)
+        stuck = (beyond == first + 1) & ~queue.has_after[places] & (version >= self._version[first])
+        stuck &= ~same & (base_ts > self._resolved[first])
+        able: Int64s = places[~stuck]
+        return able
 
-    def _set(self, name: str, at: int | Int64s, values: int | Int64s) -> None:
-        """Change an array of which others may hold what it was."""
-        array: Int64s = getattr(self, name)
-        if np.array_equal(array[at], values):
-            return
-        if name not in self._own:
-            array = array.copy()
-            setattr(self, name, array)
-            self._own.add(name)
-        array[at] = values
-        if name == "_region":
-            self._places = None
-
-    def _cut(self, keys: pa.Array) -> None:
-        """Let slices begin at all of those keys."""
-        if (found := self._cuts.with_keys(keys)) is not None:
-            self._replace(*found)
-
-    def _coalesce(self) -> None:
-        """Join neighbours that know the same, but where a waiting row begins or ends: it will be cut there again."""
-        same = np.ones(len(self) - 1, bool)
-        for name in self._ARRAYS[:-1]:
-            values = getattr(self, name)
-            same &= values[1:] == values[:-1]
-        at = np.flatnonzero(same) + 1
-        if self.waiting and len(at):
-            bounds = pa.array([key for row in self.waiting for key in (row.start, row.end)], pa.binary())
-            wanted = pc.is_in(self._cuts.starts.take(pa.array(at)), value_set=bounds)
-            at = at[~wanted.to_numpy(zero_copy_only=False)]
-        if len(at):
-            keep = np.ones(len(self), bool)
-            keep[at] = False
-            self._replace(self._cuts.kept(keep), np.flatnonzero(keep))
-
-    def _replace(self, cuts: Cuts, source: Int64s) -> None:
-        """Other cuts; `source` are the present slices whose values the new ones have."""
-        self._cuts, self._places = cuts, None
-        for name in self._ARRAYS:
-            setattr(self, name, getattr(self, name)[source])
-        self._own = set(self._ARRAYS)
-
-    # -- durable form ---------------------------------------------------------------------------------------------
-
-    def to_tables(self) -> tuple[pa.Table, pa.Table]:
-        """(SLICES, WAITING), as a manifest restates them."""
-        values = [pa.array(getattr(self, name)) for name in self._ARRAYS]
-        slices = pa.Table.from_arrays([self._cuts.starts, self._cuts.ends, *values], schema=SLICES)
-        self._own.clear()  # the table holds them
-        return slices, to_table(self.waiting)
-
-    @classmethod
-    def from_tables(cls, span: KeySpan, slices: pa.Table, waiting: pa.Table) -> SliceMap:
-        """The inverse of to_tables."""
-        out = cls(span, 0)
-        out._cuts = Cuts(whole(slices, "start_key"), span.end)
-        assert out._cuts.start_of(0) == span.start
-        for name, column in zip(cls._ARRAYS, SLICES.names[2:], strict=True):
-            setattr(out, name, int64s(slices, column))
-        out.waiting = from_table(waiting)
-        return out
+    def _pieces(self, row: Watermark, unconnected: Int64s) -> list[Watermark]:
+        """`row` clipped to the given slices, neighbours joined."""
+        if not len(unconnected):
+            return []
+        breaks = np.flatnonzero(np.diff(unconnected) != 1)
+        first, last = unconnected[np.append(0, breaks + 1)], unconnected[np.append(breaks, len(unconnected) - 1)]
+        check_room(len(first))
+        return [
+            row.clipped(self._cuts.start_of(one), self._cuts.end_of(other))
+            for one, other in zip(first.tolist(), last.tolist(), strict=True)
+        ]
 
 
 def _is_null(table: pa.Table, name: str) -> Bools:

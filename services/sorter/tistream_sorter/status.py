@@ -10,7 +10,7 @@ from tistream.model.ts import physical_ms
 from tistream.storage import layout
 from tistream.wire.sorter import Chain, Coverage, Hold, SliceStatus, TaskStatus
 from tistream_sorter.positions import Positions
-from tistream_sorter.slices import NO_REGION, NO_STORE
+from tistream_sorter.slice_arrays import NO_REGION, NO_STORE
 from tistream_sorter.task_state import TaskState
 
 WAITING_TOLD = 3
@@ -110,11 +110,9 @@ def coverage(state: TaskState, only: KeySpan) -> Coverage:
     if clipped is None:
         return Coverage(slices=[])
     slices = state.slices
-    waiting = [(row, KeySpan(row.start, row.end)) for row in slices.waiting]
+    pieces = slices.states(clipped)
     out = []
-    for piece in slices.states(clipped):
-        here = KeySpan(piece.start, piece.end)
-        row = next((row for row, span in waiting if span.overlaps(here)), None)
+    for piece, row in zip(pieces, slices.first_waiting(pieces), strict=True):
         out.append(
             SliceStatus(
                 start_key=piece.start.hex(),

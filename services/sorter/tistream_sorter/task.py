@@ -14,6 +14,7 @@ from tistream.format.manifest import Manifest
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
 from tistream.schema.meta_change import SCHEMA_SPANS
+from tistream.wire.file_batch import FileRef
 from tistream.wire.meta import SealOrder
 from tistream.wire.sorter import Coverage, Hold, TaskStatus
 from tistream_sorter.collection import COLLECT_DEFAULT, CollectRules
@@ -30,7 +31,9 @@ from tistream_sorter.shards import CutRules
 from tistream_sorter.status import coverage, slice_holds, task_status
 from tistream_sorter.sweep import Sweeps
 from tistream_sorter.task_state import Retention, TaskState
-from tistream_sorter.tick import Plan, TaskFile, emptied, needs_job, plan, rested, take
+from tistream_sorter.tick import FileRefused, Plan, Taken, Taking, TaskFile, emptied, needs_job, plan, rested, take
+
+TAKE_STEPS = 4_096  # of watermarks that overlap, before the other tasks have their turn: some 50 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class TickLimits:
     large_work: int = 256 << 20  # a tick of more work (shards.Cut) runs beside the others
     collect: CollectRules = COLLECT_DEFAULT
     compact: CompactRules | None = COMPACT_DEFAULT  # None: segments stay as they are
+    take_steps: int = TAKE_STEPS
 
 
 class Task:
@@ -70,6 +74,7 @@ class Task:
         self._disinherited: frozenset[int] = frozenset()
         self._rewritten: list[Rewritten] = []
         self._wasted: list[str] = []  # objects that were, or may have been, written in vain
+        self._taking: Taking | None = None  # under way; the state stays as it is until that has ended
         self._sweeping: frozenset[str] = frozenset()  # large parts that the tick under way looks through
         self._lock = new_lock()
 
@@ -81,6 +86,11 @@ class Task:
     def rests(self) -> bool:
         """Nothing has come, and all that came is in a manifest: a tick would find nothing to do."""
         return not self._inbox.files and not self.state.unwritten and not self.state.unflushed
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether `due` has more to do at once."""
+        return self._taking is not None
 
     @property
     def stop_at(self) -> int | None:
@@ -134,6 +144,8 @@ class Task:
 
     def settle(self, now_ms: int) -> list[str]:
         """Take over what other threads have said. The objects that have come to nothing. Monotonic time."""
+        if self._taking is not None:
+            return []
         readable_ts = self._readable.through(min(self._durable.flushed_ts, self._flushed_by_all), now_ms)
         read_ts = self._read_ts if self._keep_ms is None else min(self._read_ts, readable_ts)
         state, rule = self.state, Retention(self._keep_ms, read_ts)
@@ -218,18 +230,17 @@ class Task:
     def due(self, now_ms: int, wall_ms: int, nonce: str) -> Plan | tuple[Manifest, TaskState] | None:
         """What to do now (monotonic): a tick to run, a manifest that only records progress, or nothing.
 
-        Files without entries that flush nothing are taken into the state at once: they need neither.
+        Files without entries that flush nothing are taken into the state at once: they need neither. What is
+        `unfinished` goes on the next time.
         """
-        if self.stopped is None and (asked := self._asked(nonce, wall_ms)) is not None:
+        if self.stopped is None and self._taking is None and (asked := self._asked(nonce, wall_ms)) is not None:
             return asked
         if self.stopped is not None or self.rests:
             return None
-        with self._lock:
-            files = self._inbox.peek(self._limits.bytes_max, self.task_id)
         idle = self._idle_at_ms is None or now_ms >= self._idle_at_ms
-        if not files and not idle and not self.state.unflushed:
+        if (found := self._taken(now_ms, idle=idle)) is None:
             return None
-        taken = take(self.state, files)
+        files, taken = found
         if needs_job(taken[0], files, sweep=idle):
             history = taken[0].history
             self._sweeping = self._sweeps.due(self.state.pending, history, self._limits.cut.rows_small, now_ms)
@@ -241,6 +252,26 @@ class Task:
             return None
         raised = replace(self.state, flushed_ts=self.state.progress_ts)
         return manifest_of(raised, self.state.flushed_ts, (), nonce, wall_ms)
+
+    def _taken(self, now_ms: int, *, idle: bool) -> tuple[Sequence[TaskFile], Taken] | None:
+        """The files of this tick and what they make of the state. None if there is nothing to do, more than one tick's
+        part, or if one of the files cannot be taken."""
+        if (taking := self._taking) is None:
+            with self._lock:
+                files = self._inbox.peek(self._limits.bytes_max, self.task_id)
+            if not files and not idle and not self.state.unflushed:
+                return None
+            taking = Taking(self.state, files)
+        self._taking = None
+        try:
+            taken = taking.go_on(self._limits.take_steps)
+        except FileRefused as refused:
+            self._forget([(refused.ref, refused.reason)], now_ms)
+            return None
+        if taken is None:
+            self._taking = taking
+            return None
+        return taking.files, taken
 
     def _asked(self, nonce: str, wall_ms: int) -> Plan | tuple[Manifest, TaskState] | None:
         """What goes before any files: the first manifest of an heir, and what the owner has ordered."""
@@ -290,8 +321,10 @@ class Task:
     def refused(self, done: Plan, results: Sequence[ShardResult], now_ms: int) -> None:
         """Files turned out damaged: forget them and what follows them; they are sent again."""
         reasons = {seq: reason for result in results for seq, reason in result.bad_files.items()}
+        self._forget([(file.ref, reasons[seq]) for seq, file in done.files if seq in reasons], now_ms)
+
+    def _forget(self, bad: Sequence[tuple[FileRef, str]], now_ms: int) -> None:
         with self._lock:
-            bad = [(file.ref, reasons[seq]) for seq, file in done.files if seq in reasons]
             for ref, reason in bad:
                 self._damages.note(ref, reason, now_ms)
             self._inbox.forget(self.state.positions, [ref.key for ref, _ in bad])

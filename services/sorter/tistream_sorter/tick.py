@@ -11,7 +11,7 @@ written with the next manifest. Whatever a crash loses of it comes again from th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -32,9 +32,11 @@ from tistream_sorter.positions import follows, moved
 from tistream_sorter.promotion import promoted
 from tistream_sorter.restate import manifest_of
 from tistream_sorter.shards import CutRules, cut, cut_at, touched, touching
+from tistream_sorter.slice_work import TooMuch
 from tistream_sorter.task_state import TaskState, begun_history
 
 CLIP_SLICES = 4_096  # of fewer, every shard gets the history of all
+ROWS_A_STEP = 1_024  # taken as arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +69,56 @@ class Plan:
     work: int = 0
 
 
-def take(state: TaskState, files: Sequence[TaskFile]) -> tuple[TaskState, tuple[tuple[int, TaskFile], ...]]:
-    """The state after the files' watermarks, in the order given; and the files with their place in the tick."""
+class FileRefused(Exception):
+    """A file of which nothing can be taken, as this task stands."""
+
+    def __init__(self, ref: FileRef, reason: str) -> None:
+        super().__init__(f"{ref.key}: {reason}")
+        self.ref = ref
+        self.reason = reason
+
+
+Taken = tuple[TaskState, tuple[tuple[int, TaskFile], ...]]
+
+
+class Taking:
+    """Files that are being taken, a part at a time: what one of them says may be work for seconds."""
+
+    def __init__(self, state: TaskState, files: Sequence[TaskFile]) -> None:
+        self.files = files
+        self._going = _taking(state, files)
+
+    def go_on(self, steps: int | None = None) -> Taken | None:
+        """What `take` answers; None if some `steps` were not enough. Raises FileRefused."""
+        while True:
+            try:
+                done = next(self._going)
+            except StopIteration as ended:
+                taken: Taken = ended.value
+                return taken
+            if steps is not None and (steps := steps - done) <= 0:
+                return None
+
+
+def take(state: TaskState, files: Sequence[TaskFile]) -> Taken:
+    """The state after the files' watermarks, in the order given; and the files with their place in the tick. Raises
+    FileRefused."""
+    taken = Taking(state, files).go_on()
+    assert taken is not None
+    return taken
+
+
+def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None, Taken]:
     slices, history = state.slices.copy(), state.history.copy()
     positions, scans, seq = state.positions, list(state.scans), state.next_seq
     taken: list[tuple[int, TaskFile]] = []
     for file in files:
         assert follows(positions, file.ref), f"{file.ref.key} does not follow {positions.get(file.ref.store_id)}"
-        slices.apply(file.watermarks, file.ref.store_id, file.ref.ts, seq, history)
+        try:
+            yield from slices.applying(file.watermarks, file.ref.store_id, file.ref.ts, seq, history)
+        except TooMuch as error:
+            raise FileRefused(file.ref, str(error)) from error
+        yield 1 + file.watermarks.num_rows // ROWS_A_STEP
         found = _scans(file.watermarks, seq)
         if found.num_rows:
             scans.append(found)
@@ -130,7 +174,7 @@ def needs_job(state: TaskState, files: Sequence[TaskFile], *, sweep: bool) -> bo
 
 def plan(
     state: TaskState,
-    taken: tuple[TaskState, tuple[tuple[int, TaskFile], ...]],
+    taken: Taken,
     nonce: str,
     rules: CutRules,
     swept: frozenset[str] = frozenset(),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
+import polars as pl
 import pyarrow as pa
 
 from tistream.model.ts import MAX_TS
@@ -42,6 +47,7 @@ _PLAIN = (
     "store_id",
     "file_ts",
 )
+_PAIR = 16  # bytes of a region's id and log index
 WAITING = pa.schema(
     [
         pa.field("start_key", pa.binary()),
@@ -72,77 +78,161 @@ def rows_of(rows: pa.Table, store_id: int, file_ts: int) -> list[Watermark]:
     ]
 
 
-class Queue:
-    """Waiting rows as arrays, for as long as they are the same ones."""
+_JOINED_BY = ("start_key", "end_key", "region_version", "region_id")
+_LOG_ORDER = (
+    *_JOINED_BY,
+    *("first_index", "log_index", "resolved_ts", "base_ts", "after", "store_id", "file_ts"),
+)
+_FRAME = {
+    "start_key": pl.Binary,
+    "end_key": pl.Binary,
+    **dict.fromkeys(_PLAIN, pl.Int64),
+    "after": pl.Binary,  # eight bytes per number, of which the order is that of the pairs
+}
 
-    def __init__(self, rows: list[Watermark]) -> None:
-        self.rows = rows
-        self.start = pa.array([row.start for row in rows], pa.binary())
-        self.end = pa.array([row.end for row in rows], pa.binary())
-        self.region = np.array([row.region_id for row in rows], np.int64)
-        self.version = np.array([row.region_version for row in rows], np.int64)
-        self.first_index = np.array([row.first_index for row in rows], np.int64)
-        self.base_ts = np.array([MAX_TS if row.base_ts is None else row.base_ts for row in rows], np.int64)
-        self.has_after = np.array([bool(row.after) for row in rows], bool)
+
+class Waiting:
+    """Rows that wait, as columns: a store may have hundreds of thousands, and every file meets them. Immutable."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+
+    @classmethod
+    def of(cls, rows: Iterable[Watermark]) -> Waiting:
+        """These rows, in their order."""
+        plain = [
+            (row.start, row.end, *(getattr(row, name) for name in _PLAIN), b"".join(map(_packed, row.after)))
+            for row in rows
+        ]
+        return cls(pl.DataFrame(plain, schema=_FRAME, orient="row"))
+
+    @classmethod
+    def from_file(cls, rows: pa.Table, store_id: int, file_ts: int) -> Waiting:
+        """Rows of wire.file_batch.WATERMARKS that continue no other log."""
+        names = [name for name in _FRAME if name not in ("store_id", "file_ts", "after")]
+        found = pl.DataFrame(pl.from_arrow(rows.select(names)))
+        said = [pl.lit(store_id).alias("store_id"), pl.lit(file_ts).alias("file_ts"), pl.lit(b"").alias("after")]
+        return cls(found.with_columns(said).select(list(_FRAME)).cast(pl.Schema(_FRAME)))
+
+    def __len__(self) -> int:
+        return self._frame.height
+
+    @cached_property
+    def rows(self) -> list[Watermark]:
+        """One by one, for people and for tests."""
+        return self.at(np.arange(len(self)))
+
+    def at(self, places: npt.NDArray[np.int64]) -> list[Watermark]:
+        """Some of them."""
+        found = self._frame[places]
+        return [
+            Watermark(start, end, region, version, first, last, base_ts, resolved_ts, _unpacked(after), store, file)
+            for start, end, region, version, first, last, base_ts, resolved_ts, store, file, after in found.iter_rows()
+        ]
+
+    @cached_property
+    def start(self) -> pa.Array:
+        """Where each begins."""
+        return self._frame["start_key"].to_arrow().cast(pa.binary())
+
+    @cached_property
+    def end(self) -> pa.Array:
+        """Where each ends."""
+        return self._frame["end_key"].to_arrow().cast(pa.binary())
+
+    @cached_property
+    def has_after(self) -> npt.NDArray[np.bool_]:
+        """Which of them continue another log."""
+        return np.asarray((self._frame["after"].bin.size() > 0).to_numpy(), bool)
+
+    def numbers(self, name: str) -> npt.NDArray[np.int64]:
+        """A column; a `base_ts` that is missing is MAX_TS, which nothing reaches."""
+        return np.asarray(self._frame[name].fill_null(MAX_TS).to_numpy(), np.int64)
+
+    def first_over(self, spans: Sequence[tuple[bytes, bytes]]) -> list[Watermark | None]:
+        """For each of the spans, which are in key order and apart, the first of the rows that overlaps it. Where rows
+        are in log order."""
+        starts, ends = self.start.to_pylist(), self.end.to_pylist()
+        found: list[int] = []
+        come: list[int] = []  # a heap: those that begin before the span's end, the first of them on top
+        at = 0
+        for start, end in spans:
+            while at < len(starts) and (not end or starts[at] < end):
+                heapq.heappush(come, at)
+                at += 1
+            while come and ends[come[0]] and ends[come[0]] <= start:
+                heapq.heappop(come)
+            found.append(come[0] if come else -1)
+        wanted = sorted(set(found) - {-1})
+        rows = dict(zip(wanted, self.at(np.array(wanted, np.int64)), strict=True))
+        return [rows.get(one) for one in found]
+
+    def kept(self, keep: npt.NDArray[np.bool_]) -> Waiting:
+        """Only those."""
+        return Waiting(self._frame.filter(pl.Series(keep)))
+
+    def and_also(self, *others: Waiting) -> Waiting:
+        """All of them, not joined yet."""
+        return Waiting(pl.concat([self._frame, *(other._frame for other in others)]))
+
+    def joined(self) -> Waiting:
+        """As few as possible, in log order: what waits behind a missing file for an hour is one row per region and
+        gap, not one per push.
+
+        A row is joined to one before it in the same log when it begins no later than that one ends and promises no
+        less: it could not connect where that one cannot, and proves all that both prove.
+        """
+        once = self._frame.with_columns(pl.col("base_ts").fill_null(-1)).unique().sort(_LOG_ORDER)
+        own_log = pl.all_horizontal(*(pl.col(name).eq(pl.col(name).shift(1)) for name in _JOINED_BY))
+        plain = pl.col("base_ts").eq(-1) & pl.col("after").bin.size().eq(0)
+        no_gap = pl.col("first_index") <= pl.col("log_index").shift(1) + 1
+        no_less = (pl.col("log_index") >= pl.col("log_index").shift(1)) & (
+            pl.col("resolved_ts") >= pl.col("resolved_ts").shift(1)
+        )
+        continues = once.select((own_log & plain & no_gap & no_less).fill_null(value=False)).to_series().to_numpy()
+        first = np.flatnonzero(~continues)
+        last = np.append(first[1:], once.height) - 1 if len(first) else first
+        latest = [once[name][last] for name in ("log_index", "resolved_ts")]
+        base_ts = pl.when(pl.col("base_ts") >= 0).then(pl.col("base_ts")).alias("base_ts")
+        return Waiting(once[first].with_columns(latest).with_columns(base_ts))
+
+    def to_table(self) -> pa.Table:
+        """WAITING, as a manifest restates it."""
+        plain = self._frame.drop("after").to_arrow().cast(pa.schema(list(WAITING)[:-1]))
+        packed = self._frame["after"]
+        lengths = packed.bin.size().to_numpy().astype(np.int64) // _PAIR
+        pairs = np.frombuffer(b"".join(packed.to_list()), ">i8").astype(np.int64)
+        each = pa.ListArray.from_arrays(pa.array(np.arange(0, len(pairs) + 1, 2), pa.int32()), pa.array(pairs))
+        ends = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+        return plain.append_column(WAITING.field("after"), pa.ListArray.from_arrays(ends, each)).cast(WAITING)
+
+    @classmethod
+    def from_table(cls, waiting: pa.Table) -> Waiting:
+        """The inverse of to_table."""
+        after = [b"".join(_packed(pair) for pair in pairs or ()) for pairs in waiting["after"].to_pylist()]
+        found = pl.DataFrame(pl.from_arrow(waiting.drop_columns(["after"])))
+        named = pl.Series("after", after, pl.Binary)
+        return cls(found.with_columns(named).select(list(_FRAME)).cast(pl.Schema(_FRAME)))
+
+
+def _packed(pair: Sequence[int]) -> bytes:
+    return struct.pack(">qq", *pair)
+
+
+def _unpacked(after: bytes) -> tuple[tuple[int, int], ...]:
+    return tuple((region, index) for region, index in struct.iter_unpack(">qq", after))
 
 
 def joined(rows: Iterable[Watermark]) -> list[Watermark]:
-    """Waiting rows as few as possible, in log order: what waits behind a missing file for an hour is one row per
-    region and gap, not one per push.
-
-    A row is joined to one before it in the same log when it begins no later than that one ends and promises no less:
-    it could not connect where that one cannot, and proves all that both prove.
-    """
-    out: list[Watermark] = []
-    for row in sorted(set(rows), key=_log_order):
-        before = out[-1] if out else None
-        if before is not None and _continues(before, row):
-            out[-1] = replace(before, log_index=row.log_index, resolved_ts=row.resolved_ts)
-        else:
-            out.append(row)
-    return out
-
-
-def _log_order(row: Watermark) -> tuple[object, ...]:
-    base_ts = -1 if row.base_ts is None else row.base_ts
-    place = (row.region_version, row.region_id, row.first_index, row.log_index, row.resolved_ts)
-    return (row.start, row.end, *place, base_ts, row.after, row.store_id, row.file_ts)
-
-
-def _continues(before: Watermark, row: Watermark) -> bool:
-    same = (before.start, before.end, before.region_id, before.region_version)
-    return (
-        same == (row.start, row.end, row.region_id, row.region_version)
-        and row.base_ts is None
-        and not row.after
-        and row.first_index <= before.log_index + 1
-        and row.log_index >= before.log_index
-        and row.resolved_ts >= before.resolved_ts
-    )
+    """Waiting rows as few as possible, in log order."""
+    return Waiting.of(rows).joined().rows
 
 
 def to_table(rows: Iterable[Watermark]) -> pa.Table:
     """WAITING, as a manifest restates it."""
-    plain = [
-        {
-            "start_key": row.start,
-            "end_key": row.end,
-            "after": [list(pair) for pair in row.after],
-            **{name: getattr(row, name) for name in _PLAIN},
-        }
-        for row in rows
-    ]
-    return pa.Table.from_pylist(plain, schema=WAITING)
+    return Waiting.of(rows).to_table()
 
 
 def from_table(waiting: pa.Table) -> list[Watermark]:
     """The inverse of to_table."""
-    return [
-        Watermark(
-            start=row["start_key"],
-            end=row["end_key"],
-            after=tuple((pair[0], pair[1]) for pair in row["after"] or ()),
-            **{name: row[name] for name in _PLAIN},
-        )
-        for row in waiting.to_pylist()
-    ]
+    return Waiting.from_table(waiting).rows

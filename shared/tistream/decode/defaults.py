@@ -6,8 +6,9 @@ import json
 import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
-from typing import Any
+from typing import Any, NoReturn
 
+from tistream.decode.decimal_cells import FRACTION_MAX, PRECISION_MAX
 from tistream.decode.kinds import Kind, date_only, fsp_of, kind_of
 from tistream.schema import table as t
 from tistream.schema.table import Column
@@ -17,20 +18,26 @@ Default = int | float | str | bytes | None
 _TIME = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6})\d*)?)?")
 _DURATION = re.compile(r"(-?)(\d+):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6})\d*)?")
 _DECIMAL_DIGITS = 120
+# A few characters can claim a number that takes minutes and gigabytes to write out (`1e9999999`), and all pulls of a
+# process wait meanwhile. The longest that a type can hold is a DECIMAL of 65 digits; TiDB keeps what was written, so
+# zeros may surround it.
+_NUMBER_CHARS = 1_024
+_BIT_BYTES = 8
+_MAGNITUDES = {Kind.INT: 19, Kind.UINT: 20, Kind.DECIMAL: PRECISION_MAX}  # digits before the point
 
 
 def origin_default(column: Column) -> Default:
     """The default as the column's Arrow value; None for NULL. Raises ValueError if it does not fit the type."""
     kind = kind_of(column)
     if column.tp == t.BIT and column.origin_default_bit is not None:
-        return int.from_bytes(column.origin_default_bit, "big")
+        return _bits(column.origin_default_bit)
     if column.origin_default is None:
         return _zero(column, kind) if column.not_null else None
-    text = _as_text(column.origin_default)
     try:
-        return _parse(column, kind, text)
+        return _parse(column, kind, _as_text(column.origin_default))
     except (ValueError, InvalidOperation, OverflowError, RecursionError) as error:
-        raise ValueError(f"column {column.name}: origin default {text[:80]!r} does not fit") from error
+        shown = column.origin_default[:80] if isinstance(column.origin_default, str) else "that is no text"
+        raise ValueError(f"column {column.name}: origin default {shown!r} does not fit") from error
 
 
 def _as_text(value: Any) -> str:
@@ -48,20 +55,36 @@ def _zero(column: Column, kind: Kind) -> Default:
 
 
 def _parse(column: Column, kind: Kind, text: str) -> Default:
+    if kind not in _TEXTS and len(text) > _NUMBER_CHARS:
+        raise ValueError(f"{len(text)} characters")
     if column.tp == t.YEAR:
         return _year(text)
     if column.tp == t.BIT:
-        return int.from_bytes(text.encode("latin-1"), "big")
+        return _bits(text.encode("latin-1"))
     return _PARSERS[kind](text, column)
+
+
+def _number(text: str, kind: Kind) -> Decimal:
+    """The number, if it has no more digits before its point than its type can have."""
+    value = Decimal(text)
+    if not value.is_finite() or (value and value.adjusted() >= _MAGNITUDES[kind]):
+        raise ValueError("out of range")
+    return value if value else Decimal(0)  # a zero may have an exponent too
 
 
 def _integer(text: str, column: Column) -> int:
     """TiDB keeps what was written, so `1.5` or `1e2` may stand here too; it rounds half away from zero."""
-    value = int(Decimal(text).to_integral_value(ROUND_HALF_UP))
+    value = int(_number(text, Kind.UINT if column.unsigned else Kind.INT).to_integral_value(ROUND_HALF_UP))
     low, high = (0, (1 << 64) - 1) if column.unsigned else (-(1 << 63), (1 << 63) - 1)
     if not low <= value <= high:
         raise ValueError("out of range")
     return value
+
+
+def _bits(data: bytes) -> int:
+    if len(data) > _BIT_BYTES:
+        raise ValueError("out of range")
+    return int.from_bytes(data, "big")
 
 
 def _year(text: str) -> int:
@@ -75,11 +98,13 @@ def _year(text: str) -> int:
 
 
 def _decimal(text: str, column: Column) -> str:
-    scale = column.decimal
+    """With the column's fraction digits, else its own: never more than a DECIMAL has."""
+    value = _number(text, Kind.DECIMAL)
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int), "the number is finite"
+    scale = min(column.decimal if column.decimal >= 0 else max(-exponent, 0), FRACTION_MAX)
     with localcontext(prec=_DECIMAL_DIGITS):
-        value = Decimal(text)
-        if scale >= 0:
-            value = value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+        value = value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
         if value.is_zero():
             value = abs(value)
         return format(value, "f")
@@ -110,14 +135,19 @@ def _fraction(micros: str | None, fsp: int) -> str:
 
 def _element(text: str, column: Column) -> str:
     """The name in the column's own spelling: names compare without case in most collations."""
-    own = {elem.casefold(): elem for elem in column.elems}
-    return text if text in column.elems else own.get(text.casefold(), text)
+    return text if text in column.elems else _spellings(column).get(text.casefold(), text)
 
 
 def _elements(text: str, column: Column) -> str:
     """The names of a set, in the order of its definition."""
-    names = {_element(name, column) for name in text.split(",") if name}
+    known = frozenset(column.elems)
+    own = _spellings(column)
+    names = {name if name in known else own.get(name.casefold(), name) for name in text.split(",") if name}
     return ",".join(name for name in column.elems if name in names)
+
+
+def _spellings(column: Column) -> dict[str, str]:
+    return {elem.casefold(): elem for elem in column.elems}
 
 
 def _float(text: str, column: Column) -> float:
@@ -127,7 +157,12 @@ def _float(text: str, column: Column) -> float:
 
 
 def _document(text: str, _: Column) -> str:
-    return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
+    found = json.loads(text, parse_constant=_no_json)
+    return json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _no_json(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON")
 
 
 def _same(text: str, _: Column) -> str:
@@ -161,6 +196,7 @@ _PARSERS: dict[Kind, Callable[[str, Column], Default]] = {
     Kind.VECTOR: _document,
     Kind.NOTHING: _same,
 }
+_TEXTS = frozenset({Kind.ENUM, Kind.SET, Kind.TEXT, Kind.BINARY, Kind.JSON, Kind.VECTOR, Kind.NOTHING})
 _ZEROS = {
     Kind.FLOAT: "0",
     Kind.DOUBLE: "0",

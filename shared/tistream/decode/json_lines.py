@@ -81,18 +81,20 @@ class LineWriter:
         offsets = np.empty(self.count + 1, np.int64)
         line = 0
         while line < self.count:
-            before = line
-            line, room = self._render(line, out, offsets)
-            if line == before:  # one that is longer than all of the buffer
-                out = np.empty(room, np.uint8)
-                continue
-            yield Written(out[: offsets[line - before]], offsets[: line - before + 1])
+            before, into = line, out
+            line, room = self._render(line, self.count, out, offsets)
+            if line == before:  # longer than all of the buffer: it gets one of its own
+                # Once more `line_bytes`: before each byte string there must be room for what may follow it.
+                into = np.empty(room + self._line_bytes, np.uint8)
+                line, _ = self._render(line, line + 1, into, offsets)
+                assert line > before, f"line {before} takes more than {len(into)} bytes"
+            yield Written(into[: offsets[line - before]], offsets[: line - before + 1])
 
-    def _render(self, line: int, out: U8, offsets: I64) -> tuple[int, int]:
+    def _render(self, line: int, end: int, out: U8, offsets: I64) -> tuple[int, int]:
         views = self._views
         return render(
             line,
-            self.count,
+            end,
             self._groups,
             self._places,
             self._forms,

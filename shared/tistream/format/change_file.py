@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tistream.errors import CorruptObject
-from tistream.format import unpacking
+from tistream.format import unpacking, watermark_size
 from tistream.format.parquet_footer import Group, NeedMore, ParquetFooter, read_footer
 from tistream.format.sparse_file import SparseFile
 from tistream.model.ids import TenantKey
@@ -52,7 +52,7 @@ WATERMARK_COLUMNS = ("type", "region_id", "region_version", "log_index", "key", 
 
 # What one file may make a reader hold at once: a few bytes can claim any number of equal rows.
 FOOTER_BYTES_MAX = 4 << 20  # some 2,500 row groups
-WATERMARK_ROWS_MAX = 4_000_000  # of a store's file; each of its regions has one or few
+WATERMARK_ROWS_MAX = 1_000_000  # of a store's file; each of its regions has one or few
 GROUP_ROWS_MAX = 16_000_000  # of changes, 250 times what a writer is asked for
 GROUP_BYTES_MAX = 2 << 30  # unpacked
 
@@ -152,6 +152,11 @@ def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, si
     watermarks = sum(group.rows for group in groups[first_watermark:])
     if watermarks > WATERMARK_ROWS_MAX:
         raise CorruptObject(key, f"{watermarks} watermark rows; no more than {WATERMARK_ROWS_MAX} are read")
+    stated = watermark_size.stated_bytes(footer.groups[first_watermark:])
+    if stated > watermark_size.BYTES_MAX:
+        raise CorruptObject(
+            key, f"its watermarks take {stated} bytes; no more than {watermark_size.BYTES_MAX} are read"
+        )
     return ChangeFile(key, size, tenant, store_id, ts, prev_ts, footer.start, groups, first_watermark, footer, tail)
 
 
@@ -267,11 +272,13 @@ def decode_groups(
     indexes: Sequence[int],
     columns: Sequence[str] | None = None,
     added_max: int = unpacking.ADDED_BYTES_MAX,
+    bytes_max: int | None = None,
 ) -> pa.Table:
     """Row groups, in the order given, as SCHEMA's columns (all, or `columns`, in SCHEMA's order).
 
     Columns that the file lacks are null, those that SCHEMA lacks are left out. Raises CorruptObject; also where
-    encodings add more than `added_max` bytes to what is expected (tistream.format.unpacking).
+    encodings add more than `added_max` bytes to what is expected (tistream.format.unpacking), or all takes more than
+    `bytes_max`.
     """
     wanted = pa.schema([column for column in SCHEMA if columns is None or column.name in columns])
     present = {chunk.column for chunk in footer.groups[0].chunks} if footer.groups else set()
@@ -284,14 +291,17 @@ def decode_groups(
         file = pq.ParquetFile(
             pa.PythonFile(source, mode="r"), metadata=footer.metadata, pre_buffer=False, read_dictionary=encoded
         )
-        unpacking.look_through(file, known, footer, added_max)
+        unpacking.look_through(file, known, footer, added_max, bytes_max)
         found = file.read_row_groups(list(indexes), columns=names, use_threads=False)
         if encoded:
-            found = unpacking.written_out(found, [footer.groups[index] for index in indexes], added_max)
-        return pa.table(
+            found = unpacking.written_out(found, [footer.groups[index] for index in indexes], added_max, bytes_max)
+        table = pa.table(
             [_column(found, column) for column in wanted],
             schema=pa.schema([column.with_nullable(True) for column in wanted]),
         )
+        if bytes_max is not None and table.nbytes > bytes_max:
+            raise ValueError(f"they take {table.nbytes} bytes; no more than {bytes_max} are read")
+        return table
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptObject(key, f"row groups {list(indexes)} cannot be decoded: {error}") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,6 +33,12 @@ WATERMARKS = pa.schema(
         SCHEMA.field("after"),
     ]
 )
+
+# How many pairs of a file's watermark rows may overlap. Regions do not, but a region's own rows do, and those of
+# regions that were split or merged meanwhile: a few for each row, and many where one region was split time and again.
+# Such rows are taken one by one, each on all the pieces that the others cut it into.
+OVERLAPS_PER_ROW = 64
+OVERLAPS_MAX = 1_000_000  # and those
 
 _NEEDS_START_TS = (PREWRITE, COMMIT, ROLLBACK, COMMITTED)
 _NEEDS_COMMIT_TS = (COMMIT, COMMITTED)
@@ -97,7 +104,27 @@ def watermarks(key: str, table: pa.Table) -> pa.Table:
         column = renamed.column(name)
         _refuse(key, pc.fill_null(pc.less(column, 0), False), column, f"a watermark has {name}")
     _check_after(key, renamed.column("after"))
+    _check_overlaps(key, start, end)
     return renamed.cast(WATERMARKS).combine_chunks()
+
+
+def _check_overlaps(key: str, start: pa.ChunkedArray, end: pa.ChunkedArray) -> None:
+    rows = len(start)
+    found, allowed = overlaps(start, end), OVERLAPS_MAX + OVERLAPS_PER_ROW * rows
+    if found > allowed:
+        raise CorruptObject(
+            key, f"its {rows} watermark rows overlap each other in {found} pairs; no more than {allowed} are taken"
+        )
+
+
+def overlaps(start: pa.ChunkedArray, end: pa.ChunkedArray) -> int:
+    """How many pairs of these spans overlap: all, but those of which one ends before the other begins."""
+    ends = end.filter(pc.greater(pc.binary_length(end), 0))
+    bounds = pa.chunked_array([*ends.chunks, *start.chunks], pa.binary())
+    order = pc.sort_indices(bounds).to_numpy()  # stable: of equal keys ends come first
+    is_end = order < len(ends)
+    apart = int(np.cumsum(is_end)[~is_end].sum())
+    return len(start) * (len(start) - 1) // 2 - apart
 
 
 def _check_after(key: str, after: pa.ChunkedArray) -> None:

@@ -47,6 +47,7 @@ class Chunk:
     low: bytes | None
     high: bytes | None
     unpacked: int = 0  # bytes of its pages before compression, as stated
+    values: int = 0  # nulls too; of a list's leaf more than rows, or as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ def _chunk(raw: thrift.Struct, leaf: tuple[tuple[bytes, ...], int, bool], rows: 
     if length and not len(MAGIC) <= start <= start + length <= end:
         raise ValueError(f"column {path} lies at [{start}, {start + length}), outside of the data")
     low, high = _bounds(column)
-    return Chunk(path[0].decode(), start, length, low, high, unpacked)
+    return Chunk(path[0].decode(), start, length, low, high, unpacked, values)
 
 
 def _bounds(column: thrift.Struct) -> tuple[bytes | None, bytes | None]:

@@ -147,7 +147,9 @@ def _read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
         if byte < 128:
             break
         shift += 7
-    if out >> 64:
+        if shift > 63:  # and not once it has been put together: megabytes of them would take minutes
+            break
+    if shift > 63 or out >> 64:
         raise ValueError("an integer of more than 64 bits")
     return out, at + 1
 

@@ -82,7 +82,7 @@ def checked_pages(footer: ParquetFooter, source: SparseFile, indexes: Sequence[i
 
 def _looked_through(chunk: Chunk, source: SparseFile, pages_max: int) -> _Look:
     data = source.view(chunk.start, chunk.length)
-    at = unpacked = page_max = 0
+    at = unpacked = values = page_max = 0
     dictionary = delta = incremental = False
     for _ in range(pages_max):
         header, at = thrift.read_struct_at(data, at)
@@ -94,6 +94,7 @@ def _looked_through(chunk: Chunk, source: SparseFile, pages_max: int) -> _Look:
         incremental |= _DELTA_BYTE_ARRAY in encodings
         delta |= _DELTA_BYTE_ARRAY in encodings or _DELTA_LENGTH_BYTE_ARRAY in encodings
         unpacked, page_max = unpacked + size, max(page_max, size)
+        values += _values(header)
         at += packed
         if at >= chunk.length:
             break
@@ -103,7 +104,16 @@ def _looked_through(chunk: Chunk, source: SparseFile, pages_max: int) -> _Look:
         raise ValueError(
             f"the pages of column {chunk.column} unpack to {unpacked} bytes; its footer states {chunk.unpacked}"
         )
+    if values > chunk.values:  # of a list's leaf any number fits into a few bytes
+        raise ValueError(f"the pages of column {chunk.column} have {values} values; its footer states {chunk.values}")
     return _Look(dictionary, delta, incremental, page_max)
+
+
+def _values(header: thrift.Struct) -> int:
+    """How many a data page has; none in other pages."""
+    found = [header[place][1] for place, _ in _ENCODING_PLACES if place in header]
+    counts = [fields.get(1, (0, 0)) for fields in found if isinstance(fields, dict)]
+    return sum(max(0, count) for kind, count in counts if kind == thrift.I32)
 
 
 def _encodings(header: thrift.Struct) -> list[int]:
@@ -112,10 +122,14 @@ def _encodings(header: thrift.Struct) -> list[int]:
     return [fields[number][1] for fields, number in found if isinstance(fields, dict) and number in fields]
 
 
-def look_through(file: pq.ParquetFile, pages: Pages, footer: ParquetFooter, added_max: int) -> None:
+def look_through(
+    file: pq.ParquetFile, pages: Pages, footer: ParquetFooter, added_max: int, bytes_max: int | None = None
+) -> None:
     """Read what is not known piece by piece and keep nothing. Raises ValueError if all of it adds more than `added_max`
-    bytes. A value is no longer than the largest page: so few enough at once take no more than LOOK_BYTES."""
+    bytes, or takes more than `bytes_max`. A value is no longer than the largest page: so few enough at once take no
+    more than LOOK_BYTES."""
     most = _expected(footer.groups[index] for index in {index for index, *_ in pages.unknown}) + added_max
+    most = most if bytes_max is None else min(most, bytes_max)
     size = 0
     for index, chunk, page_max in pages.unknown:
         at_once = max(1, LOOK_BYTES // max(1, page_max))
@@ -127,14 +141,16 @@ def look_through(file: pq.ParquetFile, pages: Pages, footer: ParquetFooter, adde
                 )
 
 
-def written_out(table: pa.Table, groups: Sequence[Group], added_max: int) -> pa.Table:
+def written_out(table: pa.Table, groups: Sequence[Group], added_max: int, bytes_max: int | None = None) -> pa.Table:
     """The row groups' table with plain columns in place of those with dictionaries. Raises ValueError if that adds more
-    than `added_max` bytes."""
+    than `added_max` bytes, or takes more than `bytes_max`."""
     encoded = [name for name in table.column_names if pa.types.is_dictionary(table.schema.field(name).type)]
     size = sum(_bytes(table.column(name)) for name in encoded)
     expected = _expected(groups)
     if size > expected + added_max:
         raise ValueError(f"columns {encoded} take {size} bytes, written out; by the footer {expected} were expected")
+    if bytes_max is not None and size > bytes_max:
+        raise ValueError(f"columns {encoded} take {size} bytes, written out; no more than {bytes_max} are read")
     for name in encoded:
         column = table.column(name)
         plain = pa.chunked_array([chunk.dictionary_decode() for chunk in column.chunks], column.type.value_type)

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from tistream.model.span import KeySpan, shown_key
+from tistream.schema.limits import check_info
 from tistream.schema.meta_key import META_SPAN, MetaKey, decode_key
 from tistream.schema.records import (
     Change,
@@ -20,7 +21,6 @@ from tistream.schema.records import (
     VersionChange,
 )
 from tistream.schema.row_cell import read_bytes_cell
-from tistream.schema.table import check_info
 
 DDL_JOB_TABLE_ID = 0x0000FFFFFFFFFFFE  # mysql.tidb_ddl_job
 META_TABLE_ID = 0  # how a segment marks the `m` keys

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
+from tistream.schema.limits import shown_bytes
 from tistream.schema.records import TableText
 from tistream.schema.table import FLAG_UNSIGNED, Table, TableHead, parse_head, parse_table
 
@@ -40,13 +41,14 @@ class Database:
 class StoredTable:
     """One version of a table: its head at hand, the rest parsed when it is asked for."""
 
-    __slots__ = ("_table", "_text", "head")
+    __slots__ = ("_shown_bytes", "_table", "_text", "head")
 
     def __init__(self, text: TableText, info: dict[str, Any]) -> None:
         """`info` is what `text` says."""
         self.head = parse_head(info)
         self._text = text
         self._table: Table | None = None
+        self._shown_bytes: int | None = None
 
     @property
     def table(self) -> Table:
@@ -54,6 +56,13 @@ class StoredTable:
         if self._table is None:
             self._table = parse_table(self._text.info())
         return self._table
+
+    @property
+    def shown_bytes(self) -> int:
+        """The most bytes that a row of it takes in memory beside those stored (limits.py); found out once."""
+        if self._shown_bytes is None:
+            self._shown_bytes = shown_bytes(self.table)
+        return self._shown_bytes
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, StoredTable) or self.head != other.head:

@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from tistream.errors import CorruptObject
-from tistream.format import change_file, change_rows
+from tistream.format import change_file, change_rows, watermark_size
 from tistream.format.change_file import ChangeFile, RowGroupLike
 from tistream.format.parquet_footer import NeedMore, ParquetFooter, read_footer
 from tistream.format.source_file import SourceFile, SourceGroup
@@ -64,7 +64,13 @@ def read_watermarks(objects: ObjectStore, file: ChangeFile) -> pa.Table:
     indexes = [group.index for group in file.watermark_groups]
     source, footer = fetch_groups(objects, file, indexes)
     table = change_file.decode_groups(
-        file.key, footer, source, indexes, change_file.WATERMARK_COLUMNS, WATERMARKS_ADDED_MAX
+        file.key,
+        footer,
+        source,
+        indexes,
+        change_file.WATERMARK_COLUMNS,
+        WATERMARKS_ADDED_MAX,
+        watermark_size.BYTES_MAX,
     )
     return change_rows.watermarks(file.key, table)
 

@@ -78,12 +78,12 @@ MUTANTS = (
         invariants=(2,),
         breaks="an announced file is taken at once, whatever file it follows",
         file=STORE_FEED,
-        old="        self.chains.see(self._read[ts].seen)\n        return True\n",
-        new="        seen = self._read[ts].seen\n"
+        old="        self.chains.see(file.seen)\n        return file\n",
+        new="        seen = file.seen\n"
         "        if self.chains._chains and seen.ts > self.chains._chains[-1].at_ts:\n"
         "            self.chains._chains[-1].at_ts = seen.prev_ts\n"
         "        self.chains.see(seen)\n"
-        "        return True\n",
+        "        return file\n",
         catchers=("tests/unit/dispatcher/test_store_feed.py::test_an_announced_file_waits_for_those_before_it",),
     ),
     Mutant(

@@ -3,6 +3,7 @@
 from mutants.mutant import Mutant
 
 SLICES = "services/sorter/tistream_sorter/slices.py"
+ARRAYS = "services/sorter/tistream_sorter/slice_arrays.py"
 WATERMARK = "services/sorter/tistream_sorter/watermark.py"
 
 MUTANTS = (
@@ -23,7 +24,7 @@ MUTANTS = (
         file=SLICES,
         old="        if row.region_id == region and row.first_index <= index + 1:",
         new="        if row.region_id == region:",
-        catchers=("tests/unit/sorter/test_slices.py::test_a_new_leaders_file_before_the_old_ones",),
+        catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
     ),
     Mutant(
         name="gap-of-one-skipped",
@@ -48,8 +49,8 @@ MUTANTS = (
         invariants=(2,),
         breaks="the same where a row has a slice for itself",
         file=SLICES,
-        old="(begins <= self._index[first] + 1)",
-        new="(begins <= self._index[first] + 2)",
+        old="(same & (begins <= self._index[first] + 1))",
+        new="(same & (begins <= self._index[first] + 2))",
         catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
     ),
     Mutant(
@@ -86,7 +87,7 @@ MUTANTS = (
         invariants=(21,),
         breaks="a waiting row is not tried again when its slice has come to a newer epoch",
         file=SLICES,
-        old=" & (queue.version >= self._version[first])",
+        old=" & (version >= self._version[first])",
         new="",
         catchers=("tests/unit/sorter/test_slices.py::test_a_waiting_row_of_an_older_epoch_still_raises_resolved_ts",),
     ),
@@ -103,7 +104,7 @@ MUTANTS = (
         name="copies-share-what-they-change",
         invariants=(3,),
         breaks="a copy of the slices writes into its original's arrays",
-        file=SLICES,
+        file=ARRAYS,
         old="        other._own = set()\n",
         new="        other._own = set(self._ARRAYS)\n",
         catchers=("tests/unit/sorter/test_slices.py::test_a_copy_leaves_its_original_alone",),
@@ -160,9 +161,7 @@ MUTANTS = (
         file=SLICES,
         old="        return row.base_ts is not None and row.base_ts <= resolved\n",
         new="        return row.base_ts is not None\n",
-        catchers=(
-            "tests/unit/sorter/test_slices.py::test_a_new_tenant_waits_for_a_scan_or_a_base_that_the_snapshot_reaches",
-        ),
+        catchers=("tests/unit/sorter/test_overlapping_watermarks.py::test_a_scan_from_above_waits_beside_others_too",),
     ),
     Mutant(
         name="scan-vouches-for-keys-split-off",
@@ -172,6 +171,7 @@ MUTANTS = (
         old='        self._set("_region", at, region[connected])\n',
         new="        mates = np.flatnonzero(np.isin(self._region, self._region[at]) & scanned.any())\n"
         '        self._set("_index", mates, np.maximum(self._index[mates], begins[0] - 1))\n'
+        "        self._touched[mates] = True\n"
         '        self._set("_region", at, region[connected])\n',
         catchers=(
             "tests/unit/sorter/test_slices.py::test_a_scan_of_the_left_half_after_a_split_does_not_vouch_for_the_right_half",
@@ -224,12 +224,52 @@ MUTANTS = (
         catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
     ),
     Mutant(
+        name="touched-slices-unseen",
+        invariants=(21,),
+        breaks="a waiting row is not tried again when its slice has moved on by a row that had others beside it",
+        file=SLICES,
+        old="        self._touched[at] |= self._values(at) != before\n",
+        new="",
+        catchers=("tests/unit/sorter/test_overlapping_watermarks.py::test_what_others_set_free_connects_at_once",),
+    ),
+    Mutant(
+        name="overlaps-unbounded",
+        invariants=(23,),
+        breaks="a file's watermark rows may overlap each other however much",
+        file="shared/tistream/format/change_rows.py",
+        old="    if found > allowed:\n",
+        new="    if found < 0:\n",
+        catchers=("tests/unit/format/test_overlapping_rows.py::test_what_no_store_has_is_damaged",),
+    ),
+    Mutant(
+        name="watermarks-taken-in-one-go",
+        invariants=(23,),
+        breaks="a file whose watermarks are work for seconds keeps all tasks of the node waiting",
+        file="services/sorter/tistream_sorter/tick.py",
+        old="            if steps is not None and (steps := steps - done) <= 0:\n",
+        new="            if steps is not None and (steps := steps - done) <= -(1 << 60):\n",
+        catchers=(
+            "tests/unit/sorter/test_overlapping_watermarks.py::test_another_tenants_tasks_go_on_while_a_file_is_taken",
+        ),
+    ),
+    Mutant(
+        name="waiting-rows-unbounded",
+        invariants=(23,),
+        breaks="a task keeps any number of waiting rows",
+        file="services/sorter/tistream_sorter/slice_work.py",
+        old="    if rows > WAITING_MAX:\n",
+        new="    if rows < 0:\n",
+        catchers=(
+            "tests/unit/sorter/test_overlapping_watermarks.py::test_a_file_for_whose_rows_there_is_no_room_is_held_and_told",
+        ),
+    ),
+    Mutant(
         name="waiting-rows-forgotten",
         invariants=(21,),
         breaks="a row that does not connect at once never counts",
         file=SLICES,
-        old="                self.waiting = self.waiting + held\n",
-        new="                assert held\n",
+        old="                self._waiting = self._waiting.and_also(*new)\n",
+        new="                assert new\n",
         catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
     ),
     Mutant(
@@ -237,8 +277,8 @@ MUTANTS = (
         invariants=(21,),
         breaks="a waiting row that one of the others sets free is not tried again",
         file=SLICES,
-        old="        while changed and self.waiting:\n            changed = False\n",
-        new="        if changed and self.waiting:\n            changed = False\n",
+        old="        while self._touched.any() and len(self._waiting):\n",
+        new="        if self._touched.any() and len(self._waiting):\n",
         catchers=("tests/unit/sorter/test_last_entries.py::test_what_waits_behind_a_waiting_row_connects_with_it",),
     ),
     Mutant(
@@ -246,17 +286,17 @@ MUTANTS = (
         invariants=(2,),
         breaks="waiting rows of one region are joined over a gap between them",
         file=WATERMARK,
-        old="        and row.first_index <= before.log_index + 1\n",
-        new="",
+        old="(own_log & plain & no_gap & no_less)",
+        new="(own_log & plain & no_less)",
         catchers=("tests/unit/sorter/test_review_waiting.py::test_a_second_gap_behind_the_first_stays_a_gap",),
     ),
     Mutant(
         name="waiting-rows-lost-by-a-restart",
         invariants=(13, 21),
         breaks="a manifest does not restate the rows that wait",
-        file=SLICES,
-        old="        return slices, to_table(self.waiting)\n",
-        new="        return slices, to_table([])\n",
+        file=ARRAYS,
+        old="        return slices, self._waiting.to_table()\n",
+        new="        return slices, Waiting.of([]).to_table()\n",
         catchers=("tests/unit/sorter/test_slices.py::test_tables_round_trip",),
     ),
     Mutant(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -103,3 +105,89 @@ def test_a_default_that_does_not_fit_fails_the_rows_that_need_it(tp: int, defaul
     decoded = decode_rows(of, of.columns, pa.array([record_key(1, 1)] * 2), pa.array(values))
     assert decoded.errors == {0: "column bad: the origin default does not fit the column's type"}
     assert decoded.batch.column(0).to_pylist() == [None, 2]
+
+
+NINES = "9" * 65
+
+
+@pytest.mark.parametrize(
+    ("tp", "facts", "default", "value"),
+    [
+        (t.DECIMAL, {"decimal": 0}, f"-{NINES}.0", f"-{NINES}"),
+        (t.DECIMAL, {"decimal": 30}, f"-{NINES[30:]}.{NINES[35:]}", f"-{NINES[30:]}.{NINES[35:]}"),
+        (t.DECIMAL, {"decimal": 30}, f"-0.{'0' * 29}1", f"-0.{'0' * 29}1"),
+        (t.DECIMAL, {"decimal": 30}, f"0{NINES[30:]}.{'0' * 900}", f"{NINES[30:]}.{'0' * 30}"),
+        (t.DECIMAL, {"decimal": 2}, "1e-9999999", "0.00"),
+        (t.DECIMAL, {"decimal": 2}, "0e9999999", "0.00"),
+        (t.DECIMAL, {"decimal": -1}, "1.50", "1.50"),
+        (t.DECIMAL, {"decimal": -1}, "1e2", "100"),
+        (t.LONGLONG, {}, "-9223372036854775808.00", -(1 << 63)),
+        (t.LONGLONG, {}, "9.223372036854775807e18", (1 << 63) - 1),
+        (t.LONGLONG, {"flag": UNSIGNED}, "0" * 900 + "18446744073709551615", (1 << 64) - 1),
+        (t.LONGLONG, {}, "1e-9999999", 0),
+        (t.LONGLONG, {}, "-0e9999999", 0),
+        (t.DURATION, {"decimal": 6}, "-838:59:59.000000", "-838:59:59.000000"),
+        (t.BIT, {"origin_default_bit": b"\xff" * 8}, None, (1 << 64) - 1),
+        (t.VARCHAR, {}, "\U0001f600" * 65_535, "\U0001f600" * 65_535),
+    ],
+)
+def test_the_longest_that_a_type_can_hold_is_shown(tp: int, facts: dict[str, Any], default: Any, value: Any) -> None:
+    assert origin_default(column(tp, origin_default=default, **facts)) == value
+
+
+@pytest.mark.parametrize(
+    ("tp", "facts", "default"),
+    [
+        (t.LONGLONG, {}, "1e300000"),
+        (t.LONGLONG, {"flag": UNSIGNED}, "-1e300000"),
+        (t.LONGLONG, {}, "1" * 300_000),
+        (t.LONGLONG, {}, "Infinity"),
+        (t.LONGLONG, {}, "NaN"),
+        (t.DECIMAL, {"decimal": -1}, "1e3000000"),
+        (t.DECIMAL, {"decimal": 2}, "1" * 300_000),
+        (t.DECIMAL, {"decimal": 0}, NINES + "9"),
+        (t.DECIMAL, {"decimal": 2}, "-Infinity"),
+        (t.YEAR, {}, "1" * 4_000),
+        (t.DURATION, {}, "1" * 4_000 + ":00:00"),
+        (t.DOUBLE, {}, " " * 300_000 + "1"),
+        (t.BIT, {}, "\1" * 300_000),
+        (t.BIT, {"origin_default_bit": b"\1" * 9}, "x"),
+        (t.JSON, {}, "[NaN]"),
+        (t.JSON, {}, "[1e400]"),
+        (t.JSON, {}, "1" * 300_000),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_a_default_that_claims_more_than_its_type_holds_is_refused_at_once(
+    tp: int, facts: dict[str, Any], default: str
+) -> None:
+    bad = column(tp, id=2, name="bad", origin_default=default, **facts)
+    of = table(column(t.LONGLONG, id=1), bad)
+    before = time.process_time()
+    with contextlib.suppress(ValueError):  # pyarrow refuses some of them
+        origin_default(bad)
+    assert time.process_time() - before < 0.2
+    decoded = decode_rows(of, of.columns, pa.array([record_key(1, 1)]), pa.array([row_v2({1: b"\1"})]))
+    assert decoded.errors == {0: "column bad: the origin default does not fit the column's type"}
+
+
+def test_a_default_that_is_no_text_and_nested_deeply_is_refused() -> None:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    with pytest.raises(ValueError, match="does not fit"):
+        origin_default(column(t.JSON, origin_default=nested))
+
+
+@pytest.mark.parametrize("decimal", [10**4, 10**6, 1 << 62])
+def test_a_scale_that_no_decimal_has_writes_no_more_zeros_than_one_has(decimal: int) -> None:
+    for facts in ({"origin_default": "0"}, {"flag": NOT_NULL}):
+        assert origin_default(column(t.DECIMAL, decimal=decimal, **facts)) == "0." + "0" * 30
+
+
+def test_a_set_of_many_names_is_looked_through_once() -> None:
+    elems = tuple(f"Elem{number:02}" + "x" * 200 for number in range(64))
+    default = ",".join([*(f"none{number}" for number in range(20_000)), elems[9].upper(), elems[3]])
+    before = time.process_time()
+    assert origin_default(column(t.SET, elems=elems, origin_default=default)) == f"{elems[3]},{elems[9]}"
+    assert time.process_time() - before < 0.5

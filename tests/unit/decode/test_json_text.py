@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,3 +47,20 @@ def test_json_strings_are_json(texts: list[str | None]) -> None:
 def test_every_byte_at_every_place_of_a_word(before: int, byte: int, after: int) -> None:
     text = "a" * before + chr(byte) + "é" * after
     assert strings([text]) == [{"c": text}]
+
+
+@pytest.mark.parametrize("size", [174_000, 175_000, 1 << 20, 6 << 20])
+@pytest.mark.parametrize("tp", [t.VARCHAR, t.JSON, t.BLOB])
+def test_a_value_that_no_buffer_holds_is_written_whole_and_those_beside_it(tp: int, size: int) -> None:
+    charset = "binary" if tp == t.BLOB else "utf8mb4"
+    columns = [column(t.LONG, name="id"), column(tp, name="v", charset=charset), column(t.LONG, name="n")]
+    long, short = ("\x1f" * size, "s") if tp == t.VARCHAR else ("7" * size, "7")
+    texts = [short, long, short, long, long]
+    kind = pa.large_binary() if tp == t.BLOB else pa.large_string()
+    values = pa.array([text.encode() for text in texts], pa.large_binary()).cast(kind)
+    batch = pa.record_batch([pa.array([1] * 5), values, pa.array([2] * 5)], names=["0", "1", "2"])
+    if tp == t.BLOB:
+        texts = [base64.b64encode(text.encode()).decode() for text in texts]
+    shown = texts if tp == t.JSON else [json.dumps(text) for text in texts]
+    found = render_objects(columns, batch).to_pylist()
+    assert found == [f'{{"id":1,"v":{text},"n":2}}' for text in shown]

@@ -138,7 +138,9 @@ def test_after_a_file_with_a_huge_end_the_next_is_not_fetched_whole() -> None:
     objects = MeasuredObjectStore(inner)
     store = StoreFeed(TINY.tenant, 1, (), objects, ManualClock(1_000), DispatcherMetrics(CollectorRegistry()))
     rng = random.Random(1)
-    marks = [watermark(6 + at, 6 + at, 250 + at, key=rng.randbytes(400), end_key=b"") for at in range(4_000)]
+    keys = [b"%04d" % at + rng.randbytes(396) for at in range(4_000)]
+    ends = [*(key[:4] for key in keys[1:]), b""]
+    marks = [watermark(6 + at, 6 + at, 250 + at, key=keys[at], end_key=ends[at]) for at in range(4_000)]
     noise = [whole(rng.randbytes(500), 5_000 + at, 5_001 + at, 4_006 + at) for at in range(5_000)]
     files = [
         FIRST,

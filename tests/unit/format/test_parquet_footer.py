@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import random
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -148,3 +149,21 @@ def read_all(data: bytes) -> tuple[pa.Table, pa.Table]:
     objects.put(KEY, data)
     file = open_change_file(objects, KEY)
     return read_changes(objects, file, [group.index for group in file.change_groups]), read_watermarks(objects, file)
+
+
+class Counted(bytes):
+    """Counts how often one of its bytes is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        Counted.looks += 1
+        return super().__getitem__(at)
+
+
+def test_a_number_without_end_is_not_put_together() -> None:
+    """Each byte more would make the one before it longer: megabytes of them would take minutes."""
+    for field in (b"\x15", b"\x18", b"\x05"):  # a number, the length of bytes, a field's own number
+        with pytest.raises(ValueError, match="an integer of more than 64 bits"):
+            thrift.read_struct(Counted(field + b"\xff" * 1_000_000 + b"\x01"))
+    assert Counted.looks < 100

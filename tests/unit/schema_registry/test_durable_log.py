@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
+
 import orjson
 import pytest
 
-from support.schema_records import name, version
+from support.schema_records import name, table_info, version
 from tistream.errors import CommitStateUnknown, CorruptObject, NotFoundYet, Unavailable
 from tistream.model.ids import TenantKey
+from tistream.schema import snapshot_cuts
+from tistream.schema.snapshot import parse_snapshot
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
 from tistream_schema.durable_log import DurableLog
@@ -102,3 +107,79 @@ def test_a_damaged_or_foreign_object_is_refused() -> None:
     objects.put(key, objects.get(layout.schema_log(TENANT, 1)))
     with pytest.raises(CorruptObject, match="belongs to 7/acme, number 1"):
         list(log.catch_up())
+
+
+class Whole(MemoryObjectStore):
+    """`meanwhile` runs before each range."""
+
+    meanwhile: Callable[[], None] = staticmethod(lambda: None)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        self.meanwhile()
+        return super().get_range(key, start, length)
+
+
+def large_snap(tables: int) -> bytes:
+    some = [{**table_info(100 + at, f"t{at}"), "comment": "x" * 2_000} for at in range(tables)]
+    databases = [{"db_info": {"id": 1, "db_name": name("d"), "state": 5}, "tables": some}]
+    return orjson.dumps({"version": 1, "snapshot_ts": 42, "databases": databases})
+
+
+def test_a_large_snapshot_is_read_piece_by_piece_and_begins_the_log_as_if_it_was_read_whole() -> None:
+    objects, body = Whole(), large_snap(3_000)
+    assert len(body) > 5 << 20
+    objects.put(layout.schema_snap(TENANT), body)
+    tracemalloc.start()
+    try:
+        (first,) = DurableLog(objects, TENANT, "n", lambda _seconds: None).begin()
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(body) + (50 << 20)
+    finally:
+        tracemalloc.stop()
+    assert first.records == parse_snapshot("k", body).records
+    assert len(first.records) == 3_001
+
+
+def test_a_snapshot_above_the_limit_is_refused_with_the_way_out_and_read_once_the_limit_is_raised() -> None:
+    objects = Whole()
+    objects.put(layout.schema_snap(TENANT), large_snap(3_000))
+    objects.meanwhile = lambda: pytest.fail("it is not read")
+    small = DurableLog(objects, TENANT, "n", lambda _seconds: None, snapshot_bytes=5 << 20)
+    with pytest.raises(CorruptObject, match=r"no more than 5242880 are read.*TISTREAM_SCHEMA__SNAPSHOT_BYTES") as told:
+        small.begin()
+    assert told.value.key == layout.schema_snap(TENANT)
+    objects.meanwhile = lambda: None
+    assert DurableLog(objects, TENANT, "n", lambda _seconds: None, snapshot_bytes=50 << 20).begin()
+
+
+def test_a_snapshot_that_changes_while_it_is_read_is_refused() -> None:
+    objects, key = Whole(), layout.schema_snap(TENANT)
+    objects.put(key, large_snap(3_000))
+    objects.meanwhile = lambda: objects.put(key, large_snap(3_001))
+    log = DurableLog(objects, TENANT, "n", lambda _seconds: None)
+    with pytest.raises(CorruptObject):
+        log.begin()
+    assert log.number == 0
+    objects.meanwhile = lambda: None
+    assert len(log.begin()[0].records) == 3_002
+
+
+HOSTILE = {
+    "many-tables": lambda: b'{"databases":[{"tables":[' + b"{}," * 1_500_000 + b"{}]}]}",
+    "one-table": lambda: b'{"databases":[{"tables":[{"x":[' + b"{}," * 2_500_000 + b"{}]}]}]}",
+    "no-tables": lambda: b'{"x":[' + b"{}," * 2_000_000 + b"{}]}",
+}
+
+
+@pytest.mark.parametrize("make", HOSTILE)
+def test_of_a_hostile_snapshot_little_is_made(monkeypatch: pytest.MonkeyPatch, make: str) -> None:
+    """A parser makes some 24 bytes of each of its bytes."""
+    monkeypatch.setattr(snapshot_cuts, "PARTS_MAX", 50_000)  # all of them take longer
+    objects, body = Whole(), HOSTILE[make]()
+    objects.put(layout.schema_snap(TENANT), body)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptObject, match="no more"):
+            DurableLog(objects, TENANT, "n", lambda _seconds: None).begin()
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,116 @@
+"""Cuts a schema_snap into its tables while it is read, so that however large it is, little of it is held. Pure.
+
+The objects in lists four brackets deep (`{databases: [{tables: [{…`) are handed out one by one, and what is left, with
+a numbered object in place of each, is small. The whole is JSON if all of these parts are: so no parser of JSON is
+needed here, only brackets and strings are told apart.
+
+What a parser makes of a part is some 70 bytes for each `{},` of three: parts are bounded by bytes and by how many
+values they have at most.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+AT_ONCE = 256 << 10  # bytes to feed at once: where brackets are may take a hundred times as much
+PART_BYTES_MAX = 8 << 20  # TiDB stores a table's description as one value, of 6 MiB at most
+PART_VALUES_MAX = 500_000  # a table of 8,192 partitions and 1,017 columns has some 150,000
+REST_BYTES_MAX = 16 << 20
+PARTS_MAX = 400_000  # of tables, and of what else is an object there
+REST_VALUES_MAX = 1_000_000  # two for each table, some 20 for each database
+
+_DEPTH = 5  # of what is cut out
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_QUOTE, _OPEN, _CLOSE = 1, 2, 3
+_KINDS = np.zeros(256, np.uint8)
+_KINDS[[ord('"')]] = _QUOTE
+_KINDS[[ord("{"), ord("[")]] = _OPEN
+_KINDS[[ord("}"), ord("]")]] = _CLOSE
+
+
+class Cutter:
+    """Feed it the bytes in order; `rest` is what is left once all were fed."""
+
+    def __init__(self, part_bytes_max: int = PART_BYTES_MAX) -> None:
+        self._part_bytes_max = part_bytes_max
+        self.rest = bytearray()
+        self._part: bytearray | None = None
+        self._count = 0
+        self._in_list = False  # what lies three brackets deep is a list
+        self._held = b""  # a backslash whose second byte has not come
+        self._in_string = False
+        self._depth = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The parts that end here, in order: of the n-th, counted from 0, `{"":n}` is in `rest`. Raises ValueError if
+        it is no JSON, or takes too much."""
+        data = self._held + data
+        odd = (len(data) - len(data.rstrip(b"\\"))) % 2
+        self._held = data[len(data) - odd :]
+        data = data[: len(data) - odd]
+        last = 0
+        for place, opens, depth in self._edges(data):
+            if opens and depth < _DEPTH:
+                self._in_list = data[place] == ord("[")
+            elif opens and self._in_list and data[place] == ord("{"):
+                self._keep(data[last:place])
+                self._part, last = bytearray(), place
+            elif not opens and self._part is not None:
+                self._keep(data[last : place + 1])
+                yield checked(self._part, self._part_bytes_max, PART_VALUES_MAX)
+                self._part, last = None, place + 1
+                self._keep(b'{"":%d}' % self._count)
+                self._count += 1
+                if self._count > PARTS_MAX:
+                    raise ValueError(f"schema_snap has more than {PARTS_MAX} tables; no more are read")
+        self._keep(data[last:])
+
+    def end(self) -> bytes:
+        """What is left, with a number in place of each part. Raises ValueError."""
+        self.rest += (self._part or b"") + self._held
+        return checked(self.rest, REST_BYTES_MAX, REST_VALUES_MAX)
+
+    def _keep(self, data: bytes) -> None:
+        target, most = (self.rest, REST_BYTES_MAX) if self._part is None else (self._part, self._part_bytes_max)
+        if len(target) + len(data) > most:
+            raise ValueError(_too_large(self._part is None, most))
+        target += data
+
+    def _edges(self, data: bytes) -> list[tuple[int, bool, int]]:
+        """Where something begins or ends that lies four brackets deep, or begins three deep; whether it begins, and how
+        many brackets are open then."""
+        plain = _ESCAPED.sub(b"..", data) if b"\\" in data else data
+        kinds = _KINDS[np.frombuffer(plain, np.uint8)]
+        places = np.flatnonzero(kinds)
+        kinds = kinds[places]
+        quotes = np.cumsum(kinds == _QUOTE) + self._in_string
+        brackets = (kinds != _QUOTE) & (quotes % 2 == 0)
+        places, opens = places[brackets], kinds[brackets] == _OPEN
+        depths = self._depth + np.cumsum(np.where(opens, 1, -1))
+        if quotes.size:
+            self._in_string = bool(quotes[-1] % 2)
+        if depths.size:
+            self._depth = int(depths[-1])
+            if depths.min() < 0:
+                raise ValueError("schema_snap is no JSON: it has a closing bracket too many")
+        found = np.flatnonzero((depths == _DEPTH - 1) | (opens & (depths == _DEPTH)))
+        return list(zip(places[found].tolist(), opens[found].tolist(), depths[found].tolist(), strict=True))
+
+
+def checked(part: bytearray, bytes_max: int, values_max: int) -> bytes:
+    """Raises ValueError if a parser might make too much of it."""
+    values = part.count(b",") + part.count(b"{") + part.count(b"[")
+    if len(part) > bytes_max or values > values_max:
+        raise ValueError(
+            f"schema_snap has a part of {len(part)} bytes and {values} values; no more than {bytes_max} and "
+            f"{values_max} are read"
+        )
+    return bytes(part)
+
+
+def _too_large(is_rest: bool, most: int) -> str:
+    what = "beside its tables" if is_rest else "in one table"
+    return f"schema_snap has more than {most} bytes {what}; no more are read"

@@ -21,6 +21,7 @@ from tistream_api.cursor import Place, Position
 
 OP_DELETE = 0
 OP_PUT = 1
+STRIP_ROWS_MIN = 256  # however small the budget: runs are all in memory at once, and what is too long is cut by keys
 STRIPS = 16  # a run has at most the budget's 16th part: that is how exactly its bounds tell where a piece may end
 WIDE = 8  # budgets of rows in a piece, about, if it must be cut by its keys anyway: one look at them for so many
 
@@ -182,7 +183,7 @@ def _meets(run: Run, low: bytes, high: bytes | None) -> bool:
 
 def strips(begin: int, end: int, budget: int) -> range:
     """Where to cut the rows `begin` to `end`, all of one run, into runs that are short enough."""
-    return range(begin, end, max(1, budget // STRIPS))
+    return range(begin, end, max(STRIP_ROWS_MIN, budget // STRIPS))
 
 
 def pieces(runs: Iterable[Run], budget: int) -> list[Piece]:

@@ -6,19 +6,21 @@ them without anybody's help: so there are as many of each tenant as may be, and 
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, or_, select, update
 
 from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached, UnknownName
-from tistream.wire.tokens import Grant, KnownToken, KnownTokens, StoreToken, TokenInfo, home
+from tistream.wire.tokens import Grant, KnownToken, KnownTokens, StoreToken, TokenInfo, beneath
 from tistream_meta import counter_rows, tables
 
-VALID_MAX = 1_000  # of one tenant, or of one cluster as a whole
+VALID_MAX = 1_000  # of one tenant, of parts of it, or of one cluster as a whole
 ENDED_MAX = 1_000
 GRANTS_BYTES_MAX = 32 << 10  # of one token
-VALID_BYTES_MAX = 1 << 20  # the grants of the valid ones of one tenant
+BYTES_MAX = 1 << 20  # the grants of the valid ones of one tenant, and of those that have ended
+_SHOWN = 3
 _TOKENS = tables.tokens
 
 
@@ -81,20 +83,22 @@ def revoke(connection: Connection, token_id: str, now_ms: ColumnElement[int]) ->
 
 def _make_room(connection: Connection, grants: list[Grant], length: int, now_ms: ColumnElement[int]) -> None:
     """For one more of the same tenant. Who operates the whole platform may make as many as there is need of."""
-    of = home(grants)
-    if not of[0]:
+    of = beneath(grants)
+    if of is None:
         return
     columns = (_TOKENS.c.token_id, _TOKENS.c.grants, _valid(now_ms).label("valid"))
     newest_first = select(*columns).order_by(_TOKENS.c.created_ms.desc(), _TOKENS.c.token_id)
-    own = [row for row in connection.execute(newest_first) if home(_grants(row.grants)) == of]
+    own = [row for row in connection.execute(newest_first) if beneath(_grants(row.grants)) == of]
     valid = [row for row in own if row.valid]
-    whose = f"tenant {of[0]}/{of[1]}" if of[1] else f"cluster {of[0]}"
+    whose = ", ".join(sorted(of)[:_SHOWN])
     if len(valid) >= VALID_MAX:
         raise LimitReached(f"{VALID_MAX} tokens of {whose} are valid, as many as may be: revoke some first")
-    if sum(len(row.grants) for row in valid) + length > VALID_BYTES_MAX:
-        raise LimitReached(f"the grants of the valid tokens of {whose} are {VALID_BYTES_MAX} bytes: revoke some first")
-    ended = [row.token_id for row in own if not row.valid]
-    if too_many := ended[ENDED_MAX:]:
+    if sum(len(row.grants) for row in valid) + length > BYTES_MAX:
+        raise LimitReached(f"the grants of the valid tokens of {whose} are {BYTES_MAX} bytes: revoke some first")
+    ended = [row for row in own if not row.valid]
+    held = itertools.accumulate(len(row.grants) for row in ended)
+    kept = sum(length <= BYTES_MAX for length in itertools.islice(held, ENDED_MAX))
+    if too_many := [row.token_id for row in ended[kept:]]:
         connection.execute(delete(_TOKENS).where(_TOKENS.c.token_id.in_(too_many)))
 
 

@@ -33,7 +33,7 @@ from tistream.storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
-SNAPSHOT_BYTES = 384 << 20  # of a schema_snap: four times as much may be held, of the registry's 2 GiB
+SNAPSHOT_BYTES = 640 << 20  # of a schema_snap, 120,000 tables; four times as much may be held, of the registry's 3 GiB
 _CHUNK_BYTES = 4 << 20
 _ATTEMPTS = 5
 _PAUSE_S = 0.2

@@ -29,6 +29,7 @@ from tistream_sorter.tick_trace import TickTrace
 
 log = logging.getLogger(__name__)
 
+GOING_ON = 4  # tasks that go on in one tick with files of which it takes a part at a time
 COMMIT_THREADS = 8
 LARGE_THREADS = 4  # large ticks under way at a time; each has its own thread, and waits most of the time
 KEEP_ALL: Mapping[TenantKey, int] = MappingProxyType({})
@@ -59,6 +60,7 @@ class SorterNode:
         self._held: dict[int, Held] = {}
         self._sealed: dict[int, Ended] = {}  # sealed, and still routed here
         self._lock = new_lock()
+        self._turn = 0
         self._pool = new_executor("commit", COMMIT_THREADS)
         self._beside = new_executor("large", LARGE_THREADS)
         self.wake: Callable[[], None] = lambda: None  # called when files have come; the tick loop sets it
@@ -160,6 +162,14 @@ class SorterNode:
 
     # -- ticks ----------------------------------------------------------------------------------------------------
 
+    def _passed_over(self, held: Sequence[Held]) -> Sequence[Held]:
+        """Of the tasks that go on taking files all but a few, in turn: each takes as long as all others may wait."""
+        going_on = [one for one in held if one.task.unfinished]
+        if len(going_on) <= GOING_ON:
+            return ()
+        self._turn = (self._turn + GOING_ON) % len(going_on)
+        return (going_on + going_on)[self._turn + GOING_ON : self._turn + len(going_on)]
+
     def tick(self) -> bool:
         """One tick of every task that is due, as one job; what is large runs beside it, and its task is not due again
         before that has ended. Whether anything was committed, or is to go on at once."""
@@ -168,7 +178,11 @@ class SorterNode:
         plans: list[tuple[Held, Plan]] = []
         commits: list[tuple[Held, Manifest, TaskState, int]] = []
         now_ms, unfinished = self._clock.monotonic_ms(), False
+        passed_over = self._passed_over(held)
         for one in held:
+            if one in passed_over:
+                unfinished = True
+                continue
             if one.beside is None and now_ms < one.not_before_ms:
                 continue
             if one.doubtful is not None:

@@ -10,7 +10,9 @@ from tistream_sorter.watermark import Waiting
 
 # What one task keeps of rows that wait, and notes of one file's: more than the regions of any store, and several times.
 WAITING_MAX = 1_000_000
-CHANGES_MAX = 2_000_000
+CHANGES_MAX = 500_000
+CHANGES_A_TAKE = 250_000  # noted of a take's files, after which it ends with those that it has
+WAITING_A_STEP = 32  # rows that wait, or slices, looked through once more
 ROWS_AT_ONCE = 1_024  # taken apart
 FEW_SLICES = 8  # not worth a look at all of them at once
 STEPS_BETWEEN = 256  # in one row, before others may go on

@@ -37,6 +37,7 @@ from tistream_sorter.slice_work import (
     ROWS_AT_ONCE,
     SLICES_A_STEP,
     STEPS_BETWEEN,
+    WAITING_A_STEP,
     Steps,
     TooMuch,
     check_room,
@@ -124,10 +125,11 @@ class SliceMap(SliceArrays):
 
     def applying(self, rows: pa.Table, store_id: int, file_ts: int, seq: int, history: History) -> Steps:
         """The same, stopping now and then to tell how many steps it took since. Raises TooMuch."""
+        self._changes = 0
         if rows.num_rows == 0:
             return
         before = self._waiting
-        self._touched, self._changes = np.zeros(len(self), bool), 0
+        self._touched = np.zeros(len(self), bool)
         rows = self._apply_steady(rows, store_id, seq, history)
         slow = rows.num_rows > 0
         if slow:
@@ -146,6 +148,7 @@ class SliceMap(SliceArrays):
         if len(self._waiting):
             yield from self._retry(seq, history)
         if self._waiting is not before:
+            yield self._waiting_steps()
             self._waiting = self._waiting.joined()
             if len(self._waiting) > len(before):
                 check_room(len(self._waiting))
@@ -286,6 +289,7 @@ class SliceMap(SliceArrays):
     def _retry(self, seq: int, history: History) -> Steps:
         """Let waiting rows try again until none of them changes anything."""
         while self._touched.any() and len(self._waiting):
+            yield self._waiting_steps()
             able, covers = self._able(), self._waiting_runs()
             self._touched = np.zeros(len(self), bool)
             keep = np.ones(len(self._waiting), bool)
@@ -300,6 +304,14 @@ class SliceMap(SliceArrays):
                         check_room(len(held))
             if not keep.all():
                 self._waiting = self._waiting.kept(keep).and_also(Waiting.of(held))
+
+    def _waiting_steps(self) -> int:
+        return (len(self._waiting) + len(self)) // WAITING_A_STEP
+
+    @property
+    def changes(self) -> int:
+        """How many notes the last file took that was applied."""
+        return self._changes
 
     def _able(self) -> Int64s:
         """Which of the waiting rows may have something to do now. Not those of which no slice was touched, nor those

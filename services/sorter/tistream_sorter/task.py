@@ -271,7 +271,7 @@ class Task:
         if taken is None:
             self._taking = taking
             return None
-        return taking.files, taken
+        return [file for _, file in taken[1]], taken
 
     def _asked(self, nonce: str, wall_ms: int) -> Plan | tuple[Manifest, TaskState] | None:
         """What goes before any files: the first manifest of an heir, and what the owner has ordered."""

@@ -32,7 +32,7 @@ from tistream_sorter.positions import follows, moved
 from tistream_sorter.promotion import promoted
 from tistream_sorter.restate import manifest_of
 from tistream_sorter.shards import CutRules, cut, cut_at, touched, touching
-from tistream_sorter.slice_work import TooMuch
+from tistream_sorter.slice_work import CHANGES_A_TAKE, TooMuch
 from tistream_sorter.task_state import TaskState, begun_history
 
 CLIP_SLICES = 4_096  # of fewer, every shard gets the history of all
@@ -82,10 +82,10 @@ Taken = tuple[TaskState, tuple[tuple[int, TaskFile], ...]]
 
 
 class Taking:
-    """Files that are being taken, a part at a time: what one of them says may be work for seconds."""
+    """Files that are being taken, a part at a time: what one of them says may be work for seconds. If they say too much
+    to be kept at once it is the first of them."""
 
     def __init__(self, state: TaskState, files: Sequence[TaskFile]) -> None:
-        self.files = files
         self._going = _taking(state, files)
 
     def go_on(self, steps: int | None = None) -> Taken | None:
@@ -112,6 +112,7 @@ def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None,
     slices, history = state.slices.copy(), state.history.copy()
     positions, scans, seq = state.positions, list(state.scans), state.next_seq
     taken: list[tuple[int, TaskFile]] = []
+    changes = 0
     for file in files:
         assert follows(positions, file.ref), f"{file.ref.key} does not follow {positions.get(file.ref.store_id)}"
         try:
@@ -125,6 +126,8 @@ def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None,
         positions = moved(positions, file.ref)
         taken.append((seq, file))
         seq += 1
+        if (changes := changes + slices.changes) > CHANGES_A_TAKE:
+            break
     if slices.watermark() < state.slices.watermark():
         raise InvariantBroken(3, f"watermark of task {state.identity.task_id} would go down")
     after = replace(
@@ -134,8 +137,8 @@ def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None,
         positions=positions,
         scans=tuple(scans),
         next_seq=seq,
-        unwritten=state.unwritten + len(files),
-        taken_bytes=state.taken_bytes + sum(uncounted(state, file.ref) for file in files),
+        unwritten=state.unwritten + len(taken),
+        taken_bytes=state.taken_bytes + sum(uncounted(state, file.ref) for _, file in taken),
     )
     return after, tuple(taken)
 

@@ -198,6 +198,8 @@ class Waiting:
 
     def to_table(self) -> pa.Table:
         """WAITING, as a manifest restates it."""
+        if not len(self):
+            return WAITING.empty_table()
         plain = self._frame.drop("after").to_arrow().cast(pa.schema(list(WAITING)[:-1]))
         packed = self._frame["after"]
         lengths = packed.bin.size().to_numpy().astype(np.int64) // _PAIR
@@ -209,6 +211,8 @@ class Waiting:
     @classmethod
     def from_table(cls, waiting: pa.Table) -> Waiting:
         """The inverse of to_table."""
+        if not waiting.num_rows:
+            return cls.of(())
         after = [b"".join(_packed(pair) for pair in pairs or ()) for pairs in waiting["after"].to_pylist()]
         found = pl.DataFrame(pl.from_arrow(waiting.drop_columns(["after"])))
         named = pl.Series("after", after, pl.Binary)

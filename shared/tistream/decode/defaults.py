@@ -82,7 +82,7 @@ def _integer(text: str, column: Column) -> int:
 
 
 def _bits(data: bytes) -> int:
-    if len(data) > _BIT_BYTES:
+    if len(data.lstrip(b"\0")) > _BIT_BYTES:
         raise ValueError("out of range")
     return int.from_bytes(data, "big")
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import numpy as np
 
 AT_ONCE = 256 << 10  # bytes to feed at once: where brackets are may take a hundred times as much
-PART_BYTES_MAX = 8 << 20  # TiDB stores a table's description as one value, of 6 MiB at most
-PART_VALUES_MAX = 500_000  # a table of 8,192 partitions and 1,017 columns has some 150,000
+PART_BYTES_MAX = 32 << 20  # TiDB stores a table's description as one value, of 6 MiB unless it is told otherwise
+PART_VALUES_MAX = 2_000_000  # 6 MiB of the values of LIST partitions have 1,800,000
 REST_BYTES_MAX = 16 << 20
 PARTS_MAX = 400_000  # of tables, and of what else is an object there
 REST_VALUES_MAX = 1_000_000  # two for each table, some 20 for each database

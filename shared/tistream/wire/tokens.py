@@ -63,6 +63,18 @@ def home(grants: Iterable[Grant]) -> tuple[str, str]:
     return min((grant.cluster, grant.tenant) for grant in every)
 
 
+def beneath(grants: Iterable[Grant]) -> frozenset[str] | None:
+    """What tokens are counted together, that there may be so many of: those about the same clusters or tenants, and of
+    them those for parts of a tenant, which whoever operates all of it can revoke. None: about everything."""
+    found = set()
+    for grant in grants:
+        if grant.cluster == ANY:
+            return None
+        part = "" if grant.database == ANY else "parts of "
+        found.add(f"cluster {grant.cluster}" if grant.tenant == ANY else f"{part}tenant {grant.cluster}/{grant.tenant}")
+    return frozenset(found)
+
+
 EVERYTHING = Grant(actions=["read", "push", "operate"])
 
 

@@ -128,6 +128,7 @@ NINES = "9" * 65
         (t.LONGLONG, {}, "-0e9999999", 0),
         (t.DURATION, {"decimal": 6}, "-838:59:59.000000", "-838:59:59.000000"),
         (t.BIT, {"origin_default_bit": b"\xff" * 8}, None, (1 << 64) - 1),
+        (t.BIT, {"origin_default_bit": b"\0" + b"\1" * 8}, None, 0x0101010101010101),
         (t.VARCHAR, {}, "\U0001f600" * 65_535, "\U0001f600" * 65_535),
     ],
 )

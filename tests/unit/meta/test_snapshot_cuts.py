@@ -98,7 +98,7 @@ def one_table(inside: bytes) -> bytes:
 HOSTILE = {
     "many-tables": (lambda: HEAD + b'{"db_info":{"id":1},"tables":[' + b"{}," * 2_000_000 + b"{}]}]}", "tables"),
     "one-table": (lambda: one_table(b"{}," * 2_500_000 + b"{}"), "a part of"),
-    "one-long-table": (lambda: one_table(b'"' + b"x" * (9 << 20) + b'"'), "in one table"),
+    "one-long-table": (lambda: one_table(b'"' + b"x" * (33 << 20) + b'"'), "in one table"),
     "no-tables": (lambda: b'{"x":[' + b"{}," * 2_000_000 + b"{}]," + SMALL[1:], "values"),
     "a-long-string": (lambda: b'{"x":"' + b"x" * (17 << 20) + b'",' + SMALL[1:], "beside its tables"),
     "no-end": (lambda: HEAD + b"[" * (5 << 20), "values"),

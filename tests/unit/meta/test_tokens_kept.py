@@ -96,12 +96,43 @@ def test_there_are_as_many_of_one_tenant_as_may_be(repository: Repository, monke
     assert f"{108:016x}" in ended
 
 
+def test_tokens_for_parts_of_a_tenant_and_of_several_leave_room_for_its_own(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may make them cannot be hindered by tokens that it may not see."""
+    monkeypatch.setattr(token_rows, "VALID_MAX", 2)
+    numbers = iter(range(1_000))
+
+    def store(*grants: Grant) -> None:
+        token_id = f"{next(numbers):016x}"
+        repository.store_token(StoreToken(token_id=token_id, secret_hash=hash_of("s"), grants=list(grants)))
+
+    one, another = (Grant(actions=["read"], cluster="7", tenant=name) for name in ("acme", "beta"))
+    whole = Grant(actions=["read"], cluster="7")
+    elsewhere = Grant(actions=["read"], cluster="8")
+    for grants in (
+        (one.model_copy(update={"database": "d"}),),
+        (one, another),
+        (elsewhere, one),
+        (one,),
+        (another,),
+        (whole,),
+        (elsewhere,),
+    ):
+        for _ in range(2):
+            store(*grants)
+        with pytest.raises(LimitReached, match=r"2 tokens of .* are valid"):
+            store(*grants)
+    with pytest.raises(LimitReached, match="2 tokens of parts of tenant 7/acme are valid"):
+        store(one.model_copy(update={"database": "e", "table": "t"}))
+
+
 def test_what_the_tokens_of_one_tenant_grant_is_so_long_at_most(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_rows, "VALID_BYTES_MAX", 20_000)
+    monkeypatch.setattr(token_rows, "BYTES_MAX", 20_000)
     repository.store_token(of_tenant(1, "acme", names=40))
-    with pytest.raises(LimitReached, match="the grants of the valid tokens of tenant 7/acme are 20000 bytes"):
+    with pytest.raises(LimitReached, match="the grants of the valid tokens of parts of tenant 7/acme are 20000 bytes"):
         repository.store_token(of_tenant(2, "acme", names=40))
     repository.revoke_token(f"{1:016x}")
     repository.store_token(of_tenant(2, "acme", names=40))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,8 +19,10 @@ from support.tiny_tenant import Row, TinyTenant, watermark
 from tistream.format.manifest import ChainPosition
 from tistream.model.span import KeySpan
 from tistream.wire.file_batch import WATERMARKS
-from tistream_sorter import slice_work
-from tistream_sorter.slice_work import SLICES_A_STEP
+from tistream_sorter import node as sorter_node
+from tistream_sorter import slice_work, tick
+from tistream_sorter.node import SorterNode
+from tistream_sorter.slice_work import SLICES_A_STEP, WAITING_A_STEP
 from tistream_sorter.watermark import Waiting, Watermark, joined
 
 MANY = 20_000
@@ -63,7 +68,9 @@ def test_many_rows_that_all_overlap_are_a_step_each_and_no_work_for_later_files(
     assert MANY <= every <= MANY * (1 + MANY // SLICES_A_STEP)
     assert len(arrivals.slices.waiting) == MANY
     later = pa.Table.from_pylist([row((b"k", b""), 9_999_999, 1, (10, 12), 50)], schema=WATERMARKS)
-    assert steps(arrivals, later) == 1 + len(arrivals.slices) // SLICES_A_STEP, "none of those that wait is looked at"
+    looked_at = 1 + len(arrivals.slices) // SLICES_A_STEP
+    once = (MANY + 1 + len(arrivals.slices)) // WAITING_A_STEP  # as columns, to join the new one to its like
+    assert steps(arrivals, later) == looked_at + once, "none of those that wait is tried"
     assert len(arrivals.slices.waiting) == MANY + 1
 
 
@@ -144,6 +151,47 @@ def test_another_tenants_tasks_go_on_while_a_file_is_taken() -> None:
     assert found is not None
     assert len(found.state.slices.waiting) == 60
     assert world.stopped() == []
+
+
+def test_what_is_done_for_rows_that_wait_is_told_though_none_is_tried() -> None:
+    arrivals = begun()
+    steps(arrivals, reaching_to_the_last_key(MANY))
+    wake = pa.Table.from_pylist([row((b"", b""), 1, 1, (11, 12), 200)], schema=WATERMARKS)
+    assert steps(arrivals, wake) >= MANY // WAITING_A_STEP
+
+
+def test_files_that_say_more_than_is_kept_at_once_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tick, "CHANGES_A_TAKE", 5)
+    world = two_tasks(take_steps=1_000)
+    world.push(TINY.file(2, 205, 0, [], watermark(6, 5, 150, base_ts=100)))
+    for number in range(6):
+        said = [watermark(6 + number, 6 + number, 300 + number, key=key) for key in (b"", b"c")]
+        world.push(TINY.file(1, 210 + number, 209 + number if number else 200, [], *said))
+    seen = []
+    for _ in range(8):
+        world.node.tick()
+        seen.append(progress(world, 1))
+    assert seen == sorted(seen)
+    assert 150 < seen[0] < 305 == seen[-1] == progress(world, 2), "the first take ended before the last file"
+    assert world.stopped() == []
+
+
+def test_of_many_tasks_that_go_on_a_few_are_at_work_in_turn() -> None:
+    class One:
+        def __init__(self, *, unfinished: bool) -> None:
+            self.task = SimpleNamespace(unfinished=unfinished)
+
+    held: list[Any] = [One(unfinished=bool(number % 2)) for number in range(20)]
+    node: Any = SimpleNamespace(_turn=0)
+    at_work = Counter[int]()
+    for _ in range(10):
+        over = SorterNode._passed_over(node, held)
+        assert all(one.task.unfinished for one in over)
+        going = [number for number, one in enumerate(held) if one.task.unfinished and one not in over]
+        assert len(going) == sorter_node.GOING_ON
+        at_work.update(going)
+    assert set(at_work.values()) == {4}
+    assert SorterNode._passed_over(node, held[:8]) == (), "few are at work all at once"
 
 
 def test_a_file_for_whose_rows_there_is_no_room_is_held_and_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ platform could tell.
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -192,7 +193,7 @@ class _Driver:
             self._objects.put(file.key, file.data)
             rows = read_watermarks(self._objects, open_change_file(self._objects, file.key)).to_pylist()
             table = pa.Table.from_pylist([{**row, "file": 0, "task_id": 1} for row in rows], schema=WATERMARKS)
-            self._slices.apply(table, store_id, ts, 0, History())
+            deque(self._slices.applying(table, store_id, ts, 0, History()), 0)
         self._read_files = len(self.run.files)
 
     def watermark(self) -> int:

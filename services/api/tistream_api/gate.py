@@ -125,8 +125,7 @@ class Gate:
         that it may (no tenant is called "")."""
         operates = self._callers is not None and may(caller.grants, "operate", Resource(resource.cluster))
         if resource.tenant is None or (operates and not access.in_body):
-            cluster, tenant = home(caller.grants)
-            return (cluster, tenant) if tenant else ("", caller.name)
+            return home(caller.grants) or ("", caller.name)
         return resource.cluster or "", resource.tenant
 
     def _caller(self, request: Request) -> Caller:

@@ -73,7 +73,7 @@ class SlowRefusals:
 def _who(scope: Scope) -> str:
     caller: Caller | None = scope["state"].get("caller")
     if caller is not None:
-        cluster, tenant = home(caller.grants)
-        return f"tenant {cluster}/{tenant}" if tenant else f"caller {caller.name}"
+        of = home(caller.grants)
+        return f"caller {caller.name}" if of is None else f"tenant {'/'.join(of)}"
     client = scope.get("client")
     return f"address {'' if client is None else network_of(client[0])}"

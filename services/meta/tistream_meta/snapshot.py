@@ -7,19 +7,16 @@ megabytes, and whoever writes it may be hostile: so it is read piece by piece.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
 from tistream.errors import CorruptObject
-from tistream.model.ts import MAX_TS
-from tistream.schema.snapshot_cuts import AT_ONCE, Cutter
+from tistream.schema.snapshot_cuts import cut_up
 
-VERSION = 1
 IDS_MAX = 2_000_000  # 100,000 tables of 20 partitions each
 
 
@@ -31,33 +28,27 @@ class SnapshotFacts:
     physical_ids: tuple[int, ...]
 
 
-def parse(key: str, body: bytes) -> SnapshotFacts:
-    """Read a schema_snap (design.md 2). Raises CorruptObject naming `key` and what is wrong."""
-    reader = SnapshotReader(key)
-    reader.feed(body)
-    return reader.facts()
+def parse(key: str, body: bytes | Iterable[bytes]) -> SnapshotFacts:
+    """Read a schema_snap (design.md 2), whole or piece by piece: no more than one table's description is held. Raises
+    CorruptObject naming `key` and what is wrong."""
+    ids = _Ids()
+    snapshot_ts, databases = cut_up(key, (body,) if isinstance(body, bytes) else body, ids.take)
+    try:
+        found = np.unique(np.concatenate([np.empty(0, np.int64), *ids.of(databases)]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptObject(key, f"schema_snap's databases are malformed: {type(error).__name__}: {error}") from error
+    return SnapshotFacts(snapshot_ts, tuple(found.tolist()))
 
 
-class SnapshotReader:
-    """Reads one piece by piece: no more than one table's description is held. Raises CorruptObject, as `parse`."""
+class _Ids:
+    """Of all that may be tables, until it is known which are."""
 
-    def __init__(self, key: str) -> None:
-        self._key, self._cutter = key, Cutter()
-        self._ids = array("q")  # of all parts that may be tables
-        self._ends: list[int | str] = []  # of each part: where its ids end, or why it is no table
+    def __init__(self) -> None:
+        self._ids = array("q")
+        self._ends: list[int | str] = []  # of each: where its ids end, or why it is no table
 
-    def feed(self, data: bytes) -> None:
-        """The bytes that follow."""
-        try:
-            for at in range(0, len(data), AT_ONCE):
-                for part in self._cutter.feed(data[at : at + AT_ONCE]):
-                    self._take(orjson.loads(part))
-        except orjson.JSONDecodeError as error:
-            raise CorruptObject(self._key, f"schema_snap is no JSON: {error}") from error
-        except ValueError as error:
-            raise CorruptObject(self._key, str(error)) from error
-
-    def _take(self, table: dict[str, Any]) -> None:
+    def take(self, table: Any) -> None:
+        """One more. Raises ValueError if there are too many."""
         try:
             ids = [_checked_id(table["id"])]
             for partition in (table.get("partition") or {}).get("definitions") or ():
@@ -70,31 +61,8 @@ class SnapshotReader:
         if len(self._ids) > IDS_MAX:
             raise ValueError(f"schema_snap has more than {IDS_MAX} tables and partitions; no more are read")
 
-    def facts(self) -> SnapshotFacts:
-        """What it says, once all was fed."""
-        key = self._key
-        try:
-            data = orjson.loads(self._cutter.end())
-        except orjson.JSONDecodeError as error:
-            raise CorruptObject(key, f"schema_snap is no JSON: {error}") from error
-        except ValueError as error:
-            raise CorruptObject(key, str(error)) from error
-        if not isinstance(data, dict):
-            raise CorruptObject(key, "schema_snap is no JSON object")
-        if data.get("version") != VERSION or isinstance(data["version"], bool):
-            raise CorruptObject(key, f"schema_snap version {data.get('version')!r}; this program knows {VERSION}")
-        snapshot_ts = data.get("snapshot_ts")
-        if not isinstance(snapshot_ts, int) or isinstance(snapshot_ts, bool) or not 0 < snapshot_ts <= MAX_TS:
-            raise CorruptObject(key, f"schema_snap's snapshot_ts {snapshot_ts!r} is no timestamp")
-        try:
-            ids = np.unique(np.concatenate([np.empty(0, np.int64), *self._physical_ids(data["databases"])]))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptObject(
-                key, f"schema_snap's databases are malformed: {type(error).__name__}: {error}"
-            ) from error
-        return SnapshotFacts(snapshot_ts, tuple(ids.tolist()))
-
-    def _physical_ids(self, databases: list[dict[str, Any]]) -> Iterator[npt.NDArray[np.int64]]:
+    def of(self, databases: list[Any]) -> Iterator[npt.NDArray[np.int64]]:
+        """Those of these databases' tables. Raises what a malformed one raises."""
         starts, end = list[int](), 0
         for told in self._ends:
             starts.append(end)

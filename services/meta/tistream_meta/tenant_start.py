@@ -10,12 +10,12 @@ from tistream.clock import Clock
 from tistream.errors import CorruptObject, InvalidRequest, NotFoundYet, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
+from tistream.storage.in_pieces import PIECE_BYTES, in_pieces
 from tistream.storage.object_store import ObjectStore
 from tistream_meta import snapshot
 
 log = logging.getLogger(__name__)
 
-CHUNK_BYTES = 4 << 20  # read at once
 BYTES_MAX = 2 << 30  # 100,000 tables have some 500 MB; this is a matter of time, not of memory
 PROBLEM_MAX = 1_000  # characters of why a tenant waits
 
@@ -63,7 +63,7 @@ class TenantStarts:
         name = layout.schema_snap(key)
         try:
             if retry.refused is None:
-                data, size = self._objects.get_tail(name, CHUNK_BYTES)
+                data, size = self._objects.get_tail(name, PIECE_BYTES)
                 if size == len(data):
                     return snapshot.parse(name, data)
             return self._read_large(name, retry)
@@ -85,14 +85,8 @@ class TenantStarts:
         try:
             if info.size > BYTES_MAX:
                 raise CorruptObject(name, f"schema_snap has {info.size} bytes; no more than {BYTES_MAX} are read")
-            reader = snapshot.SnapshotReader(name)
-            for start in range(0, info.size, CHUNK_BYTES):
-                reader.feed(self._objects.get_range(name, start, CHUNK_BYTES))
-            facts = reader.facts()
+            return snapshot.parse(name, in_pieces(self._objects, info))
         except CorruptObject as error:
             if self._objects.head(name).version == info.version:
                 retry.refused = info.version, f"schema_snap is damaged: {error}"
             raise
-        if self._objects.head(name).version != info.version:
-            raise CorruptObject(name, "schema_snap changed while it was read")
-        return facts

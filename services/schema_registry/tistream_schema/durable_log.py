@@ -29,12 +29,12 @@ from tistream.schema.log_format import BaseHead, LogObject
 from tistream.schema.records import Record
 from tistream.schema.snapshot import parse_snapshot
 from tistream.storage import layout
+from tistream.storage.in_pieces import PIECE_BYTES, in_pieces
 from tistream.storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
 SNAPSHOT_BYTES = 640 << 20  # of a schema_snap, 120,000 tables; four times as much may be held, of the registry's 3 GiB
-_CHUNK_BYTES = 4 << 20
 _ATTEMPTS = 5
 _PAUSE_S = 0.2
 _PLANS = 10  # times that the floor may overtake one call
@@ -80,7 +80,7 @@ class DurableLog:
 
     def _snapshot(self, key: str) -> Iterator[bytes]:
         """The object, piece by piece. Raises NotFoundYet; CorruptObject if it is too large, or changes meanwhile."""
-        data, size = self.objects.get_tail(key, _CHUNK_BYTES)
+        data, size = self.objects.get_tail(key, PIECE_BYTES)
         if size == len(data):
             yield data
             return
@@ -91,10 +91,7 @@ class DurableLog:
                 f"schema_snap has {info.size} bytes; no more than {self.snapshot_bytes} are read. If it is to be so"
                 " large: TISTREAM_SCHEMA__SNAPSHOT_BYTES, and four times that as memory for the registry",
             )
-        for start in range(0, info.size, _CHUNK_BYTES):
-            yield self.objects.get_range(key, start, _CHUNK_BYTES)
-        if self.objects.head(key).version != info.version:
-            raise CorruptObject(key, "schema_snap changed while it was read")
+        yield from in_pieces(self.objects, info)
 
     def append(self, high_ts: int, records: tuple[Record, ...]) -> list[LogObject]:
         """Commit every record of (self.high_ts, high_ts].

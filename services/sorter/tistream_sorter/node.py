@@ -20,6 +20,7 @@ from tistream_sorter.collection import dropped, manifests_below
 from tistream_sorter.compacting import Compactor
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.reports import reports
+from tistream_sorter.slice_work import passed_over
 from tistream_sorter.status import log_fields
 from tistream_sorter.task import Task, TickLimits
 from tistream_sorter.task_state import TaskIdentity, TaskState
@@ -29,7 +30,6 @@ from tistream_sorter.tick_trace import TickTrace
 
 log = logging.getLogger(__name__)
 
-GOING_ON = 4  # tasks that go on in one tick with files of which it takes a part at a time
 COMMIT_THREADS = 8
 LARGE_THREADS = 4  # large ticks under way at a time; each has its own thread, and waits most of the time
 KEEP_ALL: Mapping[TenantKey, int] = MappingProxyType({})
@@ -162,14 +162,6 @@ class SorterNode:
 
     # -- ticks ----------------------------------------------------------------------------------------------------
 
-    def _passed_over(self, held: Sequence[Held]) -> Sequence[Held]:
-        """Of the tasks that go on taking files all but a few, in turn: each takes as long as all others may wait."""
-        going_on = [one for one in held if one.task.unfinished]
-        if len(going_on) <= GOING_ON:
-            return ()
-        self._turn = (self._turn + GOING_ON) % len(going_on)
-        return (going_on + going_on)[self._turn + GOING_ON : self._turn + len(going_on)]
-
     def tick(self) -> bool:
         """One tick of every task that is due, as one job; what is large runs beside it, and its task is not due again
         before that has ended. Whether anything was committed, or is to go on at once."""
@@ -178,9 +170,10 @@ class SorterNode:
         plans: list[tuple[Held, Plan]] = []
         commits: list[tuple[Held, Manifest, TaskState, int]] = []
         now_ms, unfinished = self._clock.monotonic_ms(), False
-        passed_over = self._passed_over(held)
+        self._turn += 1
+        waits = passed_over([one for one in held if one.task.unfinished], self._turn)
         for one in held:
-            if one in passed_over:
+            if one in waits:
                 unfinished = True
                 continue
             if one.beside is None and now_ms < one.not_before_ms:

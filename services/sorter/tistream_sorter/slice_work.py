@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tistream_sorter.slice_cuts import Cuts, Int64s
 from tistream_sorter.watermark import Waiting
@@ -18,7 +19,18 @@ FEW_SLICES = 8  # not worth a look at all of them at once
 STEPS_BETWEEN = 256  # in one row, before others may go on
 SLICES_A_STEP = 1_024  # looked at as arrays
 
+GOING_ON = 4  # tasks that go on in one tick with files of which it takes a part at a time
+
+T = TypeVar("T")
 Steps = Generator[int, None, None]
+
+
+def passed_over(going_on: Sequence[T], turn: int) -> Sequence[T]:
+    """Of the tasks that go on taking files all but a few, in turn: each takes as long as all others may wait."""
+    if len(going_on) <= GOING_ON:
+        return ()
+    at = turn * GOING_ON % len(going_on)
+    return [*going_on, *going_on][at + GOING_ON : at + len(going_on)]
 
 
 class TooMuch(Exception):

@@ -118,13 +118,9 @@ class SliceMap(SliceArrays):
         self._own -= {"_version", "_index", "_resolved"}
         history.begin(self._cuts, self._version, self._index, self._resolved)
 
-    def apply(self, rows: pa.Table, store_id: int, file_ts: int, seq: int, history: History) -> None:
-        """Take one file's rows (wire.file_batch.WATERMARKS) in order; note every change under `seq`."""
-        for _ in self.applying(rows, store_id, file_ts, seq, history):
-            pass
-
     def applying(self, rows: pa.Table, store_id: int, file_ts: int, seq: int, history: History) -> Steps:
-        """The same, stopping now and then to tell how many steps it took since. Raises TooMuch."""
+        """Take one file's rows (wire.file_batch.WATERMARKS) in order; note every change under `seq`. Stops now and then
+        to tell how many steps it took since. Raises TooMuch."""
         self._changes = 0
         if rows.num_rows == 0:
             return

@@ -11,9 +11,16 @@ values they have at most.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
+import orjson
+
+from tistream.errors import CorruptObject
+from tistream.model.ts import MAX_TS
+
+VERSION = 1
 
 AT_ONCE = 256 << 10  # bytes to feed at once: where brackets are may take a hundred times as much
 PART_BYTES_MAX = 32 << 20  # TiDB stores a table's description as one value, of 6 MiB unless it is told otherwise
@@ -29,6 +36,37 @@ _KINDS = np.zeros(256, np.uint8)
 _KINDS[[ord('"')]] = _QUOTE
 _KINDS[[ord("{"), ord("[")]] = _OPEN
 _KINDS[[ord("}"), ord("]")]] = _CLOSE
+
+
+def cut_up(
+    key: str, pieces: Iterable[bytes], take: Callable[[Any], None], part_bytes_max: int = PART_BYTES_MAX
+) -> tuple[int, list[Any]]:
+    """Hand each table's description, parsed, to `take`. What is left: snapshot_ts, and the databases with `{"":n}` in
+    place of the n-th of those, counted from 0. A ValueError of `take` refuses the whole. Raises CorruptObject naming
+    `key` and what is wrong."""
+    cutter = Cutter(part_bytes_max)
+    try:
+        for piece in pieces:
+            for at in range(0, len(piece), AT_ONCE):
+                for part in cutter.feed(piece[at : at + AT_ONCE]):
+                    take(orjson.loads(part))
+        content = orjson.loads(cutter.end())
+    except orjson.JSONDecodeError as error:
+        raise CorruptObject(key, f"schema_snap is no JSON: {error}") from error
+    except ValueError as error:
+        raise CorruptObject(key, str(error)) from error
+    if not isinstance(content, dict):
+        raise CorruptObject(key, "schema_snap is no JSON object")
+    version = content.get("version")
+    if version != VERSION or isinstance(version, bool):
+        raise CorruptObject(key, f"schema_snap version {version!r}; this program knows {VERSION}")
+    snapshot_ts = content.get("snapshot_ts")
+    if not isinstance(snapshot_ts, int) or isinstance(snapshot_ts, bool) or not 0 < snapshot_ts <= MAX_TS:
+        raise CorruptObject(key, f"schema_snap has snapshot_ts {repr(snapshot_ts)[:40]}")
+    databases = content.get("databases")
+    if not isinstance(databases, list):
+        raise CorruptObject(key, "schema_snap's databases are malformed: it has no list of databases")
+    return snapshot_ts, databases
 
 
 class Cutter:

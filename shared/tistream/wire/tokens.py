@@ -51,16 +51,11 @@ class Grant(Door):
         return self
 
 
-def home(grants: Iterable[Grant]) -> tuple[str, str]:
+def home(grants: Iterable[Grant]) -> tuple[str, str] | None:
     """The cluster and the tenant that a token is of, who answers for all that are of it: the first of those that its
-    grants are about. "" where one of them is about every tenant, or every cluster, or there is none."""
-    every = list(grants)
-    if not every or any(grant.cluster == ANY for grant in every):
-        return "", ""
-    cluster = min(grant.cluster for grant in every)
-    if any(grant.tenant == ANY for grant in every):
-        return cluster, ""
-    return min((grant.cluster, grant.tenant) for grant in every)
+    grants are about. None: one of them is about all tenants of a cluster, or there is none."""
+    tenants = [(grant.cluster, grant.tenant) for grant in grants]
+    return None if any(tenant == ANY for _, tenant in tenants) else min(tenants, default=None)
 
 
 def beneath(grants: Iterable[Grant]) -> frozenset[str] | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-import httpx
 import pyarrow as pa
 import pytest
+from feed_world import Sorter, handed_on, new_feed
 from prometheus_client import CollectorRegistry
 
 from support import change_files
@@ -18,21 +18,12 @@ from tistream.storage import layout
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream.wire import file_batch
-from tistream.wire.client import HttpClient
-from tistream.wire.meta import TaskRoute, TenantRoute
-from tistream.wire.sorter import Chain, FilesReceipt, TaskList, TaskStatus
-from tistream.wire.sorter_client import SorterClient
 from tistream_dispatcher import read_ahead
 from tistream_dispatcher.change_source import ReadFile
-from tistream_dispatcher.delivery import Resync
 from tistream_dispatcher.metrics import DispatcherMetrics
-from tistream_dispatcher.pacing import PollSettings
 from tistream_dispatcher.read_ahead import ReadAhead, Room
-from tistream_dispatcher.share import Share
 from tistream_dispatcher.store_feed import StoreFeed
 from tistream_dispatcher.tenant_feed import TenantFeed
-from tistream_dispatcher.window import Limits
 
 ROWS = 50_000  # 3.8 MB in memory, a fifth of that in the store
 FIRST_TS = 1_000
@@ -85,14 +76,6 @@ def _files(value: Any) -> list[ReadFile]:
     if isinstance(value, tuple):
         return [file for file in value if isinstance(file, ReadFile)]
     return [value] if isinstance(value, ReadFile) else []
-
-
-def handed_on(store: StoreFeed) -> list[int]:
-    out = []
-    while (found := store.next_file()) is not None:
-        store.take(found[0])
-        out.append(found[0].file.ts)
-    return out
 
 
 def test_small_files_that_are_large_in_memory_are_not_kept_by_number() -> None:
@@ -189,62 +172,6 @@ def test_room_is_given_back_once_whatever_ends_first() -> None:
     assert process.used == 0
 
 
-class Sorter:
-    """One task that takes what it is sent, once it is not busy any more."""
-
-    def __init__(self) -> None:
-        self.busy = True
-        self.received: dict[int, list[Chain]] = {}
-        self.taken: list[tuple[int, int]] = []
-
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        if request.url.path == "/v1/files":
-            if self.busy:
-                return httpx.Response(503, json={"error": "busy", "detail": "no room"})
-            for ref in file_batch.decode(request.content).files:
-                self.received[ref.store_id] = [Chain(first_ts=ref.chain_ts, at_ts=ref.ts)]
-                self.taken.append((ref.store_id, ref.ts))
-            return httpx.Response(200, content=FilesReceipt(received={1: self.received}).model_dump_json().encode())
-        status = TaskStatus(
-            cluster_id="7",
-            tenant_id="tiny",
-            task_id=1,
-            task_epoch=1,
-            start_key="",
-            end_key="",
-            manifest=1,
-            checkpoint=0,
-            flushed_ts=100,
-            progress_ts=100,
-            received=self.received,
-            durable={},
-            pending_rows=0,
-            pending_bytes=0,
-            counters={},
-        )
-        return httpx.Response(200, content=TaskList(node_id="s", tasks=[status]).model_dump_json().encode())
-
-
-def new_feed(objects: ObjectStore, sorter: Sorter, clock: ManualClock, *room: Room) -> TenantFeed:
-    feed = TenantFeed(
-        TinyTenant.tenant,
-        objects,
-        SorterClient(HttpClient(transport=httpx.MockTransport(sorter))),
-        clock,
-        DispatcherMetrics(CollectorRegistry()),
-        Limits(99, 1 << 20, 99, 1 << 20),
-        PollSettings(100, 1_000, 1_000, 60_000, 600_000),
-        Resync(1_000, 60_000),
-        lambda: None,
-        None,
-        *room,
-    )
-    task = TaskRoute(task_id=1, start_key="", end_key="", task_epoch=1, sorter_node="s", sorter_url="http://s")
-    route = TenantRoute(cluster_id="7", tenant_id="tiny", snapshot_ts=100, tasks=[task], problem=None)
-    feed.set_route(1, route, Share.of(route, "dispatcher"))
-    return feed
-
-
 def run(feed: TenantFeed, clock: ManualClock, steps: int) -> None:
     for _ in range(steps):
         clock.advance(max(feed.step(), 100))
@@ -253,8 +180,7 @@ def run(feed: TenantFeed, clock: ManualClock, steps: int) -> None:
 def test_while_a_tenants_window_is_full_no_more_is_kept_than_may_be_and_another_tenant_goes_on() -> None:
     """The files are read all the same, so that damage is seen."""
     objects, clock, process = MemoryObjectStore(), ManualClock(1_000), Room(20 << 20)
-    full, other = Sorter(), Sorter()
-    other.busy = False
+    full, other = Sorter(busy=True), Sorter()
     feed = new_feed(objects, full, clock, process)
     for store_id in (1, 2):
         put_large(objects, store_id, 20)
@@ -274,7 +200,7 @@ def test_while_a_tenants_window_is_full_no_more_is_kept_than_may_be_and_another_
 
 def test_a_tenant_that_ends_gives_back_what_it_kept() -> None:
     objects, clock, process = MemoryObjectStore(), ManualClock(1_000), Room(64 << 20)
-    feed = new_feed(objects, Sorter(), clock, process)
+    feed = new_feed(objects, Sorter(busy=True), clock, process)
     put_large(objects, 1, 5)
     run(feed, clock, 5)
     assert process.used > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from feed_world import handed_on
 from prometheus_client import CollectorRegistry
 
 from support.golden import Delivery
@@ -28,14 +29,6 @@ THIRD = TINY.file(1, 220, 210, [whole(b"b", 206, 207, 8)], watermark(8, 9, 215))
 
 def feed(objects: MemoryObjectStore) -> StoreFeed:
     return StoreFeed(TINY.tenant, 1, (), objects, ManualClock(1_000), DispatcherMetrics(CollectorRegistry()))
-
-
-def handed_on(store: StoreFeed) -> list[int]:
-    out = []
-    while (found := store.next_file()) is not None:
-        store.take(found[0])
-        out.append(found[0].file.ts)
-    return out
 
 
 def put(objects: MemoryObjectStore, *files: Delivery) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import httpx
 import pytest
-from prometheus_client import CollectorRegistry
+from feed_world import Sorter, new_feed
 
 from support.tiny_tenant import TinyTenant, watermark
 from tistream.clock import ManualClock
@@ -14,18 +13,9 @@ from tistream.errors import InvalidRequest, TiStreamError, Unavailable
 from tistream.model.span import KeySpan
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectInfo
-from tistream.wire import file_batch
-from tistream.wire.client import HttpClient
-from tistream.wire.meta import TaskRoute, TenantRoute
-from tistream.wire.sorter import Chain, FilesReceipt, TaskList, TaskStatus
-from tistream.wire.sorter_client import SorterClient
-from tistream_dispatcher.delivery import Resync
-from tistream_dispatcher.metrics import DispatcherMetrics
-from tistream_dispatcher.pacing import PollSettings
+from tistream.wire.sorter import Chain
 from tistream_dispatcher.router import Router, TaskSpan
-from tistream_dispatcher.share import Share
 from tistream_dispatcher.tenant_feed import TenantFeed
-from tistream_dispatcher.window import Limits
 
 TINY = TinyTenant()
 
@@ -51,38 +41,6 @@ class TroubledStore(MemoryObjectStore):
         if self.error is not None and "/store-2/" in prefix:
             raise self.error
         return super().list_after(prefix, after, delimiter)
-
-
-class Sorter:
-    """The far end of the wire: one task that takes whatever it is sent."""
-
-    def __init__(self) -> None:
-        self.received: dict[int, list[Chain]] = {}
-
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        if request.url.path == "/v1/files":
-            for ref in file_batch.decode(request.content).files:
-                self.received[ref.store_id] = [Chain(first_ts=ref.chain_ts, at_ts=ref.ts)]
-            receipt = FilesReceipt(received={1: self.received})
-            return httpx.Response(200, content=receipt.model_dump_json().encode())
-        status = TaskStatus(
-            cluster_id="7",
-            tenant_id="tiny",
-            task_id=1,
-            task_epoch=1,
-            start_key="",
-            end_key="",
-            manifest=1,
-            checkpoint=0,
-            flushed_ts=100,
-            progress_ts=100,
-            received=self.received,
-            durable={},
-            pending_rows=0,
-            pending_bytes=0,
-            counters={},
-        )
-        return httpx.Response(200, content=TaskList(node_id="s", tasks=[status]).model_dump_json().encode())
 
 
 class FlakyStore(MemoryObjectStore):
@@ -142,26 +100,6 @@ class Silent:
     def at(self, store: int) -> int:
         chains = self.sorter.received.get(store)
         return chains[-1].at_ts if chains else 0
-
-
-def new_feed(objects: MemoryObjectStore, sorter: Sorter, clock: ManualClock) -> TenantFeed:
-    feed = TenantFeed(
-        TINY.tenant,
-        objects,
-        SorterClient(HttpClient(transport=httpx.MockTransport(sorter))),
-        clock,
-        DispatcherMetrics(CollectorRegistry()),
-        Limits(99, 1 << 20, 99, 1 << 20),
-        PollSettings(100, 1_000, 1_000, 60_000, 600_000),
-        Resync(1_000, 60_000),
-        lambda: None,
-    )
-    task = TaskRoute(
-        task_id=1, start_key="", end_key="", task_epoch=1, sorter_node="sorter-1", sorter_url="http://sorter-1"
-    )
-    route = TenantRoute(cluster_id="7", tenant_id="tiny", snapshot_ts=100, tasks=[task], problem=None)
-    feed.set_route(1, route, Share.of(route, "dispatcher"))
-    return feed
 
 
 @pytest.mark.parametrize("error", [Unavailable("slow down"), InvalidRequest("a link leads out of the store")])

@@ -15,9 +15,10 @@ from tistream.errors import CorruptObject
 from tistream.model.ids import TenantKey
 from tistream.schema import snapshot_cuts
 from tistream.storage import layout
+from tistream.storage.in_pieces import PIECE_BYTES
 from tistream.storage.memory import MemoryObjectStore
 from tistream_meta import tenant_start
-from tistream_meta.snapshot import SnapshotFacts, SnapshotReader, parse
+from tistream_meta.snapshot import SnapshotFacts, parse
 from tistream_meta.tenant_start import TenantStarts
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "data/golden/everything/objects/data_change_buffer/cluster-7/Tenant-acme"
@@ -27,10 +28,7 @@ SMALL = HEAD + b"]}"
 
 
 def facts_of(body: bytes, cuts: list[int]) -> SnapshotFacts:
-    reader = SnapshotReader("snap")
-    for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
-        reader.feed(body[start:end])
-    return reader.facts()
+    return parse("snap", [body[start:end] for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True)])
 
 
 def as_a_whole(body: bytes) -> tuple[int, ...]:
@@ -109,7 +107,7 @@ HOSTILE = {
 def test_little_is_held_of_a_hostile_one_and_another_tenant_starts(monkeypatch: pytest.MonkeyPatch, make: str) -> None:
     monkeypatch.setattr(snapshot_cuts, "PARTS_MAX", 50_000)  # all of them take longer
     body, told = HOSTILE[make][0](), HOSTILE[make][1]
-    assert len(body) > tenant_start.CHUNK_BYTES
+    assert len(body) > PIECE_BYTES
     objects, clock, found, missing = Counting(), ManualClock(1_000), {}, {}
     objects.put(layout.schema_snap(BAD), body)
     objects.put(layout.schema_snap(GOOD), SMALL)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
-from types import SimpleNamespace
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,10 +17,8 @@ from support.tiny_tenant import Row, TinyTenant, watermark
 from tistream.format.manifest import ChainPosition
 from tistream.model.span import KeySpan
 from tistream.wire.file_batch import WATERMARKS
-from tistream_sorter import node as sorter_node
 from tistream_sorter import slice_work, tick
-from tistream_sorter.node import SorterNode
-from tistream_sorter.slice_work import SLICES_A_STEP, WAITING_A_STEP
+from tistream_sorter.slice_work import GOING_ON, SLICES_A_STEP, WAITING_A_STEP, passed_over
 from tistream_sorter.watermark import Waiting, Watermark, joined
 
 MANY = 20_000
@@ -177,21 +173,14 @@ def test_files_that_say_more_than_is_kept_at_once_are_taken_a_few_at_a_time(monk
 
 
 def test_of_many_tasks_that_go_on_a_few_are_at_work_in_turn() -> None:
-    class One:
-        def __init__(self, *, unfinished: bool) -> None:
-            self.task = SimpleNamespace(unfinished=unfinished)
-
-    held: list[Any] = [One(unfinished=bool(number % 2)) for number in range(20)]
-    node: Any = SimpleNamespace(_turn=0)
+    tasks = list(range(10))
     at_work = Counter[int]()
-    for _ in range(10):
-        over = SorterNode._passed_over(node, held)
-        assert all(one.task.unfinished for one in over)
-        going = [number for number, one in enumerate(held) if one.task.unfinished and one not in over]
-        assert len(going) == sorter_node.GOING_ON
+    for turn in range(10):
+        going = set(tasks) - set(passed_over(tasks, turn))
+        assert len(going) == GOING_ON
         at_work.update(going)
-    assert set(at_work.values()) == {4}
-    assert SorterNode._passed_over(node, held[:8]) == (), "few are at work all at once"
+    assert set(at_work.values()) == {GOING_ON}
+    assert passed_over(tasks[:GOING_ON], 1) == (), "few are at work all at once"
 
 
 def test_a_file_for_whose_rows_there_is_no_room_is_held_and_told(monkeypatch: pytest.MonkeyPatch) -> None:

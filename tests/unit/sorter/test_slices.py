@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -65,7 +66,7 @@ class Arrivals:
             if piece is not None:
                 clipped.append({**one, "start_key": piece.start, "end_key": piece.end})
         table = pa.Table.from_pylist(clipped, schema=WATERMARKS)
-        self.slices.apply(table, store, 1000 + self.seq, self.seq, self.history)
+        deque(self.slices.applying(table, store, 1000 + self.seq, self.seq, self.history), 0)
         self.seq += 1
         return self.slices.watermark()
 

@@ -1,0 +1,18 @@
+"""A large object, read piece by piece as it was when it was looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tistream.errors import CorruptObject
+from tistream.storage.object_store import ObjectInfo, ObjectStore
+
+PIECE_BYTES = 4 << 20
+
+
+def in_pieces(objects: ObjectStore, info: ObjectInfo) -> Iterator[bytes]:
+    """Its bytes in order. Raises NotFoundYet, Unavailable; CorruptObject, at its end, if it is another by then."""
+    for start in range(0, info.size, PIECE_BYTES):
+        yield objects.get_range(info.key, start, PIECE_BYTES)
+    if objects.head(info.key).version != info.version:
+        raise CorruptObject(info.key, "it changed while it was read")

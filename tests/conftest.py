@@ -2,9 +2,7 @@
 
 from hypothesis import settings
 
-from support.not_run import pytest_terminal_summary
-
-__all__ = ["pytest_terminal_summary"]
+pytest_plugins = ["support.not_run", "support.tiers", "support.platform_reports"]
 
 settings.register_profile("untimed", deadline=None)  # speed is measured in benchmarks, never in a test
 settings.load_profile("untimed")

@@ -14,8 +14,6 @@ from support.golden import Delivery, GoldenSet
 from support.platform import Platform
 from support.pull import Consumer
 
-pytestmark = pytest.mark.e2e
-
 Way = Callable[[GoldenSet], Sequence[Delivery]]
 
 WAYS: dict[str, Way] = {

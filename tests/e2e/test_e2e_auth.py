@@ -8,13 +8,11 @@ import subprocess
 from pathlib import Path
 
 import httpx
-import pytest
 
 from support import golden
-from support.http_world import eventually
 from support.platform import COMMAND, Platform
+from support.waiting import eventually
 
-pytestmark = pytest.mark.e2e
 SET = golden.load("everything")
 CLUSTER, TENANT = SET.tenant.cluster_id, SET.tenant.tenant_id
 
@@ -57,7 +55,7 @@ def test_a_platform_with_auth_from_its_first_token_to_a_revoked_one(tmp_path: Pa
             answer = httpx.get(status, headers=bearer(first))
             return answer.status_code == 200 and int(answer.json()["resolved_ts"]) >= SET.end_ts
 
-        eventually(caught_up, 240)
+        eventually(caught_up)
         pulled = tistream(platform, "pull", *of_tenant, "--database", "shop", "--table", "orders", token=reader)
         assert '"table":"orders"' in pulled
         assert "does not grant" in tistream(platform, "pull", *of_tenant, token=reader, status=1)

@@ -21,11 +21,10 @@ import pytest
 
 from support import browser, golden, platform
 from support.browser import Sight
-from support.platform import COMMAND, Platform, waited
+from support.platform import COMMAND, Platform
 from support.pull import Consumer
+from support.waiting import eventually
 from tistream.model.ids import TenantKey
-
-pytestmark = pytest.mark.e2e
 
 EVERYTHING = golden.load("everything")  # of tenant 7/acme
 LIVE = TenantKey("7", "live")
@@ -47,7 +46,7 @@ def up(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plat
         golden.push(EVERYTHING.deliveries, one.objects)
         loaded.wait_for(EVERYTHING.end_ts)
         with simulated(one) as consumer:
-            waited(lambda: int(consumer.status()["resolved_ts"]) > 0, 120)
+            eventually(lambda: int(consumer.status()["resolved_ts"]) > 0)
             yield one
 
 
@@ -66,7 +65,7 @@ def simulated(up: Platform) -> Iterator[Consumer]:
         )
     try:
         url = f"{up.url}/v1/clusters/{LIVE.cluster_id}/tenants"
-        waited(lambda: f'"{LIVE.tenant_id}"' in httpx.get(url, trust_env=False, timeout=10).text, 60)
+        eventually(lambda: f'"{LIVE.tenant_id}"' in httpx.get(url, trust_env=False, timeout=10).text)
         yield up.consumer(LIVE)
     finally:
         process.send_signal(signal.SIGINT)
@@ -95,7 +94,7 @@ def answered(page: Any, script: str) -> Any:
 
 def until(page: Any, script: str) -> None:
     """Wait for it. Playwright's own wait evaluates text inside the page, which the page's policy refuses."""
-    waited(lambda: answered(page, script), PATIENCE_MS / 1000)
+    eventually(lambda: answered(page, script))
 
 
 def test_tenants_are_there_with_what_holds_them_and_are_found_by_the_keyboard(seen: Sight) -> None:

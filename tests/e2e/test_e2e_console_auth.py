@@ -10,10 +10,9 @@ import pytest
 
 from support import browser, golden
 from support.browser import Sight
-from support.platform import Platform, waited
+from support.platform import Platform
+from support.waiting import eventually
 from tistream.model.ids import TenantKey
-
-pytestmark = pytest.mark.e2e
 
 SET = golden.load("everything")  # of tenant 7/acme
 OTHER = TenantKey("7", "somebody-elses")
@@ -52,7 +51,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 def tokens(up: Platform) -> Tokens:
     """Of two tenants, of which one has the recorded rows."""
     made = Tokens(up)
-    waited(lambda: made.client.get("/v1/owner").status_code == 200, 60)
+    eventually(lambda: made.client.get("/v1/owner").status_code == 200)
     for tenant in (SET.tenant, OTHER):
         told = made.client.post(f"/v1/clusters/{tenant.cluster_id}/tenants", json={"tenant_id": tenant.tenant_id})
         assert told.status_code == 201, told.text
@@ -63,7 +62,7 @@ def tokens(up: Platform) -> Tokens:
         answer = made.client.get(status)
         return answer.status_code == 200 and int(answer.json()["resolved_ts"]) >= SET.end_ts
 
-    waited(caught_up, 240)
+    eventually(caught_up)
     return made
 
 
@@ -112,7 +111,7 @@ def test_nothing_is_shown_without_a_token_or_with_a_wrong_one(seen: Sight, token
         page.fill("#token", wrong)
         page.keyboard.press("Enter")
         page.wait_for_selector("dialog[open]")
-    waited(lambda: len(told) >= 3, 30)
+    eventually(lambda: len(told) >= 3)
     assert page.locator("tbody tr a").count() == 0
     assert not any(SET.tenant.tenant_id in body or OTHER.tenant_id in body for body in told)
 

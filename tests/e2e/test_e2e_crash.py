@@ -15,8 +15,6 @@ from support.compare import content, shown, tenant_differences
 from support.platform import SERVICES, Platform
 from support.pull import Event, Refused
 
-pytestmark = pytest.mark.e2e
-
 
 @pytest.fixture(scope="module")
 def killed_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:

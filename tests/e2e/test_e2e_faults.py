@@ -17,8 +17,6 @@ from support.golden import Delivery, GoldenSet
 from support.platform import Platform
 from support.pull import Consumer
 
-pytestmark = pytest.mark.e2e
-
 
 def held_by(consumer: Consumer, stage: str, object_key: str, timeout: float = 20) -> dict[str, Any]:
     """Wait until the status says that this object holds the tenant, at this stage; what it says."""

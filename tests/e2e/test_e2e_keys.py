@@ -17,15 +17,13 @@ from support.compare import shown, tenant_differences
 from support.golden import GoldenSet
 from support.kes import Kes
 from support.minio import Minio
-from support.platform import waited
 from support.pull import Consumer, Refused
 from support.services import Services
+from support.waiting import eventually
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.s3 import S3ObjectStore
-
-pytestmark = pytest.mark.e2e
 
 CACHE_MS = 1_000
 SETTINGS = {
@@ -132,7 +130,7 @@ class Tenant:
         for step in range(1, steps + 1):
             before = self.resolved_ts()
             self.push(begin + (until - begin) * step / steps)
-            waited(lambda before=before: self.resolved_ts() > before, PATIENCE_S)  # type: ignore[misc]
+            eventually(lambda before=before: self.resolved_ts() > before)  # type: ignore[misc]
 
     def is_as_far_as(self, other: Tenant) -> bool:
         """The same files have come of both."""
@@ -141,7 +139,7 @@ class Tenant:
 
     def level(self) -> None:
         """All its files are there, and every event is served."""
-        waited(lambda: self.resolved_ts() >= self.set.end_ts, PATIENCE_S)
+        eventually(lambda: self.resolved_ts() >= self.set.end_ts)
         self.check()
 
     def check(self) -> None:
@@ -210,14 +208,14 @@ def test_a_key_that_is_revoked_stops_its_tenant_alone_until_it_is_back(
     for tenant in tenants:
         tenant.push(0.7)
     for tenant in others:
-        waited(lambda one=tenant: one.resolved_ts() > stands, PATIENCE_S)  # type: ignore[misc]
-    waited(held.held_by_its_key, PATIENCE_S)
-    waited(lambda: refusal(held) == (503, "tistream:key-unusable"), PATIENCE_S)
+        eventually(lambda one=tenant: one.resolved_ts() > stands)  # type: ignore[misc]
+    eventually(held.held_by_its_key)
+    eventually(lambda: refusal(held) == (503, "tistream:key-unusable"))
     assert [refusal(tenant) for tenant in others] == [(200, ""), (200, "")]
     assert held.resolved_ts() == stands
     kes.give_back(held.key)
-    waited(lambda: held.is_as_far_as(others[0]), PATIENCE_S)
-    waited(lambda: refusal(held) == (200, ""), PATIENCE_S)
+    eventually(lambda: held.is_as_far_as(others[0]))
+    eventually(lambda: refusal(held) == (200, ""))
     text = "\n".join((up.logs / f"{name}.log").read_text() for name in ("sorter", "schema", "dispatcher"))
     told = set(re.findall(r"encryption key (\S+) of tenant \S+ cannot be used", text))
     assert told == {held.key}, "the logs name that key and no other"

@@ -19,8 +19,6 @@ from support import golden, platform
 from support.compare import shown, tenant_differences
 from support.platform import COMMAND, SERVICES, Platform, free_port
 
-pytestmark = pytest.mark.e2e
-
 
 @pytest.fixture(scope="module")
 def mine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:

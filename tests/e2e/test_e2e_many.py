@@ -17,12 +17,11 @@ import pytest
 
 from support import golden, platform
 from support.compare import shown, tenant_differences
-from support.platform import Platform, waited
+from support.platform import Platform
 from support.pull import Consumer
 from support.sim.audit import of_directory
+from support.waiting import eventually
 from tistream.model.ids import TenantKey
-
-pytestmark = pytest.mark.e2e
 
 OPTIONS = ("--metas", "3", "--sorters", "2", "--apis", "2")
 PATIENCE_S = 30
@@ -70,7 +69,7 @@ def test_any_api_server_gives_every_event_and_takes_any_cursor(up: Platform) -> 
     loaded = golden.load("everything")
     golden.put(up.objects, loaded.schema_snap)
     first = up.create_for(loaded)
-    waited(lambda: held(up) == [2, 2], 60)  # while nothing comes, each has the same to do
+    eventually(lambda: held(up) == [2, 2])  # while nothing comes, each has the same to do
     golden.push(loaded.files, up.objects)
     second = Consumer(f"http://127.0.0.1:{up.ports()['api-2']}", loaded.tenant)
     whole = first.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
@@ -110,7 +109,7 @@ def test_an_operator_sees_who_does_what_and_changes_it(up: Platform) -> None:
     consumer = up.consumer(loaded.tenant)
     before = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
     assert json.loads(command(up, "owner").stdout)["node_id"].startswith("meta-")
-    waited(lambda: len(listed(up, "node")) == 6, 30)  # two sorters, two API servers, a dispatcher, a registry
+    eventually(lambda: len(listed(up, "node")) == 6)  # two sorters, two API servers, a dispatcher, a registry
     nodes = {line[0]: line[1:3] for line in listed(up, "node")}
     assert nodes["sorter-2"] == ["sorter", "alive"]
     first, second, third = (line[0] for line in listed(up, "task")[:3])
@@ -124,15 +123,15 @@ def test_an_operator_sees_who_does_what_and_changes_it(up: Platform) -> None:
         ("node", "drain", "api-1"): "only sorters and dispatchers",
     }
     for asked, reason in refused.items():
-        waited(lambda asked=asked, reason=reason: is_refused(up, asked, reason), 30)
-    waited(lambda: not command(up, "task", "split", first, "--key", "01").returncode, 30)
-    waited(lambda: [line[4] for line in listed(up, "task")] == ["running"] * 5, 60)
+        eventually(lambda asked=asked, reason=reason: is_refused(up, asked, reason))
+    eventually(lambda: not command(up, "task", "split", first, "--key", "01").returncode)
+    eventually(lambda: [line[4] for line in listed(up, "task")] == ["running"] * 5)
     after = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
     assert changes(after) == changes(before)
     assert not command(up, "node", "drain", "sorter-2").returncode
-    waited(lambda: {line[6] for line in listed(up, "task")} == {"sorter-1"}, 60)
+    eventually(lambda: {line[6] for line in listed(up, "task")} == {"sorter-1"})
     assert not command(up, "node", "drain", "sorter-2", "--undo").returncode
-    waited(lambda: {line[6] for line in listed(up, "task")} == {"sorter-1", "sorter-2"}, 60)
+    eventually(lambda: {line[6] for line in listed(up, "task")} == {"sorter-1", "sorter-2"})
 
 
 def test_an_owner_that_hangs_is_replaced_and_follows_when_it_wakes(up: Platform) -> None:
@@ -142,9 +141,9 @@ def test_an_owner_that_hangs_is_replaced_and_follows_when_it_wakes(up: Platform)
     pid = pid_of(up, old)
     os.kill(pid, signal.SIGSTOP)
     try:
-        took = waited(lambda: any(owner_rev(up, name) > rev for name in others), PATIENCE_S)
+        took = eventually(lambda: any(owner_rev(up, name) > rev for name in others))
         print(f"another owner after {took:.1f} s")
-        waited(lambda: created(up, "after-the-owner"), 30)
+        eventually(lambda: created(up, "after-the-owner"))
     finally:
         os.kill(pid, signal.SIGCONT)
     time.sleep(2)
@@ -162,12 +161,12 @@ def test_the_tasks_of_a_sorter_that_hangs_go_on_elsewhere(up: Platform) -> None:
     loaded = golden.load_as("everything", "9", "sorter-hangs")
     golden.put(up.objects, loaded.schema_snap)
     consumer = up.create_tenant(TenantKey("9", "sorter-hangs"))
-    waited(lambda: int(consumer.status()["resolved_ts"]) >= loaded.snapshot_ts, 60)
+    eventually(lambda: int(consumer.status()["resolved_ts"]) >= loaded.snapshot_ts)
     pid = pid_of(up, "sorter-2")
     os.kill(pid, signal.SIGSTOP)
     try:
         golden.push(loaded.files, up.objects)
-        took = waited(lambda: int(consumer.status()["resolved_ts"]) >= loaded.end_ts, 60)
+        took = eventually(lambda: int(consumer.status()["resolved_ts"]) >= loaded.end_ts)
         print(f"level after {took:.1f} s")
     finally:
         os.kill(pid, signal.SIGCONT)

@@ -12,13 +12,11 @@ import pytest
 from support import golden, mariadb, minio
 from support.compare import shown, tenant_differences
 from support.mariadb import MariaDb
-from support.platform import waited
 from support.pull import Consumer
 from support.services import Services
+from support.waiting import eventually
 from tistream.model.ids import TenantKey
 from tistream.storage.open import open_objects
-
-pytestmark = pytest.mark.e2e
 
 NODES = {"meta": 3, "schema": 1, "dispatcher": 2, "sorter": 2, "api": 2}
 
@@ -75,7 +73,7 @@ def test_services_on_a_shared_database_and_bucket_serve_what_tidb_wrote(up: Serv
     loaded = golden.load("everything")
     push(bucket, [loaded.schema_snap])
     up.create_for(loaded)
-    waited(lambda: shares(up) == [2, 2], 60)  # while nothing comes, each has the same to do
+    eventually(lambda: shares(up) == [2, 2])  # while nothing comes, each has the same to do
     push(bucket, list(loaded.files))
     for api in ("api", "api-2"):
         consumer = Consumer(up.url_of(api), loaded.tenant)
@@ -101,7 +99,7 @@ def test_an_owner_that_dies_for_good_is_replaced(up: Services, bucket: str) -> N
     dead = owner(up)
     (process,) = up.named(dead, up.alive())
     os.kill(process.pid, signal.SIGKILL)
-    took = waited(lambda: owner(up) not in ("", dead), 30)
+    took = eventually(lambda: owner(up) not in ("", dead))
     print(f"another owner after {took:.1f} s")
     up.start_one(dead.removesuffix("-1"))
 
@@ -110,11 +108,11 @@ def test_a_sorter_that_dies_for_good_is_replaced_by_the_other(up: Services, buck
     loaded = golden.load_as("everything", "9", "sorter-dies")
     push(bucket, [loaded.schema_snap])
     consumer = up.create_tenant(TenantKey("9", "sorter-dies"))
-    waited(lambda: int(consumer.status()["resolved_ts"]) >= loaded.snapshot_ts, 60)
+    eventually(lambda: int(consumer.status()["resolved_ts"]) >= loaded.snapshot_ts)
     (process,) = up.named("sorter-2", up.alive())
     os.kill(process.pid, signal.SIGKILL)
     push(bucket, list(loaded.files))
-    took = waited(lambda: int(consumer.status()["resolved_ts"]) >= loaded.end_ts, 40)
+    took = eventually(lambda: int(consumer.status()["resolved_ts"]) >= loaded.end_ts)
     print(f"level after {took:.1f} s")
     events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
     problems = tenant_differences(loaded, events)
@@ -127,10 +125,10 @@ def test_the_database_is_restarted_and_nobody_loses_anything(up: Services, bucke
     half = len(loaded.files) // 2
     push(bucket, [loaded.schema_snap, *loaded.files[:half]])
     consumer = up.create_tenant(TenantKey("9", "database-away"))
-    waited(lambda: int(consumer.status()["resolved_ts"]) > loaded.snapshot_ts, 60)
+    eventually(lambda: int(consumer.status()["resolved_ts"]) > loaded.snapshot_ts)
     database.stop()
     push(bucket, list(loaded.files[half:]))
-    waited(lambda: int(consumer.status()["resolved_ts"]) >= loaded.end_ts, 60)
+    eventually(lambda: int(consumer.status()["resolved_ts"]) >= loaded.end_ts)
     database.start()
     events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
     problems = tenant_differences(loaded, events)

@@ -11,10 +11,8 @@ import pytest
 
 from support import golden
 from support.collector import Collector, Sent, collecting
-from support.http_world import eventually
 from support.platform import SERVICES, Platform
-
-pytestmark = pytest.mark.e2e
+from support.waiting import eventually
 
 OUTSIDE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -14,10 +14,10 @@ import pytest
 
 from support import golden
 from support.golden import GoldenSet
-from support.http_world import eventually
 from support.minio import running
 from support.platform import COMMAND, _kill
 from support.services import MODULES, Services
+from support.waiting import eventually
 from support.wire import Request, Wire, wired
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
@@ -25,8 +25,6 @@ from tistream.storage import layout
 from tistream.storage.s3 import S3ObjectStore
 from tistream.wire.service_auth import ServiceKeys
 from tistream.wire.service_token import Caller
-
-pytestmark = pytest.mark.e2e
 
 USAGE_MS = 300
 SETTINGS = {
@@ -141,7 +139,7 @@ def agree(metered: Metered, tenant: TenantKey) -> dict[str, Any]:
         told = (int(total["bytes_in"]), stored), (int(total["bytes_served"]), int(total["rows_served"]))
         return told == (metered.in_bucket(tenant), metered.in_access_log(tenant))
 
-    eventually(check, 90)
+    eventually(check)
     return metered.usage(tenant)
 
 
@@ -166,7 +164,7 @@ def test_sums_are_those_of_the_bucket_the_access_log_and_the_wire(metered: Meter
         counted = [{kind: int(count) for kind, count in of.items() if int(count)} for of in told]
         return before == counted == [metered.on_the_wire(loaded.tenant) for loaded in (one, other)]
 
-    eventually(same_requests, 90)  # as soon as nothing is asked for a moment
+    eventually(same_requests)  # as soon as nothing is asked for a moment
 
 
 def test_who_is_killed_loses_nothing_of_what_is_durable_or_was_told(metered: Metered) -> None:

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from support.platform import free_port
 from support.sorter_world import InlineRunner
+from support.waiting import eventually
 from tistream.clock import SystemClock
 from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
@@ -69,14 +70,6 @@ class Server:
 def never_superseded() -> None:
     """In place of a process's end: here it would be the test's own."""
     raise AssertionError("superseded by another process of the same name")
-
-
-def eventually(check: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait until `check` says something true; fails with its last answer."""
-    deadline = time.monotonic() + seconds
-    while not (answer := check()):
-        assert time.monotonic() < deadline, f"still {answer!r} after {seconds} s"
-        time.sleep(0.02)
 
 
 class SorterProcess:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import httpx
 import orjson
 
-from support.http_world import Server, eventually
+from support.http_world import Server
 from support.platform import free_port
+from support.waiting import eventually
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.storage import layout

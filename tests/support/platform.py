@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +29,8 @@ from tistream.wire import service_token
 from tistream.wire.service_token import Caller
 
 COMMAND = Path(sys.executable).with_name("tistream")
+STARTED: list[Platform] = []  # a failed test prints what they said
+STATUSES_MAX = 20  # tenants whose status a failed test prints
 MARK = "TISTREAM_HARNESS_RUN"  # in the environment of every process of one platform, however it was started
 SERVICES = ("meta", "schema", "dispatcher", "sorter", "api")
 READY_SECONDS = 240  # a fresh clone compiles its decoder first
@@ -41,15 +43,6 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def waited(check: Callable[[], object], seconds: float) -> float:
-    """Until `check` says something true; how many seconds that took."""
-    began = time.monotonic()
-    while not check():
-        assert time.monotonic() - began < seconds, f"not within {seconds} s"
-        time.sleep(0.1)
-    return time.monotonic() - began
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +112,10 @@ class Platform:
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     _up: subprocess.Popen[str] | None = None
     _runs: int = 0
+    _tenants: list[TenantKey] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        STARTED.append(self)
 
     @property
     def url(self) -> str:
@@ -283,6 +280,7 @@ class Platform:
                 time.sleep(float(answer.headers["retry-after"]))
                 answer = http.post(url, json={"tenant_id": tenant.tenant_id})
         assert answer.status_code == 201, answer.text
+        self._tenants.append(tenant)
         return self.consumer(tenant)
 
     def consumer(self, tenant: TenantKey) -> Consumer:
@@ -321,6 +319,18 @@ class Platform:
             f"{trace['ts']} {trace['service']} {trace['message']}\n{trace['traceback'][-2_000:]}".replace("\\n", "\n")
             for trace in self.traces()
         ]
+
+    def statuses(self) -> str:
+        """What the API says of each tenant, for a failed test."""
+        out = []
+        with self.http(5) as http:
+            for tenant in self._tenants[-STATUSES_MAX:]:
+                url = f"{self.url}/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/status"
+                try:
+                    out.append(f"{tenant}: {http.get(url).text}")
+                except httpx.HTTPError as error:
+                    out.append(f"{tenant}: no answer: {error!r}")
+        return "\n".join(out)
 
     def report(self, lines: int = 25) -> str:
         """The ends of all logs, for a failed test."""

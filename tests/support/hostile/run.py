@@ -21,7 +21,7 @@ from support.hostile.files import Junk, ended_children_s, hostile_stores, mendin
 from support.hostile.good import Watch
 from support.hostile.table import Phase
 from support.hostile.world import CLUSTER, PATIENCE_S, Attack, Bad, Load, World, idle_seconds, running, token_id
-from support.platform import waited
+from support.waiting import eventually
 from tistream.model.ts import from_physical_ms
 from tistream.storage import layout
 
@@ -95,7 +95,7 @@ class Run:
             self._begun(load)
             self.watch = Watch(world.services.url, world.tenant("good"), world.tokens["good"], load.start_ts).start()
             stack.callback(self.watch.stop)
-            waited(lambda: self.watch.seen.events["PullTable"] and self.watch.lag_seconds() < LATE_S, PATIENCE_S)
+            eventually(lambda: self.watch.seen.events["PullTable"] and self.watch.lag_seconds() < LATE_S)
             time.sleep(self.options.warm_s)
             for phase in (self.calm, self.flood, self.names, self.damage, self.revoked, self.all_at_once, self.after):
                 phase()
@@ -110,7 +110,7 @@ class Run:
         ).consumer()
         consumer.wait_for(load.start_ts, PATIENCE_S)
         self.bad.push(0.15)
-        waited(lambda: self.bad.refusal() == "", PATIENCE_S)
+        eventually(lambda: self.bad.refusal() == "")
 
     # -- phases ----------------------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class Run:
             yield
             time.sleep(max(0.0, (seconds or self.options.phase_s) - (time.monotonic() - began)))
             # However slow the machine: while it goes on, the other one is not late for good.
-            waited(lambda: self.watch.lag_seconds() < LATE_S, PATIENCE_S)
+            eventually(lambda: self.watch.lag_seconds() < LATE_S)
             answers = self._answers([(attack.kind, attack.told(PATIENCE_S)) for attack in attacks])
         finally:
             for attack in attacks:
@@ -280,10 +280,10 @@ class Run:
         for one in stores:
             mended = mending(self.bad.tenant, one, self.bad.set.snapshot_ts)
             self.world.store.put(mended.key, mended.data)
-        waited(lambda: self.bad.held().get("stage") != "damaged" and self.bad.resolved_ts() > before, PATIENCE_S)
+        eventually(lambda: self.bad.held().get("stage") != "damaged" and self.bad.resolved_ts() > before)
 
     def _held(self, phase: str, wanted: Callable[[dict[str, Any]], bool]) -> None:
-        waited(lambda: (held := self.bad.held()) and wanted(held), PATIENCE_S)
+        eventually(lambda: (held := self.bad.held()) and wanted(held))
         held = self.outcome.held[phase] = self.bad.held()
         if (held.get("object") or layout.push_prefix(self.bad.tenant)).find(self.world.names["bad"]) < 0:
             self.outcome.problems.append(f"{phase}: the hostile tenant is held by {held}")
@@ -293,10 +293,10 @@ class Run:
         self._held(
             phase, lambda held: f"encryption key {key} of tenant {self.bad.tenant} cannot be used" in held["reason"]
         )
-        waited(lambda: self.bad.refusal() == "tistream:key-unusable", PATIENCE_S)
+        eventually(lambda: self.bad.refusal() == "tistream:key-unusable")
 
     def _goes_on(self, before: int) -> None:
-        waited(lambda: self.bad.resolved_ts() > before and self.bad.refusal() == "", PATIENCE_S)
+        eventually(lambda: self.bad.resolved_ts() > before and self.bad.refusal() == "")
 
     # -- what the other one is told --------------------------------------------------------------------------------
 
@@ -335,7 +335,7 @@ class Run:
             total = world.operator(path)["total"]
             return bool((int(total["bytes_in"]), int(total["rows_served"])) == (pushed, before))
 
-        waited(agrees, PATIENCE_S)
+        eventually(agrees)
 
     def _served(self) -> int:
         lines = (self.world.services.logs / "api.log").read_text().splitlines()

@@ -28,9 +28,10 @@ from support.hostile.attacker import Orders
 from support.hostile.files import with_hostile_names
 from support.kes import Kes
 from support.minio import Minio
-from support.platform import COMMAND, _die_with_us, waited
+from support.platform import COMMAND, _die_with_us
 from support.pull import Consumer, Refused
 from support.services import MODULES, Services
+from support.waiting import eventually
 from tistream.model.ids import TenantKey
 from tistream.storage.s3 import S3ObjectStore
 from tistream.verify.fingerprint import TruthLine
@@ -176,7 +177,7 @@ class Load:
         objects = ["--objects", world.minio.url(world.bucket)]
         token = world.services.first_token
         self._simulate = world.started("simulate", *objects, *url, *where, *told, *load, *calm, token=token)
-        waited(lambda: self._alive() and self.truth.exists() and b"\n" in self.truth.read_bytes(), PATIENCE_S)
+        eventually(lambda: self._alive() and self.truth.exists() and b"\n" in self.truth.read_bytes())
         checks = [world.services.url, *where, "--scopes", "1", "--json"]
         self._verify = world.started("verify", *checks, token=world.token_file("good"))
 

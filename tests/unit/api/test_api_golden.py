@@ -9,9 +9,9 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pull_world import World, golden_world
 
 from support import compare, golden
+from support.pull_world import World, golden_world
 from tistream_api.cursor import Position, Scope, decode
 from tistream_api.scan import Budget
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import polars as pl
 import pytest
-from pull_world import World, golden_world
 
+from support.pull_world import World, golden_world
 from tistream.errors import Undecodable
 from tistream_api.cursor import Position, Scope, decode
 from tistream_api.scan import Budget

@@ -6,9 +6,9 @@ import threading
 
 import pyarrow as pa
 import pytest
-from pull_world import World, golden_world
 
 from support import golden
+from support.pull_world import World, golden_world
 from tistream.errors import CorruptObject, Unavailable
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import Window

@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pull_world import World, golden_world
-from review_world import SNAPSHOT, change, review_world
 
 from support import golden
 from support.arrow_answer import arrow_batches, arrow_events, parquet_events, parquet_tables
+from support.pull_world import World, golden_world
+from support.review_world import SNAPSHOT, change, review_world
 from support.row_bytes import compact, row_v2
 from support.schema_records import column, database, table, table_info
 from tistream.errors import CorruptObject

@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from review_world import SNAPSHOT, TENANT, change, review_world
 
+from support.review_world import SNAPSHOT, TENANT, change, review_world
 from support.row_bytes import compact, row_v2
 from support.schema_records import column, database, name, table, table_info
 from tistream.format.segment import SCHEMA, SegmentRef

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import orjson
 import pytest
-from pull_world import StandingProgress, golden_world
 
+from support.pull_world import StandingProgress, golden_world
 from tistream.clock import ManualClock
 from tistream.errors import Gone
 from tistream.model.ts import Window

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from pull_world import World
-from review_world import brief, change, pulled, review_world
 
 from support import schema_records as s
+from support.pull_world import World
+from support.review_world import brief, change, pulled, review_world
 from support.row_bytes import compact, row_v2
 from support.schema_records import DONE, column, database, job, table, table_info, version
 from tistream_api.cursor import Position, Scope, decode

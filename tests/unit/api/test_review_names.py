@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 import pytest
-from review_world import brief, change, paged, pulled, review_world
 
+from support.review_world import brief, change, paged, pulled, review_world
 from support.row_bytes import compact, row_v2
 from support.schema_records import DONE, WRITE_ONLY, column, database, drop, job, table, table_info
 from tistream.schema.records import Record

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from review_world import brief, change, paged, pulled, review_world
 
 from support import schema_records as s
+from support.review_world import brief, change, paged, pulled, review_world
 from support.row_bytes import (
     bytes_datum,
     compact,

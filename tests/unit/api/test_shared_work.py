@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from pull_world import World, committed, golden_world, history_of
 from test_keyed_cache import KEEP_MS, KEYED, PLAIN, Locked, cache_of, group_of
 
 from support import golden
-from support.http_world import eventually
+from support.pull_world import World, committed, golden_world, history_of
+from support.waiting import eventually
 from tistream.clock import ManualClock
 from tistream.errors import Gone, KeyUnusable
 from tistream.model.ts import MAX_TS, Window

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pull_world import World
-from review_world import change, paged, pulled, review_world
 
+from support.pull_world import World
+from support.review_world import change, paged, pulled, review_world
 from support.row_bytes import row_v2
 from support.schema_records import column, database, table, table_info
 from tistream.schema import table as t

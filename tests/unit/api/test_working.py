@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.http_world import eventually
+from support.waiting import eventually
 from tistream.clock import ManualClock
 from tistream_api.working import BESIDE_MS, Working, at_once_of
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from feed_world import Sorter, handed_on, new_feed
 from prometheus_client import CollectorRegistry
 
 from support import change_files
+from support.feed_world import Sorter, handed_on, new_feed
 from support.tiny_tenant import TinyTenant, watermark
 from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey

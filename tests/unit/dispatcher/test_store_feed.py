@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from feed_world import handed_on
 from prometheus_client import CollectorRegistry
 
+from support.feed_world import handed_on
 from support.golden import Delivery
 from support.tiny_tenant import TinyTenant, watermark, whole
 from tistream.clock import ManualClock

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from feed_world import Sorter, new_feed
 
+from support.feed_world import Sorter, new_feed
 from support.tiny_tenant import TinyTenant, watermark
 from tistream.clock import ManualClock
 from tistream.errors import InvalidRequest, TiStreamError, Unavailable

@@ -6,10 +6,10 @@ import random
 from contextlib import suppress
 
 import pytest
-from log_world import SNAPSHOT_TS, TENANT, Node, log_keys, meta_row, pool, routed, truncate, whole
 
 from support.committed_pool import CommittedTask
 from support.faulty_store import Fault, FaultyObjectStore
+from support.log_world import SNAPSHOT_TS, TENANT, Node, log_keys, meta_row, pool, routed, truncate, whole
 from tistream.errors import CorruptObject, Unavailable
 from tistream.format import floor as floor_format
 from tistream.model.span import KeySpan

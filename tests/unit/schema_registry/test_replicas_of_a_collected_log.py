@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import httpx
 import orjson
 import pytest
-from log_world import SNAPSHOT_TS, TENANT, Node, answers, pool, truncate
 
 from support.committed_pool import CommittedTask
+from support.log_world import SNAPSHOT_TS, TENANT, Node, answers, pool, truncate
 from support.schema_records import name, table_info
 from tistream.errors import Gone
 from tistream.storage import layout

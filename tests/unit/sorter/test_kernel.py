@@ -6,8 +6,8 @@ import polars as pl
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_ticks import Entry, Ticks, entry, record_key, rows_of, scan, states
 
+from support.kernel_ticks import Entry, Ticks, entry, record_key, rows_of, scan, states
 from tistream_sorter.jobs.contracts import (
     COMMIT,
     COMMITTED,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kernel_ticks import Ticks, entry, record_key, rows_of
 from test_slices import begun, row
 
+from support.kernel_ticks import Ticks, entry, record_key, rows_of
 from tistream_sorter.jobs.contracts import COMMIT, COMMITTED, PREWRITE
 
 

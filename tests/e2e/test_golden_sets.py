@@ -1,0 +1,186 @@
+"""The golden sets, cut into 1, 4, 16 and 64 ranges, pushed at once and at the pace in which they were made: what is
+pulled, in pages or as a stream while files arrive, is what TiDB said, completely."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from support import golden, platform
+from support.compare import concerns, content, names, shown, tenant_differences
+from support.golden import GoldenSet
+from support.platform import Platform
+from support.pull import Consumer, Event, Refused
+
+PAGE = 200_000
+NARROW = [("shop",), ("shop", "busy")]  # what narrower streams follow
+
+
+@dataclass
+class Pulled:
+    """A tenant that is complete, and one uninterrupted pull of it."""
+
+    golden: GoldenSet
+    consumer: Consumer
+    events: list[Event]
+
+    @property
+    def all(self) -> list[str]:
+        """The rows and DDLs as text."""
+        return content(self.events)
+
+
+@dataclass
+class Stream:
+    """A stream that was followed from the tenant's beginning, in a thread of its own."""
+
+    consumer: Consumer
+    golden: GoldenSet
+    scope: tuple[str, ...] = ()
+    events: list[Event] = field(default_factory=list)
+    failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._follow()
+        except BaseException as error:
+            self.failure = error
+
+    def _follow(self) -> None:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                found = self.consumer.follow(
+                    *self.scope, until_ts=self.golden.end_ts, start_ts=self.golden.snapshot_ts, timeout=400
+                )
+                self.events.extend(found)
+                return
+            except Refused as refused:  # 404: nothing bears the name yet; 503: the tenant is not known yet
+                if refused.status not in ({404, 503} if self.scope else {503}) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+
+@dataclass
+class Outcome:
+    """What one platform made of the sets."""
+
+    at_once: dict[str, Pulled]
+    streams: list[Stream]
+
+
+@pytest.fixture(scope="module", params=[1, 4, 16, 64], ids="{}-ranges".format)
+def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+    with platform.running(tmp_path_factory.mktemp("up"), ranges=request.param) as up:
+        yield Outcome({name: _at_once(up, golden.load(name)) for name in golden.NAMES}, _paced(up))
+
+
+def _at_once(up: Platform, loaded: GoldenSet) -> Pulled:
+    golden.push(loaded.deliveries, up.objects)
+    consumer = up.create_for(loaded)
+    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=PAGE, timeout=400)
+    return Pulled(loaded, consumer, events)
+
+
+def _paced(up: Platform) -> list[Stream]:
+    streams: list[Stream] = []
+    pushers = []
+    for name in golden.NAMES:
+        loaded = golden.load_as(name, "8", f"{name}-paced")
+        golden.put(up.objects, loaded.schema_snap)
+        up.create_for(loaded)
+        for scope in [(), *NARROW] if name == "everything" else [()]:
+            streams.append(Stream(up.consumer(loaded.tenant), loaded, scope))
+        args = (loaded.files, up.objects)
+        pushers.append(threading.Thread(target=golden.push, args=args, kwargs={"url": up.url, "pace": 1.0}))
+    threads = [*pushers, *(threading.Thread(target=stream.run, daemon=True) for stream in streams)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(150)
+    return streams
+
+
+def test_streams_followed_while_files_arrived_are_what_tidb_said(outcome: Outcome) -> None:
+    for stream in outcome.streams:
+        assert stream.failure is None, (stream.scope, stream.failure)
+    whole = {stream.golden.name: stream.events for stream in outcome.streams if not stream.scope}
+    for stream in outcome.streams:
+        if stream.scope:
+            want = content(event for event in whole[stream.golden.name] if concerns(event, *stream.scope))
+            assert content(stream.events) == want, stream.scope
+        else:
+            problems = tenant_differences(stream.golden, stream.events)
+            assert not problems, shown(problems)
+
+
+@pytest.mark.parametrize("name", golden.NAMES)
+def test_pull_tenant_is_what_tidb_said(outcome: Outcome, name: str) -> None:
+    one = outcome.at_once[name]
+    problems = tenant_differences(one.golden, one.events)
+    assert not problems, shown(problems)
+
+
+@pytest.mark.parametrize("name", golden.NAMES)
+def test_every_table_and_database_is_the_tenant_filtered_by_name(outcome: Outcome, name: str) -> None:
+    one = outcome.at_once[name]
+    databases, tables = names(one.events)
+    assert tables
+    for scope in [*((database,) for database in sorted(databases)), *sorted(tables)]:
+        got = one.consumer.pull(*scope, until_ts=one.golden.end_ts, start_ts=one.golden.snapshot_ts, limit=PAGE)
+        want = content(event for event in one.events if concerns(event, *scope))
+        assert content(got) == want, scope
+
+
+@pytest.mark.parametrize("name", golden.NAMES)
+def test_small_pages_and_every_cursor_give_the_same_events(outcome: Outcome, name: str) -> None:
+    one = outcome.at_once[name]
+    rng = random.Random(7)
+    cursors: list[tuple[int, str]] = []
+    got: list[Event] = []
+    query: dict[str, int] = {"start_ts": one.golden.snapshot_ts, "limit": 97}
+    for page in one.consumer.pages(until_ts=one.golden.end_ts, query=query, timeout=240):
+        got += page.events
+        cursors.append((len(got), page.cursor))
+    assert content(got) == one.all
+    for seen, cursor in rng.sample(cursors, min(8, len(cursors))):
+        rest: list[Event] = []
+        for page in one.consumer.pages(until_ts=one.golden.end_ts, query={"cursor": cursor, "limit": PAGE}):
+            rest += page.events
+        assert content(rest) == one.all[seen:]
+
+
+@pytest.mark.parametrize("limit", [1, 7])
+@pytest.mark.parametrize("name", golden.NAMES)
+def test_tiny_pages(outcome: Outcome, name: str, limit: int) -> None:
+    """Stretches of the stream, page by page, entered at a cursor in their middle; every page's cursor is used."""
+    one = outcome.at_once[name]
+    rng = random.Random(limit)
+    for _ in range(3):
+        at = rng.randrange(len(one.all) - 60)
+        first = one.consumer.page(start_ts=one.golden.snapshot_ts, limit=at + 1)
+        seen, cursor = len(first.events), first.cursor
+        got: list[Event] = []
+        for page in one.consumer.pages(until_ts=one.golden.end_ts, query={"cursor": cursor, "limit": limit}):
+            got += page.events
+            if len(got) >= 50:
+                break
+        assert content(got) == one.all[seen : seen + len(got)]
+
+
+@pytest.mark.parametrize("name", golden.NAMES)
+def test_a_start_ts_between_commits_cuts_exactly(outcome: Outcome, name: str) -> None:
+    one = outcome.at_once[name]
+    stamps = sorted({int(event["commit_ts"]) for event in one.events if "commit_ts" in event})
+    rng = random.Random(3)
+    for _ in range(6):
+        low, high = sorted(rng.sample(stamps, 2))
+        page = one.consumer.page(start_ts=low, end_ts=high, limit=PAGE)
+        want = content(event for event in one.events if "commit_ts" in event and low < int(event["commit_ts"]) <= high)
+        assert content(page.events) == want
+        assert page.resolved_ts == high

@@ -1,0 +1,338 @@
+"""What is under way when a token ends, a flood, a meta server that is away: on real services."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from support.access_calls import Answer, send
+from support.access_world import CLOCK, Guarded, guarded, start_guarded
+from support.waiting import eventually
+from tistream.cli import bearer
+from tistream.cli.client import ApiClient
+from tistream.cli.errors import CliError
+from tistream.cli.token import create_token
+from tistream.service.app import THREADS
+from tistream_api import jwt_callers
+from tistream_api.rates import BURST_S
+from tistream_api.refusals import WAIT_MAX_S
+from tistream_api.settings import LimitSettings
+
+LIMITS = LimitSettings(pulls_at_once=3)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded(tmp_path_factory.mktemp("ends"), limits=LIMITS, pulls_max=8) as one:
+        yield one
+
+
+def tenant_path(world: Guarded, more: str) -> str:
+    return f"/v1/clusters/{world.other.cluster}/tenants/{world.other.tenant}/{more}"
+
+
+class Reader(threading.Thread):
+    """One pull, read to its end."""
+
+    def __init__(self, world: Guarded, header: str, query: str) -> None:
+        super().__init__(daemon=True)
+        self._url = world.url + tenant_path(world, f"changes?{query}")
+        self._header = header
+        self.lines: list[dict[str, Any]] = []
+        self.begun = threading.Event()
+        self.status = 0
+        self.start()
+
+    def run(self) -> None:
+        headers = {"authorization": self._header}
+        with httpx.stream("GET", self._url, headers=headers, timeout=90, trust_env=False) as answer:
+            self.status = answer.status_code
+            self.begun.set()
+            if answer.status_code == 200:
+                self.lines += [json.loads(line) for line in answer.iter_lines()]
+
+
+def newest(world: Guarded, header: str) -> str:
+    answer = send(world.url, "GET", tenant_path(world, "status"), header)
+    told: str = json.loads(answer.raw.split(b"\r\n\r\n")[-1])["resolved_ts"]
+    return told
+
+
+@pytest.mark.parametrize("query", ["follow=true", "wait_ms=60000"])
+def test_streams_and_long_polls_end_with_their_token(world: Guarded, query: str) -> None:
+    token = world.token(world.other.grant(["read"], "tenant"))
+    header = world.known(token)
+    reader = Reader(world, header, f"start_ts={newest(world, header)}&{query}")
+    bystander = world.known(world.token(world.other.grant(["read"], "tenant")))
+    other = Reader(world, bystander, f"start_ts={newest(world, bystander)}&follow=true")
+    eventually(other.begun.is_set)
+    world.tokens.revoke(token.split("_")[1])
+    reader.join(30)
+    assert not reader.is_alive(), "it ends long before the 60 s of a long poll"
+    assert reader.status == 200
+    assert reader.lines[-1]["type"] == "resolved", "its end is in good order"
+    assert send(world.url, "GET", tenant_path(world, "status"), header).status == 401
+    assert other.is_alive(), "those of other tokens go on"
+    world.tokens.revoke(bystander.split("_")[1])
+    other.join(30)
+    assert not other.is_alive()
+
+
+def test_streams_end_when_their_token_expires(world: Guarded) -> None:
+    soon = int(time.time() * 1000) + 4_000
+    header = world.known(world.token(world.other.grant(["read"], "tenant"), expires_ms=soon))
+    reader = Reader(world, header, f"start_ts={newest(world, header)}&follow=true")
+    reader.join(60)
+    assert not reader.is_alive()
+    assert time.time() * 1000 >= soon
+
+
+def test_a_flood_is_told_to_come_back_and_others_are_answered(world: Guarded) -> None:
+    few = LimitSettings(requests_per_second=1, notifications_per_second=1)
+    api = start_guarded(world.up, world.issuer, world.objects, limits=few)
+    try:
+        header = world.known(world.token(world.other.grant(["read", "push"], "tenant")))
+        mine = world.known(world.token(world.mine.grant(["read"], "tenant")))
+        own = f"/v1/clusters/{world.mine.cluster}/tenants/{world.mine.tenant}/status"
+        eventually(lambda: send(api.url, "GET", own, mine).status == 200)
+        body = {"cluster_id": world.other.cluster, "tenant_id": world.other.tenant, "store_id": "1", "ts": "5"}
+        for method, path, content, fine in (
+            ("GET", tenant_path(world, "databases?ts=x"), None, 400),
+            ("POST", "/v1/notifications", json.dumps(body).encode(), 202),
+        ):
+
+            def asked(method: str = method, path: str = path, content: bytes | None = content) -> Answer:
+                return send(api.url, method, path, header, content)
+
+            eventually(lambda fine=fine, asked=asked: asked().status == fine)
+            eventually(lambda asked=asked: asked().status == 429)
+            assert send(api.url, "GET", own, mine).status == 200
+            eventually(lambda fine=fine, asked=asked: asked().status == fine)
+        answers = [send(api.url, "GET", tenant_path(world, "status"), header) for _ in range(2)]
+        while answers[-1].status != 429:
+            answers.append(send(api.url, "GET", tenant_path(world, "status"), header))
+        assert "retry-after: 1" in answers[-1].headers
+    finally:
+        api.stop()
+
+
+def test_who_is_refused_without_end_waits_for_it_and_who_is_not_does_not(world: Guarded) -> None:
+    api = start_guarded(world.up, world.issuer, world.objects, refusals_per_second=5)
+    asking, refused, own = threading.Event(), list[int](), tenant_path(world, "status")
+    asking.set()
+
+    def ask() -> None:
+        while asking.is_set():
+            refused.append(send(api.url, "GET", own, "Bearer wrong").status)
+
+    try:
+        header = world.known(world.token(world.other.grant(["read"], "tenant")))
+        eventually(lambda: send(api.url, "GET", own, header).status == 200)
+        askers = [threading.Thread(target=ask, daemon=True) for _ in range(12)]
+        began = time.monotonic()
+        for asker in askers:
+            asker.start()
+        eventually(lambda: len(refused) >= 30)
+        count, seconds = len(refused), time.monotonic() - began
+        assert count <= 5 * (seconds + BURST_S) + len(askers)
+        assert set(refused) == {401}
+        began = time.monotonic()
+        answers = [send(api.url, "GET", own, header).status for _ in range(40)]
+        assert answers == [200] * 40
+        assert time.monotonic() - began < len(answers) * WAIT_MAX_S / 2
+        assert send(api.url, "GET", "/readyz", None).status == 200
+        asking.clear()
+        for asker in askers:
+            asker.join(60)
+    finally:
+        asking.clear()
+        api.stop()
+
+
+def test_a_tenant_that_asks_what_is_long_in_being_answered_leaves_threads_to_others(world: Guarded) -> None:
+    """More questions than the server has threads, each of which is answered after a minute."""
+    api = start_guarded(world.up, world.issuer, world.objects, list_wait_ms=60_000)
+    asking: list[socket.socket] = []
+    try:
+        header = world.known(world.token(world.other.grant(["read"], "tenant")))
+        mine = world.known(world.token(world.mine.grant(["read"], "tenant")))
+        own = f"/v1/clusters/{world.mine.cluster}/tenants/{world.mine.tenant}/status"
+        eventually(lambda: send(api.url, "GET", own, mine).status == 200)
+        path = tenant_path(world, f"databases?ts={(int(time.time() * 1000) - 1_000) << 18}")
+        asked = f"GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: {header}\r\n\r\n".encode()
+        for _ in range(THREADS + 150):
+            asking.append(socket.create_connection(("127.0.0.1", api.port)))
+            asking[-1].sendall(asked)
+        eventually(lambda: any(select.select(asking, [], [], 0)[0]))  # who is too many is told so
+        assert send(api.url, "GET", own, mine).status == 200
+        assert send(api.url, "GET", "/readyz", None).status == 200
+        answered = [one.recv(64).split(b" ")[1] for one in select.select(asking, [], [], 0)[0]]
+        assert set(answered) == {b"429"}
+        assert len(answered) < len(asking) - 100
+    finally:
+        for one in asking:
+            one.close()
+        api.stop()
+
+
+def test_a_giant_body_is_not_taken(world: Guarded) -> None:
+    header = world.known(world.token(world.other.grant(["push"], "tenant")))
+    giant = b'{"cluster_id":"' + b"7" * (2 << 20) + b'"}'
+    answer = send(world.url, "POST", "/v1/notifications", header, giant)
+    assert answer.status == 413
+
+
+def test_a_body_that_is_wrong_in_very_many_places_is_told_the_first(world: Guarded) -> None:
+    header = world.known(world.token(world.other.grant(["push", "operate"], "tenant")))
+    for members, told in ((100, "81 more"), (30_000 // 8, "more than 1000 members")):
+        wrong = b"{" + b",".join(b'"%05d":1' % number for number in range(members)) + b"}"
+        answer = send(world.url, "POST", "/v1/tokens", header, wrong)
+        assert answer.status == 400
+        assert told.encode() in answer.raw
+        assert len(answer.raw) < 8_000
+    announcement = send(world.url, "POST", "/v1/notifications", header, b'{"cluster_id":"' + b"7" * 1_100 + b'"}')
+    assert announcement.status == 413
+    assert b"larger than 1024 bytes" in announcement.raw
+
+
+def test_tokens_of_one_tenant_have_one_limit_together(world: Guarded) -> None:
+    few = LimitSettings(requests_per_second=16)
+    api = start_guarded(world.up, world.issuer, world.objects, limits=few)
+    try:
+        own = [world.known(world.token(world.other.grant(["read"], "tenant"))) for _ in range(6)]
+        eventually(lambda: send(api.url, "GET", "/v1/tenants", own[-1]).status == 200)
+        with ThreadPoolExecutor(6) as threads:
+            asked = [header for header in own for _ in range(30)]
+            told = Counter(threads.map(lambda header: send(api.url, "GET", "/v1/tenants", header).status, asked))
+        assert told[429], "with 30 of each token none alone has asked more than two seconds' worth"
+    finally:
+        api.stop()
+
+
+def test_questions_that_name_no_tenant_are_limited_by_who_asks(world: Guarded) -> None:
+    few = LimitSettings(requests_per_second=1)
+    api = start_guarded(world.up, world.issuer, world.objects, limits=few)
+    try:
+        header = world.known(world.token(world.other.grant(["read"], "tenant")))
+        mine = world.known(world.token(world.mine.grant(["read"], "tenant")))
+        for path in ("/v1/tenants", f"/v1/clusters/{world.mine.cluster}/tenants"):
+            eventually(lambda path=path: send(api.url, "GET", path, header).status == 429)
+            eventually(lambda path=path: send(api.url, "GET", path, mine).status == 200)
+    finally:
+        api.stop()
+
+
+def test_a_command_without_a_token_is_told_how_to_name_one(world: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (bearer.TOKEN_FILE, bearer.TOKEN):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(CliError, match=r"wants a token.*; `tistream --token-file FILE …` or TISTREAM_TOKEN_FILE names"):
+        ApiClient(world.url).call("GET", "/v1/tenants")
+    monkeypatch.setenv(bearer.TOKEN, "wrong")
+    with pytest.raises(CliError, match=r"the token is not valid$"):
+        ApiClient(world.url).call("GET", "/v1/tenants")
+
+
+def test_who_makes_a_token_is_told_until_when_it_is_valid(
+    world: Guarded, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However long was asked for: no longer than the token that makes it."""
+    grant = {"actions": ["operate"], "cluster": world.other.cluster}
+    expires_ms = CLOCK.now_ms() + 3_600_000
+    told = []
+    for ends_ms in (None, expires_ms):
+        maker = world.known(world.token(grant, expires_ms=ends_ms))
+        monkeypatch.setenv(bearer.TOKEN, maker.removeprefix("Bearer "))
+        create_token(ApiClient(world.url), [f"operate:{world.other.cluster}"], "", "forever", None)
+        told.append(capsys.readouterr().err)
+    assert "valid until it is revoked;" in told[0]
+    assert f"valid until {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(expires_ms // 1000))};" in told[1]
+
+
+def test_a_tenant_that_uses_all_it_may_does_not_keep_its_operator_out(world: Guarded) -> None:
+    """Who may raise its limit must be able to see it."""
+    few = LimitSettings(requests_per_second=1)
+    api = start_guarded(world.up, world.issuer, world.objects, limits=few)
+    cluster = {"actions": ["read", "operate"], "cluster": world.other.cluster}
+    try:
+        header = world.known(world.token(world.other.grant(["read", "operate"], "tenant")))
+        operator = world.known(world.token(cluster))
+        path = tenant_path(world, "quotas")
+        eventually(lambda: send(api.url, "GET", path, header).status == 429)
+        assert send(api.url, "GET", path, operator).status == 200
+        eventually(lambda: send(api.url, "GET", path, operator).status == 429)  # its own limit
+        # Who operates a tenant alone is that tenant, by however many tokens it asks.
+        own = [world.known(world.token(world.other.grant(["read", "operate"], "tenant"))) for _ in range(3)]
+        began = time.monotonic()
+        answers = [send(api.url, "GET", path, token).status for _ in range(5) for token in own]
+        assert answers.count(200) <= BURST_S + 1 + time.monotonic() - began
+    finally:
+        api.stop()
+
+
+def test_a_tenant_has_its_pulls_and_no_more(world: Guarded) -> None:
+    token = world.token(world.other.grant(["read"], "tenant"))
+    header = world.known(token)
+    start = newest(world, header)
+    readers = [Reader(world, header, f"start_ts={start}&follow=true") for _ in range(3)]
+    for reader in readers:
+        eventually(reader.begun.is_set)
+    path = tenant_path(world, f"changes?start_ts={start}")
+    assert send(world.url, "GET", path, header).status == 429
+    world.tokens.revoke(token.split("_")[1])
+    for reader in readers:
+        reader.join(30)
+    again = world.known(world.token(world.other.grant(["read"], "tenant")))
+    eventually(lambda: send(world.url, "GET", path, again).status == 200)
+
+
+def test_a_body_that_reads_in_two_ways_is_passed_on_as_it_was_checked(world: Guarded) -> None:
+    """The tenant twice: whichever is checked, that one is announced."""
+    header = world.known(world.token(world.mine.grant(["push"], "tenant")))
+    mine, other = world.mine.tenant, world.other.tenant
+    for first, second in ((mine, other), (other, mine)):
+        body = (
+            f'{{"cluster_id":"{world.mine.cluster}","tenant_id":"{first}","tenant_id":"{second}",'
+            f'"store_id":"1","ts":"7"}}'
+        )
+        before = world.up.world.client.announcements(0)
+        answer = send(world.url, "POST", "/v1/notifications", header, body.encode())
+        assert answer.status in (202, 400, 403)
+        after = world.up.world.client.announcements(before.next_after)
+        assert {one.tenant_id for one in after.announcements} <= {mine}
+
+
+def test_an_issuers_new_keys_are_taken_and_old_ones_are_not(world: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jwt_callers, "REFRESH_LEAST_MS", 0)
+    path = tenant_path(world, "status")
+    grants = [world.other.grant(["read"], "tenant")]
+    assert send(world.url, "GET", path, f"Bearer {world.issuer.sign(grants)}").status == 200
+    fresh = ec.generate_private_key(ec.SECP256R1())
+    world.issuer.publish(fresh, "k9")
+    header = f"Bearer {world.issuer.sign(grants, key=fresh, kid='k9')}"
+    eventually(lambda: send(world.url, "GET", path, header).status == 200)
+    assert send(world.url, "GET", path, f"Bearer {world.issuer.sign(grants)}").status == 401
+
+
+def test_tokens_are_checked_while_no_meta_server_answers(world: Guarded) -> None:
+    header = world.known(world.token(world.other.grant(["read"], "tenant")))
+    refused: list[int] = []
+
+    def without_meta() -> None:
+        path = tenant_path(world, "status")
+        eventually(lambda: send(world.url, "GET", path, header).status == 200)
+        refused.append(send(world.url, "GET", path, header[:-1] + "!").status)
+
+    world.up.world.restart_meta(without_meta)
+    assert refused == [401]
+    assert world.known(world.token(world.mine.grant(["read"], "tenant"))), "it follows them again"

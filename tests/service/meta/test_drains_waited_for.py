@@ -1,0 +1,74 @@
+"""`tistream node drain --wait`: what a pod asks for before it is stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from support.http_world import SorterProcess, World, running
+from support.tiny_tenant import TinyTenant
+from support.waiting import eventually
+from tistream.cli.app import app
+from tistream.cli.client import ApiClient
+from tistream.cli.errors import CliError
+from tistream.cli.operate import drain_node, left_on
+from tistream.storage import layout
+
+TINY = TinyTenant()
+
+
+def begin(world: World) -> None:
+    world.objects.put(layout.schema_snap(TINY.tenant), b'{"version":1,"snapshot_ts":100,"databases":[]}')
+    world.client.create_tenant(TINY.tenant.cluster_id, TINY.tenant.tenant_id)
+    eventually(lambda: [task.phase for task in world.client.tasks().tasks] == ["running"] * 4)
+
+
+def test_it_comes_back_once_others_have_everything(tmp_path: Path) -> None:
+    with running(tmp_path, ranges=4) as world:
+        other = SorterProcess(world, "sorter-2")
+        begin(world)
+        command = ["node", "drain", "sorter-1", "--wait", "90"]  # as a pod's preStop hook has it
+        answer = CliRunner().invoke(app, command, env={"TISTREAM_URL": world.meta.url})  # a meta server answers as well
+        assert answer.exit_code == 0, answer.output
+        assert {task.sorter_node for task in world.client.tasks().tasks} == {"sorter-2"}
+        assert answer.output.splitlines()[-1] == "node sorter-1 has nothing left"
+        other.stop()
+
+
+def test_where_nobody_can_take_over_nothing_is_waited_for(tmp_path: Path) -> None:
+    with running(tmp_path, ranges=4) as world:
+        begin(world)
+        with pytest.raises(CliError, match="sorter-1: 4 tasks and 0 stores are left, and no other node is there"):
+            drain_node(ApiClient(world.meta.url), "sorter-1", True, 3600)
+
+
+def test_the_time_is_a_limit(tmp_path: Path) -> None:
+    with running(tmp_path, ranges=4) as world:
+        begin(world)
+        other = SorterProcess(world, "sorter-2")
+        eventually(lambda: len({task.sorter_node for task in world.client.tasks().tasks}) == 2)
+        with pytest.raises(CliError, match=r"sorter-1: . tasks and 0 stores are left after 0 s"):
+            drain_node(ApiClient(world.meta.url), "sorter-1", True, 0)
+        other.stop()
+
+
+@pytest.mark.parametrize(
+    ("others", "takers"),
+    [
+        ([], False),
+        ([("sorter-2", "sorter", "alive")], True),
+        ([("sorter-2", "sorter", "suspect")], True),
+        ([("sorter-2", "sorter", "draining"), ("sorter-3", "sorter", "lost")], False),
+        ([("dispatcher-1", "dispatcher", "alive")], False),
+    ],
+)
+def test_who_could_take_over(others: list[tuple[str, str, str]], takers: bool) -> None:
+    nodes = [
+        {"node_id": name, "role": role, "state": state, "tasks": 1, "stores": 0}
+        for name, role, state in [("sorter-1", "sorter", "draining"), *others]
+    ]
+    assert left_on(nodes, "sorter-1") == ("1 tasks and 0 stores are left", takers)
+    nodes[0]["tasks"] = 0
+    assert left_on(nodes, "sorter-1") == (None, takers)

@@ -1,0 +1,156 @@
+"""Two tenants of one cluster on a platform whose API wants tokens; nothing is mocked but Spark (api_world.py)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from support import golden
+from support.access_calls import Target, send
+from support.api_world import Platform, free_port, platform
+from support.http_world import CLOCK, Server, never_superseded
+from support.waiting import eventually
+from tistream.errors import Unavailable
+from tistream.wire.token_client import TokenClient
+from tistream.wire.tokens import EVERYTHING, Grant, StoreToken, hash_of, spell
+from tistream_api.app import build_app as build_api
+from tistream_api.app import draw_token
+from tistream_api.settings import ApiSettings, OidcSettings
+
+ISSUER, AUDIENCE = "https://issuer.example", "tistream-test"
+SECRETS = {"mine": ("shop", "k_int"), "other": ("wide", "small")}
+
+
+class Recording:
+    """An object store, and every key and prefix that it was asked for."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.asked: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+
+        def noted(key: str, *more: Any, **named: Any) -> Any:
+            self.asked.add(key)
+            return found(key, *more, **named)
+
+        return noted
+
+
+class Issuer:
+    """Signs JSON Web Tokens; its keys are in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.publish(self.key)
+
+    def publish(self, key: ec.EllipticCurvePrivateKey, kid: str = "k1") -> None:
+        public = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key()))
+        self.path.write_text(json.dumps({"keys": [{**public, "kid": kid, "use": "sig", "alg": "ES256"}]}))
+
+    def sign(self, grants: object, key: Any = None, alg: str = "ES256", kid: str = "k1", **claims: Any) -> str:
+        now = int(time.time())
+        made = {"iss": ISSUER, "aud": AUDIENCE, "sub": "somebody", "exp": now + 600, "tistream": grants, **claims}
+        made = {name: value for name, value in made.items() if value is not None}
+        return jwt.encode(made, self.key if key is None else key, algorithm=alg, headers={"kid": kid})
+
+    def unsigned(self, grants: object) -> str:
+        """`alg: none`."""
+        told = [
+            {"alg": "none", "typ": "JWT", "kid": "k1"},
+            {"iss": ISSUER, "aud": AUDIENCE, "sub": "x", "exp": int(time.time()) + 600, "tistream": grants},
+        ]
+        parts = [base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=").decode() for one in told]
+        return ".".join([*parts, ""])
+
+
+@dataclass
+class Guarded:
+    """`api` wants tokens; `mine` and `other` are tenants, `elsewhere` has the other's name in another cluster."""
+
+    up: Platform
+    api: Server
+    objects: Recording
+    tokens: TokenClient
+    issuer: Issuer
+    mine: Target
+    other: Target
+    elsewhere: Target
+
+    @property
+    def url(self) -> str:
+        return self.api.url
+
+    def token(self, *grants: dict[str, Any], expires_ms: int | None = None, label: str = "") -> str:
+        """A token that the API knows of."""
+        token_id, secret = draw_token()
+        kept = StoreToken(
+            token_id=token_id,
+            secret_hash=hash_of(secret),
+            label=label,
+            grants=[Grant(**grant) for grant in grants],
+            expires_ms=expires_ms,
+        )
+        eventually(lambda: self._stored(kept))
+        return spell(token_id, secret)
+
+    def _stored(self, kept: StoreToken) -> bool:
+        """The same again is no error: a request whose answer was too late is made again."""
+        with suppress(Unavailable):
+            self.tokens.store(kept)
+            return True
+        return False
+
+    def known(self, token: str) -> str:
+        """Wait until the API has heard of it, as it has once it knows one that was made later; as a header."""
+        probe = self.token(EVERYTHING.model_dump())
+        eventually(lambda: send(self.url, "GET", "/metrics", f"Bearer {probe}").status == 200)
+        return f"Bearer {token}"
+
+
+def start_guarded(up: Platform, issuer: Issuer, objects: Recording, **settings: Any) -> Server:
+    """One more API server of the platform, which wants tokens; refusals come at once, unless said otherwise."""
+    port = free_port()
+    settings = {"refusals_per_second": 0, **settings}
+    made = ApiSettings(
+        port=port,
+        node_id=f"api-{port}",
+        meta_url=up.world.meta.url,
+        auth="on",
+        oidc=OidcSettings(issuer=ISSUER, audience=AUDIENCE, jwks_file=issuer.path),
+        **settings,
+    )
+    return Server(build_api(made, objects, CLOCK, end=never_superseded), port)  # type: ignore[arg-type]
+
+
+@contextmanager
+def guarded(directory: Path, **settings: Any) -> Iterator[Guarded]:
+    """Both tenants are there, and can be read to their ends."""
+    cluster, tag = f"c{secrets.token_hex(6)}", secrets.token_hex(6)
+    with platform(directory, ranges=1) as up:
+        for name, set_name in (("mine", "everything"), ("other", "large")):
+            loaded = golden.load_as(set_name, cluster, f"{name}{tag}")
+            consumer = up.create(loaded)
+            up.put(*loaded.deliveries)
+            consumer.wait_for(loaded.end_ts)
+        issuer, objects = Issuer(directory / "keys.json"), Recording(up.world.objects)
+        api = start_guarded(up, issuer, objects, **settings)
+        tokens = TokenClient(up.world.client)
+        mine, other = (Target(cluster, f"{name}{tag}", *SECRETS[name], draw_token()[0]) for name in SECRETS)
+        elsewhere = Target(f"d{cluster}", other.tenant, other.database, other.table, other.token_id)
+        try:
+            yield Guarded(up, api, objects, tokens, issuer, mine, other, elsewhere)
+        finally:
+            api.stop()

@@ -1,0 +1,106 @@
+"""The tiers of the tests (a pytest plugin): the folder of a test is its tier, and a unit test cannot leave its process.
+
+tests/unit        no socket, no process, no sleep: what runs before each commit
+tests/service     real servers and real HTTP, one service or a few at a time
+tests/simulation  the whole platform on a virtual clock: a fixed slice of the scenarios and seeds
+tests/e2e         the platform as processes, as a user starts it
+tests/soak        what is long or random: chaos, many seeds, container engines
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+TIERS = ("unit", "service", "simulation", "e2e", "soak")
+_PROCESSES = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
+_SOCKETS = ("socket.bind", "socket.connect")
+_sleep = time.sleep
+
+
+class LeftTheTier(AssertionError):
+    """A unit test opened a socket, started a process or slept."""
+
+
+class _Guard:
+    """Watches the process while a unit test runs."""
+
+    def __init__(self) -> None:
+        self._watches = False
+        self._seen: list[str] = []
+
+    def install(self) -> None:
+        """For the life of the process: an audit hook cannot be removed."""
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self._watches:
+            return
+        # An address that is a tuple is one of IPv4 or IPv6: event loops connect to themselves by other sockets.
+        if event in _PROCESSES or (event in _SOCKETS and isinstance(arguments[1], tuple)):
+            self._refuse(event)
+
+    def _refuse(self, what: str) -> NoReturn:
+        self._seen.append(what)
+        raise LeftTheTier(f"a unit test called {what}: move it to tests/service, or give it a virtual clock")
+
+    def _slept(self, seconds: float) -> None:
+        if not self._watches:
+            _sleep(seconds)
+        elif seconds > 0:
+            self._refuse("time.sleep")
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Refuse what leaves the tier. What a test's code swallowed still fails the test."""
+        self._seen, self._watches, time.sleep = [], True, self._slept
+        try:
+            yield
+        finally:
+            self._watches, time.sleep = False, _sleep
+        if self._seen:
+            pytest.fail(f"a unit test called {', '.join(sorted(set(self._seen)))}", pytrace=False)
+
+
+_guard = _Guard()
+_guard.install()
+
+
+def tier_of(path: Path) -> str:
+    """The tier of a test file. Raises pytest.UsageError if its folder is none."""
+    tier = path.relative_to(TESTS).parts[0]
+    if tier not in TIERS:
+        raise pytest.UsageError(f"{path} is in no tier: tests belong to tests/{{{','.join(TIERS)}}}")
+    return tier
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with its tier."""
+    for item in items:
+        item.add_marker(tier_of(item.path))
+
+
+def _watched(item: pytest.Item) -> AbstractContextManager[None]:
+    return nullcontext() if item.get_closest_marker("unit") is None else _guard.watching()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Watch the fixtures of unit tests."""
+    with _watched(item):
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Watch unit tests."""
+    with _watched(item):
+        yield

@@ -1,0 +1,21 @@
+"""Waiting for a condition. Only a broken product meets the deadline: no test depends on the speed of the machine.
+
+The speed of the product is measured in benchmarks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+PATIENCE_S = 300.0
+PAUSE_S = 0.02
+
+
+def eventually(check: Callable[[], object], *, pause_s: float = PAUSE_S) -> float:
+    """Wait until `check` returns something true; returns how many seconds that took. Fails with its last answer."""
+    began = time.monotonic()
+    while not (answer := check()):
+        assert time.monotonic() - began < PATIENCE_S, f"still {answer!r} after {PATIENCE_S:.0f} s"
+        time.sleep(pause_s)
+    return time.monotonic() - began

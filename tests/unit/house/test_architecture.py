@@ -1,0 +1,75 @@
+"""The rules of the house that tools can check: layers, types, style, sizes."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BIN = Path(sys.executable).parent
+SOURCES = sorted([*ROOT.glob("shared/**/*.py"), *ROOT.glob("services/**/*.py"), *ROOT.glob("benchmarks/**/*.py")])
+TESTS = sorted((ROOT / "tests").glob("**/*.py"))
+CODE_LINES_MAX = 300
+_BLANK = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("lint-imports",), id="import contracts"),
+        pytest.param(("ruff", "check", "shared", "services", "tests", "benchmarks"), id="lint"),
+        pytest.param(("ruff", "format", "--check", "shared", "services", "tests", "benchmarks"), id="format"),
+        pytest.param(("mypy",), id="types"),
+    ],
+)
+def test_tool_is_content(command: tuple[str, ...]) -> None:
+    answer = subprocess.run([BIN / command[0], *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+def code_lines(text: str) -> int:
+    """Lines that hold code: no comments, no blank lines, no docstrings."""
+    lines: set[int] = set()
+    previous = tokenize.NEWLINE
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        docstring = token.type == tokenize.STRING and previous in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+        if token.type not in _BLANK and not docstring:
+            lines.update(range(token.start[0], token.end[0] + 1))
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            previous = token.type
+    return len(lines)
+
+
+def test_no_file_is_too_long() -> None:
+    long = {str(path.relative_to(ROOT)): code_lines(path.read_text()) for path in SOURCES}
+    assert {name: lines for name, lines in long.items() if lines > CODE_LINES_MAX} == {}
+
+
+def test_code_lines_leaves_out_comments_blanks_and_docstrings() -> None:
+    text = '"""Doc\nstring."""\n\nx = 1  # why\n# note\ndef f():\n    """Doc."""\n    return """a\nb"""\n'
+    assert code_lines(text) == 4
+
+
+def test_nothing_is_left_for_later() -> None:
+    unfinished = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError|\bpragma: no cover\b")
+    own = Path(__file__)
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in [*SOURCES, *TESTS]
+        if path != own
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if unfinished.search(line)
+    ]
+    assert found == []
+
+
+def test_test_files_have_unique_names() -> None:
+    """Without packages in tests/, pytest knows a test file by its name alone."""
+    names = [path.name for path in TESTS if path.name.startswith("test_")]
+    assert sorted({name for name in names if names.count(name) > 1}) == []

@@ -1,0 +1,48 @@
+"""The documents name files and tests that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tistream_meta.placement import TRANSITIONS
+
+ROOT = Path(__file__).parents[3]
+DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+CODE = [path for folder in ("shared", "services", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+TESTS = {
+    name
+    for path in (ROOT / "tests").rglob("test_*.py")
+    for name in re.findall(r"^ *def (test_\w+)", path.read_text(), re.MULTILINE)
+}
+
+
+@pytest.mark.parametrize("document", DOCS, ids=lambda path: path.name)
+def test_named_modules_and_tests_exist(document: Path) -> None:
+    quoted = re.findall(r"`([^`\n]+)`", document.read_text())
+    modules = {name for name in quoted if re.fullmatch(r"[\w/]+\.py", name)}
+    known = {str(path.relative_to(ROOT)) for path in [*CODE, *(ROOT / "tests").rglob("*.py")]}
+    missing = {name for name in modules if not any(path == name or path.endswith("/" + name) for path in known)}
+    assert missing == set()
+    assert {name for name in quoted if name.startswith("test_")} - TESTS == set()
+
+
+@pytest.mark.parametrize("document", DOCS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", document.read_text())
+    assert [link for link in links if "://" not in link and not (document.parent / link).exists()] == []
+
+
+def test_the_diagram_of_a_tasks_phases_is_that_of_the_code() -> None:
+    drawn = re.search(
+        r"```mermaid\nstateDiagram-v2\n(.*?)```", (ROOT / "docs" / "scheduling.md").read_text(), re.DOTALL
+    )
+    assert drawn is not None
+    assert drawn[1].splitlines() == [
+        f"  {phase.value} --> {after.value} : {step.value}"
+        for phase, steps in TRANSITIONS.items()
+        for step, after in steps.items()
+        if after is not phase
+    ]

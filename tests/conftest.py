@@ -1,8 +1,17 @@
 """What holds for every test."""
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+
+from support.effort import FULL, examples
 
 pytest_plugins = ["support.not_run", "support.tiers", "support.platform_reports"]
 
-settings.register_profile("untimed", deadline=None)  # speed is measured in benchmarks, never in a test
+# No deadline and no check of speed: what is slow is seen in benchmarks. Only the soak draws at random.
+settings.register_profile(
+    "untimed",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not FULL,
+    max_examples=examples(100),
+)
 settings.load_profile("untimed")

@@ -8,12 +8,14 @@ import subprocess
 from pathlib import Path
 
 import httpx
+import pytest
 
 from support import golden
 from support.platform import COMMAND, Platform
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 
-SET = golden.load("everything")
+pytestmark = pytest.mark.xdist_group("guarded")
+SET = golden.load_as("everything", "9", "auth")
 CLUSTER, TENANT = SET.tenant.cluster_id, SET.tenant.tenant_id
 
 
@@ -26,49 +28,45 @@ def tistream(platform: Platform, *arguments: str, token: Path | None, status: in
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == status, done.stderr
     return done.stdout + done.stderr
 
 
-def test_a_platform_with_auth_from_its_first_token_to_a_revoked_one(tmp_path: Path) -> None:
-    platform = Platform(tmp_path / "data", options=("--auth",))
+def test_a_platform_with_auth_from_its_first_token_to_a_revoked_one(guarded: Platform, tmp_path: Path) -> None:
+    platform = guarded
     first, reader = platform.data_dir / "secrets" / "first.token", tmp_path / "reader.token"
-    platform.start()
-    try:
-        assert stat.S_IMODE(first.stat().st_mode) == 0o600
-        assert stat.S_IMODE(first.parent.stat().st_mode) == 0o700
-        of_tenant = ("--cluster", CLUSTER, "--tenant", TENANT)
-        assert "wants a token" in tistream(platform, "tenant", "create", *of_tenant, token=None, status=1)
-        eventually(lambda: httpx.get(f"{platform.url}/v1/owner", headers=bearer(first)).status_code == 200)
-        tistream(platform, "tenant", "create", *of_tenant, token=first)
-        golden.push(SET.deliveries, platform.objects)
-        grant = f"read:{CLUSTER}/{TENANT}/shop/orders"
-        made = tistream(platform, "token", "create", "--grant", grant, "--out", str(reader), token=first)
-        token_id = reader.read_text().split("_")[1]
-        assert token_id in made
-        assert reader.read_text().strip() not in made
-        status = f"{platform.url}/v1/clusters/{CLUSTER}/tenants/{TENANT}/status"
+    assert stat.S_IMODE(first.stat().st_mode) == 0o600
+    assert stat.S_IMODE(first.parent.stat().st_mode) == 0o700
+    of_tenant = ("--cluster", CLUSTER, "--tenant", TENANT)
+    assert "wants a token" in tistream(platform, "tenant", "create", *of_tenant, token=None, status=1)
+    eventually(lambda: httpx.get(f"{platform.url}/v1/owner", headers=bearer(first)).status_code == 200)
+    tistream(platform, "tenant", "create", *of_tenant, token=first)
+    golden.push(SET.deliveries, platform.objects)
+    grant = f"read:{CLUSTER}/{TENANT}/shop/orders"
+    made = tistream(platform, "token", "create", "--grant", grant, "--out", str(reader), token=first)
+    token_id = reader.read_text().split("_")[1]
+    assert token_id in made
+    assert reader.read_text().strip() not in made
+    status = f"{platform.url}/v1/clusters/{CLUSTER}/tenants/{TENANT}/status"
 
-        def caught_up() -> bool:
-            answer = httpx.get(status, headers=bearer(first))
-            return answer.status_code == 200 and int(answer.json()["resolved_ts"]) >= SET.end_ts
+    def caught_up() -> bool:
+        answer = httpx.get(status, headers=bearer(first))
+        return answer.status_code == 200 and int(answer.json()["resolved_ts"]) >= SET.end_ts
 
-        eventually(caught_up)
-        pulled = tistream(platform, "pull", *of_tenant, "--database", "shop", "--table", "orders", token=reader)
-        assert '"table":"orders"' in pulled
-        assert "does not grant" in tistream(platform, "pull", *of_tenant, token=reader, status=1)
-        assert "does not grant" in tistream(platform, "node", "list", token=reader, status=1)
-        tistream(platform, "token", "revoke", token_id, token=first)
-        eventually(lambda: httpx.get(status, headers=bearer(reader)).status_code == 401)
-        assert "revoked" in tistream(platform, "token", "list", token=first)
-        secrets = [path.read_text().strip().split("_", 2)[2] for path in (first, reader)]
-        for log in [*platform.logs.glob("*"), *platform.data_dir.glob("*.stderr"), *platform.data_dir.glob("meta.db*")]:
-            held = log.read_bytes()
-            assert not any(secret.encode() in held for secret in secrets), log
-    finally:
-        platform.stop()
+    eventually(caught_up)
+    pulled = tistream(platform, "pull", *of_tenant, "--database", "shop", "--table", "orders", token=reader)
+    assert '"table":"orders"' in pulled
+    assert "does not grant" in tistream(platform, "pull", *of_tenant, token=reader, status=1)
+    assert "does not grant" in tistream(platform, "node", "list", token=reader, status=1)
+    tistream(platform, "token", "revoke", token_id, token=first)
+    eventually(lambda: httpx.get(status, headers=bearer(reader)).status_code == 401)
+    assert "revoked" in tistream(platform, "token", "list", token=first)
+    secrets = [path.read_text().strip().split("_", 2)[2] for path in (first, reader)]
+    for log in [*platform.logs.glob("*"), *platform.data_dir.glob("*.stderr"), *platform.data_dir.glob("meta.db*")]:
+        held = log.read_bytes()
+        assert not any(secret.encode() in held for secret in secrets), log
 
 
 def bearer(path: Path) -> dict[str, str]:

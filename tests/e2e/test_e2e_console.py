@@ -23,13 +23,13 @@ from support import browser, golden, platform
 from support.browser import Sight
 from support.platform import COMMAND, Platform
 from support.pull import Consumer
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.model.ids import TenantKey
 
 EVERYTHING = golden.load("everything")  # of tenant 7/acme
 LIVE = TenantKey("7", "live")
 MANY = 1_000
-PATIENCE_MS = 120_000
+PATIENCE_MS = PATIENCE_S * 1_000
 PICTURES = os.environ.get("TISTREAM_SCREENSHOTS")
 
 
@@ -65,11 +65,11 @@ def simulated(up: Platform) -> Iterator[Consumer]:
         )
     try:
         url = f"{up.url}/v1/clusters/{LIVE.cluster_id}/tenants"
-        eventually(lambda: f'"{LIVE.tenant_id}"' in httpx.get(url, trust_env=False, timeout=10).text)
+        eventually(lambda: f'"{LIVE.tenant_id}"' in httpx.get(url, trust_env=False, timeout=PATIENCE_S).text)
         yield up.consumer(LIVE)
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(30)
+        process.wait(PATIENCE_S)
 
 
 @pytest.fixture

@@ -11,12 +11,14 @@ import pytest
 from support import browser, golden
 from support.browser import Sight
 from support.platform import Platform
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.model.ids import TenantKey
+
+pytestmark = pytest.mark.xdist_group("guarded")
 
 SET = golden.load("everything")  # of tenant 7/acme
 OTHER = TenantKey("7", "somebody-elses")
-PATIENCE_MS = 120_000
+PATIENCE_MS = PATIENCE_S * 1_000
 
 
 class Tokens:
@@ -25,7 +27,10 @@ class Tokens:
     def __init__(self, platform: Platform) -> None:
         self.first = (platform.data_dir / "secrets" / "first.token").read_text().strip()
         self.client = httpx.Client(
-            base_url=platform.url, headers={"authorization": f"Bearer {self.first}"}, trust_env=False, timeout=60
+            base_url=platform.url,
+            headers={"authorization": f"Bearer {self.first}"},
+            trust_env=False,
+            timeout=PATIENCE_S,
         )
 
     def made(self, *actions: str, **scope: str) -> str:
@@ -38,24 +43,14 @@ class Tokens:
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    platform = Platform(tmp_path_factory.mktemp("up") / "data", options=("--auth",))
-    platform.start()
-    try:
-        yield platform
-    finally:
-        platform.stop()
-
-
-@pytest.fixture(scope="module")
-def tokens(up: Platform) -> Tokens:
+def tokens(guarded: Platform) -> Tokens:
     """Of two tenants, of which one has the recorded rows."""
-    made = Tokens(up)
+    made = Tokens(guarded)
     eventually(lambda: made.client.get("/v1/owner").status_code == 200)
     for tenant in (SET.tenant, OTHER):
         told = made.client.post(f"/v1/clusters/{tenant.cluster_id}/tenants", json={"tenant_id": tenant.tenant_id})
         assert told.status_code == 201, told.text
-    golden.push(SET.deliveries, up.objects)
+    golden.push(SET.deliveries, guarded.objects)
     status = f"/v1/clusters/{SET.tenant.cluster_id}/tenants/{SET.tenant.tenant_id}/status"
 
     def caught_up() -> bool:
@@ -73,8 +68,8 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def seen(chromium: Any, up: Platform) -> Iterator[Sight]:
-    with browser.sight(chromium, up.url) as one:
+def seen(chromium: Any, guarded: Platform) -> Iterator[Sight]:
+    with browser.sight(chromium, guarded.url) as one:
         one.page.set_default_timeout(PATIENCE_MS)
         yield one
 

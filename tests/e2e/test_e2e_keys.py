@@ -19,7 +19,7 @@ from support.kes import Kes
 from support.minio import Minio
 from support.pull import Consumer, Refused
 from support.services import Services
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
@@ -32,7 +32,6 @@ SETTINGS = {
     "TISTREAM_SORTER__COMPACT__FAN_IN": "2",
     "TISTREAM_API__KEYED_CACHE_MS": str(CACHE_MS),
 }
-PATIENCE_S = 120
 OBJECTS = ("manifest/", "segment/", "pending/", "floor", "log/")
 
 
@@ -110,7 +109,7 @@ class Tenant:
             self.objects.keys.tell({self.set.tenant: self.source_key})
         self.objects.put(self.set.schema_snap.key, self.set.schema_snap.data)
         body = {"tenant_id": self.set.tenant.tenant_id, "kms_key_id": self.key}
-        answer = httpx.post(f"{self.up.url}/v1/clusters/9/tenants", json=body, trust_env=False, timeout=20)
+        answer = httpx.post(f"{self.up.url}/v1/clusters/9/tenants", json=body, trust_env=False, timeout=PATIENCE_S)
         assert (answer.status_code, answer.json()["kms_key_id"]) == (201, self.key), answer.text
         self.consumer = Consumer(self.up.url, self.set.tenant)
 
@@ -148,7 +147,9 @@ class Tenant:
         assert not problems, shown(problems)
 
     def change_key(self, name: str | None) -> None:
-        answer = httpx.put(f"{self.consumer.base}/encryption", json={"kms_key_id": name}, trust_env=False, timeout=20)
+        answer = httpx.put(
+            f"{self.consumer.base}/encryption", json={"kms_key_id": name}, trust_env=False, timeout=PATIENCE_S
+        )
         assert (answer.status_code, answer.json()["kms_key_id"]) == (200, name), answer.text
         self.key = name
 
@@ -163,8 +164,7 @@ class Tenant:
 
 @pytest.fixture(scope="module")
 def tenants(up: Services, bucket: Bucket, kes: Kes) -> list[Tenant]:
-    """Two with a key each, of which the first has its source files under it too; and one without. Each test pushes a
-    part of their files."""
+    """Two with a key each, of which the first has its source files under it too; and one without."""
     objects = bucket.store()
     made = []
     for name in ("first", "second", "plain"):
@@ -183,7 +183,7 @@ def refusal(tenant: Tenant) -> tuple[int, str]:
     return 200, ""
 
 
-def test_everything_that_is_written_bears_its_tenants_key(bucket: Bucket, tenants: list[Tenant]) -> None:
+def everything_that_is_written_bears_its_tenants_key(bucket: Bucket, tenants: list[Tenant]) -> None:
     for tenant in tenants:
         tenant.push_slowly(0.4)
         found = bucket.keys_of(tenant.set.tenant)
@@ -195,7 +195,7 @@ def test_everything_that_is_written_bears_its_tenants_key(bucket: Bucket, tenant
         assert source == {tenant.source_key}
 
 
-def test_a_key_that_is_revoked_stops_its_tenant_alone_until_it_is_back(
+def a_key_that_is_revoked_stops_its_tenant_alone_until_it_is_back(
     up: Services, kes: Kes, tenants: list[Tenant]
 ) -> None:
     held, *others = tenants
@@ -221,7 +221,7 @@ def test_a_key_that_is_revoked_stops_its_tenant_alone_until_it_is_back(
     assert told == {held.key}, "the logs name that key and no other"
 
 
-def test_another_key_is_for_what_comes_after_it(bucket: Bucket, kes: Kes, tenants: list[Tenant]) -> None:
+def another_key_is_for_what_comes_after_it(bucket: Bucket, kes: Kes, tenants: list[Tenant]) -> None:
     _, tenant, _ = tenants
     first, before = tenant.key, bucket.keys_of(tenant.set.tenant)
     tenant.change_key(kes.create(f"{first}-next"))
@@ -240,3 +240,10 @@ def test_another_key_is_for_what_comes_after_it(bucket: Bucket, kes: Kes, tenant
     for task in {key.rpartition("/")[0] for key in found}:
         used = [kms for key, kms in sorted(found.items()) if key.startswith(task)]
         assert used == sorted(used, key=[first, tenant.key].index), "after the new one the old one is not used"
+
+
+def test_the_life_of_tenants_keys(up: Services, bucket: Bucket, kes: Kes, tenants: list[Tenant]) -> None:
+    """Each step pushes a part of the tenants' files."""
+    everything_that_is_written_bears_its_tenants_key(bucket, tenants)
+    a_key_that_is_revoked_stops_its_tenant_alone_until_it_is_back(up, kes, tenants)
+    another_key_is_for_what_comes_after_it(bucket, kes, tenants)

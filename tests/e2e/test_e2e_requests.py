@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 
 from support import golden
 from support.compare import names
+from support.effort import examples
 from support.golden import GoldenSet
 from support.platform import Platform
 from support.pull import PROBLEM, Consumer, Event, Refused
+
+pytestmark = pytest.mark.xdist_group("four-ranges")
 
 LATER_TS = (2**42) << 18  # a TSO of the year 2109
 NOT_NUMBERS = ["", "abc", "-1", "+1", "1.0", "1e3", " 1", "0x10", "١٢", "9" * 40, "null", str(2**63), "\x00"]
@@ -282,7 +285,7 @@ def test_everything_else_is_404_or_405(loaded: Loaded) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["start_ts", "cursor", "end_ts", "limit", "format", "ts", "x"]), st.text()))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_query_is_a_500(loaded: Loaded, query: dict[str, str]) -> None:
     try:
         encoded = str(httpx.QueryParams(query))

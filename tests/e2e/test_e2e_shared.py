@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -14,7 +15,7 @@ from support.compare import shown, tenant_differences
 from support.mariadb import MariaDb
 from support.pull import Consumer
 from support.services import Services
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.model.ids import TenantKey
 from tistream.storage.open import open_objects
 
@@ -57,15 +58,27 @@ def push(bucket: str, deliveries: list[golden.Delivery]) -> None:
         objects.put(delivery.key, delivery.data)
 
 
-def shares(up: Services) -> list[int]:
-    """How many tasks each sorter has."""
-    answer = httpx.get(f"{up.url}/v1/nodes", trust_env=False, timeout=10)
-    nodes = answer.json()["nodes"] if answer.status_code == httpx.codes.OK else []
-    return [node["tasks"] for node in nodes if node["role"] == "sorter"]
+def nodes(up: Services) -> list[dict[str, Any]]:
+    """Who is registered; nobody while nobody can say."""
+    answer = httpx.get(f"{up.url}/v1/nodes", trust_env=False, timeout=PATIENCE_S)
+    found: list[dict[str, Any]] = answer.json()["nodes"] if answer.status_code == httpx.codes.OK else []
+    return found
+
+
+def shared_evenly(up: Services) -> bool:
+    """Whether each sorter has as many tasks."""
+    shares = [node["tasks"] for node in nodes(up) if node["role"] == "sorter"]
+    return len(shares) == NODES["sorter"] and len(set(shares)) == 1 and all(shares)
+
+
+def all_alive(up: Services) -> bool:
+    """Whether every node is there."""
+    found = nodes(up)
+    return len(found) == sum(NODES.values()) - NODES["meta"] and all(node["state"] == "alive" for node in found)
 
 
 def owner(up: Services) -> str:
-    answer = httpx.get(f"{up.url}/v1/owner", trust_env=False, timeout=10)
+    answer = httpx.get(f"{up.url}/v1/owner", trust_env=False, timeout=PATIENCE_S)
     return str(answer.json()["node_id"]) if answer.status_code == httpx.codes.OK else ""
 
 
@@ -73,16 +86,14 @@ def test_services_on_a_shared_database_and_bucket_serve_what_tidb_wrote(up: Serv
     loaded = golden.load("everything")
     push(bucket, [loaded.schema_snap])
     up.create_for(loaded)
-    eventually(lambda: shares(up) == [2, 2])  # while nothing comes, each has the same to do
+    eventually(lambda: shared_evenly(up))  # while nothing comes, each has the same to do
     push(bucket, list(loaded.files))
     for api in ("api", "api-2"):
         consumer = Consumer(up.url_of(api), loaded.tenant)
         events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
         problems = tenant_differences(loaded, events)
         assert not problems, shown(problems)
-    held = {node["node_id"]: node for node in httpx.get(f"{up.url}/v1/nodes", trust_env=False).json()["nodes"]}
-    assert all(node["state"] == "alive" for node in held.values())
-    assert len(held) == sum(NODES.values()) - NODES["meta"]
+    eventually(lambda: all_alive(up))
 
 
 def test_the_other_recorded_set_is_equal_there_too(up: Services, bucket: str) -> None:
@@ -96,6 +107,7 @@ def test_the_other_recorded_set_is_equal_there_too(up: Services, bucket: str) ->
 
 
 def test_an_owner_that_dies_for_good_is_replaced(up: Services, bucket: str) -> None:
+    eventually(lambda: owner(up))
     dead = owner(up)
     (process,) = up.named(dead, up.alive())
     os.kill(process.pid, signal.SIGKILL)

@@ -17,7 +17,7 @@ from support.golden import GoldenSet
 from support.minio import running
 from support.platform import COMMAND, _kill
 from support.services import MODULES, Services
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from support.wire import Request, Wire, wired
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
@@ -45,7 +45,7 @@ class Metered:
         path = f"/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/usage"
         keys = ServiceKeys(self.services.data_dir / "secrets" / "service.key", SystemClock())
         headers = {"authorization": f"Bearer {keys.sign(Caller('test', 'api'))}"}
-        answer = httpx.get(self.services.url_of("meta") + path, headers=headers, timeout=10, trust_env=False)
+        answer = httpx.get(self.services.url_of("meta") + path, headers=headers, timeout=PATIENCE_S, trust_env=False)
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
         return found
@@ -115,7 +115,7 @@ def pull(metered: Metered, loaded: GoldenSet, name: str, until_ts: int) -> tuple
     size = rows = 0
     base = f"/v1/clusters/{loaded.tenant.cluster_id}/tenants/{loaded.tenant.tenant_id}/changes"
     query: dict[str, Any] = {"start_ts": str(loaded.snapshot_ts)}
-    with httpx.Client(base_url=metered.services.url_of(name), timeout=60, trust_env=False) as client:
+    with httpx.Client(base_url=metered.services.url_of(name), timeout=PATIENCE_S, trust_env=False) as client:
         while True:
             answer = client.get(base, params={**query, "limit": 200, "wait_ms": 1_000})
             if answer.status_code in (404, 503):
@@ -143,8 +143,19 @@ def agree(metered: Metered, tenant: TenantKey) -> dict[str, Any]:
     return metered.usage(tenant)
 
 
+@pytest.fixture(scope="module")
+def pushed(metered: Metered) -> GoldenSet:
+    """Of tenant 7/acme; every file has come."""
+    loaded = golden.load("everything")
+    metered.services.create_for(loaded)
+    for delivery in loaded.deliveries:
+        metered.bucket.put(delivery.key, delivery.data)
+    pull(metered, loaded, "api", loaded.end_ts)
+    return loaded
+
+
 def test_sums_are_those_of_the_bucket_the_access_log_and_the_wire(metered: Metered) -> None:
-    one, other = golden.load("everything"), golden.load("large")
+    one, other = golden.load_as("everything", "8", "one"), golden.load_as("large", "8", "other")
     for loaded in (one, other):
         metered.services.create_for(loaded)
         for delivery in loaded.deliveries:
@@ -167,8 +178,8 @@ def test_sums_are_those_of_the_bucket_the_access_log_and_the_wire(metered: Meter
     eventually(same_requests)  # as soon as nothing is asked for a moment
 
 
-def test_who_is_killed_loses_nothing_of_what_is_durable_or_was_told(metered: Metered) -> None:
-    loaded = golden.load("everything")
+def test_who_is_killed_loses_nothing_of_what_is_durable_or_was_told(metered: Metered, pushed: GoldenSet) -> None:
+    loaded = pushed
     late = golden.load_as("everything", "7", "late")
     services, half = metered.services, len(late.deliveries) // 2
     before = agree(metered, loaded.tenant)["total"]
@@ -195,7 +206,7 @@ def test_who_is_killed_loses_nothing_of_what_is_durable_or_was_told(metered: Met
         assert int(count) <= metered.on_the_wire(loaded.tenant).get(kind, 0)
 
 
-def test_the_command_shows_usage_and_changes_quotas(metered: Metered) -> None:
+def test_the_command_shows_usage_and_changes_quotas(metered: Metered, pushed: GoldenSet) -> None:
     of = ("--cluster", "7", "--tenant", "acme", "--url", metered.services.url)
 
     def run(*words: str) -> str:
@@ -203,7 +214,11 @@ def test_the_command_shows_usage_and_changes_quotas(metered: Metered) -> None:
 
     table = [line.split() for line in run("usage").splitlines()]
     assert table[0] == ["hour", "bytes_in", "bytes_stored", "bytes_served", "rows_served", "requests"]
-    assert int(next(line for line in table if line[0] == "total")[1]) > 0
+
+    def bytes_in() -> int:
+        return int(next(line.split() for line in run("usage").splitlines() if line.startswith("total"))[1])
+
+    eventually(lambda: bytes_in() > 0)
     assert json.loads(run("usage", "--from", "2020-01-01", "--to", "2020-01-02", "--json"))["hours"] == []
     assert json.loads(run("quotas", "stored_bytes=1", "pulls_at_once=5"))["stored_bytes_exceeded"]
     found = json.loads(run("quotas", "stored_bytes=default"))

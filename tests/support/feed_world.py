@@ -26,8 +26,9 @@ from tistream_dispatcher.window import Limits
 class Sorter:
     """The far end of the wire: one task that takes whatever it is sent, unless it is busy."""
 
-    def __init__(self, *, busy: bool = False) -> None:
+    def __init__(self, *, busy: bool = False, durable: bool = False) -> None:
         self.busy = busy
+        self.durable = durable  # whether what was received is in a manifest at once
         self.received: dict[int, list[Chain]] = {}
         self.taken: list[tuple[int, int]] = []
 
@@ -51,7 +52,7 @@ class Sorter:
             flushed_ts=100,
             progress_ts=100,
             received=self.received,
-            durable={},
+            durable=self.received if self.durable else {},
             pending_rows=0,
             pending_bytes=0,
             counters={},

@@ -23,6 +23,7 @@ import httpx
 
 from support.golden import GoldenSet
 from support.pull import Consumer
+from support.waiting import PATIENCE_S
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.wire import service_token
@@ -33,8 +34,8 @@ STARTED: list[Platform] = []  # a failed test prints what they said
 STATUSES_MAX = 20  # tenants whose status a failed test prints
 MARK = "TISTREAM_HARNESS_RUN"  # in the environment of every process of one platform, however it was started
 SERVICES = ("meta", "schema", "dispatcher", "sorter", "api")
-READY_SECONDS = 240  # a fresh clone compiles its decoder first
-STOP_SECONDS = 10
+READY_SECONDS = PATIENCE_S  # a fresh clone compiles its decoder first
+STOP_SECONDS = PATIENCE_S
 
 
 def free_port() -> int:
@@ -178,7 +179,7 @@ class Platform:
     # --- ending it -------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """SIGTERM; within 10 s everything is gone, the JVM included, with status 0."""
+        """SIGTERM; then everything is gone, the JVM included, with status 0."""
         assert self._up is not None
         started = time.monotonic()
         self._up.send_signal(signal.SIGTERM)
@@ -273,8 +274,8 @@ class Platform:
     def create_tenant(self, tenant: TenantKey) -> Consumer:
         """Register a tenant; a consumer of it."""
         url = f"{self.url}/v1/clusters/{tenant.cluster_id}/tenants"
-        deadline = time.monotonic() + 30
-        with self.http(10) as http:
+        deadline = time.monotonic() + PATIENCE_S
+        with self.http(PATIENCE_S) as http:
             answer = http.post(url, json={"tenant_id": tenant.tenant_id})
             while answer.status_code == 503 and time.monotonic() < deadline:  # the meta server is being started again
                 time.sleep(float(answer.headers["retry-after"]))

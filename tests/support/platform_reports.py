@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 import pytest
 
-from support.platform import STARTED, Platform
+from support.platform import STARTED
 
 
 @pytest.hookimpl(wrapper=True)

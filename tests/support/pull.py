@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
+from support.waiting import PATIENCE_S
 from tistream.model.ids import TenantKey
 
 Event = dict[str, Any]
@@ -25,9 +26,6 @@ class Refused(Exception):
         self.status = status
         self.problem = problem
         self.retry_after = retry_after
-
-
-PATIENCE_SECONDS = 240  # nobody waits that long, unless the machine is busy with something else
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ class Consumer:
         *scope: str | None,
         until_ts: int,
         query: Mapping[str, Any],
-        timeout: float = PATIENCE_SECONDS,
+        timeout: float = PATIENCE_S,
         wait_ms: int = 1_000,
     ) -> Iterator[Page]:
         """Follow cursors from `query` (start_ts or cursor, limit …) until a page is resolved at `until_ts`."""
@@ -130,7 +128,7 @@ class Consumer:
             follow = {**{name: follow[name] for name in follow if name == "limit"}, "cursor": page.cursor}
 
     def pull(
-        self, *scope: str | None, until_ts: int, start_ts: int, timeout: float = PATIENCE_SECONDS, **query: Any
+        self, *scope: str | None, until_ts: int, start_ts: int, timeout: float = PATIENCE_S, **query: Any
     ) -> list[Event]:
         """Every event from start_ts to until_ts, the ends of pages included."""
         out: list[Event] = []
@@ -138,9 +136,7 @@ class Consumer:
             out += [*page.events, page.end]
         return out
 
-    def follow(
-        self, *scope: str | None, until_ts: int, timeout: float = PATIENCE_SECONDS, **query: Any
-    ) -> Iterator[Event]:
+    def follow(self, *scope: str | None, until_ts: int, timeout: float = PATIENCE_S, **query: Any) -> Iterator[Event]:
         """The endless stream, ended by us at `until_ts`. Raises Refused."""
         deadline = time.monotonic() + timeout
         with self.client.stream("GET", self.changes_url(*scope), params={"follow": "true", **query}) as answer:
@@ -155,7 +151,7 @@ class Consumer:
                 assert time.monotonic() < deadline, f"{until_ts} not reached in {timeout} s: {event}"
         raise AssertionError("the stream ended by itself")
 
-    def wait_for(self, until_ts: int, timeout: float = PATIENCE_SECONDS) -> dict[str, Any]:
+    def wait_for(self, until_ts: int, timeout: float = PATIENCE_S) -> dict[str, Any]:
         """Poll the status until everything through `until_ts` is resolved; the last status."""
         deadline = time.monotonic() + timeout
         while True:

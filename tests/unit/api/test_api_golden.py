@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import compare, golden
+from support.effort import examples
 from support.pull_world import World, golden_world
 from tistream_api.cursor import Position, Scope, decode
 from tistream_api.scan import Budget
@@ -86,7 +87,7 @@ def test_small_pages_from_anywhere(name: str, limit: int) -> None:
         assert len(got) >= 25 * limit * 0.2 or got == want
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25, few=4), deadline=None)
 @given(st.data())
 def test_any_cursor_resumes_exactly(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(golden.NAMES))

@@ -46,9 +46,9 @@ def ended(workers: list[Worker]) -> None:
 def test_one_tenant_leaves_room_and_waits_behind_no_other() -> None:
     working, began = Working(4, ManualClock()), list[str]()
     many = [Worker(working, "many", 1, began) for _ in range(20)]
-    eventually(lambda: began == ["many"] * 3)
+    eventually(lambda: began == ["many"] * 3, pause_s=0)
     few = Worker(working, "few", 2, began)
-    eventually(lambda: began == ["many"] * 3 + ["few"])
+    eventually(lambda: began == ["many"] * 3 + ["few"], pause_s=0)
     for one in many:
         one.go.release()
     few.go.release(2)
@@ -63,13 +63,13 @@ def test_one_tenant_leaves_room_and_waits_behind_no_other() -> None:
 def test_who_has_the_fewest_at_work_is_next_however_many_have_waited_longer() -> None:
     working, began = Working(16, ManualClock()), list[str]()
     first = [Worker(working, who, 1, began) for who in "abcdefgh" * 2]
-    eventually(lambda: sorted(began) == sorted("abcdefgh" * 2))
+    eventually(lambda: sorted(began) == sorted("abcdefgh" * 2), pause_s=0)
     waiting = [Worker(working, "a", 1, began) for _ in range(5)]
-    eventually(lambda: len(working._waiting.get("a", ())) == 5)
+    eventually(lambda: len(working._waiting.get("a", ())) == 5, pause_s=0)
     few = Worker(working, "few", 1, began)
-    eventually(lambda: "few" in working._waiting)
+    eventually(lambda: "few" in working._waiting, pause_s=0)
     first[0].go.release()  # of "a" one is at work, and two might be; of "few" none
-    eventually(lambda: began[16:] == ["few"])
+    eventually(lambda: began[16:] == ["few"], pause_s=0)
     ended([*first, *waiting, few])
 
 
@@ -77,15 +77,15 @@ def test_beside_others_one_works_at_less_until_they_are_gone() -> None:
     clock = ManualClock()
     working, began = Working(8, clock), list[str]()
     many = [Worker(working, "many", 1, began) for _ in range(20)]
-    eventually(lambda: len(began) == 6)
+    eventually(lambda: len(began) == 6, pause_s=0)
     assert list(working.each("few", iter([1]))) == [1], "there is room"
-    eventually(lambda: len(working._waiting["many"]) == 14)
+    eventually(lambda: len(working._waiting["many"]) == 14, pause_s=0)
     released([one for one in many if one.begun])
-    eventually(lambda: len(began) == 8)
+    eventually(lambda: len(began) == 8, pause_s=0)
     assert working._working["many"] == 2, "the other works at nothing now, but did a moment ago"
     clock.advance(BESIDE_MS)
     released([one for one in many if one.begun and not one.given])
-    eventually(lambda: len(began) == 14)
+    eventually(lambda: len(began) == 14, pause_s=0)
     assert working._working["many"] == 6
     ended(many)
 

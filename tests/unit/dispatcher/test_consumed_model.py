@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from support.effort import examples
 from tistream.wire.file_batch import FileRef
 from tistream.wire.sorter import TaskStatus
 from tistream_dispatcher.chain import SeenFile, StoreChains
@@ -282,4 +283,4 @@ def replace_received(status: TaskStatus) -> TaskStatus:
 
 
 TestCollecting = Collecting.TestCase
-TestCollecting.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestCollecting.settings = settings(max_examples=examples(100), stateful_step_count=50, deadline=None)

@@ -76,8 +76,9 @@ class FlakyStore(MemoryObjectStore):
 class Silent:
     """A tenant of one store for which nothing has come for two hours since its last file, which was announced."""
 
-    def __init__(self) -> None:
-        self.objects, self.sorter, self.clock = FlakyStore(), Sorter(), ManualClock(1_000)
+    def __init__(self, *, durable: bool = True) -> None:
+        """Sorters are asked each minute once all is `durable`, each second before that."""
+        self.objects, self.sorter, self.clock = FlakyStore(), Sorter(durable=durable), ManualClock(1_000)
         self.feed = new_feed(self.objects, self.sorter, self.clock)
         self.put(1, 200, 0)
         self.run(20)
@@ -230,7 +231,7 @@ def test_a_silent_store_of_a_tenant_whose_other_stores_are_busy_elsewhere_is_loo
     announced: bool,
 ) -> None:
     """Another dispatcher reads those: it is seen by what the sorters have, or by what is announced."""
-    silent = Silent()
+    silent = Silent(durable=announced)
     if announced:
         assert silent.feed.stir()
         assert not silent.feed.stir(), "once a second is enough"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from tistream_meta.liveness import Liveness, NodeState, node_state
 from tistream_meta.placement import TRANSITIONS, Phase, Placement, Step, WrongStep
 from tistream_meta.policies import Command, Limits, schedule
@@ -62,7 +63,7 @@ placements = st.lists(
 states = st.dictionaries(st.sampled_from(NODES), st.sampled_from(list(NodeState)), min_size=1)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(placements, states)
 def test_it_comes_to_rest_with_every_task_at_a_sorter_that_is_there(
     tasks: list[Placement], nodes: dict[str, NodeState]
@@ -76,7 +77,7 @@ def test_it_comes_to_rest_with_every_task_at_a_sorter_that_is_there(
     assert all(now.task_epoch >= before.task_epoch for now, before in zip(after, tasks, strict=True))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(placements, states)
 def test_a_task_whose_sorter_works_is_never_handed_over_before_the_next_one_is_prepared(
     tasks: list[Placement], nodes: dict[str, NodeState]
@@ -123,7 +124,7 @@ def test_load_and_not_the_number_of_tasks_is_balanced() -> None:
     assert sums["a"] > 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=40), st.randoms(use_true_random=False))
 def test_balance_ends(loads: list[float], rng: random.Random) -> None:
     tasks = [Placement(number, rng.choice(NODES), 1, held=True) for number in range(len(loads))]

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from tistream_meta.ranges import DDL_JOB_TABLE, RANGES_MAX, cut, row_key, table_key
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.integers(1, 2**48) | st.integers(1, 300), max_size=40),
     st.integers(1, 300) | st.sampled_from([1023, 1024, 4095, RANGES_MAX]),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import from_physical_ms
@@ -161,7 +162,7 @@ def test_children_take_their_places_once_all_that_they_cover_is_sealed() -> None
     assert carried_on([RIGHT], {2: Told(sealed=halved)}) == [], "children that are not its own"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=3), st.binary(max_size=3), st.binary(max_size=4))
 def test_halves_are_the_whole_or_nothing(start: bytes, end: bytes, key: bytes) -> None:
     if end and start >= end:

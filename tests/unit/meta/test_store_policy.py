@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from tistream.model.ids import TenantKey
 from tistream_meta.book import Book
 from tistream_meta.liveness import NodeState
@@ -91,7 +92,7 @@ def test_load_and_not_the_number_of_stores_is_balanced() -> None:
     assert max(weight.values()) <= UNEVEN * sum(weight.values()) / 2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from([None, *NODES]), st.floats(0, 1e6)), max_size=40),
     st.dictionaries(st.sampled_from(NODES), st.sampled_from(list(NodeState)), min_size=1),
@@ -161,7 +162,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(steps, max_size=25), st.dictionaries(st.integers(0, 30), st.floats(0, 1e5)))
 def test_after_any_joins_losses_drains_and_discoveries_every_store_has_one_living_dispatcher(
     happened: list[tuple[str, str | int]], load: dict[int, float]

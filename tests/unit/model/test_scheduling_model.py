@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from support.effort import cases
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream_meta.liveness import NodeState
 from tistream_meta.placement import Phase, Placement, Step
@@ -249,7 +250,7 @@ def check_liveness(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("tasks", "splits", "elections", "depth", "at_least"),
-    [(1, 0, 2, 9, 5_000), (3, 0, 2, 7, 10_000), (1, 1, 1, 10, 15_000)],
+    cases([(1, 0, 2, 9, 5_000)], [(3, 0, 2, 7, 10_000), (1, 1, 1, 10, 15_000)]),
 )
 def test_no_double_write_and_no_lost_table(tasks: int, splits: int, elections: int, depth: int, at_least: int) -> None:
     start = first(tasks, splits)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from tistream.errors import CorruptObject, NotFoundYet
 from tistream.format.segment import SCHEMA, SegmentRef
 from tistream.model.ts import MAX_TS, Window
@@ -69,7 +70,7 @@ def test_reads_all_of_it(objects: MeasuredObjectStore) -> None:
     assert read_rows(objects, REF, EVER).equals(ROWS)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.integers(0, 72_000),
     st.integers(0, 72_000),

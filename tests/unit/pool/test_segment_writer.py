@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from tistream.errors import InvariantBroken
 from tistream.format.segment import SCHEMA
 from tistream.pool import writer
@@ -79,7 +80,7 @@ def test_cuts_cover_all_rows_within_their_limits(sizes: list[int]) -> None:
             assert end == len(table_ids) or table_ids[end - 1] != table_ids[end], "a packed table is whole"
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=60))
 def test_long_rows_end_a_row_group_early(sizes: list[int]) -> None:
     whole = writer.GROUP_BYTES

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_history_model import SNAPSHOT_TS, commits
 
+from support.effort import examples
 from support.schema_records import (
     DONE,
     QUEUEING,
@@ -84,7 +85,7 @@ def began_at(history: History, records: list[Record], base_ts: int) -> tuple[His
     return out, kept
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(logs(), st.integers(1, 12), st.integers(0, 5), st.integers(0, 12))
 def test_no_answer_from_the_base_on_changes(
     committed: list[list[Record]], base_ts: int, further: int, known: int

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from support.schema_records import PUBLIC, WRITE_ONLY, database, drop, table, table_info
 from tistream.schema.history import History
 from tistream.schema.records import DatabaseChange, Record, TableChange
@@ -81,7 +82,7 @@ def built(committed: list[list[Record]]) -> History:
     return history
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(commits())
 def test_visible_tables_and_names_at_every_ts(committed: list[list[Record]]) -> None:
     history = built(committed)
@@ -96,7 +97,7 @@ def test_visible_tables_and_names_at_every_ts(committed: list[list[Record]]) -> 
             assert sorted(one.name for one in listed or ()) == wanted
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(commits(), st.integers(1, 13), st.integers(1, 13))
 def test_runs_and_bearers_cover_the_window(committed: list[list[Record]], low: int, high: int) -> None:
     history = built(committed)
@@ -118,7 +119,7 @@ def test_runs_and_bearers_cover_the_window(committed: list[list[Record]], low: i
     assert borne == wanted
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(commits(), st.integers(1, 13))
 def test_gc_changes_no_answer_above_it(committed: list[list[Record]], before: int) -> None:
     kept, forgetful = built(committed), built(committed)

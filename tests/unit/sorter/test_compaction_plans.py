@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from tistream.format.segment import SCHEMA, RowGroupInfo, SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
@@ -85,7 +86,7 @@ def test_as_much_as_a_job_takes_is_put_together() -> None:
     assert chosen(live(*[KIB] * 9), replace(rules, rows_max=39)) == []
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(sizes=st.lists(st.integers(64 * KIB, MIB), min_size=300, max_size=600), left=st.floats(0.3, 1.0))
 def test_a_byte_is_written_again_once(sizes: list[int], left: float) -> None:
     """However much fewer bytes the output is than its inputs; and what waits is not much."""

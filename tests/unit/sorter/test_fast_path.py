@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from support.kernel_ticks import CHANGES, NOTHING_KNOWN, Entry, Ticks, entry, record_key, rows_of, states
 from tistream.model.tidb_key import KeyKind, key_parts
 from tistream_sorter.jobs.bank import Bank
@@ -68,7 +69,7 @@ def by_joins(bank: Bank, rows: np.ndarray[Any, Any], history: pa.Table) -> Resol
     return resolve(facts, matched, HIGH, history, SCANS.empty_table(), {})
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     plain=pairs,
     unusual=st.lists(entries, max_size=12),
@@ -131,7 +132,7 @@ def test_a_commit_of_another_key_of_the_transaction_is_no_partner(keys: list[byt
     assert [key for key, *_ in rows_of(world.tick(mates, high=20))] == sorted(keys)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     rows=st.lists(
         st.tuples(st.sampled_from(KEYS), st.integers(1, 3) | st.just(2**62), st.integers(1, 3) | st.just(2**62)),
@@ -150,7 +151,7 @@ def test_rows_are_in_the_segments_order(rows: list[tuple[bytes, int, int]]) -> N
     assert sorted(order.tolist()) == list(range(len(rows)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(values=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 3), max_size=40), classed=st.booleans())
 def test_packed_order_is_a_stable_order(values: list[int], classed: bool) -> None:
     classes = np.array([value % 3 for value in values], np.int8)
@@ -159,7 +160,7 @@ def test_packed_order_is_a_stable_order(values: list[int], classed: bool) -> Non
     assert order.tolist() == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(keys=st.lists(st.sampled_from(KEYS) | st.binary(max_size=24), max_size=12), skip=st.integers(0, 3))
 def test_key_parts_say_what_the_bytes_say(keys: list[bytes], skip: int) -> None:
     """However the keys lie in their buffers."""

@@ -11,6 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from support import golden as golden_sets
+from support.effort import cases, seeds
 from support.golden import Delivery, GoldenSet
 from support.sorter_world import SorterWorld
 
@@ -47,8 +48,11 @@ def check(world: SorterWorld, golden: GoldenSet) -> None:
     assert_frame_equal(world.pool().select(COLUMNS), truth(golden.name), check_row_order=True)
 
 
-@pytest.mark.parametrize("tasks", [1, 4, 16, 64])
-@pytest.mark.parametrize("name", ["everything", "large"])
+CUTS = [(name, tasks) for name in golden_sets.NAMES for tasks in (1, 4, 16, 64)]
+FEW_CUTS = [("everything", 16), ("large", 4)]
+
+
+@pytest.mark.parametrize(("name", "tasks"), cases(FEW_CUTS, [one for one in CUTS if one not in FEW_CUTS]))
 def test_any_cut_into_tasks_commits_the_same_rows(name: str, tasks: int) -> None:
     golden = golden_sets.load(name)
     world = SorterWorld(golden, cut(name, tasks))
@@ -56,8 +60,8 @@ def test_any_cut_into_tasks_commits_the_same_rows(name: str, tasks: int) -> None
     check(world, golden)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("name", ["everything", "large"])
+@pytest.mark.parametrize("seed", seeds(1, 4))
+@pytest.mark.parametrize("name", golden_sets.NAMES)
 def test_any_order_between_stores_commits_the_same_rows(name: str, seed: int) -> None:
     golden = golden_sets.load(name)
     world = SorterWorld(golden, cut(name, 5, seed))
@@ -84,7 +88,7 @@ def test_nothing_is_left_pending_at_the_end(name: str) -> None:
     assert sum(part.rows for part in task.state.pending) == 0
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_a_process_that_dies_between_ticks_loses_and_repeats_nothing(seed: int) -> None:
     golden = golden_sets.load("everything")
     rng = random.Random(seed)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from support.small_files import KEY, change, sound
 from tistream.format.source_file import SourceFile, SourceGroup
 from tistream.storage.change_reader import open_change_file, read_source
@@ -41,7 +42,7 @@ def everywhere(files: list[list[int]]) -> np.ndarray[tuple[int], np.dtype[np.int
     return np.concatenate([pointers(number, list(enumerate(rows))) for number, rows in enumerate(files)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SOURCES, st.randoms(use_true_random=False), st.integers(0, 350))
 def test_every_row_asked_for_is_read_once_and_found_at_its_place(files, rng, bytes_max) -> None:  # type: ignore[no-untyped-def]
     book = SourceBook.of([source(f"file-{number}", rows) for number, rows in enumerate(files)])
@@ -61,7 +62,7 @@ def test_every_row_asked_for_is_read_once_and_found_at_its_place(files, rng, byt
     assert len(read) == len(set(read))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SOURCES, st.randoms(use_true_random=False))
 def test_a_part_names_what_its_rows_point_into_and_nothing_else(files, rng) -> None:  # type: ignore[no-untyped-def]
     """Two numbers of the shard may be the same file: a part that was read, and was split among shards before."""

@@ -6,6 +6,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from tistream.format.manifest import UNMATCHED, PendingPart
 from tistream.model.span import KeySpan, joined
 from tistream.model.ts import MAX_TS
@@ -36,7 +37,7 @@ def identities(changes: list[tuple[int, bytes]]) -> pl.DataFrame:
     return pl.DataFrame(changes, schema={"start_ts": pl.Int64, "key": pl.Binary}, orient="row")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(PART, max_size=6), st.lists(CHANGE, max_size=6), st.integers(0, 10), st.integers(0, 3))
 def test_a_part_that_is_left_alone_holds_nothing_that_is_at_hand(
     rows: list[list[tuple[tuple[int, bytes], int | None]]],

@@ -7,6 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from support.kernel_ticks import Entry, Ticks, entry, record_key, rows_of, scan, states
 from tistream_sorter.jobs.contracts import (
     COMMIT,
@@ -26,7 +27,7 @@ transactions = st.dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(txns=transactions, replays=st.integers(0, 2), ticks=st.integers(1, 4), data=st.data())
 def test_any_arrival_order_commits_the_same_rows_once(
     txns: dict[tuple[bytes, int], tuple[str, int]], replays: int, ticks: int, data: st.DataObject

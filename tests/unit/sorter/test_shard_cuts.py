@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from tistream.format.manifest import PendingPart
 from tistream.model.span import WHOLE, KeySpan
 from tistream.wire.file_batch import RowGroupRef
@@ -40,7 +41,7 @@ def test_cuts_lie_between_row_groups_that_do_not_overlap() -> None:
     ]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(2, 8))
 def test_no_row_group_is_read_twice_where_cuts_between_regions_are_even_enough(
     random: random.Random, count: int
@@ -106,7 +107,7 @@ def test_one_key_with_all_the_traffic_is_one_shards(low: bytes) -> None:
     assert sum(low in span for span in spans) == 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     bounds=st.lists(st.tuples(st.binary(max_size=12), st.binary(max_size=12)), min_size=1, max_size=12),
     sizes=st.lists(st.integers(0, 1000), min_size=12, max_size=12),

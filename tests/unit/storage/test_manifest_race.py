@@ -9,6 +9,7 @@ from contextlib import suppress
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from support.faulty_store import Fault, FaultyObjectStore
 from support.manifest_holder import TASK, TENANT, Holder, manifest_key
 from tistream.errors import CommitConflict, CommitStateUnknown, Fenced, Unavailable
@@ -113,7 +114,7 @@ DOUBT_COLLECTED = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @example(DOUBT_COLLECTED)
 @given(st.lists(step, max_size=40))
 def test_commits_survive_any_race(steps: list[tuple[str, int, Fault, int]]) -> None:

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from support import oracle, simulated, simulated_pull
+from support.effort import examples
 from support.simulated import WILD, Run
 from support.truth_sums import require_sums
 from tistream.model.ts import physical_ms
@@ -17,7 +18,7 @@ from tistream.schema import actions
 from tistream.verify.fingerprint import Sum, TruthLine, row_hash
 
 ALTERING = replace(WILD, ddl_per_min=400, tables=4, columns=5)
-quickly = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+quickly = settings(max_examples=examples(4), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def assert_same(found: list[dict[str, Any]], wanted: list[Any]) -> None:

@@ -8,6 +8,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from support.lawful_events import SNAPSHOT_TS, Event, LawfulEvents
 from tistream.verify.record import Record, Scope, difference, line_hash
 from tistream.verify.resumed import ResumedStream
@@ -30,7 +31,7 @@ def _take(stream: ResumedStream, event: Event) -> None:
     stream.take(orjson.dumps(event))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 1_000))
 def test_a_stream_that_is_cut_anywhere_is_one_stream(seed: int) -> None:
     rng, lawful = random.Random(seed), LawfulEvents(seed)

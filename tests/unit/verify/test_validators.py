@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.effort import examples
 from support.lawful_events import SNAPSHOT_TS, Event, LawfulEvents, rows_of
 from tistream.verify.fingerprint import TruthLine
 from tistream.verify.validators import Validators
@@ -28,7 +29,7 @@ def watched(
     return validators
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 10_000), keys_max=st.sampled_from([10, 1_000_000]))
 def test_a_lawful_stream_breaks_no_rule(seed: int, keys_max: int) -> None:
     lawful = LawfulEvents(seed)
@@ -38,7 +39,7 @@ def test_a_lawful_stream_breaks_no_rule(seed: int, keys_max: int) -> None:
     assert validators.compared_events == validators.rows
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_truth_may_come_late_early_or_in_between(seed: int) -> None:
     lawful, rng = LawfulEvents(seed), random.Random(seed)
@@ -52,7 +53,7 @@ def test_truth_may_come_late_early_or_in_between(seed: int) -> None:
     assert validators.compared_ts == lawful.lines[-1].ts
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 10_000), at=st.integers(0, 40))
 def test_a_stream_may_be_joined_in_the_middle(seed: int, at: int) -> None:
     lawful = LawfulEvents(seed)

@@ -1,5 +1,5 @@
-"""The golden sets, cut into 1, 4, 16 and 64 ranges, pushed at once and at the pace in which they were made: what is
-pulled, in pages or as a stream while files arrive, is what TiDB said, completely."""
+"""The golden sets, pushed at once and at the pace in which they were made, cut into 4 and 16 ranges (in the soak into 1
+and 64 too): what is pulled, in pages or as a stream while files arrive, is what TiDB said, completely."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ import pytest
 
 from support import golden, platform
 from support.compare import concerns, content, names, shown, tenant_differences
+from support.effort import cases
 from support.golden import GoldenSet
 from support.platform import Platform
 from support.pull import Consumer, Event, Refused
+from support.waiting import PATIENCE_S
 
 PAGE = 200_000
 NARROW = [("shop",), ("shop", "busy")]  # what narrower streams follow
@@ -52,12 +54,10 @@ class Stream:
             self.failure = error
 
     def _follow(self) -> None:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
-                found = self.consumer.follow(
-                    *self.scope, until_ts=self.golden.end_ts, start_ts=self.golden.snapshot_ts, timeout=400
-                )
+                found = self.consumer.follow(*self.scope, until_ts=self.golden.end_ts, start_ts=self.golden.snapshot_ts)
                 self.events.extend(found)
                 return
             except Refused as refused:  # 404: nothing bears the name yet; 503: the tenant is not known yet
@@ -74,16 +74,37 @@ class Outcome:
     streams: list[Stream]
 
 
-@pytest.fixture(scope="module", params=[1, 4, 16, 64], ids="{}-ranges".format)
+SHARED = {
+    4: ("up", "four-ranges"),
+    16: ("mortal", "mortal"),
+}  # fixture and group of the platforms that are there anyway
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        *(pytest.param(ranges, marks=pytest.mark.xdist_group(group)) for ranges, (_, group) in SHARED.items()),
+        *cases([], [pytest.param(ranges, marks=pytest.mark.xdist_group(f"{ranges}-ranges")) for ranges in (1, 64)]),
+    ],
+    ids="{}-ranges".format,
+)
 def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
-    with platform.running(tmp_path_factory.mktemp("up"), ranges=request.param) as up:
-        yield Outcome({name: _at_once(up, golden.load(name)) for name in golden.NAMES}, _paced(up))
+    if request.param in SHARED:
+        yield _outcome(request.getfixturevalue(SHARED[request.param][0]))
+    else:
+        with platform.running(tmp_path_factory.mktemp("up"), ranges=request.param) as up:
+            yield _outcome(up)
 
 
-def _at_once(up: Platform, loaded: GoldenSet) -> Pulled:
+def _outcome(up: Platform) -> Outcome:
+    return Outcome({name: _at_once(up, name) for name in golden.NAMES}, _paced(up))
+
+
+def _at_once(up: Platform, name: str) -> Pulled:
+    loaded = golden.load_as(name, "8", f"{name}-at-once")
     golden.push(loaded.deliveries, up.objects)
     consumer = up.create_for(loaded)
-    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=PAGE, timeout=400)
+    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=PAGE)
     return Pulled(loaded, consumer, events)
 
 
@@ -102,7 +123,7 @@ def _paced(up: Platform) -> list[Stream]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(150)
+        thread.join()
     return streams
 
 
@@ -144,7 +165,7 @@ def test_small_pages_and_every_cursor_give_the_same_events(outcome: Outcome, nam
     cursors: list[tuple[int, str]] = []
     got: list[Event] = []
     query: dict[str, int] = {"start_ts": one.golden.snapshot_ts, "limit": 97}
-    for page in one.consumer.pages(until_ts=one.golden.end_ts, query=query, timeout=240):
+    for page in one.consumer.pages(until_ts=one.golden.end_ts, query=query):
         got += page.events
         cursors.append((len(got), page.cursor))
     assert content(got) == one.all

@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: sim hostile space compose-up compose-test compose-chaos kubernetes k8s-test help install demo up test test-fast chaos mutants bench bench-report check format lock clean
+.PHONY: sim hostile space compose-up compose-test compose-chaos kubernetes k8s-test help install demo up test test-unit lint soak chaos mutants bench bench-report check format lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -22,12 +22,24 @@ demo: $(INSTALLED) ## Start the platform, push a recorded TiDB change set, show 
 up: $(INSTALLED) ## Run the platform on 127.0.0.1:8000, data in .tistream
 	@$(BIN)/tistream up --data-dir .tistream
 
-test: $(INSTALLED) ## Every test, those that start Spark and the whole platform included
-	$(BIN)/pytest -q -n 3 -m "not e2e and not spark and not compose and not kubernetes"
-	$(BIN)/pytest -q -m "e2e or spark"
+# Tests that share a platform or a server have one worker (loadgroup: conftest.py of service and e2e).
+PYTEST := $(BIN)/pytest -q --durations=15
+test: $(INSTALLED) lint ## Lint, unit, service and end-to-end tests and a slice of the simulation: 15 minutes on two cores
+	$(PYTEST) -n 2 --dist worksteal tests/unit
+	$(PYTEST) -n 3 --dist loadfile tests/service tests/simulation
+	$(PYTEST) -n 2 --dist loadgroup tests/e2e
 
-test-fast: $(INSTALLED) ## The unit tests alone
-	$(BIN)/pytest -q -n 2 -m "not e2e and not spark" tests/unit
+soak: $(INSTALLED) ## What is long or random: every case, seeds, chaos, mutants, containers (ONLY=unit,e2e,…: CONTRIBUTING.md)
+	@PYTHONPATH=tests $(BIN)/python -m support.soak --only "$(ONLY)"
+
+test-unit: $(INSTALLED) ## The unit tests alone
+	$(PYTEST) -n 2 --dist worksteal tests/unit
+
+lint: $(INSTALLED) ## Format, lint, types, import contracts
+	$(BIN)/ruff format --check shared services tests benchmarks
+	$(BIN)/ruff check shared services tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 mutants: $(INSTALLED) ## Break the code on purpose, tests must notice: docs/mutants.md (ONLY=text; SIM_SEEDS=n: simulation alone)
 	PYTHONPATH=tests $(BIN)/python -m mutants.run --only "$(ONLY)" --seeds $(or $(SIM_SEEDS),0)
@@ -42,16 +54,20 @@ COMPOSE ?= docker compose
 compose-up: ## The containers of docker-compose.yml, with a simulated upstream; settings in .env (docs/compose.md)
 	$(COMPOSE) --profile demo up --build --detach --wait
 
+NEEDS := PYTHONPATH=tests $(BIN)/python -m support.needs
 compose-test: $(INSTALLED) ## The same containers on a real engine: what is pulled, and what the loss of each costs
-	$(BIN)/pytest -q -s -m compose tests/compose
+	@$(NEEDS) compose
+	$(BIN)/pytest -q -s tests/soak/compose
 
 compose-chaos: $(INSTALLED) ## Kill, freeze and restart containers under load and verify: MINUTES=10 RATE=5000 SEED=1
 	@scripts/chaos --compose --minutes $(MINUTES) --rate $(RATE) --seed $(SEED)
 
 k8s-test: $(INSTALLED) ## deploy/k8s on a real Kubernetes; needs root, Docker, containerd, and Go the first time
-	$(BIN)/pytest -q -s -m kubernetes tests/kubernetes
+	@$(NEEDS) kubernetes
+	$(BIN)/pytest -q -s tests/soak/kubernetes
 
 kubernetes: $(INSTALLED) ## Such a Kubernetes on this machine, with the images of deploy/k8s, until Ctrl-C
+	@$(NEEDS) kubernetes
 	@PYTHONPATH=tests $(BIN)/python -m support.kubernetes
 
 SEEDS ?= 200
@@ -76,12 +92,7 @@ bench: $(INSTALLED) ## Measure beside references: docs/benchmarks.md (CASE=sorte
 bench-report: $(INSTALLED) ## Tables and plots of docs/benchmarks.md from the raw results
 	$(BENCH) bench.report
 
-check: $(INSTALLED) ## Format, lint, types, import contracts, unit tests
-	$(BIN)/ruff format --check shared services tests benchmarks
-	$(BIN)/ruff check shared services tests benchmarks
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(MAKE) --no-print-directory test-fast
+check: lint test-unit ## What to run before each commit: lint and the unit tests
 
 format: $(INSTALLED) ## Format and fix what can be fixed by itself
 	$(BIN)/ruff format shared services tests benchmarks

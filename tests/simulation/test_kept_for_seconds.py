@@ -8,6 +8,7 @@ import httpx
 import orjson
 import pytest
 
+from support.effort import cases
 from support.sim.world import CALM_MS, LOAD_MS, RECOVERY_MS, World, simulated
 from tistream.model.ts import physical_ms
 
@@ -51,7 +52,7 @@ class Asked:
         self._cursor = lines[-1]["cursor"]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 5])
+@pytest.mark.parametrize("seed", cases([1], [2, 5]))
 def test_what_is_old_goes_and_is_told_and_the_rest_is_what_it_was(seed: int) -> None:
     with simulated(seed, script=[], retention_ms=KEEP_MS) as world:
         scheduler, outside = world.scheduler, world.platform.outside

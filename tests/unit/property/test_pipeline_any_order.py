@@ -66,9 +66,10 @@ def test_the_pool_is_what_the_oracle_says(name: str, order: str, tasks: int) -> 
     check(golden.load(name), order, tasks, seed=tasks, tick_share=0.2)
 
 
-def test_pieces_of_a_part_without_rows_are_left() -> None:
+@pytest.mark.parametrize(("tasks", "seed", "share"), cases([], [(11, 1966, 0.7263133523548599)]))
+def test_pieces_of_a_part_without_rows_are_left(tasks: int, seed: int, share: float) -> None:
     """An example that hypothesis once found."""
-    check(golden.load("everything"), "any", tasks=11, seed=1966, tick_share=0.7263133523548599)
+    check(golden.load("everything"), "any", tasks, seed, share)
 
 
 @given(
@@ -82,9 +83,11 @@ def test_any_order_any_cut_any_moment(order: str, tasks: int, seed: int, tick_sh
     check(golden.load("everything"), order, tasks, seed, tick_share)
 
 
-def test_contents_repeated_in_later_files_change_nothing() -> None:
+# Repeated contents too are shown with real files by tests/e2e/test_e2e_arrival.py.
+@pytest.mark.parametrize("tasks", cases([], [7]))
+def test_contents_repeated_in_later_files_change_nothing(tasks: int) -> None:
     loaded = golden.load("everything")
-    simulation = Simulation(loaded, spans(loaded, 7, seed=1), seed=1)
+    simulation = Simulation(loaded, spans(loaded, tasks, seed=1), seed=1)
     simulation.run(golden.with_repeated_contents(loaded.files, seed=1))
     assert simulation.progress_ts == loaded.end_ts
     assert_frame_equal(simulation.pool(), wanted(loaded.name))

@@ -202,7 +202,8 @@ class World:
         for _ in range(2):
             self.meta_clock.advance(LOST_MS * 6 // 10)
             since_ms = self.meta_clock.monotonic_ms()
-            eventually(lambda since_ms=since_ms: all(server._heard._heard_ms.get(name, 0) >= since_ms for name in there))
+            for name in there:
+                eventually(lambda name=name, since_ms=since_ms: server._heard._heard_ms.get(name, 0) >= since_ms)
         eventually(lambda: {node.node_id for node in self.client.nodes().nodes if node.state != "lost"} == there)
 
     def notify(self, tenant: TenantKey, store_id: int, ts: int) -> None:

@@ -59,7 +59,7 @@ class Metas:
         return server
 
     def owners(self) -> list[int]:
-        """At one moment: those that were the owner before the last one was asked, and still are by the same election."""
+        """At one moment: those that were the owner before the last one was asked, and still are, elected once."""
         revs = {number: self._owns(number) for number in self.servers}
         return [number for number, rev in revs.items() if rev and self._owns(number) == rev]
 

@@ -23,6 +23,7 @@ import httpx
 
 from support.golden import GoldenSet
 from support.pull import Consumer
+from support.waiting import PATIENCE_S
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.wire import service_token
@@ -201,7 +202,7 @@ class Platform:
                 _kill(process.pid)
             time.sleep(0.05)
         assert self._up is not None
-        self._up.wait(5)
+        self._up.wait(PATIENCE_S)
         self._close()
         assert not self.alive(), self.alive()
 

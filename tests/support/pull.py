@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
+from support.waiting import PATIENCE_S
 from tistream.model.ids import TenantKey
 
 Event = dict[str, Any]
@@ -68,7 +69,9 @@ class Consumer:
 
     url: str
     tenant: TenantKey
-    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=90, verify=False, trust_env=False))
+    client: httpx.Client = field(
+        default_factory=lambda: httpx.Client(timeout=PATIENCE_S, verify=False, trust_env=False)
+    )
 
     @property
     def base(self) -> str:

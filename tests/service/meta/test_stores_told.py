@@ -123,7 +123,7 @@ def test_who_looks_for_stores_changes_also_if_the_database_is_silent_when_a_disp
 
     for _ in range(2):
         running.clock.advance(LOST_MS * 6 // 10)
-        client.heartbeat("staying", staying, sequence=next(sequences))
+        alone()
     eventually(alone)
     assert failed
     eventually(lambda: alone() and tenant(running).dispatcher_node == "staying")

@@ -21,7 +21,7 @@ from tistream_schema.keeping import Keeping
 from tistream_schema.metrics import SchemaMetrics
 from tistream_schema.registry import Options, Registry
 
-DEADLINE_S = 30
+DEADLINE_S = PATIENCE_S
 
 
 def test_between_two_ticks_a_sorter_is_asked_as_often_as_ever() -> None:

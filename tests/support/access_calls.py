@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from support.waiting import PATIENCE_S
 from tistream.cause import HEADER
 
 DECLARED = "x-tistream-access"
@@ -123,7 +124,7 @@ class Answer:
 def send(url: str, method: str, path: str, authorization: str | None, body: bytes | None = None) -> Answer:
     """The path as it is: no client makes it nicer on the way."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_S)
     try:
         headers = {HEADER: "same"}  # else each answer would be under a cause of its own, and no two alike
         if authorization is not None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from support.waiting import PATIENCE_S
 from tistream.service.settings import ServiceSettings
 from tistream.service.traces import begin_traces, end_traces
 
@@ -38,12 +39,13 @@ class Sent:
 
 @dataclass
 class Collector:
-    """`hold()` makes it take requests and answer none, until `release()`."""
+    """`hold()` makes it take requests and answer none, until `release()`; `waiting` are those without an answer."""
 
     url: str = ""
     headers: list[dict[str, str]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     status: int = 200
+    waiting: int = 0
     _spans: list[Sent] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _free: threading.Event = field(default_factory=threading.Event)
@@ -57,7 +59,10 @@ class Collector:
     def take(self, headers: dict[str, str], body: bytes) -> int:
         with self._lock:
             self.headers.append(headers)
+            self.waiting += 1
         self._free.wait()
+        with self._lock:
+            self.waiting -= 1
         if self.status == 200:
             request = ExportTraceServiceRequest.FromString(body)
             with self._lock:
@@ -140,7 +145,7 @@ def collecting(tls: ssl.SSLContext | None = None) -> Iterator[Collector]:
         collector.release()
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import httpx
 import polars as pl
 
 from support import change_files, oracle
+from support.waiting import PATIENCE_S
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 
@@ -204,7 +205,7 @@ def put(objects: Path, delivery: Delivery) -> None:
 @functools.cache
 def _http() -> httpx.Client:
     """One client for all announcements: a new one each time costs more than the request."""
-    return httpx.Client(timeout=5, verify=False, trust_env=False)
+    return httpx.Client(timeout=PATIENCE_S, verify=False, trust_env=False)
 
 
 def announce(url: str, delivery: Delivery) -> None:

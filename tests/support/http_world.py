@@ -15,9 +15,10 @@ import uvicorn
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from support.ahead_clock import AheadClock
 from support.platform import free_port
 from support.sorter_world import InlineRunner
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.clock import SystemClock
 from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
@@ -34,6 +35,7 @@ from tistream.wire.sorter import TaskList
 from tistream_dispatcher.app import build_app as build_dispatcher
 from tistream_dispatcher.settings import CollectSettings, DispatcherSettings
 from tistream_meta.app import build_app as build_meta
+from tistream_meta.server import MetaServer
 from tistream_meta.settings import MetaSettings
 from tistream_sorter import routes as sorter_routes
 from tistream_sorter.assignment import TaskRules, coming_tasks, seal_orders, wanted_tasks
@@ -44,6 +46,8 @@ from tistream_sorter.shards import CutRules
 from tistream_sorter.task import TickLimits
 
 CLOCK = SystemClock()
+LOST_MS = 100_000  # more than any thread stalls: it passes where a test says so (`World.long_silence`)
+LEASE_MS = 60_000  # the same
 
 
 class Server:
@@ -63,7 +67,7 @@ class Server:
         """End it; its port is free again."""
         self.app.state.stopping.set()
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
 
@@ -124,17 +128,18 @@ class SorterProcess:
     def stop(self) -> None:
         """Ends; whatever was in memory is gone."""
         for loop in self._loops:
-            loop.stop(5)
+            assert loop.stop(PATIENCE_S)
         self.server.stop()
 
 
 class World:
     """One tenant's pipeline up to the pool."""
 
-    def __init__(self, directory: Path, ranges: int, lost_ms: int = 15_000) -> None:
+    def __init__(self, directory: Path, ranges: int, lease_ms: int = LEASE_MS) -> None:
         self.objects = MemoryObjectStore()
-        self.http = HttpClient(deadline_s=5)
-        self._directory, self._ranges, self._lost_ms = directory, ranges, lost_ms
+        self.http = HttpClient(deadline_s=PATIENCE_S)
+        self.meta_clock = AheadClock()
+        self._directory, self._ranges, self._lease_ms = directory, ranges, lease_ms
         self.meta = self.start_meta()
         self.sorter = SorterProcess(self, "sorter-1")
         self.dispatchers: dict[str, Server] = {}
@@ -148,11 +153,12 @@ class World:
             database_url=f"sqlite:///{self._directory}/meta.db",
             ranges_per_tenant=self._ranges,
             check_ms=20,
-            suspect_ms=self._lost_ms // 2,
-            lost_ms=self._lost_ms,
+            suspect_ms=LOST_MS // 2,
+            lost_ms=LOST_MS,
+            lease_ms=self._lease_ms,
         )
-        server = Server(build_meta(settings, self.objects, CLOCK), port)
-        eventually(lambda: httpx.get(f"{server.url}/readyz", timeout=5).status_code == 200)
+        server = Server(build_meta(settings, self.objects, self.meta_clock), port)
+        eventually(lambda: httpx.get(f"{server.url}/readyz", timeout=PATIENCE_S).status_code == 200)
         return server
 
     def start_dispatcher(self, name: str = "dispatcher-1") -> None:
@@ -185,6 +191,20 @@ class World:
         self.meta.stop()
         meanwhile()
         self.meta = self.start_meta(port)
+
+    def long_silence(self) -> None:
+        """So much time passes that dispatchers that were stopped are lost; everybody else is heard meanwhile. The lease
+        must be longer than that."""
+        assert self._lease_ms > 2 * LOST_MS
+        there = {"sorter-1", *self.dispatchers}
+        server: MetaServer = self.meta.app.state.server
+        server.hold_lease()  # as its loop does now and then
+        for _ in range(2):
+            self.meta_clock.advance(LOST_MS * 6 // 10)
+            since_ms = self.meta_clock.monotonic_ms()
+            for name in there:
+                eventually(lambda name=name, since_ms=since_ms: server._heard._heard_ms.get(name, 0) >= since_ms)
+        eventually(lambda: {node.node_id for node in self.client.nodes().nodes if node.state != "lost"} == there)
 
     def notify(self, tenant: TenantKey, store_id: int, ts: int) -> None:
         """A lost announcement costs latency only."""
@@ -231,9 +251,9 @@ class World:
 
 
 @contextmanager
-def running(directory: Path, ranges: int = 1, lost_ms: int = 15_000) -> Iterator[World]:
+def running(directory: Path, ranges: int = 1, lease_ms: int = LEASE_MS) -> Iterator[World]:
     """A world that is stopped at the end."""
-    world = World(directory, ranges, lost_ms)
+    world = World(directory, ranges, lease_ms)
     try:
         yield world
     finally:

@@ -30,6 +30,7 @@ from support import kept
 from support.minio import STARTING_SECONDS, program
 from support.not_run import not_run
 from support.platform import _die_with_us, free_port
+from support.waiting import PATIENCE_S
 
 MODULE, VERSION = "github.com/minio/kes/cmd/kes", "v0.23.0"
 OWN_KEY = "minio"  # what MinIO encrypts its own configuration with
@@ -89,7 +90,7 @@ class Kes:
         """As an operator would."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(30)
+            self._process.wait(PATIENCE_S)
             self._process = None
 
     # -- keys ------------------------------------------------------------------------------------------------------
@@ -132,7 +133,7 @@ class Kes:
         tls = ssl.create_default_context(cafile=str(self._path("server.crt")))
         tls.load_cert_chain(self._path("client.crt"), self._path("client.key"))
         try:
-            with httpx.Client(verify=tls, trust_env=False, timeout=5) as http:
+            with httpx.Client(verify=tls, trust_env=False, timeout=PATIENCE_S) as http:
                 answer = http.put(f"{self.endpoint}/v1/key/create/{name}")
         except httpx.TransportError:
             return False

@@ -19,6 +19,7 @@ import pymysql
 from support import kept
 from support.not_run import not_run
 from support.platform import _die_with_us, free_port
+from support.waiting import PATIENCE_S
 
 PROGRAMS = ("mariadbd", "/usr/sbin/mariadbd")
 IMAGE = "mariadb:10.11.14"
@@ -183,7 +184,7 @@ class MariaDb:
         """As an operator would."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(60)
+            self._process.wait(PATIENCE_S)
             self._process = None
             if self._in_container:
                 subprocess.run(["docker", "rm", "--force", container(self.port)], capture_output=True, check=False)

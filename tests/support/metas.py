@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import httpx
 import orjson
+from sqlalchemy import create_engine, text
 
+from support.ahead_clock import AheadClock
 from support.http_world import Server
 from support.platform import free_port
-from support.waiting import eventually
-from tistream.clock import SystemClock
+from support.waiting import PATIENCE_S, eventually
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
@@ -19,34 +20,36 @@ from tistream_meta.server import MetaServer
 from tistream_meta.settings import MetaSettings
 
 ACME = TenantKey("7", "acme")
-LEASE_MS = 3_000  # long enough for a machine that does other things too
+LEASE_MS = 600_000  # longer than any thread stalls: it ends where a test says so (`Metas.lease_ends`)
+LOST_MS = 100_000  # the same: time passes on `Metas.clock`
 
 
 class Metas:
     """So many meta servers over real HTTP."""
 
-    def __init__(self, url: str, count: int, lost_ms: int = 2_500, **settings: int) -> None:
-        self.lost_ms, self.url, self.settings = lost_ms, url, settings
+    def __init__(self, url: str, count: int, **settings: int) -> None:
+        self.url, self.settings = url, settings
+        self.clock = AheadClock()
         self.objects = MemoryObjectStore()
         self.objects.put(layout.schema_snap(ACME), orjson.dumps({"version": 1, "snapshot_ts": 42, "databases": []}))
         self.ports = [free_port() for _ in range(count)]
         self.servers: dict[int, Server] = {}
         for number in range(count):
             self.start(number)
-        self.http = HttpClient(deadline_s=5)
+        self.http = HttpClient(deadline_s=PATIENCE_S)
 
     def start(self, number: int) -> None:
         settings = MetaSettings(
             port=self.ports[number],
             node_id=f"meta-{number}",
             database_url=self.url,
-            suspect_ms=1_000,
-            lost_ms=self.lost_ms,
+            suspect_ms=LOST_MS // 2,
+            lost_ms=LOST_MS,
             check_ms=20,
             snapshot_retry_max_ms=50,
             **{"lease_ms": LEASE_MS, **self.settings},
         )
-        self.servers[number] = Server(build_app(settings, self.objects, SystemClock()), self.ports[number])
+        self.servers[number] = Server(build_app(settings, self.objects, self.clock), self.ports[number])
 
     def stop(self, number: int) -> None:
         self.servers.pop(number).stop()
@@ -56,7 +59,25 @@ class Metas:
         return server
 
     def owners(self) -> list[int]:
-        return [number for number in self.servers if self.server(number).is_owner()]
+        """At one moment: those that were the owner before the last one was asked, and still are, elected once."""
+        revs = {number: self._owns(number) for number in self.servers}
+        return [number for number, rev in revs.items() if rev and self._owns(number) == rev]
+
+    def _owns(self, number: int) -> int:
+        server = self.server(number)
+        rev = server._ownership.rev
+        return rev if server.is_owner() else 0
+
+    def lease_ends(self) -> None:
+        """The lease of whoever is the owner is over, as the database tells, and by everybody's clock."""
+        self.clock.advance(LEASE_MS)
+        with create_engine(self.url).begin() as connection:
+            connection.execute(text("UPDATE owner SET lease_until_ms = 0"))
+
+    def turn(self, *numbers: int) -> None:
+        """Those, or all, look at the lease, as a loop of theirs does at each sixth of it."""
+        for number in numbers or list(self.servers):
+            self.server(number).hold_lease()
 
     def owner(self) -> int:
         """The one owner, once there is one and everybody is ready."""
@@ -65,7 +86,7 @@ class Metas:
         return self.owners()[0]
 
     def ready(self, number: int) -> bool:
-        return httpx.get(f"{self.servers[number].url}/readyz", timeout=5).status_code == 200
+        return httpx.get(f"{self.servers[number].url}/readyz", timeout=PATIENCE_S).status_code == 200
 
     def client(self, *numbers: int) -> MetaClient:
         """Of those, or of all."""

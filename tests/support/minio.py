@@ -26,6 +26,7 @@ from botocore.config import Config
 from support import certificates, kept
 from support.not_run import not_run
 from support.platform import _die_with_us, free_port
+from support.waiting import PATIENCE_S
 from tistream.storage.s3 import S3ObjectStore
 
 MODULE = "github.com/minio/minio"
@@ -178,7 +179,7 @@ class Minio:
     def _answers(self) -> bool:
         try:
             trust = ssl.create_default_context(cafile=str(self.certificate)) if self.guarded else False
-            answer = httpx.get(f"{self.endpoint}/minio/health/ready", trust_env=False, verify=trust, timeout=5)
+            answer = httpx.get(f"{self.endpoint}/minio/health/ready", trust_env=False, verify=trust, timeout=PATIENCE_S)
         except httpx.TransportError:
             return False
         return answer.status_code == httpx.codes.OK
@@ -187,7 +188,7 @@ class Minio:
         """As an operator would."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(60)
+            self._process.wait(PATIENCE_S)
             self._process = None
             if self._in_container:
                 subprocess.run(["docker", "rm", "--force", container(self.port)], capture_output=True, check=False)

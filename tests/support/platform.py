@@ -202,7 +202,7 @@ class Platform:
                 _kill(process.pid)
             time.sleep(0.05)
         assert self._up is not None
-        self._up.wait(5)
+        self._up.wait(PATIENCE_S)
         self._close()
         assert not self.alive(), self.alive()
 

@@ -66,7 +66,9 @@ class Consumer:
 
     url: str
     tenant: TenantKey
-    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=90, verify=False, trust_env=False))
+    client: httpx.Client = field(
+        default_factory=lambda: httpx.Client(timeout=PATIENCE_S, verify=False, trust_env=False)
+    )
 
     @property
     def base(self) -> str:

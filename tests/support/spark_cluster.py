@@ -14,11 +14,11 @@ from pathlib import Path
 import pyspark
 from pyspark import SparkContext
 
+from support.waiting import PATIENCE_S
 from tistream.service import java
 from tistream_sorter.spark_locks import LOCKS, SECRET
 
 DEPLOY = "org.apache.spark.deploy"
-PATIENCE_S = 60
 TOLD = "of-the-cluster"
 _LOCKS = {**LOCKS, SECRET: TOLD}
 CLIENT_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", **_LOCKS}
@@ -60,7 +60,7 @@ def _end_jvm() -> None:
         return
     gateway.shutdown()
     gateway.proc.stdin.close()  # it ends with this
-    gateway.proc.wait(60)
+    gateway.proc.wait(PATIENCE_S)
     SparkContext._gateway = SparkContext._jvm = None
 
 
@@ -86,7 +86,7 @@ def _process(log: Path, *arguments: str) -> Iterator[None]:
             yield
         finally:
             running.terminate()
-            running.wait(20)
+            running.wait(PATIENCE_S)
 
 
 def _wait_for(log: Path, text: str) -> None:

@@ -13,7 +13,7 @@ import httpx
 from support.access_world import AUDIENCE, ISSUER, Issuer
 from support.http_world import CLOCK, Server, never_superseded
 from support.platform import free_port
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
@@ -35,8 +35,8 @@ class Platform:
         self.objects, self.issuer = MemoryObjectStore(), Issuer(directory / "keys.json")
         settings = MetaSettings(database_url=f"sqlite:///{directory}/meta.db", check_ms=20)
         self.meta = Server(build_meta(settings, self.objects, CLOCK))
-        eventually(lambda: httpx.get(f"{self.meta.url}/readyz", timeout=5).status_code == 200)
-        self.tokens = TokenClient(MetaClient(HttpClient(deadline_s=5), self.meta.url))
+        eventually(lambda: httpx.get(f"{self.meta.url}/readyz", timeout=PATIENCE_S).status_code == 200)
+        self.tokens = TokenClient(MetaClient(HttpClient(deadline_s=PATIENCE_S), self.meta.url))
         self.api = self.start_api(
             auth="on", oidc=OidcSettings(issuer=ISSUER, audience=AUDIENCE, jwks_file=self.issuer.path)
         )
@@ -57,7 +57,9 @@ class Platform:
 
     def ask(self, token: str, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         headers = {"authorization": f"Bearer {token}"}
-        return httpx.request(method, self.api.url + path, headers=headers, json=body, timeout=30, trust_env=False)
+        return httpx.request(
+            method, self.api.url + path, headers=headers, json=body, timeout=PATIENCE_S, trust_env=False
+        )
 
     def made(self, token: str, **more: Any) -> dict[str, Any]:
         answer = self.ask(token, "POST", "/v1/tokens", {"grants": [READ], **more})

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from support.access_calls import Answer, send
 from support.access_world import CLOCK, Guarded, guarded, start_guarded
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.cli import bearer
 from tistream.cli.client import ApiClient
 from tistream.cli.errors import CliError
@@ -56,7 +56,7 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         headers = {"authorization": self._header}
-        with httpx.stream("GET", self._url, headers=headers, timeout=90, trust_env=False) as answer:
+        with httpx.stream("GET", self._url, headers=headers, timeout=PATIENCE_S, trust_env=False) as answer:
             self.status = answer.status_code
             self.begun.set()
             if answer.status_code == 200:
@@ -78,14 +78,14 @@ def test_streams_and_long_polls_end_with_their_token(world: Guarded, query: str)
     other = Reader(world, bystander, f"start_ts={newest(world, bystander)}&follow=true")
     eventually(other.begun.is_set)
     world.tokens.revoke(token.split("_")[1])
-    reader.join(30)
+    reader.join(PATIENCE_S)
     assert not reader.is_alive(), "it ends long before the 60 s of a long poll"
     assert reader.status == 200
     assert reader.lines[-1]["type"] == "resolved", "its end is in good order"
     assert send(world.url, "GET", tenant_path(world, "status"), header).status == 401
     assert other.is_alive(), "those of other tokens go on"
     world.tokens.revoke(bystander.split("_")[1])
-    other.join(30)
+    other.join(PATIENCE_S)
     assert not other.is_alive()
 
 
@@ -93,7 +93,7 @@ def test_streams_end_when_their_token_expires(world: Guarded) -> None:
     soon = int(time.time() * 1000) + 4_000
     header = world.known(world.token(world.other.grant(["read"], "tenant"), expires_ms=soon))
     reader = Reader(world, header, f"start_ts={newest(world, header)}&follow=true")
-    reader.join(60)
+    reader.join(PATIENCE_S)
     assert not reader.is_alive()
     assert time.time() * 1000 >= soon
 
@@ -154,7 +154,7 @@ def test_who_is_refused_without_end_waits_for_it_and_who_is_not_does_not(world: 
         assert send(api.url, "GET", "/readyz", None).status == 200
         asking.clear()
         for asker in askers:
-            asker.join(60)
+            asker.join(PATIENCE_S)
     finally:
         asking.clear()
         api.stop()
@@ -291,7 +291,7 @@ def test_a_tenant_has_its_pulls_and_no_more(world: Guarded) -> None:
     assert send(world.url, "GET", path, header).status == 429
     world.tokens.revoke(token.split("_")[1])
     for reader in readers:
-        reader.join(30)
+        reader.join(PATIENCE_S)
     again = world.known(world.token(world.other.grant(["read"], "tenant")))
     eventually(lambda: send(world.url, "GET", path, again).status == 200)
 

@@ -15,7 +15,7 @@ from support import compare, golden
 from support.api_world import Platform, platform
 from support.golden import GoldenSet
 from support.pull import PROBLEM, Consumer, parse
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.cli.client import ApiClient
 from tistream.cli.errors import CliError
 from tistream.cli.tenant import create_tenant, set_key, set_retention
@@ -315,6 +315,6 @@ def test_a_stream_gives_the_same_events_while_files_arrive_and_ends_with_the_ser
     time.sleep(1.2)
     assert got[-1]["type"] == got[-2]["type"] == "resolved", "an idle stream shows that it lives"
     up.api.app.state.stopping.set()
-    assert ended.wait(10)
+    assert ended.wait(PATIENCE_S)
     up.api.app.state.stopping.clear()
     assert json.dumps(got[-1]["resolved_ts"]) == f'"{loaded.end_ts}"'

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.certificates import Authority, Certificates
+from support.waiting import PATIENCE_S
 from tistream.errors import TiStreamError, Unavailable
 from tistream.service.settings import SettingsError
 from tistream_api import key_set
@@ -38,7 +39,7 @@ def issuing(shown: Certificates) -> Iterator[Issuer]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             issuer.headers.append({name.lower(): value for name, value in self.headers.items()})
-            issuer.free.wait(30)
+            issuer.free.wait(PATIENCE_S)
             self.send_response(issuer.status)
             if issuer.elsewhere is not None:
                 self.send_header("location", issuer.elsewhere)
@@ -66,7 +67,7 @@ def issuing(shown: Certificates) -> Iterator[Issuer]:
     issuer.free.set()
     server.shutdown()
     server.server_close()
-    thread.join(10)
+    thread.join(PATIENCE_S)
 
 
 @pytest.fixture

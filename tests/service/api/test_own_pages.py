@@ -9,6 +9,7 @@ import pytest
 
 from support.http_world import Server
 from support.token_world import Platform, platform_in
+from support.waiting import PATIENCE_S
 from tistream_api.own_pages import refusal
 
 HOST = "127.0.0.1:8000"
@@ -83,7 +84,7 @@ def open_api(platform: Platform) -> Iterator[Server]:
 def test_an_open_api_does_nothing_for_another_site(open_api: Server, headers: dict[str, str]) -> None:
     """As a form or a script of any page can send it: no browser asks first whether it may."""
     text = {"content-type": "text/plain", **headers}
-    with httpx.Client(base_url=open_api.url, timeout=30, trust_env=False) as http:
+    with httpx.Client(base_url=open_api.url, timeout=PATIENCE_S, trust_env=False) as http:
         body = b'{"tenant_id": "planted"}'
         refused = http.post("/v1/clusters/7/tenants", content=body, headers=text)
         assert (refused.status_code, refused.json()["type"]) == (403, "tistream:forbidden")
@@ -101,7 +102,7 @@ def test_with_auth_the_token_decides_whatever_the_name(platform: Platform) -> No
         "host": "tistream.example",
         "sec-fetch-site": "cross-site",
     }
-    answer = httpx.get(f"{platform.api.url}/v1/owner", headers=headers, timeout=30, trust_env=False)
+    answer = httpx.get(f"{platform.api.url}/v1/owner", headers=headers, timeout=PATIENCE_S, trust_env=False)
     assert answer.status_code == 200
 
 

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from support.api_world import start_api
 from support.http_world import CLOCK, World, never_superseded, running
+from support.waiting import PATIENCE_S
 from tistream.errors import Unavailable
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import HttpClient
@@ -122,7 +123,7 @@ def test_a_peer_that_hangs_does_not_keep_status_from_answering(world: World) -> 
         try:
             base = f"{api.url}/v1/clusters/7/tenants/hanging/status"
             started = time.monotonic()
-            held_by = httpx.get(base, timeout=60).json()["held_by"]
+            held_by = httpx.get(base, timeout=PATIENCE_S).json()["held_by"]
             assert time.monotonic() - started < 8
             assert held_by["stage"] == "push"
         finally:

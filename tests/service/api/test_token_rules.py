@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from support.token_world import READ, Platform, platform_in
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream import cause
 from tistream.cli.client import ApiClient
 from tistream.cli.errors import CliError
@@ -53,7 +53,7 @@ def test_no_token_is_made_while_auth_is_off(platform: Platform, monkeypatch: pyt
     before = platform.tokens.every()
     api = platform.start_api(auth="off")
     try:
-        answer = httpx.post(f"{api.url}/v1/tokens", json={"grants": [READ]}, timeout=30, trust_env=False)
+        answer = httpx.post(f"{api.url}/v1/tokens", json={"grants": [READ]}, timeout=PATIENCE_S, trust_env=False)
         assert (answer.status_code, answer.json()["type"]) == (409, "tistream:auth-off")
         for name in [name for name in os.environ if name.startswith("TISTREAM_TOKEN")]:
             monkeypatch.delenv(name)
@@ -86,7 +86,7 @@ def test_the_access_log_says_who_asked_and_under_which_cause(
     ):
         wanted[platform.ask(header, "GET", "/v1/tokens").headers[cause.HEADER]] = who
     headers = {"authorization": f"Bearer {token}", cause.HEADER: "mine-1"}
-    httpx.get(f"{platform.api.url}/v1/nowhere", headers=headers, timeout=30, trust_env=False)
+    httpx.get(f"{platform.api.url}/v1/nowhere", headers=headers, timeout=PATIENCE_S, trust_env=False)
     wanted["mine-1"] = None  # there is no such route, and before none is the gate
     assert len(wanted) == 4
     told: dict[str, str | None] = {}

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from support.platform import COMMAND
+from support.waiting import PATIENCE_S
 
 WITHIN_IMPORTS = """
 import os, signal, sys
@@ -39,6 +40,6 @@ def test_a_moment_after_the_start(seconds: float) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         time.sleep(seconds)
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=20)
+        _, error = process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in error
     assert process.returncode in (3, 130)

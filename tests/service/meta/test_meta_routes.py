@@ -11,7 +11,7 @@ import orjson
 import pytest
 from fastapi.testclient import TestClient
 
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
@@ -243,7 +243,7 @@ def test_announcements_reach_a_waiting_reader(meta):
     reader.start()
     body = {"cluster_id": "7", "tenant_id": "acme", "store_id": "1", "ts": "470596577401765888"}
     assert meta.http.post("/v1/notifications", json=body).status_code == 202
-    reader.join(10)
+    reader.join(PATIENCE_S)
     assert got[0]["lost"] is False
     assert got[0]["announcements"] == [{**body, "store_id": 1, "ts": 470596577401765888}]
 
@@ -282,7 +282,7 @@ def test_routes_wait_for_the_next_version(meta):
     reader = threading.Thread(target=lambda: got.append(meta.routes(known_version=version, wait_ms=20_000)))
     reader.start()
     meta.create()
-    reader.join(10)
+    reader.join(PATIENCE_S)
     assert got[0]["version"] > version
     assert meta.routes(known_version=version)["version"] > version
     assert meta.http.get("/upcall/v1/routes", params={"wait_ms": 60_001}).status_code == 400

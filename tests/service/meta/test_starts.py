@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from support.http_world import CLOCK, Server
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Superseded, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
@@ -32,7 +32,7 @@ class Meta:
     def __init__(self, directory: Path) -> None:
         self.objects = MemoryObjectStore()
         self.objects.put(layout.schema_snap(TenantKey("7", "acme")), b'{"version":1,"snapshot_ts":42,"databases":[]}')
-        self.http = HttpClient(deadline_s=5)
+        self.http = HttpClient(deadline_s=PATIENCE_S)
         self._directory = directory
         self.server = self._start("meta", 0)
         self.client = MetaClient(self.http, self.server.url)
@@ -41,7 +41,7 @@ class Meta:
         url = f"sqlite:///{self._directory}/{database}.db"
         settings = MetaSettings(port=port, database_url=url, ranges_per_tenant=1, check_ms=10)
         server = Server(build_app(settings, self.objects, CLOCK), port)
-        eventually(lambda: httpx.get(f"{server.url}/readyz", timeout=5).status_code == 200)
+        eventually(lambda: httpx.get(f"{server.url}/readyz", timeout=PATIENCE_S).status_code == 200)
         return server
 
     def lose_database(self) -> None:
@@ -202,7 +202,7 @@ def test_a_service_that_was_replaced_ends_in_good_order(meta: Meta, tmp_path: Pa
             meta.client, "dispatcher-1", "dispatcher", "http://new", instance="new", end=lambda: None
         )
         successor.beat()
-        assert service.wait(30) == 0
+        assert service.wait(PATIENCE_S) == 0
     finally:
         service.kill()
         service.wait()

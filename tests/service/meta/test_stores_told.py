@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.metas import ACME, Metas
+from support.metas import ACME, LOST_MS, Metas
 from support.waiting import eventually
 from tistream.errors import Superseded, Unavailable, UnknownName
 from tistream.wire.meta import StartOf, StoreReport, TenantRoute
@@ -17,7 +17,7 @@ from tistream_meta.model import Change
 
 @pytest.fixture
 def metas(tmp_path: Path) -> Iterator[Metas]:
-    running = Metas(f"sqlite:///{tmp_path}/meta.db", 2, lost_ms=60_000)
+    running = Metas(f"sqlite:///{tmp_path}/meta.db", 2)
     running.owner()
     client = running.client()
     client.create_tenant(ACME.cluster_id, ACME.tenant_id)
@@ -121,6 +121,9 @@ def test_who_looks_for_stores_changes_also_if_the_database_is_silent_when_a_disp
             return False
         return lost == set(names)
 
+    for _ in range(2):
+        running.clock.advance(LOST_MS * 6 // 10)
+        alone()
     eventually(alone)
     assert failed
     eventually(lambda: alone() and tenant(running).dispatcher_node == "staying")

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock, SystemClock
 from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached, Unavailable, UnknownName
 from tistream.storage.memory import MemoryObjectStore
@@ -163,7 +163,7 @@ def test_who_waits_is_told_of_what_another_meta_server_wrote(repository: Reposit
     waiting.start()
     repository.store_token(token(3))
     board.look()
-    waiting.join(30)
+    waiting.join(PATIENCE_S)
     assert [one.token_id for one in told[0].tokens] == [f"{3:016x}"]
 
 

@@ -8,6 +8,7 @@ import time
 import httpx
 from prometheus_client import CollectorRegistry
 
+from support.waiting import PATIENCE_S
 from tistream.clock import SystemClock
 from tistream.service.metrics import LoopMetrics
 from tistream.storage.memory import MemoryObjectStore
@@ -21,7 +22,7 @@ from tistream_schema.keeping import Keeping
 from tistream_schema.metrics import SchemaMetrics
 from tistream_schema.registry import Options, Registry
 
-DEADLINE_S = 30
+DEADLINE_S = PATIENCE_S
 
 
 def test_between_two_ticks_a_sorter_is_asked_as_often_as_ever() -> None:

@@ -13,6 +13,7 @@ import uvicorn
 
 from support.committed_pool import CommittedTask
 from support.schema_records import name, table_info
+from support.waiting import PATIENCE_S
 from tistream.clock import SystemClock
 from tistream.errors import Gone, InvalidRequest, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
@@ -27,7 +28,7 @@ from tistream_schema.settings import SchemaSettings
 
 TENANT = TenantKey("7", "acme")
 TABLES = 2_300  # more than two pages of the log
-DEADLINE_S = 30
+DEADLINE_S = PATIENCE_S
 
 
 def put_snapshot(objects: MemoryObjectStore, tenant: TenantKey, tables: int, snapshot_ts: int = 10) -> None:
@@ -62,7 +63,7 @@ class Service:
     def stop(self) -> None:
         self.app.state.registry.stop()
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self.http.close()
 
 
@@ -197,7 +198,10 @@ def test_unknown_names_and_bad_parameters(service: Service) -> None:
     ]:
         with pytest.raises(InvalidRequest):
             service.http.request("GET", base + path, params=bad)
-    assert httpx.get(f"{service.url}/v1/clusters/7/tenants/a%2Fb/schema/log").status_code in (400, 404)
+    assert httpx.get(f"{service.url}/v1/clusters/7/tenants/a%2Fb/schema/log", timeout=PATIENCE_S).status_code in (
+        400,
+        404,
+    )
     assert service.client.log(TENANT, 10**9).records == []
 
 

@@ -9,16 +9,17 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
+from support.waiting import PATIENCE_S, eventually
+
 _SERVICE = """
-import time
+import os, sys, time
 from fastapi import Request
 from tistream.service.app import new_app
 from tistream.service.metrics import new_registry
@@ -26,7 +27,7 @@ from tistream.service.request_deadline import DeadlinedProtocol
 from tistream.service.serve import run_service
 from tistream.service.settings import ServiceSettings, settings_config
 
-DeadlinedProtocol.seconds = 2.0
+DeadlinedProtocol.seconds = float(os.environ.get("REQUEST_SECONDS", "1000"))
 
 class EchoSettings(ServiceSettings):
     model_config = settings_config("ECHO")
@@ -36,7 +37,8 @@ def build(settings):
 
     @app.get("/poll")
     def poll():
-        return app.state.stopping.wait(60)
+        print("asked", file=sys.stderr, flush=True)
+        return app.state.stopping.wait(1000)
 
     @app.get("/who")
     def who(request: Request) -> str:
@@ -44,7 +46,8 @@ def build(settings):
 
     @app.get("/hang")
     def hang():
-        time.sleep(60)
+        print("asked", file=sys.stderr, flush=True)
+        time.sleep(1000)
 
     @app.get("/cut")
     def cut():
@@ -60,10 +63,14 @@ run_service(EchoSettings, build)
 """
 
 
+# Longer than anything here is waited for: who needs one of them fails.
+NO_LIMITS = {"SHUTDOWN_GRACE_SECONDS": "600", "SHUTDOWN_LIMIT_SECONDS": "600"}
+
+
 class Service:
     """The echo service on a socket that the test has bound, as the supervisor does it for the API."""
 
-    def __init__(self, log: Path, address: str = "127.0.0.1", **settings: str) -> None:
+    def __init__(self, log: Path, address: str = "127.0.0.1", request_seconds: float = 1_000, **settings: str) -> None:
         self.log = log
         with socket.socket() as listening, log.open("wb") as stderr:
             listening.bind((address, 0))
@@ -72,7 +79,11 @@ class Service:
             own = {"LISTEN_FD": str(listening.fileno()), "PORT": str(self.port), **settings}
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _SERVICE],
-                env={**os.environ, **{f"TISTREAM_ECHO__{name}": value for name, value in own.items()}},
+                env={
+                    **os.environ,
+                    **{f"TISTREAM_ECHO__{name}": value for name, value in own.items()},
+                    "REQUEST_SECONDS": str(request_seconds),
+                },
                 pass_fds=[listening.fileno()],
                 stderr=stderr,
             )
@@ -83,14 +94,14 @@ class Service:
         return self
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=60)
+        return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=PATIENCE_S)
 
     def get_in_background(self, path: str) -> threading.Thread:
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
         connection.request("GET", path)
         thread = threading.Thread(target=self._read, args=(connection,), daemon=True)
         thread.start()
-        time.sleep(0.3)  # the request has reached its route
+        eventually(lambda: "asked" in self.log.read_text())
         return thread
 
     def _read(self, connection: http.client.HTTPConnection) -> None:
@@ -99,12 +110,10 @@ class Service:
         except OSError as error:
             self.answer = repr(error).encode()
 
-    def stop(self) -> tuple[int, float]:
-        """SIGTERM; (exit status, seconds until it)."""
-        started = time.monotonic()
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(30)
-        return status, time.monotonic() - started
+        return self.process.wait(PATIENCE_S)
 
 
 @contextmanager
@@ -118,36 +127,30 @@ def _service(log: Path, **settings: str) -> Iterator[Service]:
 
 
 def test_idle_service_stops_at_once_and_well(tmp_path: Path) -> None:
-    with _service(tmp_path / "log") as service:
-        status, seconds = service.stop()
-    assert status == 0
-    assert seconds < 2
+    with _service(tmp_path / "log", **NO_LIMITS) as service:
+        assert service.stop() == 0
 
 
 def test_who_asks_is_whose_connection_it_is_and_not_what_a_header_says(tmp_path: Path) -> None:
     with _service(tmp_path / "log") as service:
         said = {"x-forwarded-for": "203.0.113.7", "forwarded": "for=203.0.113.7"}
-        answer = httpx.get(f"http://127.0.0.1:{service.port}/who", headers=said, timeout=60, trust_env=False)
+        answer = httpx.get(f"http://127.0.0.1:{service.port}/who", headers=said, timeout=PATIENCE_S, trust_env=False)
     assert answer.json() == "127.0.0.1"
 
 
 def test_long_poll_is_answered_when_the_process_is_asked_to_end(tmp_path: Path) -> None:
-    with _service(tmp_path / "log") as service:
+    with _service(tmp_path / "log", **NO_LIMITS) as service:
         poll = service.get_in_background("/poll")
-        status, seconds = service.stop()
-        poll.join(5)
+        assert service.stop() == 0
+        poll.join(PATIENCE_S)
         assert service.answer == b"true"
-    assert status == 0
-    assert seconds < 2
 
 
 def test_what_hangs_does_not_outlive_the_limit(tmp_path: Path) -> None:
     with _service(tmp_path / "log", SHUTDOWN_GRACE_SECONDS="0", SHUTDOWN_LIMIT_SECONDS="1") as service:
         service.get_in_background("/hang")
-        status, seconds = service.stop()
+        assert service.stop() == 0
         assert "ended by force" in service.log.read_text()
-    assert status == 0
-    assert seconds < 3
 
 
 def test_stream_that_fails_is_cut_and_not_ended(tmp_path: Path) -> None:
@@ -156,11 +159,23 @@ def test_stream_that_fails_is_cut_and_not_ended(tmp_path: Path) -> None:
 
 
 def test_who_sends_half_a_request_is_let_go(tmp_path: Path) -> None:
-    with _service(tmp_path / "log") as service, socket.create_connection(("127.0.0.1", service.port)) as slow:
-        slow.sendall(b"GET /healthz HTTP/1.1\r\nx-slow: ")
-        slow.settimeout(60)
-        assert slow.recv(100) == b""
-        assert service.get("/healthz").status_code == 200
+    service = Service(tmp_path / "log", request_seconds=2)
+    try:
+        with socket.create_connection(("127.0.0.1", service.port)) as slow:
+            slow.settimeout(PATIENCE_S)
+            with suppress(ConnectionError):  # this side may have been too slow for half a request even
+                slow.sendall(b"GET /healthz HTTP/1.1\r\nx-slow: ")
+                assert slow.recv(100) == b""
+
+        def answers() -> bool:
+            with suppress(httpx.TransportError):
+                return service.get("/healthz").status_code == 200
+            return False
+
+        eventually(answers)
+    finally:
+        service.process.kill()
+        service.process.wait()
 
 
 def test_wrong_settings_are_one_line_and_status_2() -> None:
@@ -180,7 +195,7 @@ def test_an_inherited_socket_of_all_addresses_is_refused_without_locks(tmp_path:
     """HOST is 127.0.0.1 all the same: what counts is what listens."""
     service = Service(tmp_path / "log", "0.0.0.0")
     try:
-        assert service.process.wait(60) == 2
+        assert service.process.wait(PATIENCE_S) == 2
     finally:
         service.process.kill()
     assert "0.0.0.0 is reachable from other machines" in service.log.read_text()

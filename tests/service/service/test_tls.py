@@ -18,7 +18,7 @@ import pytest
 from pydantic import BaseModel
 
 from support.certificates import Authority, Certificates
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.clock import SystemClock
 from tistream.concurrency import start_thread
 from tistream.errors import Unavailable
@@ -110,12 +110,12 @@ def served(monkeypatch: pytest.MonkeyPatch, tls: TlsSettings, **settings: object
         yield f"{'https' if tls.serves else 'http'}://127.0.0.1:{port}"
     finally:
         servers[0].should_exit = True
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
 
 def ask(url: str, tls: TlsSettings, **settings: object) -> str:
     """One call as a peer makes it. Raises Unavailable."""
-    http = Peers(EchoSettings(tls=tls, **settings), SystemClock()).new_http(deadline_s=5)
+    http = Peers(EchoSettings(tls=tls, **settings), SystemClock()).new_http(deadline_s=PATIENCE_S)
     try:
         return http.get(f"{url}/echo", Echo, {"said": "hello"}).said
     finally:
@@ -160,7 +160,7 @@ def test_with_mutual_tls_only_who_shows_a_certificate_of_the_authority_is_answer
                 ask(url, tls)
         # The probes too: TLS comes before any path.
         with pytest.raises(httpx.TransportError):
-            httpx.get(f"{url}/healthz", verify=made.own.trusting_context(), trust_env=False)
+            httpx.get(f"{url}/healthz", verify=made.own.trusting_context(), trust_env=False, timeout=PATIENCE_S)
 
 
 def test_a_token_is_wanted_besides_the_certificate(monkeypatch: pytest.MonkeyPatch, made: Made, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_token_is_wanted_besides_the_certificate(monkeypatch: pytest.MonkeyPat
 def test_a_plain_client_and_an_old_protocol_are_refused(monkeypatch: pytest.MonkeyPatch, made: Made) -> None:
     with served(monkeypatch, tls_of(made.own)) as url:
         with pytest.raises(httpx.TransportError):
-            httpx.get(url.replace("https", "http") + "/healthz", trust_env=False)
+            httpx.get(url.replace("https", "http") + "/healthz", trust_env=False, timeout=PATIENCE_S)
         port = int(url.rpartition(":")[2])
         for version, taken in ((ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -261,7 +261,7 @@ def test_the_images_probe_is_answered_inside_the_container(
         own = {"PORT": url.rpartition(":")[2], **{name: str(path) for name, path in files.items()}}
         environ = {**os.environ, **{f"TISTREAM_ECHO__{name}": value for name, value in own.items()}}
         command = [sys.executable, "-I", "-S", HEALTHY, *arguments]
-        return subprocess.run(command, env=environ, capture_output=True, check=False, timeout=60).returncode
+        return subprocess.run(command, env=environ, capture_output=True, check=False, timeout=PATIENCE_S).returncode
 
     with served(monkeypatch, tls) as url:
         shown = {"TLS__CERT_FILE": tls.cert_file, "TLS__KEY_FILE": tls.key_file}

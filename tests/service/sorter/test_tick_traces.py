@@ -13,7 +13,8 @@ import pytest
 from support.collector import Collector, Sent, collecting, traced
 from support.http_world import World, running
 from support.tiny_tenant import TinyTenant, watermark, whole
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
+from tistream.service import otel
 from tistream.storage import layout
 
 TINY = TinyTenant()
@@ -103,7 +104,10 @@ def test_what_is_not_kept_where_it_begins_is_not_kept_further_on(tmp_path: Path,
     assert collector.spans() == []
 
 
-def test_nothing_waits_for_a_collector_that_hangs(tmp_path: Path, collector: Collector) -> None:
+def test_nothing_waits_for_a_collector_that_hangs(
+    tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(otel, "SEND_SECONDS", 2 * PATIENCE_S)  # it is never given up
     with running(tmp_path) as world:
         begin(world)
         collector.hold()
@@ -112,6 +116,8 @@ def test_nothing_waits_for_a_collector_that_hangs(tmp_path: Path, collector: Col
             eventually(lambda: collector.headers)
             push(world, 1, 1)
             eventually(lambda: world.progress_ts(TINY.tenant) >= 1_015)
+            assert collector.waiting == len(collector.headers), "it has answered nothing yet"
+        assert collector.spans() == []
 
 
 def test_a_tick_that_fails_says_so_and_the_next_one_is_another(tmp_path: Path, collector: Collector) -> None:

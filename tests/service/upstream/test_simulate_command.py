@@ -17,6 +17,7 @@ from support.platform import COMMAND
 from support.simulated import WILD
 from support.simulated_pull import events_of
 from support.truth_sums import require_sums
+from support.waiting import PATIENCE_S
 from tistream.clock import SystemClock
 from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
@@ -72,7 +73,7 @@ def test_a_signal_ends_it_in_good_order(tmp_path: Path, number: signal.Signals) 
                 break
             time.sleep(0.1)
         process.send_signal(number)
-        out, error = process.communicate(timeout=60)
+        out, error = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
     assert (process.returncode, error) == (0, "")
@@ -81,10 +82,10 @@ def test_a_signal_ends_it_in_good_order(tmp_path: Path, number: signal.Signals) 
 
 
 def test_a_tenant_with_files_is_left_alone(tmp_path: Path) -> None:
-    assert start(tmp_path, "--duration", "0.2").wait(60) == 0
+    assert start(tmp_path, "--duration", "0.2").wait(PATIENCE_S) == 0
     before = sorted((tmp_path / "objects").rglob("*"))
     process = start(tmp_path, "--duration", "0.2")
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "has files already" in error
     assert sorted((tmp_path / "objects").rglob("*")) == before

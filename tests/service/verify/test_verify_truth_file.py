@@ -17,6 +17,7 @@ import pytest
 from support.lawful_events import SNAPSHOT_TS, LawfulEvents
 from support.lying_api import LyingApi, served
 from support.platform import COMMAND, free_port
+from support.waiting import PATIENCE_S
 from tistream.cli.verify import Outcome, Verification, VerifyOptions
 from tistream.cli.verify_truth import TruthRefused
 from tistream.clock import SystemClock
@@ -69,7 +70,7 @@ def test_the_tenants_own_truth_is_taken_with_or_without_its_name(url: str, tmp_p
 )
 def test_garbage_is_told_as_garbage(url: str, tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "truth").write_bytes(content)
-    done = run(url, "--truth", tmp_path / "truth", timeout=20)  # neither --duration nor --until-truth-end
+    done = run(url, "--truth", tmp_path / "truth", timeout=PATIENCE_S)  # neither --duration nor --until-truth-end
     assert done.returncode == NO_VERDICT
     assert said in done.stderr
     assert "VIOLATION" not in done.stderr
@@ -78,7 +79,7 @@ def test_garbage_is_told_as_garbage(url: str, tmp_path: Path, content: bytes, sa
 
 def test_another_tenants_truth_is_refused_before_anything_is_pulled(tmp_path: Path) -> None:
     truth = write(tmp_path / "truth", replace(OWN, tenant="other"))
-    done = run(f"http://127.0.0.1:{free_port()}", "--truth", truth, timeout=20)
+    done = run(f"http://127.0.0.1:{free_port()}", "--truth", truth, timeout=PATIENCE_S)
     assert done.returncode == NO_VERDICT
     assert "is that of tenant c/other, not of c/t" in done.stderr
     assert "VIOLATION" not in done.stderr
@@ -146,7 +147,7 @@ def test_a_signal_ends_the_wait_for_the_end_of_the_truth(url: str, tmp_path: Pat
             until(process, "waiting for the truth up to")
             asked = time.monotonic()
             process.send_signal(number)
-            out, error = process.communicate(timeout=30)
+            out, error = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()
     assert time.monotonic() - asked < 20, "it would have waited for a minute"
@@ -162,7 +163,7 @@ def test_waiting_for_a_tenant_is_said_and_can_be_ended() -> None:
         try:
             until(process, "waiting for the tenant")
             process.send_signal(signal.SIGINT)
-            _, error = process.communicate(timeout=15)
+            _, error = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()
     assert process.returncode == NO_VERDICT

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from support.http_world import Server
+from support.waiting import PATIENCE_S
 from tistream import errors
 from tistream.service.app import new_app
 from tistream.wire.client import HttpClient
@@ -61,7 +62,7 @@ def peer() -> Iterator[Peer]:
 
 @pytest.fixture
 def client() -> Iterator[HttpClient]:
-    made = HttpClient(deadline_s=2, sleep=lambda _: None)
+    made = HttpClient(deadline_s=PATIENCE_S, sleep=lambda _: None)
     yield made
     made.close()
 
@@ -133,7 +134,7 @@ def test_a_call_that_was_under_way_when_its_client_was_closed_is_unavailable():
 
     def answer(request: httpx.Request) -> httpx.Response:
         asked.set()
-        closed.wait(10)
+        closed.wait(PATIENCE_S)
         raise OSError(9, "Bad file descriptor")  # what a socket that another thread has closed says
 
     client = HttpClient(transport=httpx.MockTransport(answer))
@@ -147,10 +148,10 @@ def test_a_call_that_was_under_way_when_its_client_was_closed_is_unavailable():
 
     caller = threading.Thread(target=call)
     caller.start()
-    assert asked.wait(10)
+    assert asked.wait(PATIENCE_S)
     client.close()
     closed.set()
-    caller.join(10)
+    caller.join(PATIENCE_S)
     assert [type(error) for error in ended] == [errors.Unavailable]
 
 

@@ -12,7 +12,7 @@ from test_keyed_cache import KEEP_MS, KEYED, PLAIN, Locked, cache_of, group_of
 from support import golden
 from support.effort import FULL, cases
 from support.pull_world import World, committed, golden_world, history_of
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock
 from tistream.errors import Gone, KeyUnusable
 from tistream.model.ts import MAX_TS, Window
@@ -170,7 +170,7 @@ def test_those_who_come_while_it_is_made_wait_for_it() -> None:
 
     def make() -> Made:
         made.append(1)
-        assert go.wait(60)
+        assert go.wait(PATIENCE_S)
         return Made("made", 10)
 
     found: list[str] = []
@@ -180,7 +180,7 @@ def test_those_who_come_while_it_is_made_wait_for_it() -> None:
     eventually(lambda: len(made) == 1, pause_s=0)
     go.set()
     for one in asking:
-        one.join(60)
+        one.join(PATIENCE_S)
     assert (found, len(made)) == (["made"] * 9, 1)
 
 
@@ -189,7 +189,7 @@ def test_who_waited_for_what_does_not_come_makes_it(fails: bool) -> None:
     work, go, found = SharedWork(1 << 20, never_over), threading.Event(), list[str]()
 
     def first() -> Made:
-        assert go.wait(60)
+        assert go.wait(PATIENCE_S)
         if fails:
             raise KeyUnusable("denied")
         return Made("mine", None)
@@ -211,7 +211,7 @@ def test_who_waited_for_what_does_not_come_makes_it(fails: bool) -> None:
         one.start()
     go.set()
     for one in threads:
-        one.join(60)
+        one.join(PATIENCE_S)
         assert not one.is_alive()
     assert sorted(found) == sorted(["denied" if fails else "mine", *["other"] * 3])
     assert not work._making
@@ -288,7 +288,7 @@ def test_who_waited_too_long_for_what_another_made_makes_it() -> None:
     found: list[str] = []
 
     def slow() -> Made:
-        assert go.wait(60)
+        assert go.wait(PATIENCE_S)
         return Made("old", 10, KEEP_MS)
 
     asking = threading.Thread(target=lambda: found.append(work.get("key", slow)), daemon=True)
@@ -299,7 +299,7 @@ def test_who_waited_too_long_for_what_another_made_makes_it() -> None:
     clock.advance(KEEP_MS)
     go.set()
     for one in (asking, other):
-        one.join(60)
+        one.join(PATIENCE_S)
     assert sorted(found) == ["new", "old"]
 
 

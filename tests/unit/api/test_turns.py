@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 
 import pytest
 
+from support.waiting import PATIENCE_S
 from tistream.errors import TooManyRequests
 from tistream_api.turns import Turn, Turns, new_turns
 
@@ -15,7 +16,7 @@ ACME, BETA = ("7", "acme"), ("7", "beta")
 
 def run(body: Awaitable[None]) -> None:
     async def within() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await body
 
     asyncio.run(within())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock
 from tistream_api.working import BESIDE_MS, Working, at_once_of
 
@@ -27,7 +27,7 @@ class Worker:
         for number in range(self._pieces):
             self.begun = True
             self._began.append(self._who)
-            assert self.go.acquire(timeout=60)
+            assert self.go.acquire(timeout=PATIENCE_S)
             yield number
 
 
@@ -39,7 +39,7 @@ def released(workers: list[Worker]) -> None:
 def ended(workers: list[Worker]) -> None:
     released(workers)
     for one in workers:
-        one.thread.join(60)
+        one.thread.join(PATIENCE_S)
         assert not one.thread.is_alive()
 
 
@@ -53,7 +53,7 @@ def test_one_tenant_leaves_room_and_waits_behind_no_other() -> None:
         one.go.release()
     few.go.release(2)
     for one in (*many, few):
-        one.thread.join(60)
+        one.thread.join(PATIENCE_S)
         assert not one.thread.is_alive()
     assert few.given == [0, 1]
     assert [one.given for one in many] == [[0]] * 20

@@ -7,6 +7,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.waiting import PATIENCE_S
 from tistream.wire.meta import Announcement
 from tistream_meta.announcements import AnnouncementBoard, AnnouncementRing
 
@@ -47,9 +48,9 @@ def test_a_waiting_reader_is_woken():
     board = AnnouncementBoard(1, 10, stopping=lambda: False)
     at = board.after(0, 0).next_after
     got = []
-    reader = threading.Thread(target=lambda: got.append(board.after(at, 10_000)))
+    reader = threading.Thread(target=lambda: got.append(board.after(at, int(PATIENCE_S * 1000))))
     reader.start()
     board.add(announced(5))
-    reader.join(5)
+    reader.join(PATIENCE_S)
     assert [announcement.ts for announcement in got[0].announcements] == [5]
     assert board.after(got[0].next_after, 10).announcements == []

@@ -6,6 +6,7 @@ import threading
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.waiting import PATIENCE_S
 from tistream.service.metrics import LoopMetrics
 from tistream.service.worker import Loop
 
@@ -20,8 +21,8 @@ def test_body_runs_again_and_again_until_stopped() -> None:
             enough.set()
 
     loop = Loop("count", body, interval_ms=1).start()
-    assert enough.wait(5)
-    assert loop.stop()
+    assert enough.wait(PATIENCE_S)
+    assert loop.stop(PATIENCE_S)
     at_stop = len(runs)
     assert loop.stopping
     assert len(runs) == at_stop
@@ -30,10 +31,10 @@ def test_body_runs_again_and_again_until_stopped() -> None:
 def test_wake_ends_the_wait() -> None:
     ran = threading.Semaphore(0)
     loop = Loop("slow", ran.release, interval_ms=3_600_000).start()
-    assert ran.acquire(timeout=5)
+    assert ran.acquire(timeout=PATIENCE_S)
     loop.wake()
-    assert ran.acquire(timeout=5)
-    assert loop.stop()
+    assert ran.acquire(timeout=PATIENCE_S)
+    assert loop.stop(PATIENCE_S)
 
 
 def test_body_says_how_long_to_wait() -> None:
@@ -44,8 +45,8 @@ def test_body_says_how_long_to_wait() -> None:
         return 1
 
     loop = Loop("eager", body, interval_ms=3_600_000).start()
-    assert all(ran.acquire(timeout=5) for _ in range(3))
-    assert loop.stop()
+    assert all(ran.acquire(timeout=PATIENCE_S) for _ in range(3))
+    assert loop.stop(PATIENCE_S)
 
 
 def test_errors_are_counted_logged_once_per_change_and_survived(caplog: pytest.LogCaptureFixture) -> None:
@@ -62,8 +63,8 @@ def test_errors_are_counted_logged_once_per_change_and_survived(caplog: pytest.L
     loop = Loop("fragile", body, interval_ms=1, backoff_max_ms=1, metrics=LoopMetrics(registry))
     with caplog.at_level(logging.INFO):
         loop.start()
-        assert over.wait(5)
-        assert loop.stop()
+        assert over.wait(PATIENCE_S)
+        assert loop.stop(PATIENCE_S)
     texts = [record.__dict__["error"] for record in caplog.records if record.message == "loop failed"]
     assert texts == ["RuntimeError: a", "RuntimeError: b"]
     assert registry.get_sample_value("tistream_loop_errors_total", {"loop": "fragile"}) == 3.0
@@ -72,8 +73,8 @@ def test_errors_are_counted_logged_once_per_change_and_survived(caplog: pytest.L
 
 def test_stop_before_the_first_run_and_twice() -> None:
     loop = Loop("never", lambda: None, interval_ms=1)
-    assert loop.stop()
-    assert loop.stop()
+    assert loop.stop(PATIENCE_S)
+    assert loop.stop(PATIENCE_S)
 
 
 def test_stop_tells_when_a_body_hangs() -> None:
@@ -81,10 +82,10 @@ def test_stop_tells_when_a_body_hangs() -> None:
 
     def body() -> None:
         inside.set()
-        release.wait(10)
+        release.wait(PATIENCE_S)
 
     loop = Loop("stuck", body, interval_ms=1).start()
-    assert inside.wait(5)
+    assert inside.wait(PATIENCE_S)
     assert not loop.stop(timeout_s=0.05)
     release.set()
-    assert loop.stop(timeout_s=5)
+    assert loop.stop(PATIENCE_S)

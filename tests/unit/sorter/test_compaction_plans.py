@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.effort import examples
+from support.waiting import PATIENCE_S
 from tistream.format.segment import SCHEMA, RowGroupInfo, SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
@@ -227,7 +228,7 @@ class Slow(MemoryObjectStore):
 
     def get_tail(self, key: str, length: int) -> tuple[bytes, int]:
         if next(self._asked):
-            self._asking.wait(60)
+            self._asking.wait(PATIENCE_S)
         return super().get_tail(key, length)
 
 

@@ -12,6 +12,7 @@ from support.change_files import flipped_change_group
 from support.pending_rules import EXTREME
 from support.sorter_world import InlineRunner, SorterWorld
 from support.tiny_tenant import TinyTenant, commit, key, prewrite, watermark, whole
+from support.waiting import PATIENCE_S, eventually
 from tistream.format.manifest import READY, SEALED, UNMATCHED, PendingPart
 from tistream.pool.task_log import TaskLog
 from tistream.storage import layout
@@ -267,7 +268,7 @@ class Gate:
     def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
         if beside:
             self.entered.set()
-            assert self.open.wait(30)
+            assert self.open.wait(PATIENCE_S)
         return self._inner.run(shards)
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
@@ -285,11 +286,7 @@ def large_and_small() -> tuple[SorterWorld, Gate]:
 
 
 def until_committed(world: SorterWorld) -> None:
-    for _ in range(3_000):
-        if world.node.tick():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("a large tick does not end")
+    eventually(world.node.tick)
 
 
 def ticks_timed(world: SorterWorld) -> tuple[float, float]:
@@ -305,7 +302,7 @@ def test_a_large_tick_holds_nobody_up_and_is_committed_when_it_has_ended() -> No
     world.push(TINY.file(1, 200, 0, large, watermark(6, 25, 159, base_ts=100)))
     first, second = world.node.tasks()
     world.node.tick()
-    assert gate.entered.wait(30)
+    assert gate.entered.wait(PATIENCE_S)
     world.push(TINY.file(1, 210, 200, [whole(b"z", 161, 170, 26)], watermark(26, 26, 159)))
     assert world.node.tick()
     assert first.state.positions == {}
@@ -330,15 +327,11 @@ def test_a_large_tick_of_a_task_that_is_lost_meanwhile_commits_nothing() -> None
     large = [whole(b"a%d" % at, 160, 170, 6 + at) for at in range(20)]
     world.push(TINY.file(1, 200, 0, large, watermark(6, 25, 205, base_ts=100)))
     old.tick()
-    assert gate.entered.wait(30)
+    assert gate.entered.wait(PATIENCE_S)
     world.start()
     world.send(world.sent)
     gate.open.set()
-    for _ in range(300):
-        old.tick()
-        if len(old.tasks()) < 2:
-            break
-        threading.Event().wait(0.01)
+    eventually(lambda: old.tick() or len(old.tasks()) < 2)
     assert [task.task_id for task in old.tasks()] in ([2], [])
     until_committed(world)
     for _ in range(5):

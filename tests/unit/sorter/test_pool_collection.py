@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from support.pending_rules import EXTREME
 from support.split_world import PoolReader, SplitWorld
 from support.tiny_tenant import TinyTenant, commit, key, prewrite, watermark, whole
+from support.waiting import PATIENCE_S
 from tistream.errors import Unavailable
 from tistream.format.manifest import SEALED, Manifest
 from tistream.storage import layout
@@ -34,7 +35,7 @@ class Together(MemoryObjectStore):
     def delete(self, key: str) -> None:
         if not self._callers.acquire(blocking=False):
             self.two.set()
-        if not self.two.wait(30):
+        if not self.two.wait(PATIENCE_S):
             raise Unavailable(f"{key}: nobody came")
         super().delete(key)
 

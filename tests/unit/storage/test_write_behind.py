@@ -8,6 +8,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 import pytest
 
+from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Unavailable
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import Body
@@ -24,7 +25,7 @@ class Gated(MemoryObjectStore):
 
     def put(self, key: str, body: Body) -> None:
         self.begun.append(key)
-        assert self.gate.wait(10)
+        assert self.gate.wait(PATIENCE_S)
         if key.startswith("bad"):
             raise Unavailable(f"slow down: {key}")
         super().put(key, body)
@@ -75,11 +76,12 @@ def test_no_more_bytes_are_under_way_than_asked_for(executor: Executor) -> None:
     behind.put("b", b"x" * 10)
     waiting = threading.Thread(target=behind.put, args=("c", b"x"))
     waiting.start()
-    waiting.join(0.2)
+    eventually(lambda: store.begun == ["a", "b"])
+    waiting.join(0.2)  # its chance to begin all the same
     assert waiting.is_alive()
     assert "c" not in store.begun
     store.gate.set()
-    waiting.join(10)
+    waiting.join(PATIENCE_S)
     behind.settle()
     assert len(list(store.list_after(""))) == 3
 

@@ -1,0 +1,37 @@
+"""What holds for every test of real services: the limits of calls between them are long.
+
+A call that is given up too soon is made again by whoever needs its answer, or tells a user to come again. A thread that
+stalls for some seconds must not make a test see that; tests of a limit set it themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import tistream_api.app
+import tistream_api.readiness
+import tistream_meta.database
+import tistream_meta.token_board
+from support.waiting import PATIENCE_S
+from tistream.service import peers
+from tistream.wire import client, meta_client, sorter_client, token_client
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_calls() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for makes in (client.HttpClient.__init__, peers.Peers.new_http):
+            patch.setitem(makes.__kwdefaults__, "deadline_s", PATIENCE_S)
+        patch.setattr(token_client, "DEADLINE_S", PATIENCE_S)
+        patch.setattr(client, "_CONNECT_S", PATIENCE_S)
+        patch.setattr(client, "_POOL_S", PATIENCE_S)
+        patch.setattr(meta_client, "BEAT_DEADLINE_S", PATIENCE_S)
+        patch.setattr(meta_client, "USAGE_DEADLINE_S", PATIENCE_S)
+        patch.setattr(sorter_client, "TASKS_DEADLINE_S", PATIENCE_S)
+        patch.setattr(tistream_api.app, "STATUS_DEADLINE_S", PATIENCE_S)
+        patch.setattr(tistream_api.readiness, "DEADLINE_S", PATIENCE_S)
+        patch.setattr(tistream_meta.database, "BUSY_TIMEOUT_MS", int(PATIENCE_S * 1000))
+        patch.setattr(tistream_meta.token_board, "STALE_MS", int(PATIENCE_S * 1000))
+        yield

@@ -26,16 +26,15 @@ from cosmic_ray.work_db import WorkDB
 from cosmic_ray.work_item import TestOutcome, WorkItem, WorkResult
 
 from mutants.anchors import test_file
+from mutants.catch import Unusable
 from mutants.pure import MODULES, meaning_of, path_of
 from mutants.tree import ROOT, copied, environment
 
 REPORTS = ROOT / ".build" / "mutants"
 LIMIT_FACTOR, LIMIT_MORE_S = 4, 10  # a test run may take so many times what it takes on sound code, and so much more
 
-# Operators whose mutants mean the same (`==` for `is`), or fail wherever they are run (`None < x`).
-NO_OPERATORS = re.compile(
-    r".*/(ReplaceComparisonOperator_(Eq_Is|NotEq_IsNot|Is_(?!IsNot$).*|IsNot_(?!Is$).*)|VariableReplacer|VariableInserter)"
-)
+_COMPARED = re.compile(r".*/ReplaceComparisonOperator_([A-Za-z]+)_([A-Za-z]+)")
+_OF_IDENTITY = {"Is", "IsNot", "In", "NotIn"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Score:
 def main(arguments: Sequence[str]) -> int:
     """See the module. Exit code 2: nothing was tried; else 0, whatever survived."""
     options = _parser().parse_args(arguments)
-    chosen = [module for module in MODULES if options.only in module]
+    chosen = [module for module in MODULES if any(part in module for part in options.only.split(","))]
     if not chosen:
         print(f"no module's name contains {options.only!r}")
         return 2
@@ -74,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make mutants-mechanical", description=__doc__)
-    parser.add_argument("--only", default="", help="only modules whose name contains this")
+    parser.add_argument("--only", default="", help="only modules whose names contain one of these, separated by commas")
     parser.add_argument("--sample", type=int, default=20, help="mutants of each module; 0: one of every place")
     parser.add_argument("--seed", type=int, default=1, help="which of them")
     return parser
@@ -85,6 +84,7 @@ def score(tree: Path, module: str, sample: int, seed: int) -> Score:
 
     Raises:
         CalledProcessError: its tests fail though nothing is broken, or cosmic-ray does.
+        Unusable: cosmic-ray did not run a mutant.
     """
     began = time.monotonic()
     path = path_of(module)
@@ -116,7 +116,13 @@ def _run(command: Sequence[str], tree: Path) -> None:
 
 
 def _survivors(results: Iterable[tuple[str, WorkResult]]) -> tuple[str, ...]:
-    return tuple(sorted(str(one.diff) for _, one in results if one.test_outcome == TestOutcome.SURVIVED))
+    diffs = []
+    for job, one in results:
+        if one.test_outcome not in (TestOutcome.KILLED, TestOutcome.SURVIVED):
+            raise Unusable(f"cosmic-ray did not run mutant {job}: {one.output}")
+        if one.test_outcome == TestOutcome.SURVIVED:
+            diffs.append(str(one.diff))
+    return tuple(sorted(diffs))
 
 
 def drawn(code: str, items: Iterable[WorkItem], sample: int, random: Random) -> list[WorkItem]:
@@ -124,7 +130,7 @@ def drawn(code: str, items: Iterable[WorkItem], sample: int, random: Random) -> 
     places: dict[tuple[int, int], list[WorkItem]] = {}
     for item in items:
         (one,) = item.mutations
-        if not NO_OPERATORS.fullmatch(one.operator_name):
+        if _sensible(one.operator_name):
             places.setdefault(tuple(one.start_pos), []).append(item)
     ordered = [places[place] for place in sorted(places)]
     random.shuffle(ordered)
@@ -138,6 +144,13 @@ def drawn(code: str, items: Iterable[WorkItem], sample: int, random: Random) -> 
         if len(kept) == sample:
             break
     return kept
+
+
+def _sensible(operator: str) -> bool:
+    """Not `x is y` for `x < y`: that fails wherever it is run, or means the same as `==`."""
+    compared = _COMPARED.fullmatch(operator)
+    both = set(compared.groups()) if compared else set()
+    return both.isdisjoint(_OF_IDENTITY) or both in ({"Is", "IsNot"}, {"In", "NotIn"})
 
 
 def _means_else(code: str, meaning: str, item: WorkItem) -> bool:

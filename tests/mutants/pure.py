@@ -14,7 +14,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "tistream.schema.history": ("test_history.py", "test_history_model.py"),
     "tistream.schema.timeline": ("test_timeline.py",),
     "tistream.pool.lineage": ("test_lineage.py",),
-    "tistream_dispatcher.chain": ("test_chain.py",),
+    "tistream_dispatcher.chain": ("test_chain.py", "test_consumed.py"),
     "tistream_dispatcher.router": ("test_router.py",),
     "tistream_dispatcher.consumed": ("test_consumed.py",),
     "tistream_dispatcher.window": ("test_window.py",),

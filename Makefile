@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: sim hostile space compose-up compose-test compose-chaos kubernetes k8s-test help install demo up test test-unit lint soak chaos mutants bench bench-report check format lock clean
+.PHONY: sim hostile space compose-up compose-test compose-chaos kubernetes k8s-test help install demo up test test-unit lint soak chaos mutants mutants-mechanical bench bench-report check format lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -41,8 +41,11 @@ lint: $(INSTALLED) ## Format, lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-mutants: $(INSTALLED) ## Break the code on purpose, tests must notice: docs/mutants.md (ONLY=text; SIM_SEEDS=n: simulation alone)
+mutants: $(INSTALLED) ## Break functions on purpose, one at a time; tests must notice: docs/mutants.md (ONLY=text; SIM_SEEDS=n: simulation alone)
 	PYTHONPATH=tests $(BIN)/python -m mutants.run --only "$(ONLY)" --seeds $(or $(SIM_SEEDS),0)
+
+mutants-mechanical: $(INSTALLED) ## Mutants that cosmic-ray makes of the pure modules, and their score (ONLY=module SAMPLE=20 SEED=1)
+	PYTHONPATH=tests $(BIN)/python -m mutants.mechanical --only "$(ONLY)" --sample $(or $(SAMPLE),20) --seed $(SEED)
 
 MINUTES ?= 10
 RATE ?= 5000

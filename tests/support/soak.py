@@ -17,7 +17,7 @@ from pathlib import Path
 from support import needs
 
 ROOT = Path(__file__).parents[2]
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-ra")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-ra", "-p", "randomly")
 OTHER_PARTS = ("compose", "kubernetes", "test_simulated_seeds.py")  # of tests/soak
 FULL = {"TISTREAM_EFFORT": "full"}
 SEEDS = 200  # of the simulation, beyond those of `make sim`'s first hundred and twenty

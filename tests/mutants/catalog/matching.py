@@ -1,365 +1,119 @@
-"""Matching prewrites with their commits, dead locks, and the cut at the watermark (design.md 3 and 4)."""
+"""What becomes of the entries: prewrites, commits and rollbacks matched, cut at the watermark, sorted."""
 
-from mutants.mutant import Mutant
+from __future__ import annotations
 
-KERNEL = "services/sorter/tistream_sorter/jobs/kernel.py"
-EXACT = "services/sorter/tistream_sorter/jobs/exact.py"
-PAIRS = "services/sorter/tistream_sorter/jobs/pairs.py"
-BANK = "services/sorter/tistream_sorter/jobs/bank.py"
-ORDER = "services/sorter/tistream_sorter/jobs/order.py"
-LIVENESS = "services/sorter/tistream_sorter/jobs/liveness.py"
+from dataclasses import replace
+from typing import Any
 
-MUTANTS = (
-    Mutant(
-        name="dead-below-the-watermark",
-        invariants=(7,),
-        breaks="a prewrite with `start_ts < watermark` is taken as dead",
-        file=LIVENESS,
-        old='later & known & (locks.generation == 0) & beyond & (at["row_resolved_ts"] > floor)\n',
-        new='later & (locks.generation == 0) & (locks.start_ts < at["resolved_ts"])\n',
-        catchers=(
-            "tests/unit/sorter/test_review_pipelined.py::test_a_new_lock_and_its_repeat_in_one_tick_is_no_repeat_of_something_settled",
-        ),
-    ),
-    Mutant(
-        name="late-row-kills",
-        invariants=(7,),
-        breaks="a late row from before a prewrite's place proves it dead",
-        file=LIVENESS,
-        old='        beyond = _after(at["row_version"], at["row_index"], locks) & (at["row_version"] >= 0)\n',
-        new='        beyond = at["row_version"] >= 0\n',
-        catchers=("tests/unit/sorter/test_kernel.py::test_a_late_row_from_before_it_proves_nothing",),
-    ),
-    Mutant(
-        name="row-of-the-same-index-kills",
-        invariants=(7,),
-        breaks="a row that ends at the prewrite's own index proves it dead",
-        file=LIVENESS,
-        old="    same = (version == locks.region_version) & (index > locks.log_index)\n",
-        new="    same = (version == locks.region_version) & (index >= locks.log_index)\n",
-        catchers=(
-            "tests/unit/sorter/test_review_pipelined.py::test_a_scan_in_the_same_tick_as_the_lock_does_not_settle_it",
-        ),
-    ),
-    Mutant(
-        name="floor-without-the-slice",
-        invariants=(7,),
-        breaks="the floor is the start_ts alone, not the maximum with the slice's resolved_ts",
-        file=LIVENESS,
-        old='        floor = np.where(begins, np.maximum(locks.start_ts, at["resolved_ts"]), floor)\n',
-        new="        floor = np.where(begins, locks.start_ts, floor)\n",
-        catchers=("tests/unit/sorter/test_kernel.py::test_a_row_at_or_below_the_floor_proves_nothing",),
-    ),
-    Mutant(
-        name="floor-without-the-start-ts",
-        invariants=(7,),
-        breaks="the floor is the slice's resolved_ts alone, not the maximum with the start_ts",
-        file=LIVENESS,
-        old='        floor = np.where(begins, np.maximum(locks.start_ts, at["resolved_ts"]), floor)\n',
-        new='        floor = np.where(begins, at["resolved_ts"], floor)\n',
-        catchers=("tests/unit/sorter/test_review_random_cluster.py::test_the_pool_is_what_was_committed",),
-    ),
-    Mutant(
-        name="floor-reached-kills",
-        invariants=(7,),
-        breaks="a row whose resolved_ts only equals the floor proves a prewrite dead",
-        file=LIVENESS,
-        old='(at["row_resolved_ts"] > floor)',
-        new='(at["row_resolved_ts"] >= floor)',
-        catchers=("tests/unit/sorter/test_kernel.py::test_a_row_at_or_below_the_floor_proves_nothing",),
-    ),
-    Mutant(
-        name="dead-locks-stay",
-        invariants=(21, 23),
-        breaks="no prewrite is ever dead: what is pending only grows",
-        file=LIVENESS,
-        old='later & known & (locks.generation == 0) & beyond & (at["row_resolved_ts"] > floor)\n',
-        new="False\n",
-        catchers=(
-            "tests/unit/sorter/test_review_pipelined.py::test_a_late_generation_of_a_rolled_back_transaction_does_not_wait_for_ever",
-        ),
-    ),
-    Mutant(
-        name="pipelined-locks-die-like-others",
-        invariants=(7,),
-        breaks="a prewrite with a generation is ended by any row",
-        file=LIVENESS,
-        old="known & (locks.generation == 0) & beyond",
-        new="known & beyond",
-        catchers=(
-            "tests/unit/sorter/test_kernel.py::test_a_pipelined_lock_ends_only_by_its_outcome_or_a_scan_without_it",
-        ),
-    ),
-    Mutant(
-        name="settled-repeat-becomes-pending",
-        invariants=(7, 13),
-        breaks="a repeated prewrite at a covered place is taken as a new lock",
-        file=EXACT,
-        old="    return verdict, verdict.covered_on_arrival & ~excused\n",
-        new="    return verdict, verdict.covered_on_arrival & ~excused & False\n",
-        catchers=(
-            "tests/unit/sorter/test_review_pipelined.py::test_a_late_scan_does_not_bring_back_a_pipelined_lock_that_was_settled",
-        ),
-    ),
-    Mutant(
-        name="lock-and-its-repeat-in-one-tick-dropped",
-        invariants=(7,),
-        breaks="a new lock is dropped when a scan of the same tick repeats it at a covered place",
-        file=EXACT,
-        old="    if settled.any():\n",
-        new="    if not len(settled):\n",
-        catchers=(
-            "tests/unit/sorter/test_review_pipelined.py::test_a_scan_in_the_same_tick_as_the_lock_does_not_settle_it",
-        ),
-    ),
-    Mutant(
-        name="scanned-lock-dropped",
-        invariants=(7,),
-        breaks="a lock that a scan brings at a covered place is taken as a repeat of something settled",
-        file=EXACT,
-        old="    excused = liveness.in_scan(facts, scans) & (facts.generation == 0)\n",
-        new="    excused = liveness.in_scan(facts, scans) & (facts.generation < 0)\n",
-        catchers=("tests/unit/sorter/test_kernel.py::test_a_lock_of_this_files_scan_is_kept_at_a_covered_place",),
-    ),
-    Mutant(
-        name="lower-generation-wins",
-        invariants=(7,),
-        breaks="of a pipelined transaction's flushes the first generation's value is kept",
-        file=EXACT,
-        old='        .sort(["rank", "valued", *place], descending=True, maintain_order=True)\n',
-        new='        .sort(["rank", "valued", *place], descending=[False, True, True, True], maintain_order=True)\n',
-        catchers=(
-            "tests/unit/sorter/test_review_pipelined.py::test_a_higher_generation_that_comes_after_the_commit_wins",
-        ),
-    ),
-    Mutant(
-        name="pipelined-rows-flushed-early",
-        invariants=(7,),
-        breaks="a pipelined row is settled when its commit comes, before all generations have come",
-        file=EXACT,
-        old='pairs.filter((pl.col("generation").fill_null(0) > 0) & (pl.col("commit_ts_of_commit") > high))\n',
-        new='pairs.filter(pl.col("generation").fill_null(0) < 0)\n',
-        catchers=(
-            "tests/unit/sorter/test_review_pipelined.py::test_a_higher_generation_that_comes_after_the_commit_wins",
-        ),
-    ),
-    Mutant(
-        name="rollback-forgotten",
-        invariants=(7,),
-        breaks="a rollback does not end its prewrite",
-        file=EXACT,
-        old='prewrites.join(commits, on=IDENTITY, how="anti").join(rollbacks, on=IDENTITY, how="anti")\n',
-        new='prewrites.join(commits, on=IDENTITY, how="anti")\n',
-        catchers=(
-            "tests/unit/sorter/test_review_pipelined.py::test_a_late_generation_of_a_rolled_back_transaction_does_not_wait_for_ever",
-        ),
-    ),
-    Mutant(
-        name="rollback-before-its-prewrite-forgotten",
-        invariants=(7,),
-        breaks="a rollback that comes before its prewrite is not kept for it",
-        file=EXACT,
-        old="    locks = pl.concat([open_prewrites, open_rollbacks.select(open_prewrites.columns)])\n",
-        new="    locks = open_prewrites\n",
-        catchers=(
-            "tests/unit/sorter/test_review_pipelined.py::test_a_late_generation_of_a_rolled_back_transaction_does_not_wait_for_ever",
-        ),
-    ),
-    Mutant(
-        name="rolled-back-row-committed",
-        invariants=(7,),
-        breaks="a rollback is taken for a commit at its start_ts",
-        file=EXACT,
-        old='    commits = _first(entries.filter(pl.col("type") == COMMIT))\n',
-        new='    commits = _first(entries.filter(pl.col("type").is_in([COMMIT, ROLLBACK])).with_columns('
-        'pl.col("commit_ts").fill_null(pl.col("start_ts") + 1)))\n',
-        catchers=(
-            "tests/unit/sorter/test_review_pipelined.py::test_a_late_generation_of_a_rolled_back_transaction_does_not_wait_for_ever",
-        ),
-    ),
-    Mutant(
-        name="commit-before-its-prewrite-lost",
-        invariants=(6, 7),
-        breaks="a commit above the watermark that comes before its prewrite is not kept",
-        file=KERNEL,
-        old='    waiting = pl.concat([left.waiting, open_commits.filter(pl.col("commit_ts") > high)])\n',
-        new='    waiting = pl.concat([left.waiting, open_commits.filter(pl.col("commit_ts") < low)])\n',
-        catchers=("tests/unit/sorter/test_kernel.py::test_any_arrival_order_commits_the_same_rows_once",),
-    ),
-    Mutant(
-        name="stranded-commit-ignored",
-        invariants=(6,),
-        breaks="a commit in the window whose prewrite never came is dropped in silence",
-        file=KERNEL,
-        old='    stranded = open_commits.filter((pl.col("commit_ts") > low) & (pl.col("commit_ts") <= high))\n',
-        new='    stranded = open_commits.filter(pl.col("commit_ts") < low)\n',
-        catchers=("tests/unit/sorter/test_kernel.py::test_a_commit_without_prewrite_inside_the_window_is_stranded",),
-    ),
-    Mutant(
-        name="window-high-exclusive",
-        invariants=(5, 6),
-        breaks="the flush takes (low, high) and leaves the row at the watermark behind",
-        file=KERNEL,
-        old="    flushed = rows.where((rows.commit_ts > low) & (rows.commit_ts <= high))\n"
-        "    kept = rows.where(rows.commit_ts > high)\n",
-        new="    flushed = rows.where((rows.commit_ts > low) & (rows.commit_ts < high))\n"
-        "    kept = rows.where(rows.commit_ts >= high)\n",
-        catchers=(
-            "tests/unit/sorter/test_review_pipelined.py::test_a_higher_generation_that_comes_after_the_commit_wins",
-        ),
-    ),
-    Mutant(
-        name="window-low-inclusive",
-        invariants=(5, 7),
-        breaks="the flush takes [low, high]: a repeat at the last watermark enters the pool again",
-        file=KERNEL,
-        old="    again = rows.where((rows.part == NEW) & (rows.commit_ts <= low))\n",
-        new="    again = rows.where((rows.part == NEW) & (rows.commit_ts < low))\n",
-        catchers=("tests/unit/sorter/test_kernel.py::test_a_repeat_at_or_below_the_window_is_handed_out_for_lookup",),
-    ),
-    Mutant(
-        name="row-at-low-flushed-again",
-        invariants=(5, 7),
-        breaks="a row at the low end of the window is flushed in this window too",
-        file=KERNEL,
-        old="    flushed = rows.where((rows.commit_ts > low) & (rows.commit_ts <= high))\n",
-        new="    flushed = rows.where((rows.commit_ts >= low) & (rows.commit_ts <= high))\n",
-        catchers=("tests/unit/sorter/test_kernel.py::test_a_repeat_at_or_below_the_window_is_handed_out_for_lookup",),
-    ),
-    Mutant(
-        name="repeats-not-looked-up",
-        invariants=(5,),
-        breaks="a row at or below flushed_ts is dropped without a look whether the pool has it",
-        file=KERNEL,
-        old="        repeats=repeats,\n",
-        new="        repeats=repeats.head(0),\n",
-        catchers=("tests/unit/sorter/test_kernel.py::test_a_repeat_at_or_below_the_window_is_handed_out_for_lookup",),
-    ),
-    Mutant(
-        name="snapshot-row-taken",
-        invariants=(7,),
-        breaks="a row at the snapshot_ts itself is taken though the snapshot has it",
-        file=KERNEL,
-        old="    kept = rows.where(rows.commit_ts > rules.snapshot_ts)\n",
-        new="    kept = rows.where(rows.commit_ts >= rules.snapshot_ts)\n",
-        catchers=("tests/unit/sorter/test_kernel.py::test_changes_up_to_the_snapshot_and_index_keys_are_dropped",),
-    ),
-    Mutant(
-        name="duplicate-in-one-tick",
-        invariants=(7,),
-        breaks="a COMMITTED that repeats a matched pair, or itself, enters the pool twice",
-        file=EXACT,
-        old="    settled = _first(pl.concat([whole, matched]))\n",
-        new="    settled = pl.concat([whole, matched])\n",
-        catchers=(
-            "tests/unit/sorter/test_review_pipelined.py::test_a_scans_whole_change_wins_over_a_lower_generation",
-        ),
-    ),
-    Mutant(
-        name="whole-change-leaves-its-prewrite",
-        invariants=(7,),
-        breaks="COMMITTED does not close the pending prewrite of its key and start_ts",
-        file=EXACT,
-        old='    open_prewrites = open_prewrites.join(settled, on=IDENTITY, how="anti")\n',
-        new="",
-        catchers=("tests/unit/sorter/test_last_entries.py::test_a_whole_change_closes_the_prewrite_that_is_pending",),
-    ),
-    Mutant(
-        name="segment-ordered-by-start-ts",
-        invariants=(8,),
-        breaks="rows of a table are in order of start_ts, not of commit_ts",
-        file=ORDER,
-        old="    for values in (commit_ts, parts.table_id[rows]):\n",
-        new="    for values in (parts.table_id[rows],):\n",
-        catchers=("tests/unit/sorter/test_kernel.py::test_any_arrival_order_commits_the_same_rows_once",),
-    ),
-    Mutant(
-        name="segment-order-without-the-key",
-        invariants=(8,),
-        breaks="the rows of one transaction and table come in any order",
-        file=ORDER,
-        old="    if tied.any():\n",
-        new="    if tied.all():\n",
-        catchers=("tests/unit/sorter/test_fast_path.py::test_rows_are_in_the_segments_order",),
-    ),
-    Mutant(
-        name="pending-rewritten-without-the-carried",
-        invariants=(13,),
-        breaks="a pending part that lost a row is consumed, and its other rows are not written anew",
-        file=KERNEL,
-        old="    chosen: npt.NDArray[np.bool_] = (part == NEW) | np.isin(part, sorted(consumed))\n",
-        new="    chosen: npt.NDArray[np.bool_] = part == NEW\n",
-        catchers=(
-            "tests/unit/sorter/test_review_pipelined.py::test_a_higher_generation_that_comes_after_the_commit_wins",
-        ),
-    ),
-    Mutant(
-        name="index-keys-kept",
-        invariants=(7,),
-        breaks="index entries reach the pool of a tenant that does not keep them",
-        file=KERNEL,
-        old="    if rules.keep_index_keys:\n",
-        new="    if not rules.keep_index_keys:\n",
-        catchers=("tests/unit/sorter/test_kernel.py::test_changes_up_to_the_snapshot_and_index_keys_are_dropped",),
-    ),
-    Mutant(
-        name="pair-of-different-keys",
-        invariants=(7,),
-        breaks="the fast path takes a prewrite and a commit of one start_ts for a pair without a look at their keys",
-        file=PAIRS,
-        old="    if not same.all():\n",
-        new="    if not len(same):\n",
-        catchers=(
-            "tests/unit/sorter/test_fast_path.py::test_a_commit_of_another_key_of_the_transaction_is_no_partner",
-        ),
-    ),
-    Mutant(
-        name="long-keys-compared-by-their-prefix",
-        invariants=(7,),
-        breaks="the fast path compares the first 19 bytes of two keys and nothing beyond",
-        file=PAIRS,
-        old="    if exact.all():\n",
-        new="    if len(exact):\n",
-        catchers=(
-            "tests/unit/sorter/test_fast_path.py::test_a_commit_of_another_key_of_the_transaction_is_no_partner",
-        ),
-    ),
-    Mutant(
-        name="pair-with-a-third-entry",
-        invariants=(7,),
-        breaks="the fast path settles a prewrite and a commit though more of the same change came beside them",
-        file=PAIRS,
-        old="    pair[:-1] = begins[:-2] & ~begins[1:-1] & begins[2:]\n",
-        new="    pair[:-1] = begins[:-2] & ~begins[1:-1]\n",
-        catchers=("tests/unit/sorter/test_fast_path.py::test_the_fast_path_and_the_joins_agree",),
-    ),
-    Mutant(
-        name="whole-change-that-is-not-alone",
-        invariants=(7,),
-        breaks="the fast path settles a whole change though other entries of it are there too",
-        file=PAIRS,
-        old="    whole = begins[:-1] & begins[1:] & (kind == WHOLE)\n",
-        new="    whole = begins[1:] & (kind == WHOLE)\n",
-        catchers=("tests/unit/sorter/test_fast_path.py::test_the_fast_path_and_the_joins_agree",),
-    ),
-    Mutant(
-        name="pipelined-pair-is-plain",
-        invariants=(7,),
-        breaks="the fast path settles a pipelined prewrite before all of its generations have come",
-        file=BANK,
-        old="            kinds[: self.pending][pipelined & (types == PREWRITE)] = UNUSUAL\n",
-        new="            kinds[: self.pending][pipelined & (types == COMMIT)] = UNUSUAL\n",
-        catchers=(
-            "tests/unit/sorter/test_review_pipelined.py::test_a_higher_generation_that_comes_after_the_commit_wins",
-        ),
-    ),
-    Mutant(
-        name="transaction-ordered-by-prefixes",
-        invariants=(8,),
-        breaks="rows of one transaction whose keys share 19 bytes come in any order",
-        file=ORDER,
-        old="    if unsure.any():\n",
-        new="    if unsure.all():\n",
-        catchers=("tests/unit/sorter/test_fast_path.py::test_rows_are_in_the_segments_order",),
-    ),
+from mutants.mutant import Function, mutant
+
+ROLLED_BACK = "test_a_late_generation_of_a_rolled_back_transaction_does_not_wait_for_ever"
+REPEAT = "test_a_repeat_at_or_below_the_window_is_handed_out_for_lookup"
+
+
+@mutant(
+    "tistream_sorter:judge",
+    invariants=(7,),
+    catchers=("test_a_new_lock_and_its_repeat_in_one_tick_is_no_repeat_of_something_settled",),
 )
+def dead_below_the_watermark(original: Function) -> Function:
+    """A prewrite with `start_ts` below the watermark is taken as dead."""
+
+    def broken(locks: Any, history: Any) -> Any:
+        verdict = original(locks, history)
+        if not history.num_rows:
+            return verdict
+        return replace(verdict, dead=verdict.dead | (locks.start_ts < max(history["resolved_ts"].to_pylist())))
+
+    return broken
+
+
+@mutant("tistream_sorter:resolve", invariants=(7,), catchers=(ROLLED_BACK,))
+def rollback_forgotten(original: Function) -> Function:
+    """A rollback does not end its prewrite."""
+
+    def broken(entries: Any, *rest: Any) -> Any:
+        from tistream_sorter.jobs.contracts import ROLLBACK
+
+        return original(entries.filter(entries["type"] != ROLLBACK), *rest)
+
+    return broken
+
+
+@mutant("tistream_sorter:resolve", invariants=(6, 7), catchers=("test_any_arrival_order_commits_the_same_rows_once",))
+def commit_before_its_prewrite_lost(original: Function) -> Function:
+    """A commit that comes before its prewrite is not kept."""
+
+    def broken(*arguments: Any) -> Any:
+        left = original(*arguments)
+        return replace(left, commits=left.commits.clear())
+
+    return broken
+
+
+@mutant(
+    "tistream_sorter:exact._first",
+    invariants=(7,),
+    catchers=("test_a_scans_whole_change_wins_over_a_lower_generation",),
+)
+def duplicate_in_one_tick(original: Function) -> Function:
+    """A change that comes twice in one tick enters the pool twice."""
+    return lambda entries: entries
+
+
+@mutant(
+    "tistream_sorter:match",
+    invariants=(6,),
+    catchers=("test_a_commit_without_prewrite_inside_the_window_is_stranded",),
+)
+def stranded_commit_ignored(original: Function) -> Function:
+    """A commit in the window whose prewrite never came is dropped in silence."""
+
+    def broken(*arguments: Any) -> Any:
+        matched = original(*arguments)
+        return replace(matched, stranded=matched.stranded.clear())
+
+    return broken
+
+
+@mutant("tistream_sorter:match", invariants=(5,), catchers=(REPEAT,))
+def repeats_not_looked_up(original: Function) -> Function:
+    """A row at or below flushed_ts is dropped without a look whether the pool has it."""
+
+    def broken(*arguments: Any) -> Any:
+        matched = original(*arguments)
+        return replace(matched, repeats=matched.repeats.clear())
+
+    return broken
+
+
+@mutant("tistream_sorter:match", invariants=(5, 7), catchers=(REPEAT,))
+def window_low_inclusive(original: Function) -> Function:
+    """The flush takes [low, high]: a repeat at the last watermark enters the pool again."""
+
+    def broken(*arguments: Any) -> Any:
+        rules = arguments[-1]
+        window = replace(rules.window, low=max(0, rules.window.low - 1))
+        return original(*arguments[:-1], replace(rules, window=window))
+
+    return broken
+
+
+@mutant(
+    "tistream_sorter:pairs._same_changes",
+    invariants=(7,),
+    catchers=("test_a_commit_of_another_key_of_the_transaction_is_no_partner",),
+)
+def pair_of_different_keys(original: Function) -> Function:
+    """The fast path takes a prewrite and a commit of one start_ts for a pair without a look at their keys."""
+    return lambda entries, left, right: entries.start_ts[left] == entries.start_ts[right]
+
+
+@mutant(
+    "tistream_sorter:segment_order",
+    invariants=(8,),
+    catchers=("test_any_arrival_order_commits_the_same_rows_once",),
+)
+def segment_ordered_by_start_ts(original: Function) -> Function:
+    """Rows of a table are in order of start_ts, not of commit_ts."""
+    return lambda commit_ts, start_ts, *rest: original(start_ts, start_ts, *rest)

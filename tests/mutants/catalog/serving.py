@@ -1,505 +1,123 @@
-"""The registry and the API: what may be served, in which schema, and where a cursor goes on (design.md 4 and 5)."""
+"""What consumers are told: how far a tenant can be read, which events, in which order, and from where on."""
 
-# ruff: noqa: E501 - quoted code keeps its length
-from mutants.mutant import Mutant
+from __future__ import annotations
 
-VIEW = "services/api/tistream_api/tenant_view.py"
-SCAN = "services/api/tistream_api/scan.py"
-PULL = "services/api/tistream_api/pull.py"
-PLAN = "services/api/tistream_api/plan.py"
-EVENTS = "services/api/tistream_api/events.py"
-CURSOR = "services/api/tistream_api/cursor.py"
-ROWS = "services/api/tistream_api/row_events.py"
-LINEAGE = "shared/tistream/pool/lineage.py"
-INDEX = "services/api/tistream_api/segment_index.py"
-TIMELINE = "shared/tistream/schema/timeline.py"
-HISTORY = "shared/tistream/schema/history.py"
-FOLLOWER = "services/schema_registry/tistream_schema/follower.py"
-EXPECTED = "services/schema_registry/tistream_schema/expected_tasks.py"
+from dataclasses import replace
+from typing import Any
+
+from mutants.mutant import Function, mutant
+
+PAGES = "test_any_page_ends_where_the_next_one_goes_on[1-None]"
 
 
-MUTANTS = (
-    Mutant(
-        name="api-minimum-over-reporting-tasks",
-        invariants=(14,),
-        breaks="the tenant's resolved_ts is the minimum over the tasks that answered",
-        file=VIEW,
-        old="        known = [self._progress.get(task.task_id, 0) for task in self.route.tasks]\n",
-        new="        known = list(self._progress.values())\n",
-        catchers=("tests/unit/api/test_tenant_view.py::test_a_task_that_cannot_be_read_holds_the_tenant",),
-    ),
-    Mutant(
-        name="api-ignores-the-schemas-progress",
-        invariants=(14, 16),
-        breaks="rows are served above what the registry knows of the schema",
-        file=VIEW,
-        old="        lowest = min([schema_ts, *known]) if known else 0\n",
-        new="        lowest = min(known) if known and schema_ts else 0\n",
-        catchers=("tests/unit/api/test_tenant_view.py::test_rows_above_what_is_known_of_the_schema_are_not_served",),
-    ),
-    Mutant(
-        name="api-resolved-before-manifests",
-        invariants=(6, 9),
-        breaks="a sorter's progress counts though the manifest it rests on was not read",
-        file=LINEAGE,
-        old="    if promise is not None and promise.manifest <= log.number:\n",
-        new="    if promise is not None:\n",
-        catchers=(
-            "tests/unit/api/test_tenant_view.py::test_progress_counts_once_the_manifest_that_it_rests_on_was_read",
-        ),
-    ),
-    Mutant(
-        name="api-reads-manifests-before-progress",
-        invariants=(6, 9),
-        breaks="the API reads the manifests first and asks for the progress afterwards",
-        file=LINEAGE,
-        old="        if not log.sealed and (told is None or told > log.number):\n",
-        new="        if not log.number:\n",
-        catchers=(
-            "tests/unit/api/test_tenant_view.py::test_progress_counts_once_the_manifest_that_it_rests_on_was_read",
-        ),
-    ),
-    Mutant(
-        name="api-hears-an-old-holder",
-        invariants=(11, 15),
-        breaks="the API believes a sorter that holds a task under an older epoch",
-        file=VIEW,
-        old="                if wanted.get(status.task_id) == url and status.task_epoch >= epochs[status.task_id]:\n",
-        new="                if wanted.get(status.task_id) == url:\n",
-        catchers=("tests/unit/api/test_tenant_view.py::test_a_holder_of_an_older_epoch_is_not_listened_to",),
-    ),
-    Mutant(
-        name="api-resolved-goes-down",
-        invariants=(3, 18),
-        breaks="a tenant's resolved_ts falls when a sorter starts again",
-        file=VIEW,
-        old="        self._resolved_ts = max(self._resolved_ts, lowest)\n",
-        new="        self._resolved_ts = lowest\n",
-        catchers=("tests/unit/api/test_tenant_view.py::test_resolved_ts_never_goes_down",),
-    ),
-    Mutant(
-        name="start-below-the-snapshot",
-        invariants=(19,),
-        breaks="a pull from below the snapshot_ts is answered, with a gap",
-        file=VIEW,
-        old="        if ts < earliest_ts:\n",
-        new="        if ts < 0:\n",
-        catchers=("tests/unit/api/test_tenant_view.py::test_what_lies_below_the_snapshot_is_gone",),
-    ),
-    Mutant(
-        name="start-one-below-the-snapshot",
-        invariants=(19,),
-        breaks="the same, off by one",
-        file=VIEW,
-        old="        if ts < earliest_ts:\n",
-        new="        if ts < earliest_ts - 1:\n",
-        catchers=("tests/unit/api/test_tenant_view.py::test_what_lies_below_the_snapshot_is_gone",),
-    ),
-    Mutant(
-        name="cursor-not-checked-for-retention",
-        invariants=(19,),
-        breaks="a cursor from below what is kept is answered, with a gap",
-        file="services/api/tistream_api/pulls.py",
-        old="            view.check_retained(start.low_ts)\n",
-        new="",
-        catchers=(
-            "tests/unit/api/test_tenant_view.py::test_a_pull_from_below_the_snapshot_is_refused_however_it_says_so",
-        ),
-    ),
-    Mutant(
-        name="window-low-inclusive-in-the-api",
-        invariants=(18,),
-        breaks="a chunk also looks at the rows at its low end, of which some cannot be shown",
-        file=SCAN,
-        old="_chosen(ref, index, window, ids)\n",
-        new="_chosen(ref, index, Window(window.low - 1, window.high), ids)\n",
-        catchers=(
-            "tests/unit/api/test_api_row_events.py::test_an_undecodable_row_ends_the_answer_below_it_and_refuses_the_next[0-budget1]",
-        ),
-    ),
-    Mutant(
-        name="window-closed-at-the-wrong-end-in-the-api",
-        invariants=(16, 18),
-        breaks="a table's version shows the rows of [low, high), not of (low, high]",
-        file=ROWS,
-        old='int(start + np.searchsorted(commit_ts[start:end], ts, side="right"))',
-        new='int(start + np.searchsorted(commit_ts[start:end], ts, side="left"))',
-        catchers=("tests/unit/api/test_pull_edges.py::test_rows_up_to_a_ddl_have_the_old_shape_and_come_before_it",),
-    ),
-    Mutant(
-        name="window-closed-at-the-wrong-end",
-        invariants=(5, 18),
-        breaks="a window holds [low, high), not (low, high]",
-        file="shared/tistream/model/ts.py",
-        old="        return self.low < ts <= self.high\n",
-        new="        return self.low <= ts < self.high\n",
-        catchers=("tests/unit/pool/test_window_edges.py::test_a_window_has_its_high_end_and_not_its_low_one",),
-    ),
-    Mutant(
-        name="window-high-exclusive-in-the-api",
-        invariants=(18,),
-        breaks="a pull leaves out the events at its high end",
-        file=SCAN,
-        old="_chosen(ref, index, window, ids)\n",
-        new="_chosen(ref, index, Window(window.low, window.high - 1), ids)\n",
-        catchers=("tests/unit/api/test_pull_edges.py::test_rows_up_to_a_ddl_have_the_old_shape_and_come_before_it",),
-    ),
-    Mutant(
-        name="row-groups-at-the-high-end-left-out",
-        invariants=(18,),
-        breaks="a row group that begins at the high end of a window is not read",
-        file="shared/tistream/model/ts.py",
-        old="        return low <= self.high and high > self.low\n",
-        new="        return low < self.high and high > self.low\n",
-        catchers=("tests/unit/api/test_api_plan.py::test_a_coarse_cut_leaves_nothing_out",),
-    ),
-    Mutant(
-        name="segments-at-the-high-end-left-out",
-        invariants=(18,),
-        breaks="a segment that begins at the high end of a window is not looked at",
-        file=INDEX,
-        old="        return np.flatnonzero((self._lows <= window.high) & (self._highs > window.low))\n",
-        new="        return np.flatnonzero((self._lows < window.high) & (self._highs > window.low))\n",
-        catchers=(
-            "tests/unit/api/test_pull_edges.py::test_a_window_has_what_lies_above_its_start_and_up_to_its_end[None]",
-        ),
-    ),
-    Mutant(
-        name="segments-forgotten-as-they-grow",
-        invariants=(7, 18),
-        breaks="the API's index of segments does not see that segments were replaced",
-        file=INDEX,
-        old="        if segments[:known] != self._segments:\n            known = 0\n",
-        new="",
-        catchers=("tests/unit/api/test_api_scan.py::test_segments_compacted_during_a_pull_make_no_difference",),
-    ),
-    Mutant(
-        name="one-scopes-events-told-to-another",
-        invariants=(18, 20),
-        breaks="what was made for a pull of one table is told to a pull of another",
-        file=SCAN,
-        old="            key = (self._scope, self._low, end, self._rows, self._budget)\n",
-        new="            key = (self._low, end, self._rows, self._budget)\n",
-        catchers=(
-            "tests/unit/api/test_shared_work.py::test_every_pull_is_told_what_it_would_be_told_alone[everything]",
-        ),
-    ),
-    Mutant(
-        name="what-one-history-said-told-for-another",
-        invariants=(18,),
-        breaks="a schema history is read anew, and pulls are still told what was made of the one before",
-        file="services/api/tistream_api/source.py",
-        old="            if history is not self._worked_of:",
-        new="            if self._worked_of is None:",
-        catchers=("tests/unit/api/test_shared_work.py::test_a_history_that_is_read_anew_is_asked_anew",),
-    ),
-    Mutant(
-        name="chunk-ends-inside-a-commit-ts",
-        invariants=(9, 18),
-        breaks="a chunk ends inside a commit_ts: the rest of it is skipped",
-        file=PLAN,
-        old="    if fit:\n        return Cut(beyond - 1, fit, crowded=False)\n",
-        new="    if fit:\n        return Cut(beyond, fit, crowded=False)\n",
-        catchers=("tests/unit/api/test_api_plan.py::test_an_exact_cut_keeps_commit_ts_whole",),
-    ),
-    Mutant(
-        name="stride-skips-a-ts",
-        invariants=(18,),
-        breaks="a coarse cut ends one ts above the row groups that it took",
-        file=PLAN,
-        old="            high = begins - 1\n            return high, [taken",
-        new="            high = begins\n            return high, [taken",
-        catchers=("tests/unit/api/test_api_plan.py::test_a_coarse_cut_leaves_nothing_out",),
-    ),
-    Mutant(
-        name="limit-cuts-a-commit-ts-with-resolved",
-        invariants=(9, 18),
-        breaks="an answer that is full ends with a `resolved` at a commit_ts of which it sent a part",
-        file=PULL,
-        old="        whole = events.before(beyond) if batch.through is not None else events.first(0)\n",
-        new="        whole = events.first(left)\n        beyond += 1\n",
-        catchers=("tests/unit/api/test_pull_edges.py::test_any_page_ends_where_the_next_one_goes_on[1-None]",),
-    ),
-    Mutant(
-        name="resolved-one-too-high",
-        invariants=(9, 18),
-        breaks="a cut answer promises the commit_ts that it did not send",
-        file=PULL,
-        old="            self._reach(beyond - 1)\n",
-        new="            self._reach(beyond)\n",
-        catchers=("tests/unit/api/test_review_rows.py::test_rows_of_a_dropped_or_truncated_table_end_with_it",),
-    ),
-    Mutant(
-        name="cursor-of-another-scope",
-        invariants=(18, 20),
-        breaks="a cursor of another table, database or tenant is taken",
-        file=CURSOR,
-        old="    if digest != scope.digest():\n",
-        new="    if not digest:\n",
-        catchers=("tests/unit/api/test_api_cursor.py::test_other_scopes_are_refused",),
-    ),
-    Mutant(
-        name="cursor-of-another-tenant",
-        invariants=(18, 20),
-        breaks="a cursor is bound to its names, but not to its tenant",
-        file=CURSOR,
-        old="        names = (self.tenant.cluster_id, self.tenant.tenant_id, self.call,",
-        new='        names = ("", "", self.call,',
-        catchers=("tests/unit/api/test_api_cursor.py::test_other_scopes_are_refused",),
-    ),
-    Mutant(
-        name="cursor-not-checked",
-        invariants=(18,),
-        breaks="a cursor with a changed letter is taken",
-        file=CURSOR,
-        old="    if len(raw) < _HEAD.size + _CHECK_BYTES or _check(raw[:-_CHECK_BYTES]) != raw[-_CHECK_BYTES:]:\n",
-        new="    if len(raw) < _HEAD.size + _CHECK_BYTES:\n",
-        catchers=("tests/unit/api/test_api_cursor.py::test_a_changed_letter_is_seen",),
-    ),
-    Mutant(
-        name="cursor-one-event-early",
-        invariants=(18,),
-        breaks="a pull that goes on inside a commit_ts sends its last event again",
-        file=EVENTS,
-        old="(low, middle) if self.position(middle) > at else (middle + 1, high)",
-        new="(low, middle) if self.position(middle) >= at else (middle + 1, high)",
-        catchers=("tests/unit/api/test_pull_edges.py::test_any_page_ends_where_the_next_one_goes_on[1-None]",),
-    ),
-    Mutant(
-        name="cursor-one-event-late",
-        invariants=(18,),
-        breaks="a pull that goes on inside a commit_ts leaves one event out",
-        file=EVENTS,
-        old="            start = low\n        return",
-        new="            start = low + 1\n        return",
-        catchers=("tests/unit/api/test_pull_edges.py::test_any_page_ends_where_the_next_one_goes_on[1-None]",),
-    ),
-    Mutant(
-        name="cursor-inside-a-commit-ts-forgotten",
-        invariants=(18,),
-        breaks="a `continue` cursor begins its commit_ts anew",
-        file=CURSOR,
-        old="        return self.commit_ts if self.place is Place.DONE else self.commit_ts - 1\n",
-        new="        return self.commit_ts\n",
-        catchers=("tests/unit/api/test_pull_edges.py::test_any_page_ends_where_the_next_one_goes_on[1-None]",),
-    ),
-    Mutant(
-        name="puts-before-deletes",
-        invariants=(8,),
-        breaks="of one transaction and table the puts come first",
-        file=PLAN,
-        old="OP_DELETE = 0\nOP_PUT = 1\n",
-        new="OP_DELETE = 1\nOP_PUT = 0\n",
-        catchers=("tests/unit/api/test_pull_edges.py::test_rows_up_to_a_ddl_have_the_old_shape_and_come_before_it",),
-    ),
-    Mutant(
-        name="ddl-before-the-rows-of-its-ts",
-        invariants=(16,),
-        breaks="a DDL comes before the rows at its own commit_ts",
-        file=CURSOR,
-        old="    ROW = 0  # every row event up to the one named, and no ddl event\n    DDL = 1",
-        new="    ROW = 1  # every row event up to the one named, and no ddl event\n    DDL = 0",
-        catchers=("tests/unit/api/test_pull_edges.py::test_rows_up_to_a_ddl_have_the_old_shape_and_come_before_it",),
-    ),
-    Mutant(
-        name="schema-at-not-before",
-        invariants=(16,),
-        breaks="a row is decoded with the schema at its commit_ts, not strictly before it",
-        file=TIMELINE,
-        old="            to = min(self._ts[at], high) if at < len(self._ts) else high\n",
-        new="            to = min(self._ts[at] - 1, high) if at < len(self._ts) else high\n",
-        catchers=("tests/unit/schema/test_timeline.py::test_runs_cut_the_window_exactly",),
-    ),
-    Mutant(
-        name="schema-version-at-not-before",
-        invariants=(16,),
-        breaks="a row bears the schema_version of a Diff at its own commit_ts",
-        file=ROWS,
-        old='        at = np.searchsorted(shapes.version_ts, commit_ts, side="left") - 1\n',
-        new='        at = np.searchsorted(shapes.version_ts, commit_ts, side="right") - 1\n',
-        catchers=("tests/unit/api/test_pull_edges.py::test_rows_up_to_a_ddl_have_the_old_shape_and_come_before_it",),
-    ),
-    Mutant(
-        name="ddl-window-low-inclusive",
-        invariants=(16, 18),
-        breaks="a DDL at the start of a window is sent again",
-        file=HISTORY,
-        old="        first = bisect_right(self._events, low, key=lambda event: event.commit_ts)\n",
-        new="        first = bisect_left(self._events, low, key=lambda event: event.commit_ts)\n",
-        catchers=("tests/unit/schema/test_ddl_event.py::test_filters_by_name_and_window",),
-    ),
-    Mutant(
-        name="names-of-now",
-        invariants=(16,),
-        breaks="a pull by name follows the table that bears the name first, whatever happens to the name",
-        file="shared/tistream/schema/names.py",
-        old="            if tenure.from_ts >= high:\n                return\n            yield Tenure(max(low, tenure.from_ts), min(high, tenure.to_ts), tenure.table_id)\n",
-        new="            if tenure.from_ts < 0:\n                return\n",
-        catchers=("tests/unit/schema/test_history_model.py::test_visible_tables_and_names_at_every_ts",),
-    ),
-    Mutant(
-        name="undecodable-row-skipped",
-        invariants=(17,),
-        breaks="a row that cannot be decoded is left out of the answer",
-        file=ROWS,
-        old="        self.barriers.append(Barrier(commit_ts, name, physical_id, key, reason))\n",
-        new="        assert name and reason\n",
-        catchers=(
-            "tests/unit/api/test_api_row_events.py::test_an_undecodable_row_ends_the_answer_below_it_and_refuses_the_next[0-budget0]",
-        ),
-    ),
-    Mutant(
-        name="nameless-row-skipped",
-        invariants=(17,),
-        breaks="a row whose table no schema ever named is left out of the answer",
-        file=ROWS,
-        old="            barriers.append(_nameless(rows.slice(start, 1), physical_id))\n",
-        new="            assert physical_id\n",
-        catchers=(
-            "tests/unit/api/test_api_row_events.py::test_a_row_of_a_table_that_no_schema_named_stops_the_tenant_alone",
-        ),
-    ),
-    Mutant(
-        name="undecodable-row-stops-all",
-        invariants=(17,),
-        breaks="a row that cannot be decoded stops the pulls of other tables",
-        file="services/api/tistream_api/source.py",
-        old="        Interval(low, high, version if version is not None and _within(scope, version) else None)\n",
-        new="        Interval(low, high, version)\n",
-        catchers=("tests/unit/api/test_review_names.py::test_pulls_by_name_are_the_tenants_pull_filtered[0]",),
-    ),
-    Mutant(
-        name="registry-minimum-over-reporting-tasks",
-        invariants=(14, 16),
-        breaks="the schema's progress is that of the fastest task of its keys",
-        file=LINEAGE,
-        old="    return min(_reached(cover.log",
-        new="    return max(_reached(cover.log",
-        catchers=(
-            "tests/unit/schema_registry/test_schema_follower.py::test_many_tasks_many_ticks_restarts_and_a_rival_tell_the_same[0]",
-        ),
-    ),
-    Mutant(
-        name="registry-promise-before-manifests",
-        invariants=(6, 16),
-        breaks="the registry believes a promise whose manifests it has not read",
-        file=LINEAGE,
-        old="        return max(log.flushed_ts, promise.progress_ts)\n    return log.flushed_ts\n",
-        new="        return max(log.flushed_ts, promise.progress_ts)\n    return promise.progress_ts if promise else log.flushed_ts\n",
-        catchers=(
-            "tests/unit/schema_registry/test_schema_follower.py::test_a_promise_counts_only_once_its_manifests_are_read",
-        ),
-    ),
-    Mutant(
-        name="registry-serves-a-gap",
-        invariants=(14,),
-        breaks="the registry goes on though no task serves a part of the schema's keys",
-        file=FOLLOWER,
-        old="        if missing is not None:\n",
-        new="        if missing is not None and not tasks:\n",
-        catchers=("tests/unit/schema_registry/test_schema_follower.py::test_missing_tasks_are_told",),
-    ),
-    Mutant(
-        name="registry-hears-an-old-holder",
-        invariants=(11, 15),
-        breaks="the registry believes a sorter that holds a task under an older epoch",
-        file=EXPECTED,
-        old="(status := statuses.get(task.task_id)) is not None and status.task_epoch >= task.task_epoch",
-        new="(status := statuses.get(task.task_id)) is not None",
-        catchers=("tests/unit/schema_registry/test_expected_tasks.py::test_an_older_holder_is_not_listened_to",),
-    ),
-    Mutant(
-        name="registry-passes-an-unreadable-row",
-        invariants=(16, 17),
-        breaks="the schema's progress passes a row that cannot be read",
-        file=FOLLOWER,
-        old="            high_ts = bad.commit_ts - 1\n",
-        new="            high_ts = max(high_ts, bad.commit_ts)\n",
-        catchers=(
-            "tests/unit/schema_registry/test_schema_follower.py::test_an_unreadable_row_holds_the_schema_just_below_it",
-        ),
-    ),
-    Mutant(
-        name="registry-writes-while-idle",
-        invariants=(24,),
-        breaks="the registry writes an object whenever time passes",
-        file=FOLLOWER,
-        old="        if records:\n            self._append(high_ts, tuple(records))\n",
-        new="        if high_ts:\n            self._append(high_ts, tuple(records))\n",
-        catchers=("tests/unit/schema_registry/test_schema_follower.py::test_progress_without_ddl_writes_nothing",),
-    ),
-    Mutant(
-        name="schema-rows-out-of-order",
-        invariants=(8, 16),
-        breaks="schema changes of several tasks are not merged by their commit_ts",
-        file="services/schema_registry/tistream_schema/pool_rows.py",
-        old="    rows.sort(key=lambda row: (row.commit_ts, row.start_ts, row.key))\n",
-        new="",
-        catchers=("tests/unit/schema_registry/test_schema_follower.py::test_golden_schema_through_the_pool",),
-    ),
-    Mutant(
-        name="chunk-unbounded",
-        invariants=(23,),
-        breaks="a commit_ts of any number of rows is held at once",
-        file=PLAN,
-        old="    return Cut(beyond, rows, crowded=rows > budget_max)\n",
-        new="    return Cut(beyond, rows, crowded=False)\n",
-        catchers=("tests/unit/api/test_api_scan.py::test_no_batch_holds_more_than_the_budget[20-everything]",),
-    ),
-    Mutant(
-        name="pulls-unbounded",
-        invariants=(23,),
-        breaks="any number of pulls is answered at once",
-        file="services/api/tistream_api/pulls.py",
-        old="        if not self.slots.acquire(blocking=False):\n",
-        new="        if self.slots.acquire(blocking=False) and False:\n",
-        catchers=("tests/unit/api/test_tenant_view.py::test_one_pull_too_many_is_asked_to_come_back",),
-    ),
-    Mutant(
-        name="cause-of-lateness-hidden",
-        invariants=(21,),
-        breaks="what a late tenant waits for is not told",
-        file="services/api/tistream_api/status.py",
-        old="    told = [*_lasting(picture), *_waits(picture)] if late else _lasting(picture)\n",
-        new="    told = _lasting(picture)\n",
-        catchers=(
-            "tests/unit/api/test_api_status.py::test_damage_explains_more_than_a_gap_and_a_gap_more_than_silence",
-        ),
-    ),
-    Mutant(
-        name="quarantine-told-only-when-late",
-        invariants=(21,),
-        breaks="a quarantined store is not told while the tenant is on time",
-        file="services/api/tistream_api/status.py",
-        old="    told = [*_lasting(picture), *_waits(picture)] if late else _lasting(picture)\n",
-        new="    told = [*_lasting(picture), *_waits(picture)] if late else []\n",
-        catchers=("tests/unit/api/test_api_status.py::test_a_gap_and_damage_are_told_at_once",),
-    ),
-    Mutant(
-        name="arrow-rows-under-an-older-schema",
-        invariants=(16,),
-        breaks="rows of another table or shape go on in the Arrow stream that is open",
-        file="services/api/tistream_api/arrow_stream.py",
-        old="        if self._schema is None or not self._schema.equals(batch.schema, check_metadata=True):\n",
-        new="        if self._schema is None:\n",
-        catchers=("tests/unit/api/test_arrow_formats.py::test_a_tenant_of_every_type_and_shape[everything-arrow]",),
-    ),
-    Mutant(
-        name="a-moved-key-is-an-update",
-        invariants=(18,),
-        breaks="a row whose visible key changes is one put, not a delete and a put",
-        file=ROWS,
-        old="            gone |= moved\n",
-        new="            moved[:] = False\n",
-        catchers=("tests/unit/api/test_review_rows.py::test_a_key_that_changes_only_its_case_is_a_delete_and_a_put",),
-    ),
-    Mutant(
-        name="parquet-numbers-begin-anew",
-        invariants=(18,),
-        breaks="the events of each chunk of a Parquet answer are numbered from 0",
-        file="services/api/tistream_api/parquet_tar.py",
-        old="        self._seq += len(events)\n",
-        new="        assert self._seq == 0\n",
-        catchers=("tests/unit/api/test_arrow_formats.py::test_a_tenant_of_every_type_and_shape[everything-parquet]",),
-    ),
+@mutant(
+    "tistream_api:TenantView._resolve",
+    invariants=(14,),
+    catchers=("test_a_task_that_cannot_be_read_holds_the_tenant",),
 )
+def api_minimum_over_reporting_tasks(original: Function) -> Function:
+    """The tenant's resolved_ts is the minimum over the tasks that answered."""
+
+    def broken(self: Any) -> None:
+        lowest = min([self._replica.resolved_ts, *self._progress.values()])
+        self._resolved_ts = max(self._resolved_ts, lowest)
+        original(self)
+
+    return broken
+
+
+@mutant(
+    "tistream_api:TenantView._resolve",
+    invariants=(3, 18),
+    catchers=("test_resolved_ts_never_goes_down",),
+)
+def api_resolved_goes_down(original: Function) -> Function:
+    """A tenant's resolved_ts falls when a sorter starts again."""
+
+    def broken(self: Any) -> None:
+        self._resolved_ts = 0
+        original(self)
+
+    return broken
+
+
+@mutant(
+    "tistream:lineage._reached",
+    invariants=(6, 9),
+    catchers=("test_progress_counts_once_the_manifest_that_it_rests_on_was_read",),
+)
+def api_resolved_before_manifests(original: Function) -> Function:
+    """A sorter's progress counts though the manifest that it rests on was not read."""
+    return lambda log, promise: max(log.flushed_ts, promise.progress_ts) if promise else original(log, promise)
+
+
+@mutant(
+    "tistream:SharedSegments.update",
+    invariants=(7,),
+    catchers=("test_a_split_is_crossed_child_by_child[old-route]",),
+)
+def reader_counts_a_shared_segment_twice(original: Function) -> Function:
+    """A segment that two children list is read twice by the API."""
+
+    def broken(self: Any, logs: Any) -> None:
+        self.segments = tuple(segment for log in logs for segment in log.segments)
+
+    return broken
+
+
+@mutant(
+    "tistream_api:exact_cut",
+    invariants=(9, 18),
+    catchers=("test_an_exact_cut_keeps_commit_ts_whole",),
+)
+def chunk_ends_inside_a_commit_ts(original: Function) -> Function:
+    """A chunk ends inside a commit_ts: the rest of it is skipped."""
+
+    def broken(commit_ts: Any, high: int, *rest: Any) -> Any:
+        cut = original(commit_ts, high, *rest)
+        return cut if cut.high == high else replace(cut, high=cut.high + 1)
+
+    return broken
+
+
+@mutant("tistream_api:Events.after", invariants=(18,), catchers=(PAGES,))
+def cursor_one_event_late(original: Function) -> Function:
+    """A pull that goes on inside a commit_ts leaves one event out."""
+
+    def broken(self: Any, at: Any) -> Any:
+        found = original(self, at)
+        return found if at.place == 2 or not len(found) else found.between(1, len(found))
+
+    return broken
+
+
+@mutant("tistream_api:Scope.digest", invariants=(18, 20), catchers=("test_other_scopes_are_refused",))
+def cursor_of_another_scope(original: Function) -> Function:
+    """A cursor of another table, database or tenant is taken."""
+    return lambda self: bytes(len(original(self)))
+
+
+@mutant("tistream_api:cursor._check", invariants=(18,), catchers=("test_a_changed_letter_is_seen",))
+def cursor_not_checked(original: Function) -> Function:
+    """A cursor with a changed letter is taken."""
+    return lambda body: bytes(len(original(body)))
+
+
+@mutant(
+    "tistream_api:TenantView.check_retained",
+    invariants=(19,),
+    catchers=("test_a_pull_from_below_the_snapshot_is_refused_however_it_says_so",),
+)
+def cursor_not_checked_for_retention(original: Function) -> Function:
+    """A pull from below what is kept is answered, with a gap."""
+    return lambda self, ts: None
+
+
+@mutant(
+    "tistream_api:_Part._undecodable",
+    invariants=(17,),
+    catchers=("test_an_undecodable_row_ends_the_answer_below_it_and_refuses_the_next[0-budget0]",),
+)
+def undecodable_row_skipped(original: Function) -> Function:
+    """A row that cannot be decoded is left out of the answer."""
+    return lambda self, row, reason: None

@@ -1,320 +1,127 @@
-"""When a watermark counts (design.md 3): slices, waiting rows, and what reaches which task."""
+"""When a watermark counts: the slices of a task's span, and what heirs take over of them."""
 
-from mutants.mutant import Mutant
+from __future__ import annotations
 
-SLICES = "services/sorter/tistream_sorter/slices.py"
-ARRAYS = "services/sorter/tistream_sorter/slice_arrays.py"
-WATERMARK = "services/sorter/tistream_sorter/watermark.py"
+from dataclasses import replace
+from typing import Any
 
-MUTANTS = (
-    Mutant(
-        name="newest-epoch-unconnected",
-        invariants=(1, 2),
-        breaks="a watermark of a newer region version counts though the log before it has not come",
-        file=SLICES,
-        old="        return row.base_ts is not None and row.base_ts <= resolved\n\n    def _connect(",
-        new="        return row.region_version > version or (row.base_ts is not None and row.base_ts <= resolved)"
-        "\n\n    def _connect(",
-        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
-    ),
-    Mutant(
-        name="gap-skipped",
-        invariants=(2,),
-        breaks="a row of the slice's own region connects across a gap in its log",
-        file=SLICES,
-        old="        if row.region_id == region and row.first_index <= index + 1:",
-        new="        if row.region_id == region:",
-        catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
-    ),
-    Mutant(
-        name="gap-of-one-skipped",
-        invariants=(2,),
-        breaks="one missing log entry is not seen as a gap",
-        file=SLICES,
-        old="row.first_index <= index + 1:\n            return True",
-        new="row.first_index <= index + 2:\n            return True",
-        catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
-    ),
-    Mutant(
-        name="gap-of-one-skipped-in-steady-state",
-        invariants=(2,),
-        breaks="the same in the fast path",
-        file=SLICES,
-        old="& (first <= self._index[at] + 1)",
-        new="& (first <= self._index[at] + 2)",
-        catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
-    ),
-    Mutant(
-        name="gap-of-one-skipped-where-a-row-is-alone",
-        invariants=(2,),
-        breaks="the same where a row has a slice for itself",
-        file=SLICES,
-        old="(same & (begins <= self._index[first] + 1))",
-        new="(same & (begins <= self._index[first] + 2))",
-        catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
-    ),
-    Mutant(
-        name="older-epoch-connects-where-a-row-is-alone",
-        invariants=(1, 2),
-        breaks="a row of an older region version is taken like one of the slice's own, where it has a slice for itself",
-        file=SLICES,
-        old="        connects = ~older & (",
-        new="        connects = (",
-        catchers=("tests/unit/sorter/test_slices.py::test_an_older_epoch_is_of_no_use_to_a_slice_that_it_has_alone",),
-    ),
-    Mutant(
-        name="scan-from-above-what-is-covered-where-a-row-is-alone",
-        invariants=(1, 2),
-        breaks="a scan counts though it begins above what the slice is covered up to, where it has a slice for itself",
-        file=SLICES,
-        old="(base_ts <= self._resolved[first]))",
-        new="(base_ts < MAX_TS))",
-        catchers=(
-            "tests/unit/sorter/test_slices.py::test_a_new_tenant_waits_for_a_scan_or_a_base_that_the_snapshot_reaches",
-        ),
-    ),
-    Mutant(
-        name="index-kept-where-a-row-is-alone",
-        invariants=(2,),
-        breaks="the index does not start anew with a new region, where its first row has a slice for itself",
-        file=SLICES,
-        old="np.where(same, np.maximum(self._index[first], last), last)",
-        new="np.maximum(self._index[first], last)",
-        catchers=("tests/unit/sorter/test_slices.py::test_a_scan_by_a_new_region_begins_its_index_anew",),
-    ),
-    Mutant(
-        name="stuck-rows-that-could-raise",
-        invariants=(21,),
-        breaks="a waiting row is not tried again when its slice has come to a newer epoch",
-        file=SLICES,
-        old=" & (version >= self._version[first])",
-        new="",
-        catchers=("tests/unit/sorter/test_slices.py::test_a_waiting_row_of_an_older_epoch_still_raises_resolved_ts",),
-    ),
-    Mutant(
-        name="stuck-rows-that-could-connect",
-        invariants=(21,),
-        breaks="a waiting row is not tried again when the log before it has come",
-        file=SLICES,
-        old="        stuck &= ~same & (",
-        new="        stuck &= (",
-        catchers=("tests/unit/sorter/test_slices.py::test_a_new_leaders_file_before_the_old_ones",),
-    ),
-    Mutant(
-        name="copies-share-what-they-change",
-        invariants=(3,),
-        breaks="a copy of the slices writes into its original's arrays",
-        file=ARRAYS,
-        old="        other._own = set()\n",
-        new="        other._own = set(self._ARRAYS)\n",
-        catchers=("tests/unit/sorter/test_slices.py::test_a_copy_leaves_its_original_alone",),
-    ),
-    Mutant(
-        name="version-compare-dropped-in-steady-state",
-        invariants=(1, 2),
-        breaks="a row of another region version counts as the slice's own in the fast path",
-        file=SLICES,
-        old='            & (self._version[at] == int64s(rows, "region_version"))\n',
-        new="",
-        catchers=("tests/unit/sorter/test_slices.py::test_an_older_epoch_is_of_no_use_to_a_slice_that_it_has_alone",),
-    ),
-    Mutant(
-        name="older-epoch-connects",
-        invariants=(1, 2),
-        breaks="a row of an older region version is taken like one of the slice's own",
-        file=SLICES,
-        old="            if row.region_version < self._version[at]:\n",
-        new="            if row.region_version < 0:\n",
-        catchers=("tests/unit/sorter/test_slices.py::test_an_older_epoch_may_raise_resolved_ts_and_nothing_else",),
-    ),
-    Mutant(
-        name="split-parent-forgotten",
-        invariants=(1, 2, 21),
-        breaks="`after` is ignored: no split-off region ever connects without a scan",
-        file=SLICES,
-        old="        if row.region_version > version and any(r == region and i <= index for r, i in row.after):",
-        new="        if row.region_version > version and row.region_id == region and not row.after:",
-        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
-    ),
-    Mutant(
-        name="split-parent-not-awaited",
-        invariants=(1, 2),
-        breaks="a split-off region connects before its parent's log has arrived up to the split",
-        file=SLICES,
-        old="any(r == region and i <= index for r, i in row.after)",
-        new="any(r == region for r, i in row.after)",
-        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
-    ),
-    Mutant(
-        name="split-parent-one-entry-short",
-        invariants=(1, 2),
-        breaks="a split-off region connects when its parent lacks the very last entry",
-        file=SLICES,
-        old="any(r == region and i <= index for r, i in row.after)",
-        new="any(r == region and i <= index + 1 for r, i in row.after)",
-        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
-    ),
-    Mutant(
-        name="scan-from-above-what-is-covered",
-        invariants=(1, 2),
-        breaks="a scan counts though it begins above what the slice is covered up to",
-        file=SLICES,
-        old="        return row.base_ts is not None and row.base_ts <= resolved\n",
-        new="        return row.base_ts is not None\n",
-        catchers=("tests/unit/sorter/test_overlapping_watermarks.py::test_a_scan_from_above_waits_beside_others_too",),
-    ),
-    Mutant(
-        name="scan-vouches-for-keys-split-off",
-        invariants=(1, 2),
-        breaks="a scan of one slice also makes its region's other slices count as covered",
-        file=SLICES,
-        old='        self._set("_region", at, region[connected])\n',
-        new="        mates = np.flatnonzero(np.isin(self._region, self._region[at]) & scanned.any())\n"
-        '        self._set("_index", mates, np.maximum(self._index[mates], begins[0] - 1))\n'
-        "        self._touched[mates] = True\n"
-        '        self._set("_region", at, region[connected])\n',
-        catchers=(
-            "tests/unit/sorter/test_slices.py::test_a_scan_of_the_left_half_after_a_split_does_not_vouch_for_the_right_half",
-        ),
-    ),
-    Mutant(
-        name="row-taken-as-a-whole",
-        invariants=(1, 2, 4),
-        breaks="a row that connects to the first of its slices is taken for all of them",
-        file=SLICES,
-        old="            elif self._connects(at, row):",
-        new="            elif self._connects(self._overlapping(row.start, row.end)[0], row):",
-        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
-    ),
-    Mutant(
-        name="index-kept-when-the-region-changes",
-        invariants=(2,),
-        breaks="the index does not start anew with a new region: the gap after it is not seen",
-        file=SLICES,
-        old='        self._set("_index", at, max(before[2], row.log_index) if same_region else row.log_index)\n',
-        new='        self._set("_index", at, max(before[2], row.log_index))\n',
-        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
-    ),
-    Mutant(
-        name="resolved-goes-down",
-        invariants=(3,),
-        breaks="a slice takes a lower resolved_ts from a row that connects",
-        file=SLICES,
-        old='        self._set("_resolved", at, max(before[3], row.resolved_ts))\n',
-        new='        self._set("_resolved", at, row.resolved_ts)\n',
-        catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
-    ),
-    Mutant(
-        name="highest-slice-is-the-watermark",
-        invariants=(1, 14),
-        breaks="the watermark is the maximum over the slices, not the minimum",
-        file=SLICES,
-        old="        return int(self._resolved.min())\n",
-        new="        return int(self._resolved.max())\n",
-        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
-    ),
-    Mutant(
-        name="minimum-over-reporting-regions",
-        invariants=(1, 14),
-        breaks="slices whose region has not reported yet do not hold the watermark",
-        file=SLICES,
-        old="        return int(self._resolved.min())\n",
-        new="        known = self._resolved[self._region != NO_REGION]\n"
-        "        return int((known if len(known) else self._resolved).min())\n",
-        catchers=("tests/unit/sorter/test_slices.py::test_no_watermark_passes_a_commit_that_has_not_arrived",),
-    ),
-    Mutant(
-        name="touched-slices-unseen",
-        invariants=(21,),
-        breaks="a waiting row is not tried again when its slice has moved on by a row that had others beside it",
-        file=SLICES,
-        old="        self._touched[at] |= self._values(at) != before\n",
-        new="",
-        catchers=("tests/unit/sorter/test_overlapping_watermarks.py::test_what_others_set_free_connects_at_once",),
-    ),
-    Mutant(
-        name="overlaps-unbounded",
-        invariants=(23,),
-        breaks="a file's watermark rows may overlap each other however much",
-        file="shared/tistream/format/change_rows.py",
-        old="    if found > allowed:\n",
-        new="    if found < 0:\n",
-        catchers=("tests/unit/format/test_overlapping_rows.py::test_what_no_store_has_is_damaged",),
-    ),
-    Mutant(
-        name="watermarks-taken-in-one-go",
-        invariants=(23,),
-        breaks="a file whose watermarks are work for seconds keeps all tasks of the node waiting",
-        file="services/sorter/tistream_sorter/tick.py",
-        old="            if steps is not None and (steps := steps - done) <= 0:\n",
-        new="            if steps is not None and (steps := steps - done) <= -(1 << 60):\n",
-        catchers=(
-            "tests/unit/sorter/test_overlapping_watermarks.py::test_another_tenants_tasks_go_on_while_a_file_is_taken",
-        ),
-    ),
-    Mutant(
-        name="waiting-rows-unbounded",
-        invariants=(23,),
-        breaks="a task keeps any number of waiting rows",
-        file="services/sorter/tistream_sorter/slice_work.py",
-        old="    if rows > WAITING_MAX:\n",
-        new="    if rows < 0:\n",
-        catchers=(
-            "tests/unit/sorter/test_overlapping_watermarks.py::test_a_file_for_whose_rows_there_is_no_room_is_held_and_told",
-        ),
-    ),
-    Mutant(
-        name="waiting-rows-forgotten",
-        invariants=(21,),
-        breaks="a row that does not connect at once never counts",
-        file=SLICES,
-        old="                self._waiting = self._waiting.and_also(*new)\n",
-        new="                assert new\n",
-        catchers=("tests/unit/sorter/test_last_entries.py::test_a_merge_waits_for_the_very_last_entry_of_its_source",),
-    ),
-    Mutant(
-        name="waiting-rows-try-once",
-        invariants=(21,),
-        breaks="a waiting row that one of the others sets free is not tried again",
-        file=SLICES,
-        old="        while self._touched.any() and len(self._waiting):\n",
-        new="        if self._touched.any() and len(self._waiting):\n",
-        catchers=("tests/unit/sorter/test_last_entries.py::test_what_waits_behind_a_waiting_row_connects_with_it",),
-    ),
-    Mutant(
-        name="waiting-rows-joined-across-a-gap",
-        invariants=(2,),
-        breaks="waiting rows of one region are joined over a gap between them",
-        file=WATERMARK,
-        old="(own_log & plain & no_gap & no_less)",
-        new="(own_log & plain & no_less)",
-        catchers=("tests/unit/sorter/test_review_waiting.py::test_a_second_gap_behind_the_first_stays_a_gap",),
-    ),
-    Mutant(
-        name="waiting-rows-lost-by-a-restart",
-        invariants=(13, 21),
-        breaks="a manifest does not restate the rows that wait",
-        file=ARRAYS,
-        old="        return slices, self._waiting.to_table()\n",
-        new="        return slices, Waiting.of([]).to_table()\n",
-        catchers=("tests/unit/sorter/test_slices.py::test_tables_round_trip",),
-    ),
-    Mutant(
-        name="watermarks-not-clipped",
-        invariants=(4,),
-        breaks="a watermark row reaches every task with its whole span",
-        file="services/dispatcher/tistream_dispatcher/router.py",
-        old='        start = _where(step > 0, self._starts.take(pa.array(task)), taken["start_key"])\n',
-        new='        start = taken["start_key"]\n',
-        catchers=("tests/unit/dispatcher/test_router.py::test_watermarks_go_to_every_task_that_they_overlap_clipped",),
-    ),
-    Mutant(
-        name="watermarks-to-one-task",
-        invariants=(4, 21),
-        breaks="a watermark counts for the first task that its region overlaps only",
-        file="services/dispatcher/tistream_dispatcher/router.py",
-        old="        return first, last\n",
-        new="        return first, first\n",
-        catchers=("tests/unit/dispatcher/test_router.py::test_watermarks_go_to_every_task_that_they_overlap_clipped",),
-    ),
+from mutants.mutant import Function, mutant
+
+ANY_COMMIT = "test_no_watermark_passes_a_commit_that_has_not_arrived"
+MERGE = "test_a_merge_waits_for_the_very_last_entry_of_its_source"
+
+
+@mutant("tistream_sorter:SliceMap._connects", invariants=(2,), catchers=(ANY_COMMIT,))
+def gap_skipped(original: Function) -> Function:
+    """A row of the slice's own region connects across a gap in its log."""
+
+    def broken(self: Any, at: int, row: Any) -> bool:
+        return row.region_id == self.states()[at].region_id or original(self, at, row)
+
+    return broken
+
+
+@mutant(
+    "tistream_sorter:SliceMap._raise",
+    invariants=(1, 2),
+    catchers=("test_an_older_epoch_may_raise_resolved_ts_and_nothing_else",),
 )
+def older_epoch_connects(original: Function) -> Function:
+    """A row of an older region version is taken like one of the slice's own."""
+    return lambda self, at, row, seq, history: self._connect(at, row, seq, history)
+
+
+@mutant("tistream_sorter:SliceMap._connects", invariants=(1, 2), catchers=(MERGE,))
+def split_parent_one_entry_short(original: Function) -> Function:
+    """A split-off region connects when its parent lacks the very last entry."""
+    return lambda self, at, row: original(self, at, replace(row, after=tuple((r, i - 1) for r, i in row.after)))
+
+
+@mutant(
+    "tistream_sorter:SliceMap._connects",
+    invariants=(1, 2),
+    catchers=("test_a_scan_from_above_waits_beside_others_too",),
+)
+def scan_from_above_what_is_covered(original: Function) -> Function:
+    """A scan counts though it begins above what the slice is covered up to."""
+    return lambda self, at, row: row.base_ts is not None or original(self, at, row)
+
+
+@mutant("tistream_sorter:SliceMap._connect", invariants=(3,), catchers=(ANY_COMMIT,))
+def resolved_goes_down(original: Function) -> Function:
+    """A slice takes a lower resolved_ts from a row that connects."""
+
+    def broken(self: Any, at: int, row: Any, seq: int, history: Any) -> None:
+        original(self, at, row, seq, history)
+        self._set("_resolved", at, row.resolved_ts)
+
+    return broken
+
+
+@mutant("tistream_sorter:SliceMap.watermark", invariants=(1, 14), catchers=(MERGE, ANY_COMMIT))
+def highest_slice_is_the_watermark(original: Function) -> Function:
+    """The watermark is the maximum over the slices, not the minimum."""
+    return lambda self: max(one.resolved_ts for one in self.states())
+
+
+@mutant("tistream_sorter:SliceMap.watermark", invariants=(1, 14), catchers=(ANY_COMMIT,))
+def minimum_over_reporting_regions(original: Function) -> Function:
+    """Slices whose region has not reported yet do not hold the watermark."""
+
+    def broken(self: Any) -> int:
+        return min((one.resolved_ts for one in self.states() if one.region_id >= 0), default=original(self))
+
+    return broken
+
+
+@mutant("tistream_sorter:Waiting.and_also", invariants=(21,), catchers=(MERGE,))
+def waiting_rows_forgotten(original: Function) -> Function:
+    """A row that does not connect at once never counts."""
+    return lambda self, *others: self
+
+
+@mutant("tistream_sorter:Waiting.to_table", invariants=(13, 21), catchers=("test_tables_round_trip",))
+def waiting_rows_lost_by_a_restart(original: Function) -> Function:
+    """A manifest does not restate the rows that wait."""
+    return lambda self: original(self).slice(0, 0)
+
+
+@mutant(
+    "tistream_sorter:read_order",
+    invariants=(1, 14),
+    catchers=("test_children_that_do_not_make_up_the_task_are_refused_and_it_goes_on",),
+)
+def children_with_a_gap(original: Function) -> Function:
+    """A task is sealed in favour of children that leave out some of its keys."""
+
+    def broken(order: Any, identity: Any) -> Any:
+        from tistream.errors import InvalidRequest
+        from tistream_sorter.seal_orders import Order, _span
+
+        try:
+            return original(order, identity)
+        except InvalidRequest:
+            return Order(tuple((child.task_id, _span(child)) for child in order.children), order.stop_at, order.final)
+
+    return broken
+
+
+@mutant(
+    "tistream_sorter:positions.common",
+    invariants=(2, 7, 13),
+    catchers=("test_files_come_again_from_where_every_parent_has_been",),
+)
+def heir_takes_the_higher_position(original: Function) -> Function:
+    """A child of several goes on behind the file that the fastest parent has taken."""
+
+    def broken(several: Any, flushed_ts: int) -> Any:
+        highest: dict[tuple[int, int], int] = {}
+        for store, chain in ((store, chain) for one in several for store, chains in one.items() for chain in chains):
+            place = (store, chain.first_ts)
+            highest[place] = max(chain.at_ts, highest.get(place, 0))
+        return {
+            store: tuple(replace(chain, at_ts=highest[store, chain.first_ts]) for chain in chains)
+            for store, chains in original(several, flushed_ts).items()
+        }
+
+    return broken

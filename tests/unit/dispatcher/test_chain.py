@@ -126,6 +126,11 @@ def seen(*files: SeenFile) -> StoreChains:
     return chains
 
 
+def test_the_backlog_is_what_waits_and_the_newest_of_it():
+    assert StoreChains().backlog() == (0, 0)
+    assert seen(SeenFile(40, 30), SeenFile(20, 10)).backlog() == (2, 40)
+
+
 def test_a_prev_ts_below_the_position_breaks_the_chain():
     chains = seen(*chain_of(10, 20, 30))
     drain(chains)

@@ -119,7 +119,9 @@ def test_nothing_is_done_with_while_an_older_chain_is_open_or_may_begin() -> Non
     assert ready is not None
     chains.take(ready)
     assert chains.read(100, 100) is None
-    assert chains.read(10, 20) is not None
+    older = chains.read(10, 20)
+    assert older is not None
+    assert [ts for ts in (10, 15, 20) if ts in older] == [10, 20], "by what was taken of the older chain"
     chains.close(100)
     assert chains.read(100, 100) is not None
     assert StoreChains([ChainPosition(10, 20)]).read(10, 20) is None, "an older one may begin"

@@ -1,0 +1,67 @@
+"""The meta server: who is lost, who owns, which start of a process counts, where tasks go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mutants.mutant import Function, mutant
+
+LEASE = "test_another_node_waits_for_the_lease_and_then_fences_the_first[sqlite]"
+
+
+@mutant(
+    "tistream_meta:liveness.liveness",
+    invariants=(22,),
+    catchers=("test_a_new_owner_counts_silence_from_its_own_beginning",),
+)
+def new_owner_counts_old_silence(original: Function) -> Function:
+    """A new owner calls nodes lost that it could not have heard yet."""
+    return lambda heard_ms, owner_since_ms, now_ms, timings: original(heard_ms, heard_ms or 0, now_ms, timings)
+
+
+@mutant("tistream_meta:Repository.take_ownership", invariants=(22,), catchers=(LEASE,))
+def lease_not_awaited(original: Function) -> Function:
+    """A meta server takes the ownership while another's lease runs."""
+
+    def broken(self: Any, *arguments: Any, **options: Any) -> Any:
+        from sqlalchemy import update
+
+        from tistream_meta import tables
+
+        self._transactions.run(lambda connection: connection.execute(update(tables.owner).values(lease_until_ms=0)))
+        return original(self, *arguments, **options)
+
+    return broken
+
+
+@mutant("tistream_meta:Repository._write", invariants=(11, 22), catchers=(LEASE,))
+def old_meta_server_writes(original: Function) -> Function:
+    """A meta server that lost its lease still writes to the database."""
+    return lambda self, body: self._transactions.run(body)
+
+
+@mutant(
+    "tistream_meta:standing",
+    invariants=(15, 21),
+    catchers=("test_a_replaced_process_that_wakes_ends_itself_and_epochs_stand_still",),
+)
+def replaced_start_registers_again(original: Function) -> Function:
+    """A process that was replaced and wakes registers again, and so does its successor, for ever."""
+
+    def broken(registered: Any, start: Any) -> Any:
+        from tistream_meta.starts import Standing
+
+        found = original(registered, start)
+        return Standing.UNKNOWN if found is Standing.SUPERSEDED else found
+
+    return broken
+
+
+@mutant(
+    "tistream_meta:policies._lost",
+    invariants=(21,),
+    catchers=("test_it_comes_to_rest_with_every_task_at_a_sorter_that_is_there",),
+)
+def tasks_of_lost_sorters_stay(original: Function) -> Function:
+    """The tasks of a sorter that is lost are not given to another."""
+    return lambda node, nodes: node is None

@@ -1,0 +1,99 @@
+"""The modules that decide without I/O, the tests of each, and what of their code decides anything."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from mutants.tree import FOLDERS, ROOT
+
+MODULES: dict[str, tuple[str, ...]] = {
+    "tistream.model.span": ("test_router.py", "test_slices.py", "test_shard_cuts.py"),
+    "tistream.model.ts": ("test_window_edges.py",),
+    "tistream.format.task_view": ("test_manifest_log.py",),
+    "tistream.schema.history": ("test_history.py", "test_history_model.py"),
+    "tistream.schema.timeline": ("test_timeline.py",),
+    "tistream.pool.lineage": ("test_lineage.py",),
+    "tistream_dispatcher.chain": ("test_chain.py", "test_consumed.py"),
+    "tistream_dispatcher.router": ("test_router.py",),
+    "tistream_dispatcher.consumed": ("test_consumed.py",),
+    "tistream_dispatcher.window": ("test_window.py",),
+    "tistream_dispatcher.receivers": ("test_window.py", "test_delivery.py", "test_store_feed.py"),
+    "tistream_dispatcher.pacing": ("test_pacing.py",),
+    "tistream_sorter.slices": ("test_slices.py", "test_last_entries.py"),
+    "tistream_sorter.slice_cuts": ("test_slices.py",),
+    "tistream_sorter.watermark": ("test_slices.py", "test_review_waiting.py", "test_last_entries.py"),
+    "tistream_sorter.positions": ("test_chain_positions.py", "test_common_positions.py", "test_closed_chains.py"),
+    "tistream_sorter.seal_orders": ("test_seals.py",),
+    "tistream_sorter.task_state": ("test_seals.py", "test_heirs_progress.py"),
+    "tistream_sorter.heirs": ("test_seals.py", "test_heirs_progress.py"),
+    "tistream_sorter.inbox": ("test_bounds_and_idleness.py",),
+    "tistream_sorter.task": ("test_bounds_and_idleness.py", "test_seals.py", "test_progress_told.py"),
+    "tistream_sorter.tick": ("test_progress_told.py", "test_locks_over_ticks.py", "test_loud_stops.py"),
+    "tistream_sorter.collection": ("test_pool_collection.py",),
+    "tistream_sorter.compaction": ("test_compaction_plans.py",),
+    "tistream_sorter.retention": ("test_retention.py",),
+    "tistream_sorter.jobs.kernel": ("test_kernel.py", "test_review_pipelined.py"),
+    "tistream_sorter.jobs.pairs": ("test_fast_path.py",),
+    "tistream_sorter.jobs.exact": ("test_kernel.py", "test_review_pipelined.py", "test_fast_path.py"),
+    "tistream_sorter.jobs.order": ("test_fast_path.py",),
+    "tistream_sorter.jobs.liveness": ("test_kernel.py", "test_review_pipelined.py"),
+    "tistream_sorter.jobs.pruning": ("test_huge_pruning.py",),
+    "tistream_schema.expected_tasks": ("test_expected_tasks.py",),
+    "tistream_meta.policies": ("test_policies.py",),
+    "tistream_meta.store_policy": ("test_store_policy.py",),
+    "tistream_meta.placement": ("test_scheduling_model.py",),
+    "tistream_meta.liveness": ("test_liveness.py",),
+    "tistream_meta.seals": ("test_splits_and_merges.py", "test_withdrawn_merges.py"),
+    "tistream_api.access": ("test_access_decisions.py",),
+    "tistream_api.stage_lags": ("test_stage_lags.py",),
+    "tistream_api.turns": ("test_turns.py",),
+    "tistream_api.working": ("test_working.py",),
+    "tistream_api.refusals": ("test_refusals.py",),
+    "tistream_api.cursor": ("test_api_cursor.py",),
+    "tistream_api.plan": ("test_api_plan.py",),
+    "tistream_api.events": ("test_api_row_events.py", "test_pull_edges.py"),
+}
+
+
+def path_of(module: str) -> Path:
+    """A module's file, relative to the repository. Raises StopIteration if there is none."""
+    file = Path(*module.split(".")).with_suffix(".py")
+    return next(Path(folder) / file for folder in FOLDERS if (ROOT / folder / file).is_file())
+
+
+def meaning_of(code: str) -> str:
+    """What of some code decides anything. Raises SyntaxError."""
+    return ast.dump(_Bare().visit(ast.parse(code)))
+
+
+class _Bare(ast.NodeTransformer):
+    """Leaves out annotations, assertions, error messages, `strict=` and how classes are declared."""
+
+    def visit_Assert(self, node: ast.Assert) -> ast.Pass:
+        return ast.Pass()
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.Constant:
+        return ast.Constant("")
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        return ast.arg(node.arg)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
+        self.generic_visit(node)
+        node.annotation = ast.Constant(None)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        self.generic_visit(node)
+        node.returns = None
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        self.generic_visit(node)
+        node.decorator_list = []
+        return node
+
+    def visit_keyword(self, node: ast.keyword) -> ast.keyword:
+        self.generic_visit(node)
+        return ast.keyword(node.arg, ast.Constant(None)) if node.arg == "strict" else node

@@ -22,18 +22,18 @@ demo: $(INSTALLED) ## Start the platform, push a recorded TiDB change set, show 
 up: $(INSTALLED) ## Run the platform on 127.0.0.1:8000, data in .tistream
 	@$(BIN)/tistream up --data-dir .tistream
 
-# Tests that share a platform or a server have one worker (loadgroup: conftest.py of service and e2e).
+# One process runs all tests of a file, and all that share a platform (tests/support/one_worker.py).
 PYTEST := $(BIN)/pytest -q --durations=15
 test: $(INSTALLED) lint ## Lint, unit, service and end-to-end tests and a slice of the simulation: 15 minutes on two cores
-	$(PYTEST) -n 2 --dist worksteal tests/unit
+	$(PYTEST) -n 2 --dist loadfile tests/unit
 	$(PYTEST) -n 3 --dist loadfile tests/service tests/simulation
-	$(PYTEST) -n 2 --dist loadgroup tests/e2e
+	$(PYTEST) -n 2 --dist loadfile tests/e2e
 
 soak: $(INSTALLED) ## What is long or random: every case, seeds, chaos, mutants, containers (ONLY=unit,e2e,…: CONTRIBUTING.md)
 	@PYTHONPATH=tests $(BIN)/python -m support.soak --only "$(ONLY)"
 
 test-unit: $(INSTALLED) ## The unit tests alone
-	$(PYTEST) -n 2 --dist worksteal tests/unit
+	$(PYTEST) -n 2 --dist loadfile tests/unit
 
 lint: $(INSTALLED) ## Format, lint, types, import contracts
 	$(BIN)/ruff format --check shared services tests benchmarks

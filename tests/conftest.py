@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, settings
 
 from support.effort import FULL, examples
 
-pytest_plugins = ["support.not_run", "support.tiers", "support.platform_reports"]
+pytest_plugins = ["support.not_run", "support.tiers", "support.platform_reports", "support.one_worker"]
 
 # No deadline and no check of speed: what is slow is seen in benchmarks. Only the soak draws at random.
 settings.register_profile(

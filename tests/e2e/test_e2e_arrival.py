@@ -15,8 +15,6 @@ from support.golden import Delivery, GoldenSet
 from support.platform import Platform
 from support.pull import Consumer
 
-pytestmark = pytest.mark.xdist_group("four-ranges")
-
 Way = Callable[[GoldenSet], Sequence[Delivery]]
 
 # Lower tiers try any order of arrival (tests/unit/property, the simulation): here a few ways, on real files.

@@ -8,13 +8,11 @@ import subprocess
 from pathlib import Path
 
 import httpx
-import pytest
 
 from support import golden
 from support.platform import COMMAND, Platform
 from support.waiting import PATIENCE_S, eventually
 
-pytestmark = pytest.mark.xdist_group("guarded")
 SET = golden.load_as("everything", "9", "auth")
 CLUSTER, TENANT = SET.tenant.cluster_id, SET.tenant.tenant_id
 

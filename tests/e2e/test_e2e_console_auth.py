@@ -14,8 +14,6 @@ from support.platform import Platform
 from support.waiting import PATIENCE_S, eventually
 from tistream.model.ids import TenantKey
 
-pytestmark = pytest.mark.xdist_group("guarded")
-
 SET = golden.load("everything")  # of tenant 7/acme
 OTHER = TenantKey("7", "somebody-elses")
 PATIENCE_MS = PATIENCE_S * 1_000

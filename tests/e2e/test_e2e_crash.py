@@ -15,8 +15,6 @@ from support.platform import SERVICES, Platform
 from support.pull import Event, Refused
 from support.waiting import eventually
 
-pytestmark = pytest.mark.xdist_group("mortal")
-
 VICTIMS = (*SERVICES, "jvm", "other")  # `other` is one of Spark's Python workers
 
 

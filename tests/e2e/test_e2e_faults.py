@@ -19,9 +19,6 @@ from support.platform import Platform
 from support.pull import Consumer
 from support.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.xdist_group("four-ranges")
-
-
 # Tests of the format, the dispatcher and the sorter show each damage. Here: one that the dispatcher finds, one that the
 # sorter finds, one that only the chain shows, and a file that is another tenant's.
 FEW = ("truncated", "changes-flipped", "chain-broken", "wrong-tenant")

@@ -10,9 +10,6 @@ from support.effort import cases
 from support.platform import Platform
 from support.pull import Consumer, Event
 
-pytestmark = pytest.mark.xdist_group("four-ranges")
-
-
 SET = golden.load_as("everything", "8", "page-by-page")
 
 

@@ -74,23 +74,13 @@ class Outcome:
     streams: list[Stream]
 
 
-SHARED = {
-    4: ("up", "four-ranges"),
-    16: ("mortal", "mortal"),
-}  # fixture and group of the platforms that are there anyway
+SHARED = {4: "up", 16: "mortal"}  # ranges, and the fixture that has them
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        *(pytest.param(ranges, marks=pytest.mark.xdist_group(group)) for ranges, (_, group) in SHARED.items()),
-        *cases([], [pytest.param(ranges, marks=pytest.mark.xdist_group(f"{ranges}-ranges")) for ranges in (1, 64)]),
-    ],
-    ids="{}-ranges".format,
-)
+@pytest.fixture(scope="module", params=cases([*SHARED], [1, 64]), ids="{}-ranges".format)
 def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
     if request.param in SHARED:
-        yield _outcome(request.getfixturevalue(SHARED[request.param][0]))
+        yield _outcome(request.getfixturevalue(SHARED[request.param]))
     else:
         with platform.running(tmp_path_factory.mktemp("up"), ranges=request.param) as up:
             yield _outcome(up)

@@ -21,8 +21,6 @@ from support.platform import COMMAND, Platform, free_port
 from support.pull import Consumer
 from support.waiting import PATIENCE_S, eventually
 
-pytestmark = pytest.mark.xdist_group("mortal")
-
 SET = golden.load("large")
 GRACE_S = 6  # about what processes have to end by themselves
 IDLE_S = 12  # the last progress may be written once, within 10 s

@@ -18,8 +18,6 @@ from support.golden import GoldenSet
 from support.platform import Platform
 from support.pull import PROBLEM, Consumer, Event, Refused
 
-pytestmark = pytest.mark.xdist_group("four-ranges")
-
 LATER_TS = (2**42) << 18  # a TSO of the year 2109
 NOT_NUMBERS = ["", "abc", "-1", "+1", "1.0", "1e3", " 1", "0x10", "١٢", "9" * 40, "null", str(2**63), "\x00"]
 

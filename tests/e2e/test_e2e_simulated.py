@@ -11,13 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from support.platform import COMMAND, Platform
 from support.truth_sums import require_sums
 from tistream.verify.fingerprint import TruthLine
-
-pytestmark = pytest.mark.xdist_group("four-ranges")
 
 REGIONS = 6
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from support import golden
 from support.change_files import Row
 from support.compare import concerns, content, names
@@ -13,8 +11,6 @@ from support.faults import replaced, with_row
 from support.golden import GoldenSet
 from support.platform import Platform
 from support.pull import Consumer, Event, Refused
-
-pytestmark = pytest.mark.xdist_group("four-ranges")
 
 GARBAGE = b"\x7fgarbage"  # of no known row format
 ONE_INT = b"\x80\x00\x01\x00\x00\x00\x01\x01\x00\x05"  # a sound row: column 1 is 5

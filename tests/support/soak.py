@@ -39,7 +39,7 @@ PARTS = (
     Part(
         "unit",
         "unit tests with all examples, at random",
-        (*PYTEST, "-n", "2", "--dist", "worksteal", "tests/unit"),
+        (*PYTEST, "-n", "2", "--dist", "loadfile", "tests/unit"),
         FULL,
     ),
     Part("service", "service tests with all cases", (*PYTEST, "-n", "3", "--dist", "loadfile", "tests/service"), FULL),
@@ -52,7 +52,7 @@ PARTS = (
     Part(
         "e2e",
         "the platform as processes: 1, 4, 16 and 64 ranges, each way of arrival, each damage, each victim",
-        (*PYTEST, "-n", "2", "--dist", "loadgroup", "tests/e2e"),
+        (*PYTEST, "-n", "2", "--dist", "loadfile", "tests/e2e"),
         FULL,
     ),
     Part(

@@ -258,9 +258,7 @@ class World:
 
 
 @contextmanager
-def running(
-    directory: Path, ranges: int = 1, lease_ms: int = LEASE_MS, lost_ms: int = LOST_MS
-) -> Iterator[World]:
+def running(directory: Path, ranges: int = 1, lease_ms: int = LEASE_MS, lost_ms: int = LOST_MS) -> Iterator[World]:
     """A world that is stopped at the end."""
     world = World(directory, ranges, lease_ms, lost_ms)
     try:

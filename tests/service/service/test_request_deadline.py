@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pytest
 import h11
+import pytest
 import uvicorn
 from fastapi import FastAPI, Request, Response
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 import tistream_api.app
+import tistream_api.key_set
 import tistream_api.readiness
 import tistream_meta.database
 import tistream_meta.token_board
@@ -31,6 +32,7 @@ def patient_calls() -> Iterator[None]:
         patch.setattr(meta_client, "USAGE_DEADLINE_S", PATIENCE_S)
         patch.setattr(sorter_client, "TASKS_DEADLINE_S", PATIENCE_S)
         patch.setattr(tistream_api.app, "STATUS_DEADLINE_S", PATIENCE_S)
+        patch.setattr(tistream_api.key_set, "DEADLINE_S", PATIENCE_S)
         patch.setattr(tistream_api.readiness, "DEADLINE_S", PATIENCE_S)
         patch.setattr(tistream_meta.database, "BUSY_TIMEOUT_MS", int(PATIENCE_S * 1000))
         patch.setattr(tistream_meta.token_board, "STALE_MS", int(PATIENCE_S * 1000))

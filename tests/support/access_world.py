@@ -20,6 +20,7 @@ from support.access_calls import Target, send
 from support.api_world import Platform, free_port, platform
 from support.http_world import CLOCK, Server, never_superseded
 from support.waiting import eventually
+from tistream.clock import Clock
 from tistream.errors import Unavailable
 from tistream.wire.token_client import TokenClient
 from tistream.wire.tokens import EVERYTHING, Grant, StoreToken, hash_of, spell
@@ -120,7 +121,7 @@ class Guarded:
         return f"Bearer {token}"
 
 
-def start_guarded(up: Platform, issuer: Issuer, objects: Recording, **settings: Any) -> Server:
+def start_guarded(up: Platform, issuer: Issuer, objects: Recording, clock: Clock = CLOCK, **settings: Any) -> Server:
     """One more API server of the platform, which wants tokens; refusals come at once, unless said otherwise."""
     port = free_port()
     settings = {"refusals_per_second": 0, **settings}
@@ -132,7 +133,7 @@ def start_guarded(up: Platform, issuer: Issuer, objects: Recording, **settings: 
         oidc=OidcSettings(issuer=ISSUER, audience=AUDIENCE, jwks_file=issuer.path),
         **settings,
     )
-    return Server(build_api(made, objects, CLOCK, end=never_superseded), port)  # type: ignore[arg-type]
+    return Server(build_api(made, objects, clock, end=never_superseded), port)  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -1,21 +1,23 @@
-"""A clock that goes with the machine's, and that a test puts forward: what takes a minute is over at once."""
+"""A clock that goes with the machine's, that a test puts forward, and whose monotonic time may go slowly."""
 
 from __future__ import annotations
 
 from tistream.clock import SystemClock
 
+STANDING = 0.001  # what a second allows is not allowed again while a test runs, however slow it is
+
 
 class AheadClock(SystemClock):
-    """Wall time and monotonic time; both are ahead by what `advance` was told."""
+    """Wall time and monotonic time; both are ahead by what `advance` was told. The monotonic one has `speed`."""
 
-    def __init__(self) -> None:
-        self._ahead_ms = 0
+    def __init__(self, speed: float = 1.0) -> None:
+        self._ahead_ms, self._speed = 0, speed
 
     def now_ms(self) -> int:
         return super().now_ms() + self._ahead_ms
 
     def monotonic_ms(self) -> int:
-        return super().monotonic_ms() + self._ahead_ms
+        return int(super().monotonic_ms() * self._speed) + self._ahead_ms
 
     def advance(self, ms: int) -> None:
         """So much time passes."""

@@ -48,6 +48,7 @@ from tistream_sorter.task import TickLimits
 CLOCK = SystemClock()
 LOST_MS = 100_000  # more than any thread stalls: it passes where a test says so (`World.long_silence`)
 LEASE_MS = 60_000  # the same
+LONG_LEASE_MS = 600_000  # longer than the time that passes there
 
 
 class Server:
@@ -135,11 +136,12 @@ class SorterProcess:
 class World:
     """One tenant's pipeline up to the pool."""
 
-    def __init__(self, directory: Path, ranges: int, lease_ms: int = LEASE_MS) -> None:
+    def __init__(self, directory: Path, ranges: int, lease_ms: int, lost_ms: int) -> None:
         self.objects = MemoryObjectStore()
         self.http = HttpClient(deadline_s=PATIENCE_S)
         self.meta_clock = AheadClock()
-        self._directory, self._ranges, self._lease_ms = directory, ranges, lease_ms
+        self._directory, self._ranges = directory, ranges
+        self._lease_ms, self._lost_ms = lease_ms, lost_ms
         self.meta = self.start_meta()
         self.sorter = SorterProcess(self, "sorter-1")
         self.dispatchers: dict[str, Server] = {}
@@ -153,8 +155,8 @@ class World:
             database_url=f"sqlite:///{self._directory}/meta.db",
             ranges_per_tenant=self._ranges,
             check_ms=20,
-            suspect_ms=LOST_MS // 2,
-            lost_ms=LOST_MS,
+            suspect_ms=self._lost_ms // 2,
+            lost_ms=self._lost_ms,
             lease_ms=self._lease_ms,
         )
         server = Server(build_meta(settings, self.objects, self.meta_clock), port)
@@ -195,16 +197,21 @@ class World:
     def long_silence(self) -> None:
         """So much time passes that dispatchers that were stopped are lost; everybody else is heard meanwhile. The lease
         must be longer than that."""
-        assert self._lease_ms > 2 * LOST_MS
-        there = {"sorter-1", *self.dispatchers}
+        assert self._lease_ms > 2 * self._lost_ms
         server: MetaServer = self.meta.app.state.server
         server.hold_lease()  # as its loop does now and then
         for _ in range(2):
-            self.meta_clock.advance(LOST_MS * 6 // 10)
-            since_ms = self.meta_clock.monotonic_ms()
-            for name in there:
-                eventually(lambda name=name, since_ms=since_ms: server._heard._heard_ms.get(name, 0) >= since_ms)
+            self.meta_clock.advance(self._lost_ms * 6 // 10)
+            self.all_heard()
+        there = {"sorter-1", *self.dispatchers}
         eventually(lambda: {node.node_id for node in self.client.nodes().nodes if node.state != "lost"} == there)
+
+    def all_heard(self) -> None:
+        """Wait until the sorter and the dispatchers have each been heard, from now on."""
+        server: MetaServer = self.meta.app.state.server
+        since_ms = self.meta_clock.monotonic_ms()
+        for name in ("sorter-1", *self.dispatchers):
+            eventually(lambda name=name: server._heard._heard_ms.get(name, 0) > since_ms)
 
     def notify(self, tenant: TenantKey, store_id: int, ts: int) -> None:
         """A lost announcement costs latency only."""
@@ -251,9 +258,9 @@ class World:
 
 
 @contextmanager
-def running(directory: Path, ranges: int = 1, lease_ms: int = LEASE_MS) -> Iterator[World]:
+def running(directory: Path, ranges: int = 1, lease_ms: int = LEASE_MS, lost_ms: int = LOST_MS) -> Iterator[World]:
     """A world that is stopped at the end."""
-    world = World(directory, ranges, lease_ms)
+    world = World(directory, ranges, lease_ms, lost_ms)
     try:
         yield world
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,6 +12,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
+import tistream_api.app
 from support.api_world import start_api
 from support.http_world import CLOCK, World, never_superseded, running
 from support.waiting import PATIENCE_S
@@ -112,8 +112,9 @@ def test_coverage_of_a_task_that_its_sorter_does_not_hold_yet_is_no_404(world: W
     http.close()
 
 
-def test_a_peer_that_hangs_does_not_keep_status_from_answering(world: World) -> None:
+def test_a_peer_that_hangs_does_not_keep_status_from_answering(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its port takes connections, and nothing more ever comes: a process that was stopped looks like that."""
+    monkeypatch.setattr(tistream_api.app, "STATUS_DEADLINE_S", 1.0)  # any other call would wait for as long as we do
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         meta = MetaClient(world.http, world.meta.url)
@@ -122,9 +123,7 @@ def test_a_peer_that_hangs_does_not_keep_status_from_answering(world: World) -> 
         api = start_api(world)
         try:
             base = f"{api.url}/v1/clusters/7/tenants/hanging/status"
-            started = time.monotonic()
             held_by = httpx.get(base, timeout=PATIENCE_S).json()["held_by"]
-            assert time.monotonic() - started < 8
             assert held_by["stage"] == "push"
         finally:
             api.stop()

@@ -64,7 +64,7 @@ def attack(mutant: Mutant, limit_s: float, seeds: int = 0) -> Outcome:
     began = time.monotonic()
     ran = Ran(None, 0)
     for test in [node_id(SIMULATION)] if seeds else node_ids(mutant):
-        ran = run([test], limit_s, mutant, seeds)
+        ran = run([test], limit_s * max(1, seeds), mutant, seeds)
         if ran.catch is not None:
             break
         if not ran.calls and not seeds:

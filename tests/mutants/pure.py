@@ -68,7 +68,7 @@ def meaning_of(code: str) -> str:
 
 
 class _Bare(ast.NodeTransformer):
-    """Leaves out annotations, assertions, error messages, `strict=` and how classes are declared."""
+    """Leaves out annotations, assertions, error messages, `strict=`, protocols and how classes are declared."""
 
     def visit_Assert(self, node: ast.Assert) -> ast.Pass:
         return ast.Pass()
@@ -92,6 +92,8 @@ class _Bare(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
         self.generic_visit(node)
         node.decorator_list = []
+        if any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases):
+            node.body = [ast.Pass()]
         return node
 
     def visit_keyword(self, node: ast.keyword) -> ast.keyword:

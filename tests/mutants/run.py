@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument("--only", default="", help="only mutants whose name or anchor contains this")
     parser.add_argument("--seeds", type=int, default=0, help="try so many seeds of the simulation, and nothing else")
-    parser.add_argument("--limit", type=float, default=180, help="seconds that one test command may take")
+    parser.add_argument("--limit", type=float, default=180, help="seconds that one test command, or one seed, may take")
     parser.add_argument("--unchecked", action="store_true", help="do not run the tests on sound code first")
     return parser
 
@@ -92,7 +92,7 @@ def check_fit(mutants: Sequence[Mutant]) -> None:
 def _check_sound(mutants: Sequence[Mutant], limit_s: float, seeds: int) -> None:
     """Every test must pass while nothing is broken, or it proves nothing."""
     tests = [node_id(SIMULATION)] if seeds else sorted({test for mutant in mutants for test in node_ids(mutant)})
-    catch = run(tests, limit_s * 5, seeds=seeds or 1).catch
+    catch = run(tests, limit_s * max(5, seeds), seeds=seeds or 1).catch
     if catch is not None:
         raise Unusable(f"fails though nothing is broken: {catch.test}: {catch.error}")
 

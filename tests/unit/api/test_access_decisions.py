@@ -52,6 +52,8 @@ def test_names_compare_as_tidb_compares_them_and_those_of_tenants_exactly() -> N
     grant = Grant(actions=["read"], cluster="7", tenant="acme", database="Shop", table="Ördërs")
     assert may([grant], "read", Resource("7", "acme", "sHOP", "öRDËRS"))
     assert not may([grant], "read", Resource("7", "Acme", "shop", "ördërs"))
+    below = Grant(actions=["read"], cluster="7", tenant="acme", database="#a")
+    assert not may([below], "read", Resource("7", "acme", "b")), "only * itself is any name"
 
 
 def test_two_grants_are_not_one() -> None:

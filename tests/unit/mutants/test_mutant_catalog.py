@@ -82,6 +82,7 @@ def test_the_tool_finds_each_module_and_its_tests(module: str) -> None:
         ("raise E(f'{a + 1}')", "raise E(f'{a - 1}')", True),
         ("zip(a, b, strict=True)", "zip(a, b, strict=False)", True),
         ("@dataclass(frozen=True)\nclass A: a: int = 1", "@dataclass(frozen=False)\nclass A: a: str = 1", True),
+        ("class A(Protocol):\n @property\n def f(self): ...", "class A(Protocol):\n def f(self): ...", True),
         ("def f(a=1): return a", "def f(a=2): return a", False),
         ("x = a + 1", "x = a - 1", False),
         ("class A: a: int = 1", "class A: a: int = 2", False),

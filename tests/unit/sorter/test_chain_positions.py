@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from support.sorter_world import SorterWorld
 from support.tiny_tenant import TinyTenant, key, watermark, whole
 from tistream.format.manifest import ChainPosition
+from tistream.wire.file_batch import FileRef
+from tistream_sorter.positions import follows, moved
 
 TINY = TinyTenant()
 FIRST = TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100))
@@ -56,3 +60,10 @@ def test_a_file_that_comes_again_is_not_taken_again() -> None:
     (task,) = world.node.tasks()
     assert task.state.counters["repeated_rows"] == 0
     assert world.pool()["key"].to_list() == [key(b"a"), key(b"b")]
+
+
+def test_no_file_leads_back_in_its_chain() -> None:
+    first = FileRef("7", "acme", 1, 200, 0, 200, "first", 1, 0, 0, (), {})
+    positions = moved({}, first)
+    assert follows(positions, replace(first, ts=210, prev_ts=200))
+    assert not follows(positions, replace(first, ts=190, prev_ts=200))

@@ -16,7 +16,9 @@ SET = golden.load_as("everything", "8", "page-by-page")
 @pytest.fixture(scope="module")
 def consumer(up: Platform) -> Consumer:
     golden.push(SET.deliveries, up.objects)
-    return up.create_for(SET)
+    made = up.create_for(SET)
+    made.wait_for(SET.end_ts)  # before that a database may not be there yet
+    return made
 
 
 @pytest.mark.parametrize(

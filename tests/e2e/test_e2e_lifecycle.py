@@ -116,4 +116,3 @@ def test_an_interrupt_stops_as_terminate_does(mortal: Platform) -> None:
     os.kill(mortal.pid("up"), signal.SIGINT)
     assert mortal.wait_gone(PATIENCE_S) == []
     mortal.start()
-    mortal.start()

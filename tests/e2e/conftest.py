@@ -10,13 +10,36 @@ from collections.abc import Iterator
 import pytest
 
 from support import platform
+from support.one_worker import FOUR_RANGES, GUARDED, MORTAL, group_of
 from support.platform import Platform
+
+_shared: dict[str, Platform] = {}  # by group
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """A shared platform that was stopped is started again, where tests do not run group after group."""
+    shared = _shared.get(group_of(item.nodeid))
+    if shared is not None and not shared.alive():
+        shared.start()
+    yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """After the last test of a group its platform is stopped: one that is idle still takes a part of a core."""
+    yield
+    group = group_of(item.nodeid)
+    shared = _shared.get(group)
+    if shared is not None and shared.alive() and (nextitem is None or group_of(nextitem.nodeid) != group):
+        shared.stop()
 
 
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """`tistream up` with four ranges a tenant. Nobody stops or kills it."""
     with platform.running(tmp_path_factory.mktemp("up"), ranges=4) as started:
+        _shared[FOUR_RANGES] = started
         yield started
 
 
@@ -24,6 +47,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """`tistream up` with sixteen ranges a tenant; its processes are killed and stopped. Each test leaves it running."""
     with platform.running(tmp_path_factory.mktemp("mortal"), ranges=16, killed=True) as started:
+        _shared[MORTAL] = started
         yield started
 
 
@@ -31,4 +55,5 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """`tistream up --auth`."""
     with platform.running(tmp_path_factory.mktemp("guarded"), options=("--auth",)) as started:
+        _shared[GUARDED] = started
         yield started

@@ -3,10 +3,11 @@ and 64 too): what is pulled, in pages or as a stream while files arrive, is what
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -77,13 +78,34 @@ class Outcome:
 SHARED = {4: "up", 16: "mortal"}  # ranges, and the fixture that has them
 
 
+@pytest.fixture(scope="module")
+def of_ranges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[pytest.FixtureRequest], Outcome]]:
+    """The outcome for a number of ranges, which a fixture has as its parameter."""
+    made: dict[int, Outcome] = {}
+    with contextlib.ExitStack() as own:
+
+        def of(request: pytest.FixtureRequest) -> Outcome:
+            if request.param not in made:
+                if request.param in SHARED:
+                    up = request.getfixturevalue(SHARED[request.param])
+                else:
+                    directory = tmp_path_factory.mktemp("up")
+                    up = own.enter_context(platform.running(directory, ranges=request.param))
+                made[request.param] = _outcome(up)
+            return made[request.param]
+
+        yield of
+
+
 @pytest.fixture(scope="module", params=cases([*SHARED], [1, 64]), ids="{}-ranges".format)
-def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
-    if request.param in SHARED:
-        yield _outcome(request.getfixturevalue(SHARED[request.param]))
-    else:
-        with platform.running(tmp_path_factory.mktemp("up"), ranges=request.param) as up:
-            yield _outcome(up)
+def outcome(request: pytest.FixtureRequest, of_ranges: Callable[[pytest.FixtureRequest], Outcome]) -> Outcome:
+    return of_ranges(request)
+
+
+@pytest.fixture(scope="module", params=cases([4], [16, 1, 64]), ids="{}-ranges".format)
+def paged(request: pytest.FixtureRequest, of_ranges: Callable[[pytest.FixtureRequest], Outcome]) -> Outcome:
+    """For what cuts an answer into parts, which is the API's alone: one number of ranges is enough."""
+    return of_ranges(request)
 
 
 def _outcome(up: Platform) -> Outcome:
@@ -138,8 +160,8 @@ def test_pull_tenant_is_what_tidb_said(outcome: Outcome, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", golden.NAMES)
-def test_every_table_and_database_is_the_tenant_filtered_by_name(outcome: Outcome, name: str) -> None:
-    one = outcome.at_once[name]
+def test_every_table_and_database_is_the_tenant_filtered_by_name(paged: Outcome, name: str) -> None:
+    one = paged.at_once[name]
     databases, tables = names(one.events)
     assert tables
     for scope in [*((database,) for database in sorted(databases)), *sorted(tables)]:
@@ -149,8 +171,8 @@ def test_every_table_and_database_is_the_tenant_filtered_by_name(outcome: Outcom
 
 
 @pytest.mark.parametrize("name", golden.NAMES)
-def test_small_pages_and_every_cursor_give_the_same_events(outcome: Outcome, name: str) -> None:
-    one = outcome.at_once[name]
+def test_small_pages_and_every_cursor_give_the_same_events(paged: Outcome, name: str) -> None:
+    one = paged.at_once[name]
     rng = random.Random(7)
     cursors: list[tuple[int, str]] = []
     got: list[Event] = []
@@ -168,9 +190,9 @@ def test_small_pages_and_every_cursor_give_the_same_events(outcome: Outcome, nam
 
 @pytest.mark.parametrize("limit", [1, 7])
 @pytest.mark.parametrize("name", golden.NAMES)
-def test_tiny_pages(outcome: Outcome, name: str, limit: int) -> None:
+def test_tiny_pages(paged: Outcome, name: str, limit: int) -> None:
     """Stretches of the stream, page by page, entered at a cursor in their middle; every page's cursor is used."""
-    one = outcome.at_once[name]
+    one = paged.at_once[name]
     rng = random.Random(limit)
     for _ in range(3):
         at = rng.randrange(len(one.all) - 60)
@@ -185,8 +207,8 @@ def test_tiny_pages(outcome: Outcome, name: str, limit: int) -> None:
 
 
 @pytest.mark.parametrize("name", golden.NAMES)
-def test_a_start_ts_between_commits_cuts_exactly(outcome: Outcome, name: str) -> None:
-    one = outcome.at_once[name]
+def test_a_start_ts_between_commits_cuts_exactly(paged: Outcome, name: str) -> None:
+    one = paged.at_once[name]
     stamps = sorted({int(event["commit_ts"]) for event in one.events if "commit_ts" in event})
     rng = random.Random(3)
     for _ in range(6):

@@ -8,6 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 PATIENCE_S = 300.0
 PAUSE_S = 0.02
@@ -20,3 +23,13 @@ def eventually(check: Callable[[], object], *, pause_s: float = PAUSE_S) -> floa
         assert time.monotonic() - began < PATIENCE_S, f"still {answer!r} after {PATIENCE_S:.0f} s"
         pause.wait(pause_s)  # no time.sleep, which unit tests may not call: what they wait for is another thread
     return time.monotonic() - began
+
+
+def in_time(run: Callable[[float], T], enough: Callable[[T], object], seconds: float = 1.0) -> T:
+    """What `run` returns that is given so many seconds; four times as many, again and again, until it was enough."""
+    while True:
+        found = run(seconds)
+        if enough(found):
+            return found
+        seconds *= 4
+        assert seconds < PATIENCE_S, found

@@ -13,6 +13,7 @@ import pytest
 from support.lawful_events import SNAPSHOT_TS, LawfulEvents
 from support.lying_api import LyingApi, served
 from support.platform import COMMAND
+from support.waiting import PATIENCE_S, in_time
 from tistream.cli.verify import Outcome, Verification, VerifyOptions
 from tistream.clock import SystemClock
 from tistream.model.ts import physical_ms
@@ -36,12 +37,18 @@ def _verified(tmp_path: Path, lie: str, **more: object) -> Outcome:
 
 @pytest.mark.parametrize("lie", ["", "busy"])
 def test_a_sound_api_is_clean_even_if_it_is_busy(tmp_path: Path, lie: str) -> None:
-    outcome = _verified(tmp_path, lie, finish_s=30)  # no longer than it takes
-    assert outcome.clean, outcome.violations
-    report = outcome.report
+
+    def sound(seconds: float) -> Outcome:
+        outcome = _verified(tmp_path, lie, duration_s=seconds, finish_s=PATIENCE_S)  # no longer than it takes
+        assert outcome.clean, outcome.violations
+        return outcome
+
+    def seen(outcome: Outcome) -> bool:
+        report = outcome.report
+        return report["other_pulls"]["stretches_read_again"] > 2 and report["stream"]["answers"] > 2
+
+    report = in_time(sound, seen, 1.5).report
     assert report["events_compared_with_truth"] == report["rows"] > 100
-    assert report["other_pulls"]["stretches_read_again"] > 2
-    assert report["stream"]["answers"] > 2
 
 
 @pytest.mark.parametrize(
@@ -57,24 +64,33 @@ def test_a_sound_api_is_clean_even_if_it_is_busy(tmp_path: Path, lie: str) -> No
     ],
 )
 def test_a_lie_is_found(tmp_path: Path, lie: str, rule: str) -> None:
-    outcome = _verified(tmp_path, lie)
+    def judged(seconds: float) -> Outcome:
+        return _verified(tmp_path, lie, duration_s=seconds)
+
+    outcome = in_time(judged, lambda outcome: rule in outcome.report["violations"], 1.5)
     assert not outcome.clean
-    assert rule in outcome.report["violations"], outcome.violations[:5]
 
 
 def test_the_command_reports_and_ends_with_the_truth(tmp_path: Path) -> None:
     lawful = LawfulEvents(3, transactions=80)
     truth, samples = tmp_path / "truth", tmp_path / "samples"
     truth.write_bytes(b"".join(line.encode() for line in lawful.lines))
-    for lie, status in (("", 0), ("loses one", 1)):
+
+    def sampled(seconds: float, lie: str) -> subprocess.CompletedProcess[bytes]:
         with served(LyingApi(lawful.copy(), lie)) as url:
-            command = [COMMAND, "verify", url, "--cluster", "c", "--tenant", "t", "--truth", truth, "--duration", "1"]
-            done = subprocess.run([*command, "--json", "--samples", samples], capture_output=True, check=False)
+            command = [str(COMMAND), "verify", url, "--cluster", "c", "--tenant", "t", "--truth", str(truth)]
+            options = ["--duration", str(seconds), "--json", "--samples", str(samples)]
+            return subprocess.run([*command, *options], capture_output=True, check=False)
+
+    def has_seen(_: object) -> bool:
+        return bool(orjson.loads(samples.read_bytes().splitlines()[-1])["events"] > 0)
+
+    for lie, status in (("", 0), ("loses one", 1)):
+        done = in_time(lambda seconds, lie=lie: sampled(seconds, lie), has_seen)
         assert done.returncode == status, done.stderr
         report = orjson.loads(done.stdout)
         assert report["clean"] is (status == 0)
         assert (b"VIOLATION events-sum" in done.stderr) is (status == 1)
-    assert orjson.loads(samples.read_bytes().splitlines()[-1])["events"] > 0
 
 
 def test_truth_that_is_not_reached_is_no_success(tmp_path: Path) -> None:
@@ -92,6 +108,9 @@ def test_truth_that_is_not_reached_is_no_success(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("lie", "clean"), [("", True), ("refuses all", False)])
 def test_what_was_never_told_anything_is_no_success(tmp_path: Path, lie: str, clean: bool) -> None:
-    outcome = _verified(tmp_path, lie, truth=None)
-    assert outcome.clean is clean
+
+    def judged(seconds: float) -> Outcome:
+        return _verified(tmp_path, lie, truth=None, duration_s=seconds)
+
+    outcome = in_time(judged, lambda outcome: outcome.clean is clean, 1.5)
     assert any("nothing to judge" in violation for violation in outcome.violations) is not clean

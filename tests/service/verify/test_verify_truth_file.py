@@ -17,7 +17,7 @@ import pytest
 from support.lawful_events import SNAPSHOT_TS, LawfulEvents
 from support.lying_api import LyingApi, served
 from support.platform import COMMAND, free_port
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, in_time
 from tistream.cli.verify import Outcome, Verification, VerifyOptions
 from tistream.cli.verify_truth import TruthRefused
 from tistream.clock import SystemClock
@@ -41,7 +41,8 @@ def write(path: Path, run: TruthRun | None, lines: list[TruthLine] | None = None
 
 
 def verified(url: str, truth: Path, **more: object) -> Outcome:
-    options = VerifyOptions(url, "c", "t", truth, duration_s=1, finish_s=1)
+    """What is compared at the end is waited for: a run that has nothing to wait for does not."""
+    options = VerifyOptions(url, "c", "t", truth, duration_s=1, finish_s=2 * PATIENCE_S)
     return Verification(replace(options, **more), SystemClock(), threading.Event()).run(lambda _: None)  # type: ignore[arg-type]
 
 
@@ -49,8 +50,8 @@ def command(url: str, *more: object) -> list[str]:
     return [str(part) for part in (COMMAND, "verify", url, "--cluster", "c", "--tenant", "t", *more)]
 
 
-def run(url: str, *more: object, timeout: float = 40) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(url, *more), capture_output=True, text=True, check=False, timeout=timeout)
+def run(url: str, *more: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(url, *more), capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize("run_", [OWN, None])
@@ -70,7 +71,7 @@ def test_the_tenants_own_truth_is_taken_with_or_without_its_name(url: str, tmp_p
 )
 def test_garbage_is_told_as_garbage(url: str, tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "truth").write_bytes(content)
-    done = run(url, "--truth", tmp_path / "truth", timeout=PATIENCE_S)  # neither --duration nor --until-truth-end
+    done = run(url, "--truth", tmp_path / "truth")  # neither --duration nor --until-truth-end
     assert done.returncode == NO_VERDICT
     assert said in done.stderr
     assert "VIOLATION" not in done.stderr
@@ -79,7 +80,7 @@ def test_garbage_is_told_as_garbage(url: str, tmp_path: Path, content: bytes, sa
 
 def test_another_tenants_truth_is_refused_before_anything_is_pulled(tmp_path: Path) -> None:
     truth = write(tmp_path / "truth", replace(OWN, tenant="other"))
-    done = run(f"http://127.0.0.1:{free_port()}", "--truth", truth, timeout=PATIENCE_S)
+    done = run(f"http://127.0.0.1:{free_port()}", "--truth", truth)
     assert done.returncode == NO_VERDICT
     assert "is that of tenant c/other, not of c/t" in done.stderr
     assert "VIOLATION" not in done.stderr
@@ -95,19 +96,24 @@ def test_the_truth_of_a_later_run_is_refused(url: str, tmp_path: Path) -> None:
 
 def test_the_truth_of_an_earlier_run_is_not_waited_for(url: str, tmp_path: Path) -> None:
     begun = time.monotonic()
-    outcome = verified(url, write(tmp_path / "truth", None, [TruthLine(5, 0, {})]), finish_s=30)
-    assert time.monotonic() - begun < 15
+    outcome = verified(url, write(tmp_path / "truth", None, [TruthLine(5, 0, {})]))
+    assert time.monotonic() - begun < PATIENCE_S
     assert "another run's" in str(outcome.inconclusive)
     assert outcome.violations == []
 
 
 def test_a_truth_that_is_written_anew_is_refused(url: str, tmp_path: Path) -> None:
-    truth = write(tmp_path / "truth", OWN)
-    later = threading.Timer(1.0, lambda: write(truth, OWN, LAWFUL.lines[:1]))
-    later.start()
-    outcome = verified(url, truth, duration_s=20)
-    later.join()
-    assert "written anew" in str(outcome.inconclusive)
+    truth = tmp_path / "truth"
+
+    def rewritten(seconds: float) -> Outcome:
+        later = threading.Timer(seconds, lambda: write(truth, OWN, LAWFUL.lines[:1]))
+        write(truth, OWN)
+        later.start()
+        outcome = verified(url, truth, duration_s=20 * seconds)
+        later.join()
+        return outcome
+
+    in_time(rewritten, lambda outcome: "written anew" in str(outcome.inconclusive))
 
 
 @pytest.mark.parametrize("content", [None, b""])
@@ -116,8 +122,8 @@ def test_a_truth_that_never_begins_ends_the_run(url: str, tmp_path: Path, conten
     if content is not None:
         truth.write_bytes(content)
     begun = time.monotonic()
-    outcome = verified(url, truth, duration_s=25, until_truth_end=True, truth_begin_s=1, finish_s=60)
-    assert time.monotonic() - begun < 20
+    outcome = verified(url, truth, duration_s=2 * PATIENCE_S, until_truth_end=True, truth_begin_s=1)
+    assert time.monotonic() - begun < PATIENCE_S
     assert not outcome.clean
     assert str(truth) in str(outcome.inconclusive)
     assert outcome.violations == []
@@ -141,20 +147,24 @@ def until(process: subprocess.Popen[str], said: str) -> None:
 def test_a_signal_ends_the_wait_for_the_end_of_the_truth(url: str, tmp_path: Path, number: signal.Signals) -> None:
     lines = [*LAWFUL.lines, replace(LAWFUL.lines[-1], ts=LAWFUL.lines[-1].ts + 10**9)]
     truth = write(tmp_path / "truth", OWN, lines)
-    watching = command(url, "--truth", truth, "--duration", 1, "--json")
-    with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            until(process, "waiting for the truth up to")
-            asked = time.monotonic()
-            process.send_signal(number)
-            out, error = process.communicate(timeout=PATIENCE_S)
-        finally:
-            process.kill()
-    assert time.monotonic() - asked < 20, "it would have waited for a minute"
-    assert process.returncode == NO_VERDICT
-    assert "a signal ended the wait" in error
-    assert "VIOLATION" not in error
-    assert orjson.loads(out)["rows"] > 100, "what was seen is reported all the same"
+
+    def rows(seconds: float) -> int:
+        """That were seen by then: they are reported all the same."""
+        watching = command(url, "--truth", truth, "--duration", seconds, "--json")
+        with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                until(process, "waiting for the truth up to")
+                process.send_signal(number)
+                out, error = process.communicate(timeout=PATIENCE_S)
+            finally:
+                process.kill()
+        assert process.returncode == NO_VERDICT
+        assert "a signal ended the wait" in error, "and not its time"
+        assert "VIOLATION" not in error
+        found: int = orjson.loads(out)["rows"]
+        return found
+
+    in_time(rows, lambda found: found > 100)
 
 
 def test_waiting_for_a_tenant_is_said_and_can_be_ended() -> None:
@@ -200,11 +210,19 @@ def test_what_cannot_be_is_one_line(more: list[str], said: str) -> None:
 
 
 def test_a_violation_outranks_what_could_not_be_compared(tmp_path: Path) -> None:
-    truth = write(tmp_path / "truth", OWN)
-    truth.write_bytes(truth.read_bytes() + b"garbage\n")
-    with served(LyingApi(LAWFUL.copy(), "tells one twice")) as url:
-        done = run(url, "--truth", truth, "--duration", 5)
-    assert done.returncode == 1, done.stderr
+    truth = tmp_path / "truth"
+
+    def garbled(seconds: float) -> subprocess.CompletedProcess[str]:
+        """The run ends when garbage is read: by then it must have seen the violation."""
+        sound = write(truth, OWN).read_bytes()
+        later = threading.Timer(3 * seconds, lambda: truth.write_bytes(sound + b"garbage\n"))
+        with served(LyingApi(LAWFUL.copy(), "tells one twice")) as url:
+            later.start()
+            done = run(url, "--truth", truth, "--duration", 2 * PATIENCE_S)
+        later.join()
+        return done
+
+    done = in_time(garbled, lambda done: done.returncode == 1)
     assert "VIOLATION twice" in done.stderr
     assert "not all was compared" in done.stderr
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from support import golden
+from support import golden, platform_reports
 from support.compare import shown, tenant_differences
 from support.platform import COMMAND, Platform, free_port
 from support.pull import Consumer
@@ -56,6 +56,22 @@ def _objects(up: Platform) -> dict[str, int]:
             if path.is_file():
                 found[str(path)] = path.stat().st_mtime_ns
     return found
+
+
+def test_a_failed_test_would_print_what_the_platform_says(
+    request: pytest.FixtureRequest, mortal: Platform, consumer: Consumer
+) -> None:
+    def fail() -> None:
+        raise AssertionError("it failed")
+
+    call = pytest.CallInfo.from_call(fail, "call")
+    adding = platform_reports.pytest_runtest_makereport(request.node, call)
+    next(adding)
+    with pytest.raises(StopIteration) as ended:
+        adding.send(pytest.TestReport.from_item_and_call(request.node, call))
+    said = "\n".join(text for _, text in ended.value.value.sections)
+    assert f'"resolved_ts":"{consumer.status()["resolved_ts"]}"' in said
+    assert {"--- sorter.log", "--- api.log", "--- up.log"} <= set(said.splitlines())
 
 
 def test_a_second_up_on_the_directory_is_refused(mortal: Platform) -> None:

@@ -69,8 +69,8 @@ class _Guard:
             pytest.fail(f"a unit test called {', '.join(sorted(set(self._seen)))}", pytrace=False)
 
 
-_guard = _Guard()
-_guard.install()
+guard = _Guard()
+guard.install()
 
 
 def tier_of(path: Path) -> str:
@@ -89,7 +89,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _watched(item: pytest.Item) -> AbstractContextManager[None]:
-    return nullcontext() if item.get_closest_marker("unit") is None else _guard.watching()
+    return nullcontext() if item.get_closest_marker("unit") is None else guard.watching()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,0 +1,44 @@
+"""Tests that share a platform are of one group, whichever files they are in."""
+
+from __future__ import annotations
+
+import ast
+
+from support.one_worker import FOUR_RANGES, GUARDED, MORTAL, group_of
+from support.tiers import TESTS
+
+SHARED = {"up": FOUR_RANGES, "mortal": MORTAL, "guarded": GUARDED}  # fixtures of tests/e2e/conftest.py
+
+
+def shared_by(text: str) -> set[str]:
+    """The groups whose platform a file asks for by a fixture that it does not define itself."""
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    own = {function.name for function in functions}
+    asked = {argument.arg for function in functions for argument in function.args.args if _is_fixture_user(function)}
+    return {group for name, group in SHARED.items() if name in asked - own}
+
+
+def _is_fixture_user(function: ast.FunctionDef) -> bool:
+    """Tests and fixtures; what else takes a platform is handed one."""
+    return function.name.startswith("test_") or any("fixture" in ast.unparse(one) for one in function.decorator_list)
+
+
+def test_each_file_of_a_shared_platform_is_in_its_group() -> None:
+    found = {}
+    for path in sorted((TESTS / "e2e").glob("test_*.py")):
+        if groups := shared_by(path.read_text()):
+            found[path.name] = groups
+    assert {name: {group_of(f"tests/e2e/{name}::test_it")} for name in found} == found
+    assert set().union(*found.values()) == set(SHARED.values())
+
+
+def test_a_set_goes_to_the_platform_that_has_its_ranges() -> None:
+    sets = "tests/e2e/test_e2e_golden_sets.py::test_tiny_pages"
+    assert group_of(f"{sets}[4-ranges-everything-1]") == FOUR_RANGES
+    assert group_of(f"{sets}[16-ranges-everything-1]") == MORTAL
+    assert group_of(f"{sets}[64-ranges-large]") not in SHARED.values()
+
+
+def test_any_other_file_is_a_group() -> None:
+    one, other = "tests/unit/model/test_span.py", "tests/unit/model/test_ts.py"
+    assert group_of(f"{one}::test_a") == group_of(f"{one}::test_b[1]") != group_of(f"{other}::test_a")

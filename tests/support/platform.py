@@ -274,7 +274,7 @@ class Platform:
     def create_tenant(self, tenant: TenantKey) -> Consumer:
         """Register a tenant; a consumer of it."""
         url = f"{self.url}/v1/clusters/{tenant.cluster_id}/tenants"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         with self.http(10) as http:
             answer = http.post(url, json={"tenant_id": tenant.tenant_id})
             while answer.status_code == 503 and time.monotonic() < deadline:  # the meta server is being started again

@@ -28,7 +28,7 @@ class Refused(Exception):
         self.retry_after = retry_after
 
 
-PATIENCE_SECONDS = 240  # nobody waits that long, unless the machine is busy with something else
+PATIENCE_SECONDS = PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,15 +27,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from support import kept
-from support.minio import STARTING_SECONDS, program
+from support.minio import program
 from support.not_run import not_run
 from support.platform import _die_with_us, free_port
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, eventually
 
 MODULE, VERSION = "github.com/minio/kes/cmd/kes", "v0.23.0"
 OWN_KEY = "minio"  # what MinIO encrypts its own configuration with
 CACHE = "300ms"  # for so long KES goes on with a key that it has read
-CACHE_SECONDS = 0.3
 
 
 @dataclass
@@ -79,7 +78,7 @@ class Kes:
                 stderr=log,
                 preexec_fn=_die_with_us,  # noqa: PLW1509 (as in platform.py)
             )
-        deadline = time.monotonic() + STARTING_SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while not self._makes(OWN_KEY):
             if self._process.poll() is not None or time.monotonic() >= deadline:
                 raise RuntimeError(f"KES does not start: {self._path('kes.log').read_text()[-2_000:]}")
@@ -103,21 +102,24 @@ class Kes:
     def take(self, name: str) -> None:
         """The key is not there any more, once this returns."""
         os.rename(self._keys / name, self._path("taken") / name)
-        time.sleep(2 * CACHE_SECONDS)
+        eventually(lambda: not self._usable(name))
 
     def give_back(self, name: str) -> None:
         """It is there again."""
         os.rename(self._path("taken") / name, self._keys / name)
+        eventually(lambda: self._usable(name))
 
     def deny(self, name: str) -> None:
         """The key is there, and MinIO may not use it."""
         self._denied.add(name)
         self._reload()
+        eventually(lambda: not self._usable(name))
 
     def allow(self, name: str) -> None:
         """It may again."""
         self._denied.discard(name)
         self._reload()
+        eventually(lambda: self._usable(name))
 
     # -- how -------------------------------------------------------------------------------------------------------
 
@@ -130,25 +132,31 @@ class Kes:
 
     def _makes(self, name: str) -> bool:
         """Whether there is such a key now."""
-        tls = ssl.create_default_context(cafile=str(self._path("server.crt")))
-        tls.load_cert_chain(self._path("client.crt"), self._path("client.key"))
         try:
-            with httpx.Client(verify=tls, trust_env=False, timeout=PATIENCE_S) as http:
-                answer = http.put(f"{self.endpoint}/v1/key/create/{name}")
+            answer = self._asked("create", name)
         except httpx.TransportError:
             return False
         return answer.status_code == httpx.codes.OK or "already exists" in answer.text
+
+    def _usable(self, name: str) -> bool:
+        """Whether MinIO can encrypt with it now."""
+        answer = self._asked("generate", name, content=b"{}")
+        assert answer.status_code in (httpx.codes.OK, httpx.codes.NOT_FOUND, httpx.codes.FORBIDDEN), answer.text
+        return answer.status_code == httpx.codes.OK
+
+    def _asked(self, what: str, name: str, content: bytes | None = None) -> httpx.Response:
+        """As MinIO asks."""
+        tls = ssl.create_default_context(cafile=str(self._path("server.crt")))
+        tls.load_cert_chain(self._path("client.crt"), self._path("client.key"))
+        with httpx.Client(verify=tls, trust_env=False, timeout=PATIENCE_S) as http:
+            return http.put(f"{self.endpoint}/v1/key/{what}/{name}", content=content)
 
     def _reload(self) -> None:
         assert self._process is not None
         told = len(self._path("kes.log").read_bytes())
         self._configure()
         self._process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + STARTING_SECONDS
-        while b"completed" not in self._path("kes.log").read_bytes()[told:]:
-            assert time.monotonic() < deadline, self._path("kes.log").read_text()[-2_000:]
-            time.sleep(0.05)
-        time.sleep(2 * CACHE_SECONDS)
+        eventually(lambda: b"completed" in self._path("kes.log").read_bytes()[told:])
 
     def _configure(self) -> None:
         """JSON is YAML."""

@@ -23,7 +23,6 @@ from support.waiting import PATIENCE_S
 
 PROGRAMS = ("mariadbd", "/usr/sbin/mariadbd")
 IMAGE = "mariadb:10.11.14"
-STARTING_SECONDS = 60
 
 
 def binary() -> str:
@@ -112,7 +111,7 @@ class MariaDb:
         self._wait(fresh)
 
     def _wait(self, fresh: bool) -> None:
-        deadline = time.monotonic() + STARTING_SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 connection = self.connect()

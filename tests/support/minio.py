@@ -34,7 +34,6 @@ VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 IMAGE = "minio/minio:RELEASE.2025-09-07T16-13-09Z"
 REGION = "us-east-1"
 KMS_KEY = "tistream"
-STARTING_SECONDS = 60
 _bucket_numbers = itertools.count()
 
 
@@ -112,7 +111,9 @@ class Minio:
 
     def store(self, bucket: str, prefix: str = "", **options: Any) -> S3ObjectStore:
         """Our client of a bucket, by default straight to the server."""
-        options = {"endpoint": self.endpoint, "access_key": self.access_key, "secret_key": self.secret_key} | options
+        own = {"endpoint": self.endpoint, "access_key": self.access_key, "secret_key": self.secret_key}
+        patience = {"connect_seconds": PATIENCE_S, "read_seconds": PATIENCE_S}
+        options = own | patience | options
         return S3ObjectStore(bucket, prefix, region=REGION, **options)
 
     def client(self) -> Any:
@@ -168,7 +169,7 @@ class Minio:
         key.rename(self.certificate.with_name("private.key"))
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + STARTING_SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
             assert self._process is not None
             if self._process.poll() is not None or time.monotonic() >= deadline:

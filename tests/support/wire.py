@@ -13,7 +13,8 @@ from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
-PATIENCE_SECONDS = 30
+from support.waiting import PATIENCE_S
+
 _NOT_PASSED_ON = {"expect", "connection", "keep-alive", "transfer-encoding", "content-length"}
 
 
@@ -132,7 +133,7 @@ class Wire:
 
     def _forwarded(self, path: str, request: Request, body: bytes) -> tuple[HTTPResponse, bytes]:
         """The server's answer, read to its end."""
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_SECONDS)
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)
         connection.putrequest(request.method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in request.headers.items():  # Host too: the signature covers it
             if name.lower() not in _NOT_PASSED_ON | self.drop_headers:
@@ -184,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def given_up(self) -> None:
         """Until the client has closed the connection."""
-        self.connection.settimeout(PATIENCE_SECONDS)
+        self.connection.settimeout(PATIENCE_S)
         self.connection.recv(1)
 
     def _answer(self, status: int, headers: dict[str, str], body: bytes, size: int) -> None:

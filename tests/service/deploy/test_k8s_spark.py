@@ -18,6 +18,7 @@ from support.loopback_bytes import watched
 from support.manifests import environment, executor_template, of_kind, rendered
 from support.sorter_world import SorterWorld
 from support.tiny_kubernetes import TinyKubernetes, tiny_kubernetes
+from support.waiting import PATIENCE_S
 from tistream.storage.open import open_objects
 from tistream_sorter.jobs.run import SparkRunner
 from tistream_sorter.jobs.session import build_session
@@ -25,7 +26,6 @@ from tistream_sorter.settings import SorterSettings
 
 pytestmark = pytest.mark.spark
 
-PATIENCE_S = 120
 DRIVER = {
     "apiVersion": "v1",
     "kind": "Pod",

@@ -15,11 +15,11 @@ from tistream.clock import ManualClock, SystemClock
 from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached, Unavailable, UnknownName
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.tokens import EVERYTHING, Grant, StoreToken, hash_of
-from tistream_meta import token_rows
+from tistream_meta import token_board, token_rows
 from tistream_meta.app import build_app
 from tistream_meta.repository import Repository
 from tistream_meta.settings import MetaSettings
-from tistream_meta.token_board import STALE_MS, TokenBoard
+from tistream_meta.token_board import TokenBoard
 
 FAR_MS = 1 << 52
 FIRST = "tst_00000000000000aa_" + "F" * 43
@@ -148,7 +148,7 @@ def test_a_board_that_cannot_read_the_database_any_more_tells_nothing(repository
         board.wait(-1, 0)
     board.look()
     assert board.wait(-1, 0).tokens == []
-    clock.advance(STALE_MS)
+    clock.advance(token_board.STALE_MS)
     assert board.wait(-1, 0).tokens == []
     clock.advance(1)
     with pytest.raises(Unavailable):
@@ -159,7 +159,7 @@ def test_who_waits_is_told_of_what_another_meta_server_wrote(repository: Reposit
     board = TokenBoard(repository, SystemClock(), lambda: False, lambda: False)
     board.look()
     version, told = board.wait(-1, 0).version, []
-    waiting = threading.Thread(target=lambda: told.append(board.wait(version, 30_000)))
+    waiting = threading.Thread(target=lambda: told.append(board.wait(version, int(PATIENCE_S * 1000))))
     waiting.start()
     repository.store_token(token(3))
     board.look()

@@ -126,6 +126,12 @@ class SorterProcess:
     def _tick(self) -> int | None:
         return 0 if self.node.tick() else None
 
+    def take_nothing_more(self) -> None:
+        """It is there, and follows no routes: what is to come to it does not."""
+        for loop in self._loops:
+            if loop.name == self._assign.__name__:
+                assert loop.stop(PATIENCE_S)
+
     def stop(self) -> None:
         """Ends; whatever was in memory is gone."""
         for loop in self._loops:

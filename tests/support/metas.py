@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import httpx
 import orjson
 from sqlalchemy import create_engine, text
@@ -10,6 +13,7 @@ from support.ahead_clock import AheadClock
 from support.http_world import Server
 from support.platform import free_port
 from support.waiting import PATIENCE_S, eventually
+from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
@@ -19,6 +23,7 @@ from tistream_meta.app import build_app
 from tistream_meta.server import MetaServer
 from tistream_meta.settings import MetaSettings
 
+T = TypeVar("T")
 ACME = TenantKey("7", "acme")
 LEASE_MS = 600_000  # longer than any thread stalls: it ends where a test says so (`Metas.lease_ends`)
 LOST_MS = 100_000  # the same: time passes on `Metas.clock`
@@ -98,3 +103,18 @@ class Metas:
         for number in list(self.servers):
             self.stop(number)
         self.http.close()
+
+
+def asked(call: Callable[[], T]) -> T:
+    """Its answer, once there is an owner to give one."""
+    got = list[T]()
+    eventually(lambda: done(lambda: got.append(call())))
+    return got[-1]
+
+
+def done(action: Callable[[], object]) -> bool:
+    try:
+        action()
+    except Unavailable:
+        return False
+    return True

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from support.access_world import AUDIENCE, ISSUER, Issuer
-from support.http_world import CLOCK, Server, never_superseded
+from support.http_world import CLOCK, LEASE_MS, Server, never_superseded
 from support.platform import free_port
 from support.waiting import PATIENCE_S, eventually
 from tistream.storage.memory import MemoryObjectStore
@@ -33,7 +33,7 @@ class Platform:
 
     def __init__(self, directory: Path) -> None:
         self.objects, self.issuer = MemoryObjectStore(), Issuer(directory / "keys.json")
-        settings = MetaSettings(database_url=f"sqlite:///{directory}/meta.db", check_ms=20)
+        settings = MetaSettings(database_url=f"sqlite:///{directory}/meta.db", check_ms=20, lease_ms=LEASE_MS)
         self.meta = Server(build_meta(settings, self.objects, CLOCK))
         eventually(lambda: httpx.get(f"{self.meta.url}/readyz", timeout=PATIENCE_S).status_code == 200)
         self.tokens = TokenClient(MetaClient(HttpClient(deadline_s=PATIENCE_S), self.meta.url))

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from support.http_world import SorterProcess, World, running
 from support.tiny_tenant import TinyTenant
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.cli.app import app
 from tistream.cli.client import ApiClient
 from tistream.cli.errors import CliError
@@ -29,7 +29,7 @@ def test_it_comes_back_once_others_have_everything(tmp_path: Path) -> None:
     with running(tmp_path, ranges=4) as world:
         other = SorterProcess(world, "sorter-2")
         begin(world)
-        command = ["node", "drain", "sorter-1", "--wait", "90"]  # as a pod's preStop hook has it
+        command = ["node", "drain", "sorter-1", "--wait", str(int(PATIENCE_S))]  # as a pod's preStop hook has it
         answer = CliRunner().invoke(app, command, env={"TISTREAM_URL": world.meta.url})  # a meta server answers as well
         assert answer.exit_code == 0, answer.output
         assert {task.sorter_node for task in world.client.tasks().tasks} == {"sorter-2"}
@@ -49,6 +49,7 @@ def test_the_time_is_a_limit(tmp_path: Path) -> None:
         begin(world)
         other = SorterProcess(world, "sorter-2")
         eventually(lambda: len({task.sorter_node for task in world.client.tasks().tasks}) == 2)
+        other.take_nothing_more()
         with pytest.raises(CliError, match=r"sorter-1: . tasks and 0 stores are left after 0 s"):
             drain_node(ApiClient(world.meta.url), "sorter-1", True, 0)
         other.stop()

@@ -11,6 +11,8 @@ import orjson
 import pytest
 from fastapi.testclient import TestClient
 
+from support.ahead_clock import AheadClock
+from support.metas import LEASE_MS, LOST_MS
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
@@ -35,17 +37,21 @@ class EncryptingMemory(MemoryObjectStore):
 class Meta:
     def __init__(self, directory: Path, objects: MemoryObjectStore | None = None, **settings: int) -> None:
         self.objects = objects or EncryptingMemory()
+        self.clock = AheadClock()
         self._instances = 0
         self._settings = MetaSettings(
             database_url=f"sqlite:///{directory}/meta.db",
             check_ms=10,
             snapshot_retry_max_ms=50,
+            lease_ms=LEASE_MS,
+            suspect_ms=LOST_MS // 2,
+            lost_ms=LOST_MS,
             **settings,  # type: ignore[arg-type]
         )
         self.start()
 
     def start(self) -> None:
-        app = build_app(self._settings, self.objects, SystemClock())
+        app = build_app(self._settings, self.objects, self.clock)
         self.http = TestClient(app, raise_server_exceptions=False)
         self.http.__enter__()
         eventually(lambda: self.http.get("/readyz").status_code == 200)
@@ -237,7 +243,7 @@ def test_announcements_reach_a_waiting_reader(meta):
     got = []
     reader = threading.Thread(
         target=lambda: got.append(
-            meta.http.get("/upcall/v1/announcements", params={"after": after, "wait_ms": 20_000}).json()
+            meta.http.get("/upcall/v1/announcements", params={"after": after, "wait_ms": 60_000}).json()
         )
     )
     reader.start()
@@ -279,7 +285,7 @@ def test_a_bad_notification_is_refused(meta, change):
 def test_routes_wait_for_the_next_version(meta):
     version = meta.routes()["version"]
     got = []
-    reader = threading.Thread(target=lambda: got.append(meta.routes(known_version=version, wait_ms=20_000)))
+    reader = threading.Thread(target=lambda: got.append(meta.routes(known_version=version, wait_ms=60_000)))
     reader.start()
     meta.create()
     reader.join(PATIENCE_S)
@@ -305,7 +311,7 @@ def test_heartbeats_are_for_the_newest_start_of_a_node(meta):
 
 
 def test_a_silent_sorter_loses_its_tasks_to_one_that_is_there(tmp_path):
-    meta = Meta(tmp_path, ranges_per_tenant=2, suspect_ms=1000, lost_ms=2000)
+    meta = Meta(tmp_path, ranges_per_tenant=2)
     try:
         meta.objects.put(layout.schema_snap(ACME), SNAP)
         meta.create()
@@ -319,6 +325,9 @@ def test_a_silent_sorter_loses_its_tasks_to_one_that_is_there(tmp_path):
             meta.heartbeat("sorter-2", there)
             return {(task["sorter_node"], task["task_epoch"]) for task in meta.tenant()["tasks"]} == {("sorter-2", 2)}
 
+        for _ in range(2):
+            meta.clock.advance(LOST_MS * 6 // 10)
+            meta.heartbeat("sorter-2", there)
         eventually(moved)
         assert meta.routes()["services"]["sorter"] == ["http://sorter-2"]
     finally:

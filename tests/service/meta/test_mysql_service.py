@@ -5,24 +5,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import httpx
 import pytest
 
 from support.mariadb import MariaDb
-from support.metas import LOST_MS, Metas
+from support.metas import LOST_MS, Metas, asked, done
 from support.mysql_wire import Lose, Wire
 from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Unavailable
 from tistream.wire.meta import StartOf
 from tistream.wire.meta_client import MetaClient
 
-T = TypeVar("T")
 ANSWER_MS = 3_000
 LEASE_MS = 3_000  # of those who are to lose it while the database is away: what is asserted holds at any speed
 
@@ -131,21 +129,6 @@ def placed(client: MetaClient) -> list[tuple[str | None, int]]:
         return []
 
 
-def asked(call: Callable[[], T]) -> T:
-    """Its answer, once there is an owner to give one."""
-    got = list[T]()
-    eventually(lambda: done(lambda: got.append(call())))
-    return got[-1]
-
-
-def done(action: Callable[[], object]) -> bool:
-    try:
-        action()
-    except Unavailable:
-        return False
-    return True
-
-
 def test_the_database_is_restarted_while_they_serve(metas: Metas, mariadb: MariaDb) -> None:
     start, version = begun(metas)
     with watched(metas) as owners:
@@ -182,7 +165,7 @@ def test_a_database_that_hangs_for_less_than_a_lease_changes_nothing(mysql_url: 
             assert not done(lambda: metas.turn(owner)), "a renewal has met it"
             assert not done(lambda: metas.client(owner).create_tenant("7", "after"))
         works_again(metas, start)
-        metas.turn()
+        asked(metas.turn)
     assert owners.seen == {owner}
     assert metas.client().routes().owner_rev == rev
     metas.end()

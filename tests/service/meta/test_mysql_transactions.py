@@ -6,15 +6,16 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from random import Random
 
 import pytest
 from sqlalchemy import Connection, Engine, select, text
 
 from support.mariadb import MariaDb
+from support.metas import asked
 from support.mysql_wire import Lose, Wire
-from support.waiting import eventually
+from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Fenced, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
@@ -83,7 +84,7 @@ def test_a_transaction_that_a_deadlock_has_undone_is_done_again(
         eventually(lambda: mariadb.run("SELECT * FROM information_schema.innodb_lock_waits"))
         cursor.execute("UPDATE owner SET url = 'http://other' WHERE id = 1")
         other.commit()
-        assert created.result(30)[0].key == ACME
+        assert created.result(PATIENCE_S)[0].key == ACME
     assert "1213" in undone(caplog)
     assert tenants(owner) == ["acme"]
 
@@ -91,6 +92,23 @@ def test_a_transaction_that_a_deadlock_has_undone_is_done_again(
 def undone(caplog: pytest.LogCaptureFixture) -> str:
     """Why transactions were done again."""
     return " ".join(str(getattr(one, "error", "")) for one in caplog.records if one.msg == "transaction undone: again")
+
+
+@contextmanager
+def once_undone(log: logging.Handler, reason: str, action: Callable[[], object]) -> Iterator[None]:
+    """When a transaction was undone for that reason, `action` is done in the thread that has met it: before it tries
+    again."""
+
+    def look(record: logging.LogRecord) -> bool:
+        if record.msg == "transaction undone: again" and reason in str(getattr(record, "error", "")):
+            action()
+        return True
+
+    log.addFilter(look)
+    try:
+        yield
+    finally:
+        log.removeFilter(look)
 
 
 @pytest.mark.parametrize("let_go", [True, False])
@@ -101,15 +119,15 @@ def test_a_lock_that_somebody_else_has_is_waited_for_but_not_for_ever(
         closing(mariadb.connect(database_of(engine))) as other,
         other.cursor() as cursor,
         ThreadPoolExecutor(1) as beside,
+        once_undone(caplog.handler, "1205", other.commit if let_go else lambda: None),
     ):
         cursor.execute("UPDATE owner SET url = 'http://other' WHERE id = 1")
         created = beside.submit(owner.create_tenant, ACME)
         eventually(lambda: "1205" in undone(caplog))
         if let_go:
-            other.commit()
-            assert created.result(30)[0].key == ACME
+            assert created.result(PATIENCE_S)[0].key == ACME
         else:
-            assert isinstance(created.exception(30), Unavailable)
+            assert isinstance(created.exception(PATIENCE_S), Unavailable)
             other.rollback()
     assert tenants(owner) == (["acme"] if let_go else [])
 
@@ -306,20 +324,13 @@ def test_a_database_that_hangs_is_given_up_and_nothing_is_wrong_after_it(
 ) -> None:
     owner.activate(owner.create_tenant(BETA)[0].key, 42, (WHOLE,))
     repository = Repository.open(mysql_url, "meta-1", Limits(answer_s=0.5))
-    repository.take_ownership(LEASE_MS, URL)
+    asked(lambda: repository.take_ownership(LEASE_MS, URL))
     with ThreadPoolExecutor(1) as beside, mariadb.hanging():
-        assert isinstance(beside.submit(ask, repository).exception(30), Unavailable)
-    eventually(lambda: answers(repository))
-    repository.create_tenant(ACME)
-    assert tenants(repository) == ["acme", "beta"]
+        assert isinstance(beside.submit(ask, repository).exception(PATIENCE_S), Unavailable)
+    asked(repository.plan)
+    asked(lambda: repository.create_tenant(ACME))
+    assert asked(lambda: tenants(repository)) == ["acme", "beta"]
     repository.close()
-
-
-def answers(repository: Repository) -> bool:
-    try:
-        return repository.plan() is not None
-    except Unavailable:
-        return False
 
 
 def test_what_was_under_way_in_a_process_that_vanished_holds_nobody_up_for_longer_than_a_lease(

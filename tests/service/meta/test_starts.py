@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from support.http_world import CLOCK, Server
+from support.metas import LEASE_MS, LOST_MS
 from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Superseded, Unavailable
 from tistream.model.ids import TenantKey
@@ -24,6 +25,8 @@ from tistream_meta.app import build_app
 from tistream_meta.model import Node
 from tistream_meta.settings import MetaSettings
 from tistream_meta.starts import Standing, Start, standing
+
+PATIENT = {"lease_ms": LEASE_MS, "suspect_ms": LOST_MS // 2, "lost_ms": LOST_MS}
 
 
 class Meta:
@@ -39,7 +42,7 @@ class Meta:
 
     def _start(self, database: str, port: int) -> Server:
         url = f"sqlite:///{self._directory}/{database}.db"
-        settings = MetaSettings(port=port, database_url=url, ranges_per_tenant=1, check_ms=10)
+        settings = MetaSettings(port=port, database_url=url, ranges_per_tenant=1, check_ms=10, **PATIENT)
         server = Server(build_app(settings, self.objects, CLOCK), port)
         eventually(lambda: httpx.get(f"{server.url}/readyz", timeout=PATIENCE_S).status_code == 200)
         return server

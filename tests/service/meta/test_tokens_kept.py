@@ -159,7 +159,7 @@ def test_who_waits_is_told_of_what_another_meta_server_wrote(repository: Reposit
     board = TokenBoard(repository, SystemClock(), lambda: False, lambda: False)
     board.look()
     version, told = board.wait(-1, 0).version, []
-    waiting = threading.Thread(target=lambda: told.append(board.wait(version, 30_000)))
+    waiting = threading.Thread(target=lambda: told.append(board.wait(version, int(PATIENCE_S * 1000))))
     waiting.start()
     repository.store_token(token(3))
     board.look()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
+from sqlalchemy import create_engine, text
 
-from tistream.clock import SystemClock
+from tistream.clock import Clock, ManualClock
 from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream.storage.memory import MemoryObjectStore
@@ -23,18 +23,18 @@ from tistream_meta.repository import Repository
 from tistream_meta.server import MetaServer
 from tistream_meta.starts import Start
 
-LEASE_MS = 300
+LEASE_MS, LOST_MS = 600_000, 100_000
 
 
-def owner(directory: Path, name: str) -> MetaServer:
+def owner(directory: Path, name: str, clock: Clock) -> MetaServer:
     """A meta server that has just become the owner."""
-    options = Options(f"http://127.0.0.1/{name}", 1, LEASE_MS, Timings(1_000, 2_000), 1_000, 100)
+    options = Options(f"http://127.0.0.1/{name}", 1, LEASE_MS, Timings(LOST_MS // 2, LOST_MS), 1_000, 100)
     repository = Repository.open(f"sqlite:///{directory}/meta.db", name)
     metrics = MetaMetrics(CollectorRegistry())
     server = MetaServer(
         repository,
         MemoryObjectStore(),
-        SystemClock(),
+        clock,
         metrics,
         options,
         lambda: False,
@@ -45,12 +45,18 @@ def owner(directory: Path, name: str) -> MetaServer:
     return server
 
 
-def test_an_owner_whose_lease_went_to_another_steps_down(tmp_path: Path) -> None:
-    old = owner(tmp_path, "old")
+@pytest.mark.parametrize("knows", [True, False])
+def test_an_owner_whose_lease_went_to_another_steps_down(tmp_path: Path, knows: bool) -> None:
+    """Whether or not its own clock says that the lease is over."""
+    clock = ManualClock(1_000_000)
+    old = owner(tmp_path, "old", clock)
     old.register("sorter-1", "sorter", "http://127.0.0.1:1", Start("a", old.new_start("sorter-1")))
     assert old.not_ready() is None
-    time.sleep(2 * LEASE_MS / 1000)
-    new = owner(tmp_path, "new")
+    with create_engine(f"sqlite:///{tmp_path}/meta.db").begin() as connection:
+        connection.execute(text("UPDATE owner SET lease_until_ms = 0"))
+    clock.advance(LEASE_MS if knows else 0)
+    assert old.is_owner() is not knows
+    new = owner(tmp_path, "new", ManualClock(1_000_000))
     assert new.not_ready() is None
     with pytest.raises(Unavailable, match="the owner"):
         old.register("sorter-2", "sorter", "http://127.0.0.1:2", Start("b", 2))
@@ -66,8 +72,7 @@ def test_an_owner_whose_lease_went_to_another_steps_down(tmp_path: Path) -> None
 
 def test_a_process_that_wakes_does_not_take_the_lease_from_its_successor(tmp_path: Path) -> None:
     """A new process takes over at once what one of its name held; the old one must not do the same to it."""
-    old = owner(tmp_path, "meta-1")
-    new = owner(tmp_path, "meta-1")
+    old, new = (owner(tmp_path, "meta-1", ManualClock(1_000_000)) for _ in range(2))
     assert new.is_owner()
     with pytest.raises(Unavailable):
         old.hold_lease()

@@ -142,7 +142,7 @@ class SorterProcess:
 class World:
     """One tenant's pipeline up to the pool."""
 
-    def __init__(self, directory: Path, ranges: int, lease_ms: int, lost_ms: int) -> None:
+    def __init__(self, directory: Path, ranges: int, lease_ms: int = LEASE_MS, lost_ms: int = LOST_MS) -> None:
         self.objects = MemoryObjectStore()
         self.http = HttpClient(deadline_s=PATIENCE_S)
         self.meta_clock = AheadClock()
@@ -216,8 +216,8 @@ class World:
         """Wait until the sorter and the dispatchers have each been heard, from now on."""
         server: MetaServer = self.meta.app.state.server
         since_ms = self.meta_clock.monotonic_ms()
-        for name in ("sorter-1", *self.dispatchers):
-            eventually(lambda name=name: server._heard._heard_ms.get(name, 0) > since_ms)
+        names = ("sorter-1", *self.dispatchers)
+        eventually(lambda: all(server._heard._heard_ms.get(name, 0) > since_ms for name in names))
 
     def notify(self, tenant: TenantKey, store_id: int, ts: int) -> None:
         """A lost announcement costs latency only."""

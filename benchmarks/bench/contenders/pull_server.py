@@ -13,8 +13,9 @@ from bench.inputs.changes import TENANT
 from bench.inputs.mixed_rows import committed, schema_snap
 from bench.inputs.pulled_pool import SNAPSHOT_TS
 from support.change_files import SCHEMA, encode, table
-from support.http_world import CLOCK, Server, World, eventually
+from support.http_world import CLOCK, Server, World
 from support.platform import free_port
+from support.waiting import eventually
 from tistream.decode import warm
 from tistream.storage import layout
 from tistream.wire.client import HttpClient
@@ -82,7 +83,7 @@ class PullServer:
         body = encode([*groups, table([watermark])], metadata)
         self._world.objects.put(layout.change_file(TENANT, 1, self._at), body)
         self._world.notify(TENANT, 1, self._at)
-        eventually(lambda: self._world.progress_ts(TENANT) >= self._at, 600)
+        eventually(lambda: self._world.progress_ts(TENANT) >= self._at)
         return self._at
 
     def close(self) -> None:

@@ -101,6 +101,6 @@ def docker_answers() -> bool:
         return False
     asked = [docker, "version", "--format", "{{.Server.Version}}"]
     try:
-        return subprocess.run(asked, capture_output=True, timeout=20, check=False).returncode == 0
+        return subprocess.run(asked, capture_output=True, timeout=120, check=False).returncode == 0
     except subprocess.TimeoutExpired:
         return False

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from support.not_run import not_run
+from support.waiting import eventually
 
 _EVERY_PROTOCOL = 3
+_SO_RCVBUFFORCE = 33
+_DISCARD = 9  # the port that nobody listens on
 
 
 class Seen:
@@ -33,22 +37,24 @@ def watched(*texts: bytes) -> Iterator[Seen]:
     except (AttributeError, PermissionError) as error:
         not_run(f"packets of the loopback interface cannot be read: {error}")
     tap.bind(("lo", 0))
-    tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
-    tap.settimeout(0.2)
-    seen, over = Seen(texts), threading.Event()
+    with suppress(PermissionError):
+        tap.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 << 20)  # a reader that is late loses nothing
+    seen, last = Seen(texts), os.urandom(16)
 
     def read() -> None:
-        while not over.is_set():
-            try:
-                seen.look(tap.recv(1 << 17))
-            except TimeoutError:
-                continue
+        while last not in (packet := tap.recv(1 << 17)):
+            seen.look(packet)
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     try:
         yield seen
     finally:
-        over.set()
-        reader.join()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as over:
+
+            def has_read_all() -> bool:
+                over.sendto(last, ("127.0.0.1", _DISCARD))
+                return not reader.is_alive()
+
+            eventually(has_read_all)
         tap.close()

@@ -57,8 +57,9 @@ PARTS = (
     ),
     Part(
         "soak",
-        "fixed runs of chaos and of a hostile tenant; objects and reads over 900 segments",
+        "fixed runs of chaos and of a hostile tenant; any order of arrival; objects and reads over 900 segments",
         (*PYTEST, "tests/soak", *(f"--ignore=tests/soak/{name}" for name in OTHER_PARTS)),
+        FULL,
     ),
     Part(
         "seeds",

@@ -13,7 +13,7 @@ from tistream_upstream.config import ClusterConfig
 
 
 @example(seed=117)
-@settings(max_examples=examples(4), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(4, few=1), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_tasks_that_are_split_and_merged_write_what_one_task_would(seed: int) -> None:
     History(WILD, seed).run()

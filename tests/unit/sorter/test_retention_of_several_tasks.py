@@ -48,24 +48,24 @@ class Tenant:
 
 def test_what_nobody_can_have_read_stays_however_old_it_is_and_goes_when_they_can() -> None:
     tenant = Tenant()
-    tenant.seconds(40)
+    tenant.seconds(22)
     assert [10 <= tenant.kept_s(task) < 20 for task in (A, Z)] == [True, True]
     tenant.world.withheld.add((Z, 1))
     stood_s = physical_ms(tenant.world.task(Z).durable.flushed_ts) / 1_000
-    tenant.seconds(60)
+    tenant.seconds(25)
     assert physical_ms(tenant.world.task(A).durable.flushed_ts) / 1_000 >= tenant.now_s - 1
     assert physical_ms(tenant.world.task(A).durable.retained_ts) / 1_000 <= stood_s
     tenant.world.withheld.clear()
-    tenant.seconds(20)
+    tenant.seconds(15)
     assert [10 <= tenant.kept_s(task) < 20 for task in (A, Z)] == [True, True]
 
 
 def test_after_a_restart_nothing_goes_before_all_have_told_again() -> None:
     tenant = Tenant()
-    tenant.seconds(40)
+    tenant.seconds(22)
     before = tenant.world.task(A).durable.retained_ts
     tenant.world.withheld.add((Z, 1))
     tenant.world.crash()
-    tenant.seconds(60)
+    tenant.seconds(25)
     assert tenant.world.task(A).durable.retained_ts >= before
     assert physical_ms(tenant.world.task(A).durable.retained_ts) <= physical_ms(tenant.world.task(Z).durable.flushed_ts)

@@ -52,6 +52,6 @@ def test_the_pool_is_what_was_committed(seed: int) -> None:
     run(WILD, seed)
 
 
-@pytest.mark.parametrize("config", cases([pytest.param(LOSING, id="losing")], [pytest.param(FLUSHING, id="flushing")]))
+@pytest.mark.parametrize("config", cases([pytest.param(FLUSHING, id="flushing")], [pytest.param(LOSING, id="losing")]))
 def test_the_pool_is_what_was_committed_where_one_thing_happens_often(config: ClusterConfig) -> None:
     run(config, 3005)

@@ -295,13 +295,13 @@ class Upstream:
         self.regions.remove(source)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150, few=10), deadline=None)
 @given(seed=st.integers(0, 2**32), cuts=st.lists(st.integers(1, 255), max_size=4, unique=True))
 def test_no_watermark_passes_a_commit_that_has_not_arrived(seed: int, cuts: list[int]) -> None:
     any_history(seed, cuts)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150, few=10), deadline=None)
 @given(seed=st.integers(0, 2**32), cuts=st.lists(st.integers(1, 255), max_size=4, unique=True))
 def test_nor_while_tasks_are_split_and_merged_and_files_come_again(seed: int, cuts: list[int]) -> None:
     """What waits and what is covered is each key's own, whoever carries it on."""
@@ -387,7 +387,7 @@ def any_history(seed: int, cuts: list[int], recut: bool = False) -> None:
     assert [task.slices.waiting for task in tasks] == [[]] * len(tasks)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100, few=10), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_many_rows_in_a_file_are_what_they_are_one_by_one(seed: int) -> None:
     rng = random.Random(seed)

@@ -26,7 +26,7 @@ Row = dict[str, Any]
 SEEDS = st.integers(0, 2**32)
 WILD = replace(simulated.WILD, ddl_per_min=60)
 LOSING = replace(WILD, churn=replace(WILD.churn, restart=5.0, crash=2.0, lost_push=1.0, new_chain=0.9))
-quickly = settings(max_examples=examples(3), deadline=None, suppress_health_check=list(HealthCheck))
+quickly = settings(max_examples=examples(3, few=1), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @dataclass

@@ -38,11 +38,16 @@ def _rows() -> pa.Table:
     return pa.table(arrays, schema=change_files.SCHEMA)
 
 
+@lru_cache
+def _encoded(tenant: TenantKey) -> bytes:
+    said = {"version": "1", "cluster_id": tenant.cluster_id, "tenant_id": tenant.tenant_id, "prev_ts": "0"}
+    said |= {"store_id": "1", "old_value": "1", "first_watermark_row_group": "0"}
+    return change_files.encode([_rows()], {f"tistream.{name}": text for name, text in said.items()})
+
+
 def large(tenant: TenantKey, store_id: int, prev_ts: int) -> bytes:
     """A file with more in memory than in the store."""
-    said = {"version": "1", "cluster_id": tenant.cluster_id, "tenant_id": tenant.tenant_id, "prev_ts": str(prev_ts)}
-    said |= {"store_id": str(store_id), "old_value": "1", "first_watermark_row_group": "0"}
-    return change_files.encode([_rows()], {f"tistream.{name}": text for name, text in said.items()})
+    return change_files.restated(_encoded(tenant), store_id=str(store_id), prev_ts=str(prev_ts))
 
 
 def put_large(

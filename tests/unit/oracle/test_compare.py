@@ -163,6 +163,11 @@ def _put_before_delete(events: list[Event]) -> None:
     events.insert(at, put)
 
 
+def own(event: Event) -> Event:
+    """A copy that may be spoiled."""
+    return {name: dict(value) if isinstance(value, dict) else value for name, value in event.items()}
+
+
 SPOILED: list[Callable[[list[Event]], None]] = [
     *(_drop, _twice, _value, _text_for_number, _column_order, _column_missing, _old_row, _late, _table, _start_ts),
     *(_no_ddl, _ddl_at, _resolved_too_high, _put_before_delete),
@@ -171,6 +176,6 @@ SPOILED: list[Callable[[list[Event]], None]] = [
 
 @pytest.mark.parametrize("spoil", SPOILED)
 def test_each_way_of_being_wrong_is_told(events: list[Event], spoil: Callable[[list[Event]], None]) -> None:
-    spoiled = copy.deepcopy(events)
+    spoiled = [own(event) for event in events]
     spoil(spoiled)
     assert compare.tenant_differences(golden.load("large"), spoiled)

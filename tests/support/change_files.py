@@ -67,18 +67,14 @@ def table(rows: Sequence[Row]) -> pa.Table:
 
 def encode(groups: Sequence[pa.Table], metadata: Mapping[str, str]) -> bytes:
     """The row groups as one Parquet file with this footer metadata; the CRCs are added unless `metadata` has them."""
-    if CRC not in metadata:
-        draft = _write(groups, metadata)
-        metadata = {**metadata, CRC: ",".join(f"{crc:08x}" for crc in row_group_crcs(draft))}
-    return _write(groups, metadata)
-
-
-def _write(groups: Sequence[pa.Table], metadata: Mapping[str, str]) -> bytes:
-    sink = io.BytesIO()
+    sink, crcs = io.BytesIO(), list[str]()
     with pq.ParquetWriter(sink, groups[0].schema, compression="zstd", store_schema=False) as writer:
+        start = sink.tell()
         for group in groups:
             writer.write_table(group, row_group_size=max(1, group.num_rows))
-        writer.add_key_value_metadata(dict(metadata))
+            crcs.append(f"{zlib.crc32(sink.getbuffer()[start:]):08x}")
+            start = sink.tell()
+        writer.add_key_value_metadata(dict(metadata) if CRC in metadata else {**metadata, CRC: ",".join(crcs)})
     return sink.getvalue()
 
 

@@ -7,8 +7,10 @@ that writes the job's row and changes what SELECT shows, else at the one that se
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
@@ -40,11 +42,11 @@ def positions(rows: pl.DataFrame, schema_snap: bytes) -> list[Position]:
     version = 0
     first: dict[int, tuple[int, int]] = {}
     done: dict[int, tuple[int, int, Json]] = {}
-    for commit in rows.partition_by("commit_ts", maintain_order=True):
-        commit_ts = commit["commit_ts"][0]
+    changes = rows.sort("commit_ts", maintain_order=True).select("commit_ts", "key", "op", "value").iter_rows()
+    for commit_ts, commit in itertools.groupby(changes, itemgetter(0)):
         jobs: list[Json] = []
         before = schema.signature()
-        for key, op, value in commit.select("key", "op", "value").iter_rows():
+        for _, key, op, value in commit:
             if key[:1] == b"m":
                 version = max(version, schema.apply(key, op, value))
             elif _table_id(key) == DDL_JOB_TABLE and op == 1:

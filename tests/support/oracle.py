@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 PREWRITE, COMMIT, ROLLBACK, COMMITTED, WATERMARK = 1, 2, 3, 4, 100
@@ -28,17 +29,22 @@ COLUMNS = {
     "txn_source": pl.Int64,
 }
 
+ENTRY = [
+    *("type", "op_type", "region_version", "log_index", "key", "value", "old_value", "start_ts", "commit_ts"),
+    *("txn_source", "generation"),
+]
+
 Entry = dict[str, Any]
 Source = bytes | Path
 
 
 def entries(files: Iterable[Source]) -> list[Entry]:
-    """Every change entry of the files (watermarks left out), as dictionaries of the push contract's columns."""
+    """Every change entry of the files (watermarks left out), as dictionaries of what `solve` looks at."""
     found: list[Entry] = []
     for file in files:
         source = io.BytesIO(file) if isinstance(file, bytes) else file
-        rows = pq.ParquetFile(source).read().to_pylist()
-        found += [row for row in rows if row["type"] != WATERMARK]
+        rows = pq.ParquetFile(source).read(ENTRY)
+        found += rows.filter(pc.not_equal(rows["type"], WATERMARK)).to_pylist()
     return found
 
 

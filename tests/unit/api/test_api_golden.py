@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import compare, golden
-from support.effort import examples
+from support.effort import cases, examples
 from support.pull_world import World, golden_world
 from tistream_api.cursor import Position, Scope, decode
 from tistream_api.scan import Budget
@@ -53,29 +53,38 @@ def test_a_pull_is_what_select_showed(name: str) -> None:
     assert compare.announcement_differences(events) == []
 
 
-@pytest.mark.parametrize("name", golden.NAMES)
-@pytest.mark.parametrize(("tasks", "ticks"), [(1, 1), (16, 40), (64, 3)])
+@pytest.mark.parametrize(
+    ("name", "tasks", "ticks"),
+    cases(
+        [("everything", 16, 40), ("large", 64, 3)],
+        [("everything", 1, 1), ("everything", 64, 3), ("large", 1, 1), ("large", 16, 40)],
+    ),
+)
 def test_neither_tasks_nor_ticks_make_a_difference(name: str, tasks: int, ticks: int) -> None:
     one = world(name, tasks=tasks, ticks=ticks)
     assert one.pull(start=Position(one.snapshot_ts)).splitlines()[:-1] == whole(name)
 
 
-@pytest.mark.parametrize("name", golden.NAMES)
-@pytest.mark.parametrize("budget", [Budget(1000, 100, 1 << 20, 1000), Budget(50, 7, 1 << 20, 60)])
+CHUNKS, TINY = Budget(1000, 100, 1 << 20, 1000), Budget(50, 7, 1 << 20, 60)
+
+
+@pytest.mark.parametrize(
+    ("name", "budget"), cases([("large", CHUNKS), ("everything", TINY)], [("everything", CHUNKS), ("large", TINY)])
+)
 def test_chunks_make_no_difference(name: str, budget: Budget) -> None:
     one = world(name, tasks=4, ticks=20, budget=budget)
     assert one.pull(start=Position(one.snapshot_ts)).splitlines()[:-1] == whole(name)
 
 
-@pytest.mark.parametrize("name", golden.NAMES)
-@pytest.mark.parametrize("limit", [97, 1000])
+@pytest.mark.parametrize(
+    ("name", "limit"), cases([("everything", 97), ("large", 1000)], [("everything", 1000), ("large", 97)])
+)
 def test_pages_make_no_difference(name: str, limit: int) -> None:
     one = world(name, tasks=4, ticks=20, budget=Budget(500, 50, 1 << 20, 1000))
     assert paged(one, start=Position(one.snapshot_ts), limit=limit)[0] == whole(name)
 
 
-@pytest.mark.parametrize("limit", [1, 7])
-@pytest.mark.parametrize("name", golden.NAMES)
+@pytest.mark.parametrize(("name", "limit"), cases([("everything", 7), ("large", 1)], [("everything", 1), ("large", 7)]))
 def test_small_pages_from_anywhere(name: str, limit: int) -> None:
     one, events = world(name, tasks=4), whole(name)
     rng = random.Random(limit)
@@ -87,7 +96,7 @@ def test_small_pages_from_anywhere(name: str, limit: int) -> None:
         assert len(got) >= 25 * limit * 0.2 or got == want
 
 
-@settings(max_examples=examples(25, few=4), deadline=None)
+@settings(max_examples=examples(25, few=3), deadline=None)
 @given(st.data())
 def test_any_cursor_resumes_exactly(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(golden.NAMES))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 
 import polars as pl
 import pytest
 
+from support.effort import cases
 from support.pull_world import World, golden_world
 from tistream.errors import Undecodable
 from tistream_api.cursor import Position, Scope, decode
@@ -40,12 +42,23 @@ def lines(one: World, *names: str, start: Position) -> tuple[list[dict[str, str]
     return out, decode(Scope(one.tenant, *names), out[-1]["cursor"])
 
 
-@pytest.mark.parametrize("budget", [Budget(), Budget(100, 10, 1 << 20, 200)])
-@pytest.mark.parametrize("place", [0, 4_000, -1])
-def test_an_undecodable_row_ends_the_answer_below_it_and_refuses_the_next(budget: Budget, place: int) -> None:
-    one = golden_world("large", tasks=3, change=broken(place), budget=budget)
+@functools.cache
+def healthy_lines() -> list[dict[str, str]]:
+    """All of `large`."""
     healthy = golden_world("large", tasks=3)
-    full, _ = lines(healthy, start=Position(one.snapshot_ts))
+    return lines(healthy, start=Position(healthy.snapshot_ts))[0]
+
+
+SMALL = Budget(100, 10, 1 << 20, 200)
+
+
+@pytest.mark.parametrize(
+    ("place", "budget"),
+    cases([(0, SMALL), (4_000, Budget()), (-1, SMALL)], [(0, Budget()), (4_000, SMALL), (-1, Budget())]),
+)
+def test_an_undecodable_row_ends_the_answer_below_it_and_refuses_the_next(place: int, budget: Budget) -> None:
+    one = golden_world("large", tasks=3, change=broken(place), budget=budget)
+    full = healthy_lines()
     got, at = lines(one, start=Position(one.snapshot_ts))
     bad_ts = at.commit_ts + 1
     assert got[-1]["resolved_ts"] == str(at.commit_ts)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.effort import examples
 from support.row_bytes import column, compact, comparable_float, packed_time, record_key, row_v2, table
 from tistream.decode.json_text import render_objects
 from tistream.decode.rows import decode_rows
@@ -222,8 +223,9 @@ def test_what_is_not_finite_is_null() -> None:
 
 def test_any_double_prints_as_the_shortest_that_reads_back() -> None:
     rng = np.random.default_rng(20)
-    values = rng.integers(0, 1 << 63, 200_000).view(np.float64)
-    values = np.concatenate([values[np.isfinite(values)], rng.random(100_000) * 10.0 ** rng.integers(-5, 12, 100_000)])
+    count = examples(100_000)
+    values = rng.integers(0, 1 << 63, 2 * count).view(np.float64)
+    values = np.concatenate([values[np.isfinite(values)], rng.random(count) * 10.0 ** rng.integers(-5, 12, count)])
     values = np.concatenate([values, np.ldexp(1.0, np.arange(-1074, 1024)), np.ldexp(3.0, np.arange(-1074, 1022))])
     texts = printed(column(t.DOUBLE), *map(comparable_float, values.tolist()))
     for value, text in zip(values.tolist(), texts, strict=True):
@@ -233,7 +235,7 @@ def test_any_double_prints_as_the_shortest_that_reads_back() -> None:
 
 def test_any_float_prints_as_the_shortest_that_reads_back() -> None:
     rng = np.random.default_rng(21)
-    values = rng.integers(0, 0x7F800000, 100_000).astype(np.uint32).view(np.float32)
+    values = rng.integers(0, 0x7F800000, examples(100_000)).astype(np.uint32).view(np.float32)
     texts = printed(column(t.FLOAT), *(comparable_float(float(value)) for value in values))
     for value, text in zip(values, texts, strict=True):
         assert np.float32(text) == value

@@ -109,17 +109,17 @@ def test_two_rows_of_each_of_two_hundred_thousand_regions_are_read_and_fit_into_
 def test_what_is_not_refused_fits_into_a_sorters_request(key_bytes):
     """However its bytes are shared out between rows and keys."""
     data: dict[int, bytes] = {}
+    low, high = 1_000, 1_000_000 // (1 + key_bytes // 30)
+    keys = pa.array([number.to_bytes(key_bytes, "big") for number in range(high + 1)], pa.binary())
 
     def fits(count: int) -> bool:
-        keys = pa.array([number.to_bytes(key_bytes, "big") for number in range(count + 1)], pa.binary())
-        data[count] = file_of(rows_of(count, key=keys[:-1], end_key=keys[1:]))
+        data[count] = file_of(rows_of(count, key=keys[:count], end_key=keys[1 : count + 1]))
         try:
             read(data[count])
         except CorruptObject:
             return False
         return True
 
-    low, high = 1_000, 1_000_000 // (1 + key_bytes // 30)
     assert not fits(high)
     while high - low > high // 10:
         middle = (low + high) // 2

@@ -11,6 +11,7 @@ import pytest
 
 from support import golden
 from support.committed_pool import CommittedTask, Row
+from support.effort import seeds
 from support.schema_records import name, table_info
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
@@ -114,7 +115,7 @@ def test_golden_schema_through_the_pool() -> None:
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2, 4))
 def test_many_tasks_many_ticks_restarts_and_a_rival_tell_the_same(seed: int) -> None:
     rng = random.Random(seed)
     data = golden.load("everything")

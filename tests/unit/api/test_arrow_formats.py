@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support import golden
 from support.arrow_answer import arrow_batches, arrow_events, parquet_events, parquet_tables
+from support.effort import cases
 from support.pull_world import World, golden_world
 from support.review_world import SNAPSHOT, change, review_world
 from support.row_bytes import compact, row_v2
@@ -33,7 +33,7 @@ def same(one: World, form: str, *names: str, start: Position, **more: Any) -> li
     return told
 
 
-@pytest.fixture(scope="module", params=golden.NAMES)
+@pytest.fixture(scope="module", params=cases(["everything"], ["large"]))
 def world(request: pytest.FixtureRequest) -> World:
     return golden_world(request.param, tasks=3, budget=Budget(3_000, 500, 1 << 20, 3_000))
 

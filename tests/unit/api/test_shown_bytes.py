@@ -56,10 +56,13 @@ def batches(one: World, budget: Budget = BUDGET) -> list[int]:
 @pytest.mark.parametrize("together", [False, True], ids=["each alone", "one transaction"])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_step_holds_no_more_than_what_its_rows_are_shown_as(name: str, together: bool) -> None:
-    """300 rows, in as many transactions or in one; of some the row before is shown too."""
+    """Many rows, in as many transactions or in one; of some the row before is shown too."""
     columns, cells = COLUMNS[name]
     value = row_v2(cells)
-    rows = [change(50 if together else 20 + at, 100, at, value, value if at % 3 == 0 else None) for at in range(300)]
+    rows = [
+        change(50 if together else 20 + at, 100, at, value, value if at % 3 == 0 else None)
+        for at in range(300 if FULL else 150)
+    ]
     records = [*BASE, table(10, 1, int_pk(100, "t", columns))]
     tight, wide = (review_world(records, rows, tasks=2, budget=budget) for budget in (BUDGET, Budget()))
     want = pulled(wide)

@@ -137,10 +137,13 @@ def test_pages_that_unpack_to_more_than_the_footer_states_are_not_unpacked() -> 
 
 def test_groups_of_the_size_that_the_contract_names_are_read_however_they_are_encoded() -> None:
     """A hundred of 6 MiB each, all of one value."""
-    rows = [change(b"k%04d" % number, value=b"v" * (1 << 20)) for number in range(600)]
-    data = change_files.change_file(
-        TENANT.cluster_id, TENANT.tenant_id, 4, 999, changes=rows, watermarks=[watermark()], rows_per_group=6
-    )
+    group = change_files.table([change(b"", value=b"v" * (1 << 20))] * 6)
+    at = group.schema.get_field_index("key")
+    keys = pa.array([b"k%04d" % number for number in range(600)], pa.binary())
+    groups = [group.set_column(at, "key", keys[low : low + 6]) for low in range(0, 600, 6)]
+    said = {name: text for name, text in change_files.metadata_of(sound()).items() if name != change_files.CRC}
+    said["tistream.first_watermark_row_group"] = "100"
+    data = change_files.encode([*groups, change_files.table([watermark()])], said)
     assert len(data) < 1 << 20
     objects, file = held(data)
     assert read_changes(objects, file, range(100)).num_rows == 600

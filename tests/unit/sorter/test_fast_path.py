@@ -69,7 +69,7 @@ def by_joins(bank: Bank, rows: np.ndarray[Any, Any], history: pa.Table) -> Resol
     return resolve(facts, matched, HIGH, history, SCANS.empty_table(), {})
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400, few=40), deadline=None)
 @given(
     plain=pairs,
     unusual=st.lists(entries, max_size=12),

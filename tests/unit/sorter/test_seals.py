@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from support.effort import FULL
 from support.faulty_store import Fault, FaultyObjectStore
 from support.pending_rules import EXTREME
 from support.split_world import NODE, RULES, PoolReader, SplitWorld, child_task
@@ -554,7 +555,7 @@ def through_split_and_merge(world: SplitWorld, after_death: int) -> bool:
 
 
 def test_a_process_may_die_after_any_manifest() -> None:
-    for after_death in range(1, 60):
+    for after_death in range(1, 60, 1 if FULL else 3):
         world = SplitWorld(TINY, objects=DeadlyStore())
         world.push(FIRST)
         reader = PoolReader(world, world.route())

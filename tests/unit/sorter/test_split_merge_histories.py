@@ -25,8 +25,8 @@ def test_the_same_where_one_thing_happens_often(config: ClusterConfig) -> None:
 
 
 def test_histories_meet_what_they_have_to() -> None:
-    met = [History(WILD, seed, 3_000) for seed in (1, 2, 3)]
+    met = [History(WILD, seed, 3_000) for seed in cases([3], [1, 2])]
     for history in met:
         history.run()
-    assert sum(len(history.world.sealed) for history in met) > 6
+    assert sum(len(history.world.sealed) for history in met) > 2 * len(met)
     assert sum(reader.crossed for history in met for reader in history.readers)

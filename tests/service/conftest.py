@@ -1,4 +1,4 @@
-"""What holds for every test of real services: the limits of calls between them are long.
+"""What holds for every test of real services: the limits of calls between them are long, and Java compiles little.
 
 A call that is given up too soon is made again by whoever needs its answer, or tells a user to come again. A thread that
 stalls for some seconds must not make a test see that; tests of a limit set it themselves.
@@ -15,6 +15,7 @@ import tistream_api.key_set
 import tistream_api.readiness
 import tistream_meta.database
 import tistream_meta.token_board
+from support.short_java import OPTIONS, VARIABLE
 from support.waiting import PATIENCE_S
 from tistream.service import peers
 from tistream.wire import client, meta_client, sorter_client, token_client
@@ -36,4 +37,12 @@ def patient_calls() -> Iterator[None]:
         patch.setattr(tistream_api.readiness, "DEADLINE_S", PATIENCE_S)
         patch.setattr(tistream_meta.database, "BUSY_TIMEOUT_MS", int(PATIENCE_S * 1000))
         patch.setattr(tistream_meta.token_board, "STALE_MS", int(PATIENCE_S * 1000))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_lived_java() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if OPTIONS:
+            patch.setenv(VARIABLE, OPTIONS)
         yield

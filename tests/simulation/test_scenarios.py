@@ -60,7 +60,7 @@ def drained(name: str) -> Strike:
     return strike
 
 
-SEEDS = cases([8], [12])
+SEEDS = cases([16], [8, 12])  # the first is of few stores and large files
 META, SCHEMA, DISPATCHER, SORTER, SORTER_2, API = (
     "meta-1",
     "schema-2",

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from support import short_java
+
 Pod = dict[str, Any]
 _PATH = re.compile(r"/api/v1/namespaces/([^/]+)/([a-z]+)(?:/([^/]+))?$")
 _VERBS = {"GET": "get", "POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
@@ -134,7 +136,11 @@ class TinyKubernetes:
             environ[entry["name"]] = value
         command = [*container.get("command", ()), *container.get("args", ())]
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        kept = {key: os.environ[key] for key in ("PYTHONPATH", "JAVA_HOME", "HOME") if key in os.environ}
+        kept = {
+            key: os.environ[key]
+            for key in ("PYTHONPATH", "JAVA_HOME", "HOME", short_java.VARIABLE)
+            if key in os.environ
+        }
         with (self.folder / f"{name}.log").open("wb") as log:
             return subprocess.Popen(
                 command,

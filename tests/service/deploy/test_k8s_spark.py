@@ -14,6 +14,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from support import golden as golden_sets
+from support.effort import cases
 from support.loopback_bytes import watched
 from support.manifests import environment, executor_template, of_kind, rendered
 from support.sorter_world import SorterWorld
@@ -113,7 +114,7 @@ def test_executors_in_pods_commit_the_oracles_rows_also_after_one_was_lost(
     _the_role_allows_what_was_asked(kubernetes, session)
 
 
-@pytest.mark.parametrize("encrypted", [True, False])
+@pytest.mark.parametrize("encrypted", cases([True], [False]))
 def test_nothing_between_driver_and_executors_can_be_read(tmp_path: Path, encrypted: bool) -> None:
     """Neither Spark's messages nor what a task is given; without encryption both are seen, so that they can be."""
     more = {} if encrypted else {"spark.network.crypto.enabled": "false"}

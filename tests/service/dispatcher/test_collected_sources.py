@@ -9,6 +9,7 @@ import pytest
 from test_dispatching import begin, check_end, push
 
 from support import golden as golden_sets
+from support.effort import cases
 from support.golden import GoldenSet
 from support.http_world import World, running
 from support.waiting import eventually
@@ -21,7 +22,7 @@ def left(world: World, golden: GoldenSet) -> int:
     return sum(layout.parse_change_file(info.key) is not None for info in names)
 
 
-@pytest.mark.parametrize("name", ["everything", "large"])
+@pytest.mark.parametrize("name", cases(["large"], ["everything"]))
 def test_what_is_pushed_after_everybody_died_with_the_files_before_it_deleted_is_as_complete(
     tmp_path: Path, name: str
 ) -> None:

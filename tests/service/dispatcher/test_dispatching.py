@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support import golden as golden_sets
+from support.effort import cases, seeds
 from support.golden import Delivery, GoldenSet
 from support.http_world import World, running
 from support.waiting import eventually
@@ -59,16 +60,16 @@ def check_end(world: World, golden: GoldenSet) -> None:
     eventually(lambda: held(world) == [])
 
 
-@pytest.mark.parametrize("ranges", [1, 16])
-def test_files_that_are_there_before_the_tenant_is(tmp_path: Path, ranges: int) -> None:
-    golden = golden_sets.load("everything")
+@pytest.mark.parametrize(("name", "ranges"), cases([("everything", 1), ("large", 16)], [("everything", 16)]))
+def test_files_that_are_there_before_the_tenant_is(tmp_path: Path, name: str, ranges: int) -> None:
+    golden = golden_sets.load(name)
     with running(tmp_path, ranges) as world:
         push(world, list(golden.files), golden)
         begin(world, golden)
         check_end(world, golden)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_every_process_is_restarted_again_and_again_while_files_come_in_any_order(tmp_path: Path, seed: int) -> None:
     golden = golden_sets.load("large")
     rng = random.Random(seed)
@@ -83,21 +84,21 @@ def test_every_process_is_restarted_again_and_again_while_files_come_in_any_orde
 
 
 def test_a_missing_file_stops_its_store_is_named_and_ends_the_wait_when_it_comes(tmp_path: Path) -> None:
-    golden = golden_sets.load("everything")
-    lost = golden.chain(2)[20]
+    golden = golden_sets.load("large")
+    lost = golden.chain(2)[10]
     with running(tmp_path, 4) as world:
         begin(world, golden)
         push(world, [file for file in golden.files if file is not lost], golden, announced=True)
         eventually(lambda: holds_object(world, "push", lost.key))
         last = {store.store_id: store.last_file_ts for store in world.stores().stores}
-        assert last[2] == golden.chain(2)[19].store_and_ts[1]
+        assert last[2] == golden.chain(2)[9].store_and_ts[1]
         assert world.progress_ts(golden.tenant) < golden.end_ts
         push(world, [lost], golden)
         check_end(world, golden)
 
 
 def test_a_damaged_footer_quarantines_the_store_until_it_is_repaired(tmp_path: Path) -> None:
-    golden = golden_sets.load("everything")
+    golden = golden_sets.load("large")
     bad = golden.chain(3)[10]
     with running(tmp_path, 2) as world:
         begin(world, golden)
@@ -135,7 +136,7 @@ def test_trouble_of_one_tenant_leaves_another_alone(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_not_named_by_a_number_is_no_store(tmp_path: Path) -> None:
-    golden = golden_sets.load("everything")
+    golden = golden_sets.load("large")
     with running(tmp_path, 1) as world:
         world.objects.put(f"{layout.push_prefix(golden.tenant)}store-x/file-1", b"")
         world.objects.put(f"{layout.store_prefix(golden.tenant, 1)}notes.txt", b"")

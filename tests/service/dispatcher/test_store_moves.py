@@ -12,6 +12,7 @@ from sqlalchemy import create_engine, text
 from test_dispatching import begin, check_end, committed, push, truth
 
 from support import golden as golden_sets
+from support.effort import seeds
 from support.golden import Delivery
 from support.http_world import CLOCK, LONG_LEASE_MS, World, running
 from support.sorter_world import Origin
@@ -180,7 +181,7 @@ def test_a_database_that_has_forgotten_the_stores_learns_them_again(tmp_path: Pa
         eventually(lambda: received(world, 1) == received(world, 2) == 1_010)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(1, 2))
 def test_dispatchers_come_and_go_while_files_come_in_any_order(tmp_path: Path, seed: int) -> None:
     golden = golden_sets.load("large")
     rng = random.Random(seed)
@@ -238,7 +239,7 @@ def lone_feed(
 
 
 def test_two_that_both_read_every_store_are_harmless(tmp_path: Path) -> None:
-    golden = golden_sets.load("everything")
+    golden = golden_sets.load("large")
     with running(tmp_path, 4) as world:
         begin(world, golden)
         eventually(lambda: world.client.tasks().tasks)
@@ -263,7 +264,7 @@ def test_two_that_both_read_every_store_are_harmless(tmp_path: Path) -> None:
 def test_a_store_that_is_taken_away_is_dropped_and_one_that_comes_back_goes_on_where_the_tasks_are(
     tmp_path: Path,
 ) -> None:
-    golden = golden_sets.load("everything")
+    golden = golden_sets.load("large")
     with running(tmp_path, 2) as world:
         begin(world, golden)
         eventually(lambda: world.client.tasks().tasks)

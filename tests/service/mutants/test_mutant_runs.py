@@ -10,6 +10,7 @@ from mutants import specimens
 from mutants.catalog import MUTANTS
 from mutants.catch import Unusable, attack, run
 from mutants.mutant import defined
+from support.effort import cases
 
 LIMIT_S = 600  # only a test that hangs meets it
 OF_SEVERAL_KINDS = (  # a function, a method, a property
@@ -19,7 +20,7 @@ OF_SEVERAL_KINDS = (  # a function, a method, a property
 )
 
 
-@pytest.mark.parametrize("name", OF_SEVERAL_KINDS)
+@pytest.mark.parametrize("name", cases(OF_SEVERAL_KINDS[:1], OF_SEVERAL_KINDS[1:]))  # all: `make soak ONLY=mutants`
 def test_a_broken_function_is_caught(name: str) -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
     outcome = attack(mutant, LIMIT_S)

@@ -12,6 +12,7 @@ import pytest
 from support import platform
 from support.one_worker import FOUR_RANGES, GUARDED, MORTAL, group_of
 from support.platform import Platform
+from support.pulled import Pulled, pulled_whole
 
 _shared: dict[str, Platform] = {}  # by group
 
@@ -44,8 +45,14 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 
 @pytest.fixture(scope="session")
+def whole(up: Platform) -> Pulled:
+    """The set `everything` on `up`, for tests that change nothing of it."""
+    return pulled_whole(up, "everything", "whole")
+
+
+@pytest.fixture(scope="session")
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """`tistream up` with sixteen ranges a tenant; its processes are killed and stopped. Each test leaves it running."""
+    """`tistream up` with sixteen ranges a tenant; its processes are killed and stopped."""
     with platform.running(tmp_path_factory.mktemp("mortal"), ranges=16, killed=True) as started:
         _shared[MORTAL] = started
         yield started

@@ -12,7 +12,7 @@ import pytest
 
 from support import golden, platform
 from support.compare import content, shown, tenant_differences
-from support.effort import cases
+from support.effort import FULL, cases
 from support.faults import DAMAGES, a_file_in_the_middle, replaced, whole_scan
 from support.golden import Delivery, GoldenSet
 from support.platform import Platform
@@ -23,6 +23,7 @@ from support.waiting import PATIENCE_S
 # sorter finds, one that only the chain shows, and a file that is another tenant's.
 FEW = ("truncated", "changes-flipped", "chain-broken", "wrong-tenant")
 TRIED = cases(FEW, [damage for damage in DAMAGES if damage not in FEW])
+SET = "everything" if FULL else "large"  # which takes a third of the time
 
 
 def held_by(consumer: Consumer, stage: str, object_key: str) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def a_prefix(loaded: GoldenSet, consumer: Consumer, whole: list[str]) -> None:
 @pytest.fixture(scope="module")
 def healthy(up: Platform) -> list[str]:
     """A sound tenant, pushed beside the others: its content is what the others' must become."""
-    loaded = golden.load_as("everything", "9", "healthy")
+    loaded = golden.load_as(SET, "9", "healthy")
     golden.push(loaded.deliveries, up.objects)
     consumer = up.create_for(loaded)
     return content(consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000))
@@ -74,18 +75,18 @@ def damaged(up: Platform, healthy: list[str]) -> dict[str, tuple[GoldenSet, Deli
     after them: once the platform has worked through that, what it says of the others is not late for want of cores."""
     tenants: dict[str, tuple[GoldenSet, Delivery, Consumer]] = {}
     for damage in TRIED:
-        loaded = golden.load_as("everything", "9", f"damaged-{damage}")
+        loaded = golden.load_as(SET, "9", f"damaged-{damage}")
         victim = a_file_in_the_middle(loaded)
         golden.push([loaded.schema_snap, *replaced(loaded.files, victim.key, DAMAGES[damage])], up.objects)
         tenants[damage] = loaded, victim, up.create_for(loaded)
-    last = golden.load_as("everything", "9", "last")
+    last = golden.load_as(SET, "9", "last")
     golden.push(last.deliveries, up.objects)
     assert content(up.create_for(last).pull(until_ts=last.end_ts, start_ts=last.snapshot_ts, limit=100_000)) == healthy
     return tenants
 
 
 def test_a_missing_file_is_named_and_waited_for(up: Platform, healthy: list[str]) -> None:
-    loaded = golden.load_as("everything", "9", "missing")
+    loaded = golden.load_as(SET, "9", "missing")
     missing = a_file_in_the_middle(loaded)
     golden.push([loaded.schema_snap, *(file for file in loaded.files if file.key != missing.key)], up.objects)
     consumer = up.create_for(loaded)
@@ -207,7 +208,7 @@ def test_a_new_chain_ends_a_quarantine(up: Platform, healthy: list[str]) -> None
 
 
 def test_a_scan_of_what_is_there_already_changes_nothing(up: Platform, healthy: list[str]) -> None:
-    loaded = golden.load_as("everything", "9", "scanned-again")
+    loaded = golden.load_as(SET, "9", "scanned-again")
     golden.push(loaded.deliveries, up.objects)
     consumer = up.create_for(loaded)
     complete(loaded, consumer)

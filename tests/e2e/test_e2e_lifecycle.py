@@ -1,6 +1,6 @@
 """`tistream up` as a process: one per directory, no orphans, restarts, an idle tenant that writes nothing.
 
-Each test leaves the platform running, as it found it.
+Some end the platform: the next test that wants it starts it (conftest.py).
 """
 
 from __future__ import annotations
@@ -125,10 +125,8 @@ def test_stop_while_a_stream_is_open_and_start_again(mortal: Platform, consumer:
 def test_a_killed_supervisor_leaves_nobody(mortal: Platform) -> None:
     mortal.kill("up")
     assert mortal.wait_gone(PATIENCE_S) == []
-    mortal.start()
 
 
 def test_an_interrupt_stops_as_terminate_does(mortal: Platform) -> None:
     os.kill(mortal.pid("up"), signal.SIGINT)
     assert mortal.wait_gone(PATIENCE_S) == []
-    mortal.start()

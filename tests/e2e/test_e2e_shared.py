@@ -133,7 +133,7 @@ def test_a_sorter_that_dies_for_good_is_replaced_by_the_other(up: Services, buck
 
 
 def test_the_database_is_restarted_and_nobody_loses_anything(up: Services, bucket: str, database: MariaDb) -> None:
-    loaded = golden.load_as("everything", "9", "database-away")
+    loaded = golden.load_as("large", "9", "database-away")
     half = len(loaded.files) // 2
     push(bucket, [loaded.schema_snap, *loaded.files[:half]])
     consumer = up.create_tenant(TenantKey("9", "database-away"))

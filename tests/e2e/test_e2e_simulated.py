@@ -14,6 +14,7 @@ import httpx
 
 from support.platform import COMMAND, Platform
 from support.truth_sums import require_sums
+from support.waiting import PATIENCE_S
 from tistream.verify.fingerprint import TruthLine
 
 REGIONS = 6
@@ -23,9 +24,9 @@ def pull(url: str, low: int, high: int) -> list[dict[str, Any]]:
     """Every row and ddl event in (low, high], waiting until they are resolved."""
     events: list[dict[str, Any]] = []
     query = {"start_ts": str(low), "end_ts": str(high), "wait_ms": "5000", "limit": "1000000"}
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        answer = httpx.get(f"{url}/changes", params=query, timeout=30)
+        answer = httpx.get(f"{url}/changes", params=query, timeout=PATIENCE_S)
         if answer.status_code == 503:
             time.sleep(0.2)
             continue
@@ -55,9 +56,8 @@ def test_pulled_events_sum_up_to_the_truth(up: Platform, tmp_path: Path) -> None
     ]
     load = ["--rows-per-s", "300", "--txns-per-s", "100", "--push-ms", "300", "--seed", "12", "--rows-max", "100"]
     wild = ["--churn-per-s", "4", "--ddl-per-min", "120", "--duration", "6", "--regions", str(REGIONS)]
-    ran = subprocess.run(
-        [str(COMMAND), "simulate", *where, *load, *wild], capture_output=True, text=True, timeout=120, check=False
-    )
+    command = [str(COMMAND), "simulate", *where, *load, *wild]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     scans = re.search(r"(\d+) scans", ran.stdout)
     assert scans is not None, ran.stdout

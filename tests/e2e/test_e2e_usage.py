@@ -117,7 +117,7 @@ def pull(metered: Metered, loaded: GoldenSet, name: str, until_ts: int) -> tuple
     query: dict[str, Any] = {"start_ts": str(loaded.snapshot_ts)}
     with httpx.Client(base_url=metered.services.url_of(name), timeout=PATIENCE_S, trust_env=False) as client:
         while True:
-            answer = client.get(base, params={**query, "limit": 200, "wait_ms": 1_000})
+            answer = client.get(base, params={**query, "limit": 2_000, "wait_ms": 1_000})
             if answer.status_code in (404, 503):
                 continue
             assert answer.status_code == 200, answer.text
@@ -145,8 +145,8 @@ def agree(metered: Metered, tenant: TenantKey) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def pushed(metered: Metered) -> GoldenSet:
-    """Of tenant 7/acme; every file has come."""
-    loaded = golden.load("everything")
+    """Every file of it has come."""
+    loaded = golden.load("large")
     metered.services.create_for(loaded)
     for delivery in loaded.deliveries:
         metered.bucket.put(delivery.key, delivery.data)
@@ -207,7 +207,8 @@ def test_who_is_killed_loses_nothing_of_what_is_durable_or_was_told(metered: Met
 
 
 def test_the_command_shows_usage_and_changes_quotas(metered: Metered, pushed: GoldenSet) -> None:
-    of = ("--cluster", "7", "--tenant", "acme", "--url", metered.services.url)
+    key = pushed.tenant
+    of = ("--cluster", key.cluster_id, "--tenant", key.tenant_id, "--url", metered.services.url)
 
     def run(*words: str) -> str:
         return subprocess.run([COMMAND, "tenant", *words, *of], check=True, capture_output=True, text=True).stdout
@@ -227,5 +228,5 @@ def test_the_command_shows_usage_and_changes_quotas(metered: Metered, pushed: Go
     assert wrong.returncode != 0
     assert "unheard" in wrong.stderr
     for query in ("?from=x", "?from=1&from=2", "?since=1", "?from=5&to=1"):
-        url = f"{metered.services.url}/v1/clusters/7/tenants/acme/usage{query}"
+        url = f"{metered.services.url}/v1/clusters/{key.cluster_id}/tenants/{key.tenant_id}/usage{query}"
         assert httpx.get(url, trust_env=False).status_code == 400

@@ -7,7 +7,12 @@ import ast
 from support.one_worker import FOUR_RANGES, GUARDED, MORTAL, group_of
 from support.tiers import TESTS
 
-SHARED = {"up": FOUR_RANGES, "mortal": MORTAL, "guarded": GUARDED}  # fixtures of tests/e2e/conftest.py
+SHARED = {
+    "up": FOUR_RANGES,
+    "whole": FOUR_RANGES,
+    "mortal": MORTAL,
+    "guarded": GUARDED,
+}  # fixtures of tests/e2e/conftest.py
 
 
 def shared_by(text: str) -> set[str]:

@@ -194,7 +194,7 @@ def _answers(url: str) -> bool:
 
 def test_a_new_chain_ends_a_quarantine(up: Platform, healthy: list[str]) -> None:
     """The damaged file is lost for good: a scan of everything, as a new chain of the store, closes the gap."""
-    loaded = golden.load_as("everything", "9", "new-chain")
+    loaded = golden.load_as(SET, "9", "new-chain")
     victim = a_file_in_the_middle(loaded)
     golden.push([loaded.schema_snap, *replaced(loaded.files, victim.key, DAMAGES["truncated"])], up.objects)
     consumer = up.create_for(loaded)

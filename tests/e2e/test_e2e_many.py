@@ -24,7 +24,7 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.model.ids import TenantKey
 
 OPTIONS = ("--metas", "3", "--sorters", "2", "--apis", "2")
-SET = golden.load("everything")
+SET = golden.load("large")
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ def created(up: Platform, name: str) -> bool:
 
 
 def test_the_tasks_of_a_sorter_that_hangs_go_on_elsewhere(up: Platform) -> None:
-    loaded = golden.load_as("everything", "9", "sorter-hangs")
+    loaded = golden.load_as("large", "9", "sorter-hangs")
     golden.put(up.objects, loaded.schema_snap)
     consumer = up.create_tenant(TenantKey("9", "sorter-hangs"))
     eventually(lambda: int(consumer.status()["resolved_ts"]) >= loaded.snapshot_ts)

@@ -117,7 +117,7 @@ def test_an_owner_that_dies_for_good_is_replaced(up: Services, bucket: str) -> N
 
 
 def test_a_sorter_that_dies_for_good_is_replaced_by_the_other(up: Services, bucket: str) -> None:
-    loaded = golden.load_as("everything", "9", "sorter-dies")
+    loaded = golden.load_as("large", "9", "sorter-dies")
     push(bucket, [loaded.schema_snap])
     consumer = up.create_tenant(TenantKey("9", "sorter-dies"))
     eventually(lambda: int(consumer.status()["resolved_ts"]) >= loaded.snapshot_ts)

@@ -57,7 +57,7 @@ def refused(up: Services, name: str, path: str, shown: httpx.Client, headers: Ma
 
 
 def test_what_is_pulled_is_what_tidb_wrote(up: Services, certificates: Certificates) -> None:
-    loaded = golden.load("everything")
+    loaded = golden.load("large")
     golden.put(up.objects, loaded.schema_snap)
     trusting = httpx.Client(timeout=90, verify=certificates.trusting_context(), trust_env=False)
     key = loaded.tenant

@@ -50,7 +50,7 @@ def by_service(spans: list[Sent]) -> set[str]:
 
 
 def test_one_file_is_followed_through_dispatcher_sorter_and_spark(up: Platform, collector: Collector) -> None:
-    loaded = golden.load("everything")
+    loaded = golden.load("large")
     up.create_for(loaded)
     golden.push(loaded.deliveries, up.objects)
     up.consumer(loaded.tenant).wait_for(loaded.end_ts)
@@ -77,7 +77,7 @@ def test_one_file_is_followed_through_dispatcher_sorter_and_spark(up: Platform, 
 
 
 def test_a_pull_is_a_trace_of_its_own_whoever_asks(up: Platform, collector: Collector) -> None:
-    loaded = golden.load("everything")
+    loaded = golden.load("large")
     consumer = up.consumer(loaded.tenant)
     query = {"start_ts": str(loaded.snapshot_ts), "limit": "100"}
     answer = consumer.client.get(f"{consumer.base}/changes", params=query, headers={"traceparent": OUTSIDE})

@@ -155,7 +155,7 @@ def pushed(metered: Metered) -> GoldenSet:
 
 
 def test_sums_are_those_of_the_bucket_the_access_log_and_the_wire(metered: Metered) -> None:
-    one, other = golden.load_as("everything", "8", "one"), golden.load_as("large", "8", "other")
+    one, other = golden.load_as("large", "8", "one"), golden.load_as("large", "8", "other")
     for loaded in (one, other):
         metered.services.create_for(loaded)
         for delivery in loaded.deliveries:
@@ -180,7 +180,7 @@ def test_sums_are_those_of_the_bucket_the_access_log_and_the_wire(metered: Meter
 
 def test_who_is_killed_loses_nothing_of_what_is_durable_or_was_told(metered: Metered, pushed: GoldenSet) -> None:
     loaded = pushed
-    late = golden.load_as("everything", "7", "late")
+    late = golden.load_as("large", "7", "late")
     services, half = metered.services, len(late.deliveries) // 2
     before = agree(metered, loaded.tenant)["total"]
     services.create_for(late)

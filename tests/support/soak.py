@@ -45,7 +45,7 @@ PARTS = (
     Part("service", "service tests with all cases", (*PYTEST, "-n", "3", "--dist", "loadfile", "tests/service"), FULL),
     Part(
         "simulation",
-        "120 seeds and every scenario on a virtual clock",
+        "120 seeds and every scenario on a virtual clock; recorded sets and random histories in one process",
         (*PYTEST, "-n", "2", "tests/simulation", "tests/soak/test_simulated_seeds.py"),
         FULL,
     ),

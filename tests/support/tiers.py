@@ -2,7 +2,8 @@
 
 tests/unit        no socket, no process, no sleep: what runs before each commit
 tests/service     real servers and real HTTP, one service or a few at a time
-tests/simulation  the whole platform on a virtual clock: a fixed slice of the scenarios and seeds
+tests/simulation  several parts in one process: the whole platform on a virtual clock (a fixed slice of its scenarios
+                  and seeds), recorded sets and random histories
 tests/e2e         the platform as processes, as a user starts it
 tests/soak        what is long or random: chaos, many seeds, container engines
 """
@@ -22,6 +23,7 @@ TESTS = Path(__file__).parents[1]
 TIERS = ("unit", "service", "simulation", "e2e", "soak")
 _PROCESSES = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
 _SOCKETS = ("socket.bind", "socket.connect")
+LEAVES = "tests/simulation/platform"  # the one part of that tier that may do what a unit test may not
 _sleep = time.sleep
 
 
@@ -89,18 +91,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _watched(item: pytest.Item) -> AbstractContextManager[None]:
-    return nullcontext() if item.get_closest_marker("unit") is None else guard.watching()
+    at_home = tier_of(item.path) == "unit" or (
+        tier_of(item.path) == "simulation" and not item.path.is_relative_to(TESTS.parent / LEAVES)
+    )
+    return guard.watching() if at_home else nullcontext()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    """Watch the fixtures of unit tests."""
+    """Watch the fixtures of tests that stay in their process."""
     with _watched(item):
         yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Watch unit tests."""
+    """Watch tests that stay in their process."""
     with _watched(item):
         yield

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from test_keyed_cache import KEEP_MS, KEYED, PLAIN, Locked, cache_of, group_of
 
 from support import golden
 from support.effort import FULL, cases
+from support.keyed_cache import KEEP_MS, KEYED, PLAIN, Locked, cache_of, group_of
 from support.pull_world import World, committed, golden_world, history_of
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock

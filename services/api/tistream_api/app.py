@@ -56,6 +56,7 @@ from tistream_api.scan import Budget
 from tistream_api.served import Served
 from tistream_api.settings import ApiSettings
 from tistream_api.slow_refusals import SlowRefusals
+from tistream_api.tenant_end_routes import build_tenant_end_router
 from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenants import Tenants
@@ -160,6 +161,7 @@ def build_app(
         build_operator_router(meta),
         build_token_router(tokens, callers, clock, new_secret),
         build_usage_router(meta),
+        build_tenant_end_router(meta),
     ]
     _include(app, gate, routers)
     if callers is not None:

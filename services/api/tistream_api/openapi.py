@@ -6,7 +6,7 @@ from typing import Any
 
 from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
 from tistream.wire.limits import QUOTA_MAX, Limits
-from tistream.wire.meta import KMS_KEY_ID_PATTERN
+from tistream.wire.meta import DELETE_GRACE_MS, KMS_KEY_ID_PATTERN
 from tistream_api.encoding import FORMATS
 from tistream_api.params import (
     DDL_LIMIT_DEFAULT,
@@ -177,6 +177,12 @@ def create_doc() -> dict[str, Any]:
     """openapi_extra of CreateTenant."""
     members = {"tenant_id": {"type": "string"}, "retention_ms": RETENTION, "kms_key_id": KMS_KEY_ID}
     return json_doc(members, required=["tenant_id"])
+
+
+def deletion_doc() -> dict[str, Any]:
+    """openapi_extra of DeleteTenant."""
+    grace = {"type": "string", "pattern": "^[0-9]+$", "description": "milliseconds", "example": str(DELETE_GRACE_MS)}
+    return json_doc({"confirm": {"type": "string"}, "grace_ms": grace}, required=["confirm"])
 
 
 def json_doc(

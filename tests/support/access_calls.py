@@ -79,6 +79,8 @@ def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
         "ts": "470597720332304384",
         "retention_ms": "360000000",
         "draining": False,
+        "paused": False,
+        "confirm": "not-its-name",
         "neighbour": 1,
         "node_id": "no-such-node",
         "label": "made by a test",

@@ -182,7 +182,8 @@ def create_doc() -> dict[str, Any]:
 def deletion_doc() -> dict[str, Any]:
     """openapi_extra of DeleteTenant."""
     grace = {"type": "string", "pattern": "^[0-9]+$", "description": "milliseconds", "example": str(DELETE_GRACE_MS)}
-    return json_doc({"confirm": {"type": "string"}, "grace_ms": grace}, required=["confirm"])
+    confirm = {"type": "string", "description": "the tenant_id once more", "example": "acme"}
+    return json_doc({"confirm": confirm, "grace_ms": grace}, required=["confirm"])
 
 
 def json_doc(

@@ -24,7 +24,7 @@ def build_tenant_end_router(meta: MetaClient) -> APIRouter:
         TENANT + "/pause",
         operation_id="PauseTenant",
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc({"paused": {"type": "boolean"}})),
+        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc({"paused": {"type": "boolean", "example": True}})),
     )
     def pause_tenant(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
         """Take nothing more of a tenant in: `{"paused": true}`; what is there is served. False: go on."""

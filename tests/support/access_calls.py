@@ -81,6 +81,7 @@ def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
         "draining": False,
         "paused": False,
         "confirm": "not-its-name",
+        "grace_ms": "86400000",
         "neighbour": 1,
         "node_id": "no-such-node",
         "label": "made by a test",

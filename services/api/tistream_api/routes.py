@@ -29,6 +29,7 @@ from tistream_api.tenants import Tenants
 
 Call = Callable[..., Response]
 PULL: list[str | Enum] = ["pull"]
+TABLE_NAMES = 2  # of a database and of a table in it
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 
 
@@ -55,7 +56,7 @@ def _query(request: Request) -> bytes:
 
 def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -> None:
     def answer(request: Request, view: TenantView, *names: str) -> Response:
-        asked = params.parse_pull(_query(request))
+        asked = params.parse_pull(_query(request), one_table=len(names) == TABLE_NAMES)
         scope = Scope(view.tenant, *map(name_of, names))
         still, part = guard.still(caller_of(request)), part_of(request.scope)
         found = pulls.answer(view, scope, asked, still, part.add_rows, turn_of(request).end)

@@ -9,18 +9,19 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import orjson
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.arrow_answer import arrow_batches, events_of
+from support.arrow_answer import arrow_batches, events_of, stream_end
 from support.pull_world import World, golden_world
 from tistream.cli.client import ApiClient
 from tistream.cli.errors import CliError
-from tistream.cli.pull import PullRequest
-from tistream.cli.pull_formats import ToFiles, ToStream, pull_pages
+from tistream.cli.pull_format import PullRequest
+from tistream.cli.pull_formats import ToFiles, ToOneStream, ToStream, pull_pages
 from tistream_api.cursor import Position, Scope, decode
 
 REQUEST = PullRequest("7", "acme", limit=25_000)
@@ -32,11 +33,13 @@ def serving(one: World, keep: float = 1.0) -> Iterator[ApiClient]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            query = dict(parse_qsl(urlsplit(self.path).query))
+            asked = urlsplit(self.path)
+            names, query = [unquote(name) for name in asked.path.split("/")[7:-1:2]], dict(parse_qsl(asked.query))
             start = Position(one.snapshot_ts)
             if "cursor" in query:
-                start = decode(Scope(one.tenant), query["cursor"])
-            body = one.pull(start=start, limit=int(query["limit"]), form=query["format"])
+                start = decode(Scope(one.tenant, *names), query["cursor"])
+            events = query.get("events", "all")
+            body = one.pull(*names, start=start, limit=int(query["limit"]), form=query["format"], events=events)
             body = body[: int(len(body) * keep)]
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
@@ -80,6 +83,37 @@ def test_arrow_streams_of_all_pages_follow_each_other(world: World) -> None:
     assert sum(event["type"] in ("resolved", "continue") for event in told) > 1
     events = [event for event in told if event["type"] in ("row", "ddl")]
     assert in_order(events) == expected(world)
+
+
+def one_stream(client: ApiClient, cursor: str | None) -> tuple[bytes, str | None]:
+    """What a pull of shop.busy's rows from there writes, and what it fails with at its end."""
+    out = io.BytesIO()
+    try:
+        pull_pages(client, PullRequest("7", "acme", "shop", "busy", cursor=cursor, events="rows"), ToOneStream(out))
+    except CliError as error:
+        return out.getvalue(), str(error)
+    return out.getvalue(), None
+
+
+def test_rows_of_one_table_are_one_stream_up_to_where_its_schema_changes(world: World) -> None:
+    every = [orjson.loads(line) for line in world.pull("shop", "busy", start=Position(world.snapshot_ts)).splitlines()]
+    bodies, failures = [], []
+    with serving(world) as client:
+        while len(bodies) < 100 and (not failures or failures[-1] is not None):
+            cursor = stream_end(bodies[-1], "arrow")["cursor"] if bodies else None
+            body, failed = one_stream(client, cursor)
+            bodies.append(body)
+            failures.append(failed)
+    assert len(bodies) > 1
+    for body, failed in zip(bodies[:-1], failures[:-1], strict=True):
+        assert failed is not None
+        assert "schema changes" in failed
+        assert f"--cursor {stream_end(body, 'arrow')['cursor']}" in failed
+    assert sum(pa.ipc.open_stream(body).read_all().num_rows for body in bodies) == len(every) - sum(
+        event["type"] != "row" for event in every
+    )
+    told = [event for body in bodies for batch in arrow_batches(body) for _, event in events_of(batch)]
+    assert told == [event for event in every if event["type"] == "row"]
 
 
 def test_parquet_files_of_all_pages_lie_in_the_directory(world: World, tmp_path: Path) -> None:

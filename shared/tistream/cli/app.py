@@ -304,7 +304,7 @@ def pull(
     form: Annotated[PullFormat, typer.Option("--format", help="arrow: IPC streams; parquet: files, needs --out.")] = (
         PullFormat.NDJSON
     ),
-    out: Annotated[Path | None, typer.Option(help="A directory for the files of --format parquet.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory for --format parquet; goes on from its end.json.")] = None,
     events: Annotated[
         PullEvents | None,
         typer.Option(
@@ -325,10 +325,11 @@ def pull(
         run_pull(ApiClient(url), request, sys.stdout.buffer)
         return
     with importing():
-        from tistream.cli.pull_formats import ToFiles, ToOneStream, ToStream, pull_pages
+        from tistream.cli.pull_directory import ToFiles
+        from tistream.cli.pull_formats import ToOneStream, ToStream, pull_pages
 
     to_stdout = ToStream if events is PullEvents.ALL else ToOneStream
-    pull_pages(ApiClient(url), request, to_stdout(sys.stdout.buffer) if out is None else ToFiles(out))
+    pull_pages(ApiClient(url), request, to_stdout(sys.stdout.buffer) if out is None else ToFiles(out, request))
 
 
 @app.command("inspect")

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import io
-import tarfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, Any, Protocol
 
-import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tistream.cli.client import ApiClient, changes_path
 from tistream.cli.errors import CliError
@@ -30,6 +26,9 @@ class Pages(Protocol):
 
     def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
         """Keep a page. Its events, and what its end says. Raises CliError if it was cut."""
+
+    def resumed(self, request: PullRequest) -> PullRequest:
+        """The request, from where what is kept already ends."""
 
     def close(self) -> None:
         """There are no more pages."""
@@ -61,6 +60,10 @@ class ToStream:
         self.out.write(body)
         self.out.flush()
         return events, end
+
+    def resumed(self, request: PullRequest) -> PullRequest:
+        """Nothing is kept already."""
+        return request
 
     def close(self) -> None:
         """Each page is whole by itself."""
@@ -105,6 +108,10 @@ class ToOneStream:
         self._cursor, self._end = told["cursor"], last
         return events, told
 
+    def resumed(self, request: PullRequest) -> PullRequest:
+        """Nothing is kept already."""
+        return request
+
     def close(self) -> None:
         """End the stream, behind a batch without rows that tells where it stands."""
         if self._schema is None:
@@ -117,43 +124,10 @@ class ToOneStream:
         self._schema = self._stream = None
 
 
-@dataclass(slots=True)
-class ToFiles:
-    """Parquet files in a directory, and `end.json` with the newest cursor. Existing files are an error."""
-
-    directory: Path
-    form: PullFormat = PullFormat.PARQUET
-    _pages: int = field(default=0, init=False)
-
-    def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Write the page's files under names that begin with the page's number; its end comes last."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._pages += 1
-        events = 0
-        try:
-            with tarfile.open(fileobj=io.BytesIO(body)) as archive:
-                files = {one.name: file.read() for one in archive if (file := archive.extractfile(one)) is not None}
-        except tarfile.TarError as error:
-            raise _cut() from error
-        end = next((name for name in files if name.endswith("-end.json")), None)
-        if end is None or len(body) % _BLOCK or not body.endswith(bytes(2 * _BLOCK)):
-            raise _cut()
-        told = files.pop(end)
-        for name, data in files.items():
-            events += pq.read_metadata(io.BytesIO(data)).num_rows
-            with (self.directory / f"{self._pages:06d}-{Path(name).name}").open("xb") as file:
-                file.write(data)
-        (self.directory / "end.json").write_bytes(told)
-        return events, orjson.loads(told)
-
-    def close(self) -> None:
-        """Each page is whole by itself."""
-
-
 def pull_pages(client: ApiClient, request: PullRequest, pages: Pages) -> None:
     """Pull page after page into `pages`. Raises CliError; what was kept until then is whole."""
     try:
-        _pull_pages(client, request, pages)
+        _pull_pages(client, pages.resumed(request), pages)
     finally:
         pages.close()
 

@@ -47,6 +47,7 @@ class PullParams:
     follow: bool
     format: str = FORMATS[0]
     events: str = ALL
+    coding: str | None = None  # the Content-Encoding of the answer: not a parameter, but what its reader takes
 
 
 def parse_pull(query: bytes, *, one_table: bool = False) -> PullParams:

@@ -12,6 +12,7 @@ from tistream.errors import InvalidRequest, TooManyRequests, UnknownName
 from tistream.model.ts import from_physical_ms
 from tistream.trace import Span
 from tistream_api import cursor as cursors
+from tistream_api.compression import compressed
 from tistream_api.cursor import Position, Scope
 from tistream_api.encoding import new_encoder
 from tistream_api.metrics import ApiMetrics
@@ -132,7 +133,7 @@ class Pulls:
 
         under_way.inc()
         one = one_stream(params, view.source, scope, view.resolved_ts)
-        encoder = WorkingEncoder(new_encoder(params, one), self.working, tenant)
+        encoder = WorkingEncoder(compressed(new_encoder(params, one), params.coding), self.working, tenant)
         watched = Watched(view, still, self.clock)
         pull = Pull(
             scope, params, start, watched, self._scanner(view, scope, params.events), self.clock, count, encoder, one

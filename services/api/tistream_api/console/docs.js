@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { fill, h } from "./dom.js";
 import { table } from "./parts.js";
 
-const main = document.getElementById("main");
+const main = document.getElementById("reference");
 
 function kind(schema = {}) {
   if (schema.enum) return schema.enum.join(" | ");

@@ -35,7 +35,7 @@ function change(event) {
 }
 
 function line(event) {
-  const at = h("td", { class: "number" }, h("time", { title: `commit_ts ${event.commit_ts}, ${zone(tsToMs(event.commit_ts))}` }, clock(tsToMs(event.commit_ts), true)));
+  const at = h("td", { class: "number" }, h("time", { title: `commit_ts ${event.commit_ts}` }, clock(tsToMs(event.commit_ts), true)));
   if (event.type === "ddl") {
     return h("tr", { class: "is-ddl" }, at, h("td", {}, "ddl"), h("td", { colspan: 2 }, h("code", {}, event.query || event.action)));
   }

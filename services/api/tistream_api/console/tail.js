@@ -46,7 +46,7 @@ function line(event) {
 }
 
 // A command for a shell: names are percent-encoded, the quote too, and the token is not in it.
-function curl(path, cursor) {
+function commandFor(path, cursor) {
   const url = urlOf(`${path}/changes?cursor=${encodeURIComponent(cursor)}&limit=1000`).href.replaceAll("'", "%27");
   const bearer = token.get() === null ? "" : '-H "Authorization: Bearer $TISTREAM_TOKEN" ';
   return `curl -sS --fail-with-body ${bearer}'${url}'`;
@@ -70,7 +70,7 @@ export function showTail({ path, node, signal, name, gone }) {
   const nothing = h("div");
   const copies = h("span", { class: "copies" },
     copyButton("Copy cursor", "Copy the cursor behind the newest event", () => cursor ?? ""),
-    copyButton("Copy curl", "Copy a command that goes on behind the newest event", () => curl(path, cursor)));
+    copyButton("Copy curl", "Copy a command that goes on behind the newest event", () => commandFor(path, cursor)));
   fill(node, [h("div", { class: "title" }, h("h3", {}, "Events"), number, h("div", { class: "tools" }, begin, go, copies)), problem, nothing,
     h("div", { class: "table-frame tail" }, h("table", { "aria-label": `Events of ${name}, newest first` },
       h("thead", {}, h("tr", {}, [`Committed (${zone(Date.now())})`, "What", "Key", "Row"].map((title) => h("th", { scope: "col" }, title)))), body))]);

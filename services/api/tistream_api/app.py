@@ -37,6 +37,7 @@ from tistream_api.callers import Callers
 from tistream_api.console_pages import build_pages
 from tistream_api.gate import SCHEME, SECURITY, Gate, refuse_undeclared
 from tistream_api.group_cache import GroupCache, Keeping
+from tistream_api.head_requests import HeadRequests
 from tistream_api.insight_routes import build_insight_router
 from tistream_api.jwt_callers import JwtCallers
 from tistream_api.key_set import reader
@@ -228,6 +229,7 @@ def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:
         app.include_router(router, dependencies=[Depends(gate.check)])
     refuse_undeclared(app.routes, [route for router in routers for route in router.routes])
     _tell_scheme(app)
+    app.user_middleware.append(Middleware(HeadRequests))  # inside of all that counts requests
 
 
 def _tell_scheme(app: FastAPI) -> None:

@@ -31,7 +31,7 @@ SECURITY: list[dict[str, list[str]]] = [{"bearer": []}]
 SCHEME = {"bearer": {"type": "http", "scheme": "bearer", "description": "a token of `tistream token`, or a JWT"}}
 # What names no tenant, and is asked by who has no token: probes, who wants to know the contract, the console's files.
 OPEN = frozenset(
-    ("/healthz", "/readyz", "/openapi.json", "/metrics", "/console", "/console/{name:path}")
+    ("/healthz", "/readyz", "/openapi.json", "/metrics", "/", "/docs", "/console", "/console/{name:path}")
 )  # of /metrics: metrics_gate.py
 ANNOUNCEMENT_BYTES_MAX = 1 << 10  # none that is right is half as long
 _ACTIONS = get_args(Action)

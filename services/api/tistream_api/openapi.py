@@ -11,6 +11,7 @@ from tistream_api.encoding import FORMATS
 from tistream_api.params import (
     DDL_LIMIT_DEFAULT,
     DDL_LIMIT_MAX,
+    EVENTS,
     LAG_MINUTES_MAX,
     LIMIT_DEFAULT,
     LIMIT_MAX,
@@ -42,7 +43,14 @@ _PULL = [
     _query(
         "format",
         {"type": "string", "enum": list(FORMATS), "default": next(iter(FORMATS))},
-        "of the answer: lines of JSON, Arrow IPC streams one after the other, or a tar archive of Parquet files",
+        "of the answer: lines of JSON, Arrow IPC streams (see events), or a tar archive of Parquet files",
+    ),
+    _query(
+        "events",
+        {"type": "string", "enum": list(EVENTS)},
+        "which events the answer has; default: all. format=arrow has no default: rows is one IPC stream with one "
+        "schema (of PullTable alone; a page ends before the schema changes), ddl is one IPC stream, all is several "
+        "IPC streams one after the other",
     ),
 ]
 _LIST = [_query("ts", _TS, "as of this time; default: the newest")]

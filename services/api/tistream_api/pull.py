@@ -19,6 +19,7 @@ from tistream_api.cursor import Place, Position, Scope
 from tistream_api.encoding import Encoder
 from tistream_api.end import End
 from tistream_api.events import Events
+from tistream_api.one_stream import OneStream
 from tistream_api.params import PullParams
 from tistream_api.piece import Piece
 from tistream_api.row_events import Barrier
@@ -60,6 +61,7 @@ class Pull:
     clock: Clock
     count: Callable[[int, int, int], None]  # events, rows among them, and bytes about to be sent
     encoder: Encoder
+    one: OneStream | None = None  # the answer is a single Arrow stream
 
     def answer(self) -> Iterator[Piece]:
         """The answer's bytes. Raises Undecodable before the first of them."""
@@ -69,7 +71,7 @@ class Pull:
 
     def _page(self) -> Iterator[Piece]:
         deadline_ms = self.clock.monotonic_ms() + self.params.wait_ms
-        page = _Page(self.start, self.params.limit)
+        page = _Page(self.start, self.params.limit, self.one)
         while True:
             high = self._high()
             if page.at.low_ts < high:
@@ -131,7 +133,7 @@ class Pull:
     # ---- an endless stream
 
     def _stream(self) -> Iterator[Piece]:
-        page = _Page(self.start, None)
+        page = _Page(self.start, None, self.one)
         told_ms = None
         while not self.progress.stopping():
             high = self.progress.resolved_ts()
@@ -155,7 +157,7 @@ class Pull:
             if page.barrier or told_ms is None or now_ms - told_ms >= IDLE_MS:
                 yield from self._told(page.at)
                 told_ms = now_ms
-            if page.barrier:
+            if page.barrier or page.full:
                 break
             if interrupted:
                 self.progress.wait_above(high, INTERRUPTED_MS)  # then on from where it stands
@@ -169,16 +171,16 @@ class Pull:
 class _Page:
     """Counts what is sent, and cuts where the limit says."""
 
-    def __init__(self, start: Position, limit: int | None) -> None:
+    def __init__(self, start: Position, limit: int | None, one: OneStream | None) -> None:
         self.at = start
         self.sent = 0
         self.full = False
         self.barrier: Barrier | None = None
-        self._limit = limit
+        self._limit, self._one = limit, one
 
     def take(self, batches: Iterator[Batch]) -> Iterator[Events]:
         """The events to send now. `at` says where the answer stands as soon as each has been sent."""
-        for batch in batches:
+        for batch in batches if self._one is None else self._one.until_change(batches):
             left = None if self._limit is None else self._limit - self.sent
             if batch.crowd is not None:
                 self._reach(batch.through)
@@ -197,7 +199,7 @@ class _Page:
             self.barrier = batch.barrier
             yield events
             # Inside a commit_ts that comes in pieces a look at the next one tells whether anything of it is left.
-            if left is not None and len(events) == left and batch.through is not None:
+            if batch.last or (left is not None and len(events) == left and batch.through is not None):
                 self.full = True
                 return
 

@@ -12,16 +12,19 @@ from tistream.errors import InvalidRequest, TooManyRequests, UnknownName
 from tistream.model.ts import from_physical_ms
 from tistream.trace import Span
 from tistream_api import cursor as cursors
+from tistream_api.compression import compressed
 from tistream_api.cursor import Position, Scope
-from tistream_api.encoding import FORMATS
+from tistream_api.encoding import new_encoder
 from tistream_api.metrics import ApiMetrics
+from tistream_api.one_stream import one_stream
 from tistream_api.params import PullParams
 from tistream_api.piece import Piece
 from tistream_api.pull import Pull, ScanFrom
-from tistream_api.scan import Budget, Scan
+from tistream_api.scan import Budget
 from tistream_api.source_contract import Batch
 from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_view import TenantView
+from tistream_api.wanted import wanted
 from tistream_api.watched import Metered, Watched
 from tistream_api.working import Working, WorkingEncoder
 
@@ -129,9 +132,12 @@ class Pulls:
             request.set({"tistream.waited_ms": watched.waited_ms, "tistream.slowed_ms": metered.slowed_ms})
 
         under_way.inc()
-        encoder = WorkingEncoder(FORMATS[params.format].new(), self.working, tenant)
+        one = one_stream(params, view.source, scope, view.resolved_ts)
+        encoder = WorkingEncoder(compressed(new_encoder(params, one), params.coding), self.working, tenant)
         watched = Watched(view, still, self.clock)
-        pull = Pull(scope, params, start, watched, self._scanner(view, scope), self.clock, count, encoder)
+        pull = Pull(
+            scope, params, start, watched, self._scanner(view, scope, params.events), self.clock, count, encoder, one
+        )
         metered = Metered(watched, self.limits, tenant)
         answer = Answer(metered.pieces(pull.answer()), release)
         try:
@@ -165,10 +171,10 @@ class Pulls:
     def _now_ts(self) -> int:
         return from_physical_ms(self.clock.now_ms() + 1) - 1
 
-    def _scanner(self, view: TenantView, scope: Scope) -> ScanFrom:
+    def _scanner(self, view: TenantView, scope: Scope, events: str) -> ScanFrom:
         def scan(start: Position, high: int, limit: int | None) -> Iterator[Batch]:
             budget = self.budget if limit is None else self.budget.for_page(limit)
             tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
-            return self.working.each(tenant, Scan(view.source, scope, start, high, budget).batches())
+            return self.working.each(tenant, wanted(events, view.source, scope, start, high, budget))
 
         return scan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -15,9 +16,11 @@ from tistream.wire.meta_client import MetaClient
 from tistream_api import gate, openapi, params
 from tistream_api.access import Resource, may, may_some
 from tistream_api.bodies import Body, read
+from tistream_api.compression import coding_of
 from tistream_api.cursor import Scope
 from tistream_api.encoding import FORMATS
 from tistream_api.gate import Access, Gate, caller_of, turn_of
+from tistream_api.head_requests import is_head
 from tistream_api.lists import Lists
 from tistream_api.meta_paths import at_meta
 from tistream_api.pulls import Pulls
@@ -29,6 +32,7 @@ from tistream_api.tenants import Tenants
 
 Call = Callable[..., Response]
 PULL: list[str | Enum] = ["pull"]
+TABLE_NAMES = 2  # of a database and of a table in it
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 
 
@@ -55,11 +59,17 @@ def _query(request: Request) -> bytes:
 
 def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -> None:
     def answer(request: Request, view: TenantView, *names: str) -> Response:
-        asked = params.parse_pull(_query(request))
+        asked = params.parse_pull(_query(request), one_table=len(names) == TABLE_NAMES)
         scope = Scope(view.tenant, *map(name_of, names))
         still, part = guard.still(caller_of(request)), part_of(request.scope)
+        asked = replace(asked, coding=coding_of(request.headers.get("accept-encoding"), asked.format))
+        headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": asked.coding} if asked.coding else {})
+        media_type = FORMATS[asked.format].media_type
+        if is_head(request.scope):  # waits for nothing, and serves no rows
+            pulls.answer(view, scope, replace(asked, wait_ms=0), still, counted=turn_of(request).end).close()
+            return StreamingResponse(iter(()), headers=headers, media_type=media_type)
         found = pulls.answer(view, scope, asked, still, part.add_rows, turn_of(request).end)
-        return StreamingResponse(iter(found), media_type=FORMATS[asked.format].media_type)
+        return StreamingResponse(iter(found), headers=headers, media_type=media_type)
 
     def pull_route(path: str, operation_id: str, access: Access) -> Callable[[Call], Call]:
         return router.get(

@@ -39,7 +39,7 @@ class TenantStatus:
         return {
             "resolved_ts": str(picture.resolved_ts),
             "flushed_ts": str(view.flushed_ts()),
-            "lag_seconds": round(picture.lag_seconds, 3),
+            "lag_seconds": round(picture.lag_seconds, 3) if picture.resolved_ts > 0 else None,  # not since 1970
             "held_by": hold.model_dump() if hold else None,
         }
 

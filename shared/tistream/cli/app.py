@@ -17,7 +17,7 @@ import tistream
 from tistream.cli import bearer, trust
 from tistream.cli.base_url import DEFAULT_URL, checked
 from tistream.cli.importing import importing
-from tistream.cli.pull_format import PullFormat
+from tistream.cli.pull_format import PullEvents, PullFormat, PullRequest, check
 from tistream.cli.tenant_app import Cluster, Tenant, Url, tenant_app
 from tistream.cli.token_app import token_app
 from tistream.model.ts import MAX_TS
@@ -193,32 +193,32 @@ def pull(
     form: Annotated[PullFormat, typer.Option("--format", help="arrow: IPC streams; parquet: files, needs --out.")] = (
         PullFormat.NDJSON
     ),
-    out: Annotated[Path | None, typer.Option(help="A directory for the files of --format parquet.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory for --format parquet; goes on from its end.json.")] = None,
+    events: Annotated[
+        PullEvents | None,
+        typer.Option(
+            help="Default: all. --format arrow has no default: rows (of --table) and ddl are one IPC stream, "
+            "all is several, one after the other."
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Print events until caught up; what ends the last page holds the cursor to go on from."""
-    if table is not None and database is None:
-        raise typer.BadParameter("needs --database", param_hint="--table")
-    if start_ts is not None and cursor is not None:
-        raise typer.BadParameter("does not go with --start-ts", param_hint="--cursor")
-    if follow and (limit is not None or end_ts is not None):
-        raise typer.BadParameter("does not go with --limit or --end-ts", param_hint="--follow")
-    if (form is PullFormat.PARQUET) != (out is not None):
-        raise typer.BadParameter("goes with --format parquet, and that with it", param_hint="--out")
-    if follow and form is not PullFormat.NDJSON:
-        raise typer.BadParameter("goes with --format ndjson alone", param_hint="--follow")
+    request = PullRequest(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow, events)
+    check(request, form, out)
     with importing():
         from tistream.cli.client import ApiClient
-        from tistream.cli.pull import PullRequest, run_pull
+        from tistream.cli.pull import run_pull
 
-    request = PullRequest(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow)
     if form is PullFormat.NDJSON:
         run_pull(ApiClient(url), request, sys.stdout.buffer)
         return
     with importing():
-        from tistream.cli.pull_formats import ToFiles, ToStream, pull_pages
+        from tistream.cli.pull_directory import ToFiles
+        from tistream.cli.pull_formats import ToOneStream, ToStream, pull_pages
 
-    pull_pages(ApiClient(url), request, ToStream(sys.stdout.buffer) if out is None else ToFiles(out))
+    to_stdout = ToStream if events is PullEvents.ALL else ToOneStream
+    pull_pages(ApiClient(url), request, to_stdout(sys.stdout.buffer) if out is None else ToFiles(out, request))
 
 
 @app.command("inspect")

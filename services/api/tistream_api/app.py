@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -153,7 +154,7 @@ def build_app(
     pulls = Pulls(clock, _budget(settings), slots, limits, tenants.metrics, working)
     lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
-    gate = Gate(callers, limits, new_turns(THREADS, settings.pulls_max))
+    gate = Gate(callers, limits, new_turns(THREADS, settings.pulls_max), socket.gethostname())
     routers = [
         build_router(tenants, pulls, lists, status, meta, gate),
         build_insight_router(tenants, lists, status, sampler),

@@ -13,12 +13,13 @@ from tistream.model.ts import from_physical_ms
 from tistream.trace import Span
 from tistream_api import cursor as cursors
 from tistream_api.cursor import Position, Scope
-from tistream_api.encoding import FORMATS
+from tistream_api.encoding import FORMATS, Encoder
 from tistream_api.metrics import ApiMetrics
 from tistream_api.params import PullParams
 from tistream_api.piece import Piece
 from tistream_api.pull import Pull, ScanFrom
 from tistream_api.scan import Budget, Scan
+from tistream_api.shown_names import MayRead, ShownNames
 from tistream_api.source_contract import Batch
 from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_view import TenantView
@@ -77,13 +78,14 @@ class Pulls:
         still: Callable[[], bool],
         rows: Callable[[int], None] = lambda _: None,
         counted: Callable[[], None] = lambda: None,
+        may_read: MayRead | None = None,
     ) -> Answer:
         """Begin an answer, to somebody who may have it for as long as `still` says so; `rows` is told how many are
-        about to be sent; `counted` is called once it is one of the pulls that are under way. Raises InvalidRequest and
-        its subclasses, Unavailable, TooManyRequests."""
+        about to be sent; `counted` is called once it is one of the pulls that are under way; `may_read` says which
+        names may be shown to them, None: all. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
         request = trace.here()
         with trace.child("begin pull"):
-            return self._answer(view, scope, params, still, rows, counted, request)
+            return self._answer(view, scope, params, still, rows, counted, may_read, request)
 
     def _answer(
         self,
@@ -93,6 +95,7 @@ class Pulls:
         still: Callable[[], bool],
         rows: Callable[[int], None],
         counted: Callable[[], None],
+        may_read: MayRead | None,
         request: Span,
     ) -> Answer:
         tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
@@ -129,7 +132,9 @@ class Pulls:
             request.set({"tistream.waited_ms": watched.waited_ms, "tistream.slowed_ms": metered.slowed_ms})
 
         under_way.inc()
-        encoder = WorkingEncoder(FORMATS[params.format].new(), self.working, tenant)
+        encoder: Encoder = WorkingEncoder(FORMATS[params.format].new(), self.working, tenant)
+        if may_read is not None:
+            encoder = ShownNames(encoder, may_read)
         watched = Watched(view, still, self.clock)
         pull = Pull(scope, params, start, watched, self._scanner(view, scope), self.clock, count, encoder)
         metered = Metered(watched, self.limits, tenant)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -12,6 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from tistream.wire.meta import Notification
 from tistream.wire.meta_client import MetaClient
+from tistream.wire.tokens import Grant
 from tistream_api import gate, openapi, params
 from tistream_api.access import Resource, may, may_some
 from tistream_api.bodies import Body, read
@@ -23,6 +24,7 @@ from tistream_api.meta_paths import at_meta
 from tistream_api.pulls import Pulls
 from tistream_api.raw_path import name_of
 from tistream_api.served import part_of
+from tistream_api.shown_names import MayRead
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenant_view import TenantView
 from tistream_api.tenants import Tenants
@@ -48,6 +50,20 @@ def _view(tenants: Tenants, cluster_id: str, tenant_id: str) -> TenantView:
     return tenants.view(name_of(cluster_id), name_of(tenant_id))
 
 
+def _readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:
+    """Which names of the tenant may be shown; None: all."""
+    tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
+    if may(grants, "read", Resource(*tenant)):
+        return None
+
+    def may_read(database: str, table: str) -> bool:
+        if not table:  # a database, which lists show to whoever may read something of it
+            return may_some(grants, "read", Resource(*tenant, database))
+        return may(grants, "read", Resource(*tenant, database, table))
+
+    return may_read
+
+
 def _query(request: Request) -> bytes:
     query: bytes = request.scope["query_string"]
     return query
@@ -58,7 +74,8 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -
         asked = params.parse_pull(_query(request))
         scope = Scope(view.tenant, *map(name_of, names))
         still, part = guard.still(caller_of(request)), part_of(request.scope)
-        found = pulls.answer(view, scope, asked, still, part.add_rows, turn_of(request).end)
+        may_read = _readable(caller_of(request).grants, view)
+        found = pulls.answer(view, scope, asked, still, part.add_rows, turn_of(request).end, may_read)
         return StreamingResponse(iter(found), media_type=FORMATS[asked.format].media_type)
 
     def pull_route(path: str, operation_id: str, access: Access) -> Callable[[Call], Call]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response, StreamingResponse
+from starlette.exceptions import HTTPException
 
+from tistream.concurrency import new_event
 from tistream.wire.meta import Notification
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.tokens import Grant
@@ -64,6 +68,23 @@ def _readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:
     return may_read
 
 
+async def _watch(request: Request) -> AsyncIterator[None]:
+    """`request.state.gone` is set when the client has gone: a pull looks at it before its first byte too."""
+    gone = request.state.gone = new_event()
+
+    async def until_gone() -> None:
+        with suppress(HTTPException):  # a body that nobody reads, and that is too large
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            gone.set()
+
+    watching = asyncio.create_task(until_gone())
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
 def _query(request: Request) -> bytes:
     query: bytes = request.scope["query_string"]
     return query
@@ -75,7 +96,8 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -
         scope = Scope(view.tenant, *map(name_of, names))
         still, part = guard.still(caller_of(request)), part_of(request.scope)
         may_read = _readable(caller_of(request).grants, view)
-        found = pulls.answer(view, scope, asked, still, part.add_rows, turn_of(request).end, may_read)
+        counted, gone = turn_of(request).end, request.state.gone.is_set
+        found = pulls.answer(view, scope, asked, still, part.add_rows, counted, may_read, gone)
         return StreamingResponse(iter(found), media_type=FORMATS[asked.format].media_type)
 
     def pull_route(path: str, operation_id: str, access: Access) -> Callable[[Call], Call]:
@@ -84,6 +106,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -
             operation_id=operation_id,
             tags=PULL,
             response_class=StreamingResponse,
+            dependencies=[Depends(_watch)],
             responses=openapi.PULL_PROBLEMS,
             openapi_extra=access.declared(openapi.pull_doc()),
         )

@@ -25,6 +25,7 @@ from tistream.wire.sorter import TaskList, TaskStatus
 from tistream.wire.sorter_client import SorterClient
 from tistream_api.cursor import Position, Scope, encode
 from tistream_api.group_cache import GroupCache
+from tistream_api.memory import Memory
 from tistream_api.metrics import ApiMetrics
 from tistream_api.params import PullParams
 from tistream_api.pulls import Pulls
@@ -77,7 +78,9 @@ class World:
             metrics.undecodable,
         )
         limits = TenantLimits(CLOCK, lambda _: Limits(), 8)
-        self.pulls = Pulls(CLOCK, Budget(), threading.Semaphore(1), limits, metrics, Working(8, CLOCK))
+        self.pulls = Pulls(
+            CLOCK, Budget(), threading.Semaphore(1), limits, metrics, Working(8, CLOCK), Memory(0, CLOCK)
+        )
 
     def _route(self, epoch: int) -> TenantRoute:
         routes = [

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from fastapi import APIRouter, Depends, FastAPI
-from prometheus_client import Gauge
+from prometheus_client import CollectorRegistry, Gauge
 from starlette.middleware import Middleware
 
 from tistream import decode
@@ -154,7 +154,7 @@ def build_app(
     readiness = Readiness(http, meta, tenants, warm)
     limits = _limits(settings, tenants, clock)
     slots, working = threading.Semaphore(settings.pulls_max), Working(at_once_of(os.cpu_count() or 1), clock)
-    pulls = Pulls(clock, _budget(settings), slots, limits, tenants.metrics, working, _memory(settings, clock))
+    pulls = Pulls(clock, _budget(settings), slots, limits, tenants.metrics, working, _memory(settings, clock, registry))
     lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
     gate = Gate(callers, limits, new_turns(THREADS, settings.pulls_max), socket.gethostname())
@@ -198,8 +198,11 @@ def _budget(settings: ApiSettings) -> Budget:
     return Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
 
 
-def _memory(settings: ApiSettings, clock: Clock) -> Memory:
-    return Memory(pull_bytes(settings.pull_memory_bytes), clock)
+def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) -> Memory:
+    memory = Memory(pull_bytes(settings.pull_memory_bytes), clock)
+    held = Gauge("tistream_api_pull_memory_bytes", "Memory that pulls have shares of.", registry=registry)
+    held.set_function(lambda: memory.held)
+    return memory
 
 
 def _tidy(memory: Memory) -> None:

@@ -68,7 +68,7 @@ def _readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:
     return may_read
 
 
-async def _watch(request: Request) -> AsyncIterator[None]:
+async def watched(request: Request) -> AsyncIterator[None]:
     """`request.state.gone` is set when the client has gone: a pull looks at it before its first byte too."""
     gone = request.state.gone = new_event()
 
@@ -106,7 +106,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -
             operation_id=operation_id,
             tags=PULL,
             response_class=StreamingResponse,
-            dependencies=[Depends(_watch)],
+            dependencies=[Depends(watched)],
             responses=openapi.PULL_PROBLEMS,
             openapi_extra=access.declared(openapi.pull_doc()),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from fastapi import APIRouter, Depends, FastAPI
-from prometheus_client import Gauge
+from prometheus_client import CollectorRegistry, Gauge
 from starlette.middleware import Middleware
 
 from tistream import decode
@@ -44,6 +45,8 @@ from tistream_api.key_set import reader
 from tistream_api.lag_history import LagHistory
 from tistream_api.lag_sampler import LagSampler
 from tistream_api.lists import Lists
+from tistream_api.memory import Memory
+from tistream_api.memory_limit import give_back, pull_bytes
 from tistream_api.metrics_gate import MetricsGate
 from tistream_api.operator_routes import build_operator_router
 from tistream_api.params import LAG_MINUTES_MAX
@@ -118,6 +121,7 @@ def build_app(
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
+            Loop("memory", lambda: _tidy(pulls.memory), interval_ms=500, metrics=loop_metrics),
             Loop("lag", sampler.sample, interval_ms=settings.lag_every_ms, metrics=loop_metrics),
         ]
         if callers is not None:
@@ -152,10 +156,10 @@ def build_app(
     readiness = Readiness(http, meta, tenants, warm)
     limits = _limits(settings, tenants, clock)
     slots, working = threading.Semaphore(settings.pulls_max), Working(at_once_of(os.cpu_count() or 1), clock)
-    pulls = Pulls(clock, _budget(settings), slots, limits, tenants.metrics, working)
+    pulls = Pulls(clock, _budget(settings), slots, limits, tenants.metrics, working, _memory(settings, clock, registry))
     lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
-    gate = Gate(callers, limits, new_turns(THREADS, settings.pulls_max))
+    gate = Gate(callers, limits, new_turns(THREADS, settings.pulls_max), socket.gethostname())
     routers = [
         build_router(tenants, pulls, lists, status, meta, gate),
         build_insight_router(tenants, lists, status, sampler),
@@ -195,6 +199,19 @@ def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Caller
 
 def _budget(settings: ApiSettings) -> Budget:
     return Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
+
+
+def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) -> Memory:
+    memory = Memory(pull_bytes(settings.pull_memory_bytes), clock)
+    held = Gauge("tistream_api_pull_memory_bytes", "Memory that pulls have shares of.", registry=registry)
+    held.set_function(lambda: memory.held)
+    return memory
+
+
+def _tidy(memory: Memory) -> None:
+    """What pulls have given back, the allocators give back."""
+    if memory.fallen():
+        give_back()
 
 
 def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:

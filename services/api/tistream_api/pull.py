@@ -19,6 +19,7 @@ from tistream_api.cursor import Place, Position, Scope
 from tistream_api.encoding import Encoder
 from tistream_api.end import End
 from tistream_api.events import Events
+from tistream_api.memory import Room
 from tistream_api.one_stream import OneStream
 from tistream_api.params import PullParams
 from tistream_api.piece import Piece
@@ -62,6 +63,8 @@ class Pull:
     count: Callable[[int, int, int], None]  # events, rows among them, and bytes about to be sent
     encoder: Encoder
     one: OneStream | None = None  # the answer is a single Arrow stream
+    room: Room | None = None  # what it may hold in memory; None: nobody counts it
+    _begun: bool = False
 
     def answer(self) -> Iterator[Piece]:
         """The answer's bytes. Raises Undecodable before the first of them."""
@@ -76,7 +79,7 @@ class Pull:
             high = self._high()
             if page.at.low_ts < high:
                 try:
-                    for events in self._wanted(page.take(self.scan(page.at, high, self.params.limit))):
+                    for events in self._wanted(page.take(self._scanned(page.at, high, self.params.limit))):
                         yield from self._bytes(events)
                 except (RetryableError, Gone):
                     if not page.sent:  # else what was sent stands, and the next answer goes on behind it
@@ -88,9 +91,22 @@ class Pull:
             left_ms = deadline_ms - self.clock.monotonic_ms()
             if left_ms <= 0 or self.progress.stopping():
                 break
+            self._leave()
             self.progress.wait_above(max(high, page.at.low_ts), left_ms)
         yield from self._told(page.at)
         yield from self.encoder.close()
+        self._leave()
+
+    def _scanned(self, at: Position, high: int, limit: int | None) -> Iterator[Batch]:
+        """Raises TooManyRequests: there is no memory to hold what is read."""
+        if self.room is not None:
+            self.room.take()
+        return self.scan(at, high, limit)
+
+    def _leave(self) -> None:
+        """When nothing is held."""
+        if self.room is not None:
+            self.room.give()
 
     def _wanted(self, batches: Iterator[Events]) -> Iterator[Events]:
         """Until the answer is to end; the next one goes on behind what was sent, if there is to be one."""
@@ -125,6 +141,9 @@ class Pull:
         yield from self.encoder.end(End(cursors.encode(self.scope, at), resolved_ts))
 
     def _bytes(self, events: Events) -> Iterator[Piece]:
+        if not self._begun:  # the head of the answer, before its rows are worded: nothing can be refused any more
+            self._begun = True
+            yield b""
         self.count(len(events), events.rows, 0)
         for piece in self.encoder.events(events):
             self.count(0, 0, len(piece))
@@ -139,7 +158,9 @@ class Pull:
             high = self.progress.resolved_ts()
             before, interrupted = page.sent, False
             try:
-                for events in self._wanted(page.take(self.scan(page.at, high, None))) if page.at.low_ts < high else ():
+                for events in (
+                    self._wanted(page.take(self._scanned(page.at, high, None))) if page.at.low_ts < high else ()
+                ):
                     yield from self._bytes(events)
                     if len(events) and page.at.place is Place.DONE and not page.barrier:
                         yield from self._told(page.at)
@@ -152,6 +173,7 @@ class Pull:
                 if told_ms is None and not page.sent:
                     raise
                 break
+            self._leave()
             self._refuse(page.barrier, page.at, page.sent if told_ms is None else 1)
             now_ms = self.clock.monotonic_ms()
             if page.barrier or told_ms is None or now_ms - told_ms >= IDLE_MS:

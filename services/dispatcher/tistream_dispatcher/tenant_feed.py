@@ -150,6 +150,7 @@ class TenantFeed:
         moved = False
         if self._router is not None and self._may_begin():
             self._close_chains()
+            self._note_open_chains()
             self._find()
             moved = self._fill(self._router)
             moved |= self._delivery.send()
@@ -221,6 +222,10 @@ class TenantFeed:
                 after = store.chains.positions()
                 if len(after) < len(before):
                     self._window.drop_closed(store.store_id, after)
+
+    def _note_open_chains(self) -> None:
+        for store in self._stores.values():
+            store.chains.held_open(self._receivers.open_chains(store.store_id))
 
     def _rewind_the_behind(self) -> None:
         for store in self._stores.values():

@@ -23,12 +23,12 @@ from tistream_sorter.damage import Damages
 from tistream_sorter.inbox import Inbox, groups_of
 from tistream_sorter.jobs.shard import ShardResult
 from tistream_sorter.load import LoadMeter
-from tistream_sorter.positions import Positions, closed
+from tistream_sorter.positions import Positions, closed, outlived
 from tistream_sorter.restate import manifest_of
 from tistream_sorter.retention import Readable
 from tistream_sorter.seal_orders import Order, may_stop, next_step, read_order
 from tistream_sorter.shards import CutRules
-from tistream_sorter.status import coverage, slice_holds, task_status
+from tistream_sorter.status import coverage, no_room, slice_holds, task_status
 from tistream_sorter.sweep import Sweeps
 from tistream_sorter.task_state import Retention, TaskState
 from tistream_sorter.tick import FileRefused, Plan, Taken, Taking, TaskFile, emptied, needs_job, plan, rested, take
@@ -188,13 +188,15 @@ class Task:
         """Queue what follows its chain. False if there is no room: nothing of it was queued. Monotonic time.
 
         Of a late file of a closed chain, as a dispatcher that does not know this yet may hand on, nothing is taken but
-        its place: it may be gone before a tick has read it.
+        its place, if it has one: it may be gone before a tick has read it.
         """
         durable = self._durable
         with self._lock:
             if len(self._inbox.files) + len(files) > self._limits.inbox_files_max and self._inbox.files:
                 return False
             for file in files:
+                if outlived(durable.positions, durable.flushed_ts, file.ref):
+                    continue
                 if not self._damages.refuses(file.ref, now_ms):
                     late = closed(durable.positions, durable.flushed_ts, file.ref)
                     self._inbox.offer(emptied(file) if late else file)
@@ -211,6 +213,7 @@ class Task:
         state, durable, trouble = self.state, self._durable, self.trouble
         with self._lock:
             received, holds = self._inbox.positions, self._damages.holds(monotonic_ms)
+            holds += [no_room(ref, received) for ref in self._inbox.crowded()]
         if trouble is not None:  # what has come is not in the slices: that they are late says nothing of the upstream
             holds.append(Hold(stage="sort", reason=f"task {self.task_id}: {trouble}"))
         else:
@@ -306,6 +309,8 @@ class Task:
         self._took(taken)
         self._durable = after
         self.state = after
+        with self._lock:
+            self._inbox.committed(after.positions, after.flushed_ts)
 
     def _took(self, files: Sequence[TaskFile]) -> None:
         with self._lock:

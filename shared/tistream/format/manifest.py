@@ -89,8 +89,9 @@ _OPTIONAL = ("pointed_bytes", "sources", "row_groups")
 class ChainPosition:
     """How far one chain of a store's files has been taken: every file from `first_ts` through `at_ts`.
 
-    `first_ts` names the chain (the file with prev_ts 0). A store has one position, or, after a restart that began
-    a new chain before the old one was complete, one per chain that is still open, oldest first.
+    `first_ts` names the chain (the file with prev_ts 0). A store has one position, or, after restarts that began new
+    chains before the old ones were complete, one per chain that is still open, and those of the newest closed ones,
+    oldest first.
     """
 
     first_ts: int

@@ -150,7 +150,6 @@ class TenantFeed:
         moved = False
         if self._router is not None and self._may_begin():
             self._close_chains()
-            self._note_open_chains()
             self._find()
             moved = self._fill(self._router)
             moved |= self._delivery.send()
@@ -214,18 +213,14 @@ class TenantFeed:
         return len(self._receivers.received) == len(self._spans)
 
     def _close_chains(self) -> None:
-        if not self._everyone_known():
-            return
         for store in self._stores.values():
-            if len(before := store.chains.positions()) > 1 or store.chains.may_begin_older():
+            store.chains.held_open(self._receivers.open_chains(store.store_id))
+            several = len(before := store.chains.positions()) > 1
+            if self._everyone_known() and (several or store.chains.may_begin_older()):
                 store.chains.close(self._receivers.flushed_ts())
                 after = store.chains.positions()
                 if len(after) < len(before):
                     self._window.drop_closed(store.store_id, after)
-
-    def _note_open_chains(self) -> None:
-        for store in self._stores.values():
-            store.chains.held_open(self._receivers.open_chains(store.store_id))
 
     def _rewind_the_behind(self) -> None:
         for store in self._stores.values():

@@ -52,6 +52,7 @@ def manifest_of(
         checkpoint=after.checkpoint,
         children=tuple(children),
         stop_at=state.stop_at,
+        merge=state.merge,
         retained_ts=state.retained_ts,
         schema_retained_ts=state.schema_retained_ts,
         heritage=state.heritage,

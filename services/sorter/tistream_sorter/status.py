@@ -94,7 +94,9 @@ def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
     stop_at = state.stop_at
     if stop_at is not None and slices.watermark() > stop_at and now_ms - physical_ms(stop_at) > LATE_MS:
         task_id = state.identity.task_id
-        holds.append(Hold(stage="sort", reason=f"task {task_id} stops at {stop_at}: it is to be merged with others"))
+        others = [] if state.merge is None else [one for one in state.merge.parents if one != task_id]
+        whom = f"tasks {others}" if others else "others"
+        holds.append(Hold(stage="sort", reason=f"task {task_id} stops at {stop_at}: it is to be merged with {whom}"))
     lowest = slices.lowest()
     if now_ms - physical_ms(lowest.resolved_ts) > LATE_MS:
         region = None if lowest.region_id == NO_REGION else str(lowest.region_id)

@@ -26,7 +26,7 @@ from tistream_sorter.load import LoadMeter
 from tistream_sorter.positions import Positions, closed, outlived
 from tistream_sorter.restate import manifest_of
 from tistream_sorter.retention import Readable
-from tistream_sorter.seal_orders import Order, may_stop, next_step, read_order
+from tistream_sorter.seal_orders import Order, Others, may_stop, must_read, next_step, read_order
 from tistream_sorter.shards import CutRules
 from tistream_sorter.status import coverage, no_room, slice_holds, task_status
 from tistream_sorter.sweep import Sweeps
@@ -60,6 +60,7 @@ class Task:
         self.load = LoadMeter(state.identity.span)
         self._order: Order | None = None
         self._told_order: SealOrder | None = None
+        self._others: Others | None = None  # as read for the tick that comes
         self._idle_at_ms: int | None = None  # when progress without changes is written next; None = at once
         self._limits = limits
         self._durable = state
@@ -182,6 +183,20 @@ class Task:
             return f"stop_at {self._order.stop_at} lies below the progress {self.state.progress_ts}"
         return None
 
+    @property
+    def to_read(self) -> list[int]:
+        """Those with which the task is to be merged, if what their logs say decides what it does next."""
+        state = self.state
+        if self.stopped is not None or self._taking is not None or state.merge is None:
+            return []
+        if not must_read(state, self._order):
+            return []
+        return [one for one in state.merge.parents if one != self.task_id]
+
+    def heard(self, others: Others | None) -> None:
+        """What their logs say now; None if that could not be read."""
+        self._others = others
+
     # -- routes ---------------------------------------------------------------------------------------------------
 
     def offer(self, files: Sequence[TaskFile], now_ms: int) -> bool:
@@ -281,13 +296,13 @@ class Task:
         state, order = self.state, self._order
         if state.inherited:
             return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
-        step = next_step(state, order)
+        step, self._others = next_step(state, order, self._others), None
         if step is None and state.restate and self.rests:
             return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
         if step is None:
             return None
         self._sweeping = frozenset()
-        bound = replace(state, stop_at=step.stop_at)
+        bound = replace(state, stop_at=step.stop_at, merge=step.merge)
         # What happened to the slices is forgotten with a manifest: the locks that wait must have heard of it. And where
         # nothing binds any more, rows may wait below the watermark. One tick sees to both, whatever the bounds of what
         # is left of a part say.

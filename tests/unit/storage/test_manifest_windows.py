@@ -84,8 +84,7 @@ def outcome(moments: Sequence[Moment]) -> tuple[str, bool, bool]:
         except (CommitStateUnknown, Unavailable):
             continue  # the very same manifest again, as a sorter does
         except Fenced as error:
-            assert error.current_epoch > error.held_epoch
-            ended = "fenced"
+            ended = "fenced" if error.current_epoch > error.held_epoch else "fenced by nobody"
             break
     live = [found.key for found in TaskObjects(store.inner, TENANT, TASK).follow().segments]
     return ended, "segment/mine" in live, store.replaced

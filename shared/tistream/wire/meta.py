@@ -128,12 +128,13 @@ class SealOrder(Wire):
     """What the owner wants of a task's holder: end it by a seal that names these children (design.md 4).
 
     A split has no `stop_at`. Of tasks that are merged each first commits `stop_at`, the flushed_ts that it will end at;
-    once all have, `final` says to seal there.
+    once all have, `final` says to seal there. `parents`: all that are to become the one child, in key order.
     """
 
     children: list[ChildTask]
     stop_at: int | None = None
     final: bool = True
+    parents: list[int] = Field(default_factory=list)
 
 
 class TaskRoute(Wire):

@@ -67,9 +67,7 @@ class Consumer:
     url: str
     tenant: TenantKey
     client: httpx.Client = field(
-        default_factory=lambda: httpx.Client(
-            timeout=PATIENCE_S, verify=False, trust_env=False, headers={"accept-encoding": "identity"}
-        )
+        default_factory=lambda: httpx.Client(timeout=PATIENCE_S, verify=False, trust_env=False)
     )
 
     @property

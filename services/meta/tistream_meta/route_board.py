@@ -52,10 +52,8 @@ class RouteBoard:
             for key, route in tenants.items()
             if self._tenants.get(key) is not route
         }
-        for key in self._tenants.keys() - tenants.keys():
-            changed[key] = set(_nodes(self._tenants[key])) | {node for node, keys in self._at.items() if key in keys}
         for key, nodes in changed.items():
-            there = set(_nodes(tenants[key])) if key in tenants else set[str]()
+            there = set(_nodes(tenants[key]))
             for node in nodes:
                 (self._at[node].add if node in there else self._at[node].discard)(key)
         self._tenants = tenants
@@ -96,9 +94,8 @@ class RouteBoard:
         if since is None and node_id is None:
             return table
         keys = self._keys(since, node_id)
-        tenants = [_of_node(self._tenants[key], node_id) for key in keys if key in self._tenants]
-        gone = [(key.cluster_id, key.tenant_id) for key in keys if key not in self._tenants]
-        return table.model_copy(update={"tenants": tenants, "since": since, "gone": gone})
+        tenants = [_of_node(self._tenants[key], node_id) for key in keys]
+        return table.model_copy(update={"tenants": tenants, "since": since})
 
     def _keys(self, since: int | None, node_id: str | None) -> list[TenantKey]:
         if since is None:
@@ -108,13 +105,8 @@ class RouteBoard:
         for version, changed in reversed(self._log):
             if version <= since:
                 break
-            found.update(
-                # That a tenant is no more concerns everybody: its last tasks went before it.
-                key
-                for key, nodes in changed.items()
-                if node_id is None or node_id in nodes or key not in self._tenants
-            )
-        return sorted(found)
+            found.update(key for key, nodes in changed.items() if node_id is None or node_id in nodes)
+        return sorted(key for key in found if key in self._tenants)
 
 
 def _mark(table: RouteTable) -> Mark:
@@ -140,7 +132,7 @@ def _nodes_of_difference(before: TenantRoute | None, after: TenantRoute) -> set[
 
 def _rules(route: TenantRoute) -> tuple[object, ...]:
     """What concerns every task of the tenant."""
-    return route.snapshot_ts, route.problem, route.retention_ms, route.kms_key_id, route.paused, route.erasing
+    return route.snapshot_ts, route.problem, route.retention_ms, route.kms_key_id
 
 
 def _of_node(route: TenantRoute, node_id: str | None) -> TenantRoute:

@@ -11,8 +11,7 @@ import pytest
 
 from tistream.cli.client import ApiClient
 from tistream.cli.errors import CliError
-from tistream.cli.pull import pull
-from tistream.cli.pull_format import PullRequest
+from tistream.cli.pull import PullRequest, pull
 
 EVENTS = 12
 

@@ -24,10 +24,10 @@ up: $(INSTALLED) ## Run the platform on 127.0.0.1:8000, data in .tistream
 
 # One process runs all tests of a file, and all that share a platform (tests/support/one_worker.py).
 PYTEST := $(BIN)/pytest -q --durations=15
-# End-to-end tests wait and the others compute: they run side by side, and the former begin, for they are longer.
 test: $(INSTALLED) lint ## Lint, unit, service and end-to-end tests and a slice of the simulation
 	$(PYTEST) -n 2 --dist loadfile tests/unit
-	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder tests/e2e tests/service tests/simulation
+	$(PYTEST) -n 3 --dist loadfile tests/service tests/simulation
+	$(PYTEST) -n 2 --dist loadfile tests/e2e
 
 soak: $(INSTALLED) ## What is long or random: every case, seeds, chaos, mutants, containers (ONLY=unit,e2e,…: CONTRIBUTING.md)
 	@PYTHONPATH=tests $(BIN)/python -m support.soak --only "$(ONLY)"

@@ -23,7 +23,6 @@ TESTS = Path(__file__).parents[1]
 TIERS = ("unit", "service", "simulation", "e2e", "soak")
 _PROCESSES = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
 _SOCKETS = ("socket.bind", "socket.connect")
-LEAVES = "tests/simulation/platform"  # the one part of that tier that may do what a unit test may not
 _sleep = time.sleep
 
 
@@ -91,21 +90,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _watched(item: pytest.Item) -> AbstractContextManager[None]:
-    at_home = tier_of(item.path) == "unit" or (
-        tier_of(item.path) == "simulation" and not item.path.is_relative_to(TESTS.parent / LEAVES)
-    )
-    return guard.watching() if at_home else nullcontext()
+    return nullcontext() if item.get_closest_marker("unit") is None else guard.watching()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    """Watch the fixtures of tests that stay in their process."""
+    """Watch the fixtures of unit tests."""
     with _watched(item):
         yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Watch tests that stay in their process."""
+    """Watch unit tests."""
     with _watched(item):
         yield

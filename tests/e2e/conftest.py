@@ -14,6 +14,7 @@ from support.one_worker import FOUR_RANGES, GUARDED, MORTAL, group_of
 from support.platform import Platform
 from support.pulled import Pulled, pulled_whole
 
+SETTINGS = {"TISTREAM_META__ERASE_QUIET_MS": "15000"}
 _shared: dict[str, Platform] = {}  # by group
 
 
@@ -39,7 +40,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """`tistream up` with four ranges a tenant. Nobody stops or kills it."""
-    with platform.running(tmp_path_factory.mktemp("up"), ranges=4) as started:
+    with platform.running(tmp_path_factory.mktemp("up"), ranges=4, environ=SETTINGS) as started:
         _shared[FOUR_RANGES] = started
         yield started
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -61,10 +62,24 @@ def test_a_platform_with_auth_from_its_first_token_to_a_revoked_one(guarded: Pla
     tistream(platform, "token", "revoke", token_id, token=first)
     eventually(lambda: httpx.get(status, headers=bearer(reader)).status_code == 401)
     assert "revoked" in tistream(platform, "token", "list", token=first)
+    assert open_to_others(platform.data_dir) == []
     secrets = [path.read_text().strip().split("_", 2)[2] for path in (first, reader)]
     for log in [*platform.logs.glob("*"), *platform.data_dir.glob("*.stderr"), *platform.data_dir.glob("meta.db*")]:
         held = log.read_bytes()
         assert not any(secret.encode() in held for secret in secrets), log
+
+
+def open_to_others(root: Path) -> list[str]:
+    """What below the data directory, or itself, somebody else of this machine may do anything with."""
+    found = []
+    for path in [root, *root.rglob("*")]:
+        with contextlib.suppress(FileNotFoundError):  # temporary ones come and go
+            mode = path.lstat().st_mode
+            # What the test wrote there itself, as stores do and with `2>`, has the test's umask.
+            own = "data_change_buffer" in path.parts or path.suffix == ".stderr"
+            if mode & 0o077 and not own and not stat.S_ISLNK(mode):
+                found.append(f"{stat.S_IMODE(mode):o} {path}")
+    return found
 
 
 def bearer(path: Path) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 from collections import Counter
@@ -297,7 +298,7 @@ def test_everything_can_be_reached_and_has_a_name(seen: Sight) -> None:
 
 def test_what_looks_like_markup_stays_text(seen: Sight) -> None:
     page = seen.open("#/t/7/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
-    page.wait_for_selector(".trouble")
+    page.wait_for_selector(".lost")
     assert "<img src=x" in text(page, "h1")
     assert page.locator("main img").count() == 0
 
@@ -355,3 +356,124 @@ def test_a_thousand_tenants_are_a_list_like_any_other(seen: Sight) -> None:
     answered(page, "window.scrollTo(0, document.body.scrollHeight)")
     page.wait_for_selector(f"tr[aria-rowindex='{total + 1}']")
     assert page.locator("tbody tr").count() < 60
+
+
+def test_a_table_shows_its_newest_events_at_first_and_the_beginning_where_none_has_come(
+    seen: Sight, up: Platform
+) -> None:
+    consumer = up.consumer(EVERYTHING.tenant)
+    pull = consumer.changes_url("shop", "orders") + f"?start_ts={EVERYTHING.snapshot_ts}&limit=100000"
+    events = [json.loads(line) for line in consumer.client.get(pull).text.splitlines()][:-1]
+    page = seen.open("#/t/7/acme/tables/shop/orders")
+    page.wait_for_selector(".tail tbody tr")
+    until(page, "document.querySelectorAll('.tail tbody tr').length >= 50")
+    told = [f"commit_ts {event['commit_ts']}" for event in reversed(events)]
+    shown = answered(page, "[...document.querySelectorAll('.tail time')].map((one) => one.title)")
+    assert shown == told[: len(shown)]
+    assert page.locator("select").input_value() == "last"
+    page.select_option("select", "now")
+    page.wait_for_selector(".detail .empty")
+    page.get_by_role("button", name="From the beginning").click()
+    until(page, f"document.querySelector('.detail [role=status]').textContent.startsWith('{len(events):,} events')")
+
+
+@pytest.mark.parametrize(
+    ("path", "home"),
+    [
+        ("#/t/7/nobody", "#/tenants"),
+        ("#/t/7/acme/tables/shop/nothing", "#/t/7/acme/tables"),
+        ("#/t/7/acme/nowhere", "#/t/7/acme"),
+        ("#/nowhere", "#/tenants"),
+    ],
+)
+def test_what_is_not_there_is_one_message_with_a_way_home(seen: Sight, path: str, home: str) -> None:
+    page = seen.open(path)
+    page.wait_for_selector(".lost")
+    page.wait_for_timeout(1_500)  # whatever else would say so has had its time; nothing is waited for
+    assert page.locator(".trouble, .empty").count() == 1
+    assert page.locator(".lost a").get_attribute("href") == home
+    page.locator(".lost a").click()
+    page.wait_for_selector("tbody a, .hold, .names a")
+
+
+PHONE = {"width": 390, "height": 844}
+PATHS = [
+    "#/tenants",
+    "#/t/7/acme",
+    "#/t/7/acme/tables/shop/orders",
+    "#/t/7/acme/ddl",
+    "#/t/7/live/placement",
+    "#/platform",
+]
+
+
+def test_a_phone_shows_every_page_without_scrolling_sideways(chromium: Any, up: Platform) -> None:
+    with browser.sight(chromium, up.url, viewport=PHONE) as one:
+        for path in [*PATHS, "docs.html"]:
+            page = one.open(path)
+            page.wait_for_selector(
+                ".tail tbody tr" if "orders" in path else ".pill" if path.startswith("#") else "details"
+            )
+            page.wait_for_timeout(300)
+            if PICTURES:
+                page.screenshot(path=Path(PICTURES) / f"phone-{PATHS.index(path) if path in PATHS else 'docs'}.png")
+            wide = answered(page, "document.documentElement.scrollWidth")
+            assert wide <= PHONE["width"], path
+        page = one.open("#/t/7/live")
+        page.wait_for_selector(".lag .tick")
+        until(page, "document.querySelector('.lag').viewBox.baseVal.width < 400")
+        sizes = answered(
+            page, "[...document.querySelectorAll('.lag .tick')].map((t) => t.getBoundingClientRect().height)"
+        )
+        assert min(sizes) >= 10
+
+
+def test_times_tell_their_zone(chromium: Any, up: Platform) -> None:
+    with browser.sight(chromium, up.url, timezone_id="Asia/Kolkata") as one:
+        page = one.open("#/t/7/acme")
+        page.wait_for_selector(".title time")
+        assert text(page, ".title time").endswith("UTC+05:30")
+        page = one.open("#/t/7/acme/ddl")
+        page.wait_for_selector(".ddl time")
+        assert text(page, ".ddl time").endswith("UTC+05:30")
+
+
+def test_a_ts_a_cursor_and_a_command_are_copied(chromium: Any, up: Platform) -> None:
+    with browser.sight(chromium, up.url, permissions=["clipboard-read", "clipboard-write"]) as one:
+        page = one.open("#/t/7/acme/tables/shop/orders")
+        page.wait_for_selector(".copies button:not([disabled])")
+
+        def copied(name: str) -> str:
+            page.get_by_role("button", name=name).first.click()
+            page.wait_for_selector("button:has-text('Copied')")
+            return str(answered(page, "navigator.clipboard.readText()"))
+
+        consumer = up.consumer(EVERYTHING.tenant)
+        assert copied("Copy the ts that is served up to") == consumer.status()["resolved_ts"]
+        cursor = copied("Copy the cursor behind the newest event")
+        command = shlex.split(copied("Copy a command that goes on"))
+        assert command[0] == "curl"
+        answer = consumer.client.get(command[-1])
+        assert answer.status_code == 200
+        assert f"cursor={cursor}" in command[-1]
+
+
+def test_tab_stops_once_at_the_tables_and_arrows_go_through_them(seen: Sight) -> None:
+    page = seen.open("#/t/7/acme/tables/shop/orders")
+    page.wait_for_selector(".names a[aria-current]")
+    assert page.locator(".names a").count() > 5
+    assert answered(page, "[...document.querySelectorAll('.names a')].filter((one) => one.tabIndex >= 0).length") == 1
+    page.locator(".names a[aria-current]").focus()
+    page.keyboard.press("ArrowDown")
+    assert answered(page, "document.activeElement.closest('.names') !== null") is True
+    assert answered(page, "document.activeElement.textContent") != "orders"
+    page.keyboard.press("Home")
+    page.keyboard.press("Tab")
+    assert answered(page, "document.activeElement.closest('.names')") is None
+
+
+def test_docs_is_the_openapi_document_as_a_page(seen: Sight, up: Platform) -> None:
+    seen.page.goto(f"{up.url}/docs")
+    seen.page.wait_for_selector("details:has-text('PullTable')")
+    seen.page.locator("summary:has-text('PullTable')").click()
+    assert "events" in text(seen.page, "details[open] table")

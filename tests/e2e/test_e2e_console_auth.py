@@ -161,3 +161,27 @@ def test_the_tail_of_a_table_needs_a_token_for_that_table_and_ends_with_it(seen:
     page.select_option("select", "all")
     page.wait_for_selector(".tail tbody tr")
     assert page.locator(".names a").count() > 1
+
+
+@pytest.mark.parametrize("table", ["orders", None])
+def test_a_token_of_a_part_of_a_tenant_lands_on_what_it_grants(seen: Sight, tokens: Tokens, table: str | None) -> None:
+    more = {} if table is None else {"table": table}
+    page = entered(
+        seen, "#/tenants", tokens.made("read", cluster="7", tenant=SET.tenant.tenant_id, database="shop", **more)
+    )
+    page.wait_for_selector(".names a:has-text('orders')")
+    assert page.url.endswith(f"#/t/7/acme/tables/shop{'' if table is None else '/orders'}")
+    assert page.locator(".names h3").all_inner_texts() == ["shop"]
+    if table is not None:
+        page.wait_for_selector(".tail tbody tr")
+
+
+def test_a_token_of_several_parts_lists_them(seen: Sight, tokens: Tokens) -> None:
+    named = {"cluster": "7", "tenant": SET.tenant.tenant_id, "database": "shop"}
+    grants = [{"actions": ["read"], **named, "table": table} for table in ("orders", "busy")]
+    token = tokens.client.post("/v1/tokens", json={"grants": grants}).json()["token"]
+    page = entered(seen, "#/tenants", token)
+    page.wait_for_selector(".parts a")
+    assert page.locator(".parts a").all_inner_texts() == ["7/acme: shop.busy", "7/acme: shop.orders"]
+    page.locator(".parts a").last.click()
+    page.wait_for_selector(".tail tbody tr")

@@ -45,6 +45,26 @@ def parquet_tables(body: bytes) -> tuple[list[pa.Table], Event]:
     return tables, end
 
 
+def stream_end(body: bytes, form: str) -> Event:
+    """Where an answer in any format stands: `type`, `cursor` and, unless it is a `continue`, `resolved_ts`."""
+    if form == "ndjson":
+        end: Event = json.loads(body.splitlines()[-1])
+        return end
+    if form == "parquet":
+        return parquet_tables(body)[1]
+    end = {}
+    source = io.BytesIO(body)
+    while source.tell() < len(body):
+        with pa.ipc.open_stream(source) as stream:
+            for batch in stream.iter_batches_with_custom_metadata():
+                told = batch.custom_metadata
+                end = {} if told is None else {name.decode()[9:]: value.decode() for name, value in told.items()}
+                if batch.batch.schema.metadata[b"tistream.type"] in (b"resolved", b"continue"):
+                    end = events_of(batch.batch)[0][1]
+    assert end, "the answer was cut"
+    return end
+
+
 def arrow_events(body: bytes) -> list[Event]:
     """Events and ends of a format=arrow body, in the order of the answer."""
     found: list[tuple[int, Event]] = []

@@ -13,7 +13,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 FOUR_RANGES, MORTAL, GUARDED = "four-ranges", "mortal", "guarded"
 GROUPS = {
-    **dict.fromkeys(("arrival", "faults", "golden_pages", "requests", "simulated", "undecodable"), FOUR_RANGES),
+    **dict.fromkeys(
+        ("arrival", "faults", "golden_pages", "requests", "simulated", "tenant_ends", "undecodable"), FOUR_RANGES
+    ),
     **dict.fromkeys(("crash", "lifecycle"), MORTAL),
     **dict.fromkeys(("auth", "console_auth"), GUARDED),
 }

@@ -354,11 +354,16 @@ def _kill(pid: int) -> None:
 
 @contextlib.contextmanager
 def running(
-    data_dir: Path, ranges: int = 1, *, killed: bool = False, options: tuple[str, ...] = ()
+    data_dir: Path,
+    ranges: int = 1,
+    *,
+    killed: bool = False,
+    options: tuple[str, ...] = (),
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[Platform]:
     """A started platform, stopped at the end; on failure its logs are shown. Nothing is left behind, and unless
     processes were `killed` no exception was met that nobody foresaw."""
-    platform = Platform(data_dir, ranges, options=options)
+    platform = Platform(data_dir, ranges, options=options, environ=environ or {})
     try:
         yield platform.start()
         if platform.alive():

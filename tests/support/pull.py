@@ -67,7 +67,9 @@ class Consumer:
     url: str
     tenant: TenantKey
     client: httpx.Client = field(
-        default_factory=lambda: httpx.Client(timeout=PATIENCE_S, verify=False, trust_env=False)
+        default_factory=lambda: httpx.Client(
+            timeout=PATIENCE_S, verify=False, trust_env=False, headers={"accept-encoding": "identity"}
+        )
     )
 
     @property

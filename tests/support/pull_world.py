@@ -24,15 +24,17 @@ from tistream.schema.snapshot import parse_snapshot
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
 from tistream_api.cursor import Position, Scope
-from tistream_api.encoding import FORMATS
+from tistream_api.encoding import new_encoder
 from tistream_api.group_cache import GroupCache
+from tistream_api.one_stream import one_stream
 from tistream_api.params import PullParams
 from tistream_api.pull import Pull
 from tistream_api.row_events import Barrier
-from tistream_api.scan import Budget, Scan
+from tistream_api.scan import Budget
 from tistream_api.segment_index import SegmentIndex
 from tistream_api.source import TenantSource
 from tistream_api.source_contract import Batch
+from tistream_api.wanted import wanted
 
 Change = Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -129,25 +131,45 @@ class World:
     budget: Budget = field(default_factory=Budget)
 
     def pull(
-        self, *names: str, start: Position, limit: int | None = None, end_ts: int | None = None, form: str = "ndjson"
+        self,
+        *names: str,
+        start: Position,
+        limit: int | None = None,
+        end_ts: int | None = None,
+        form: str = "ndjson",
+        events: str = "all",
     ) -> bytes:
         """One page; `limit` None: as much as there is."""
-        return b"".join(self.answer(*names, start=start, limit=limit, end_ts=end_ts, form=form))
+        return b"".join(self.answer(*names, start=start, limit=limit, end_ts=end_ts, form=form, events=events))
 
     def answer(
-        self, *names: str, start: Position, limit: int | None = None, end_ts: int | None = None, form: str = "ndjson"
+        self,
+        *names: str,
+        start: Position,
+        limit: int | None = None,
+        end_ts: int | None = None,
+        form: str = "ndjson",
+        events: str = "all",
+        follow: bool = False,
     ) -> Iterator[bytes]:
-        """One page as it is sent."""
+        """One answer as it is sent."""
         scope = Scope(self.tenant, *names)
-        params = PullParams(None, None, end_ts, limit or 1_000_000, 0, False)
+        params = PullParams(None, None, end_ts, limit or 1_000_000, 0, follow, form, events)
+        one = one_stream(params, self.source, scope, lambda: self.end_ts)
 
         def scan(at: Position, high: int, size: int | None) -> Iterator[Batch]:
             budget = self.budget if size is None else self.budget.for_page(size)
-            return Scan(self.source, scope, at, high, budget).batches()
+            return wanted(params.events, self.source, scope, at, high, budget)
 
         progress = StandingProgress(self.end_ts)
-        encoder = FORMATS[form].new()
-        return Pull(scope, params, start, progress, scan, ManualClock(), lambda *_: None, encoder).answer()
+        encoder = new_encoder(params, one)
+        return Pull(scope, params, start, progress, scan, ManualClock(), lambda *_: None, encoder, one).answer()
+
+    def follow(self, *names: str, start: Position, form: str, events: str) -> bytes:
+        """A stream that is to end by itself: after a thousand pieces it has not."""
+        pieces = list(itertools.islice(self.answer(*names, start=start, form=form, events=events, follow=True), 1_000))
+        assert len(pieces) < 1_000, "it does not end"
+        return b"".join(pieces)
 
 
 def golden_world(

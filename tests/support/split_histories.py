@@ -30,6 +30,7 @@ class History:
         self.rng = random.Random(seed + 1)
         cut = any_rules(random.Random(seed + 2), self.rng.choice([1, 3]), 1 << 9)
         few = random.Random(seed + 3)
+        self.fate = random.Random(seed + 4)
         self.objects = ObservedStore()
         self.world = SplitWorld(
             self.upstream,
@@ -77,6 +78,8 @@ class History:
             self._order()
         if rng.random() < 0.02:
             self._withdraw()
+        if self.fate.random() < 0.03:
+            world.forget()
         if rng.random() < 0.02:
             world.crash(late=rng.random() < 0.5)
         if world.late and rng.random() < 0.1:

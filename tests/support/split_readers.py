@@ -24,6 +24,7 @@ from tistream.wire.sorter import TaskList
 from tistream.wire.sorter_client import SorterClient
 from tistream_api.cursor import Scope
 from tistream_api.group_cache import GroupCache
+from tistream_api.memory import Memory
 from tistream_api.metrics import ApiMetrics
 from tistream_api.params import PullParams
 from tistream_api.pulls import Pulls
@@ -68,7 +69,9 @@ class Readers:
             metrics.undecodable,
         )
         limits = TenantLimits(clock, lambda _: Limits(), 8)
-        self._pulls = Pulls(clock, Budget(), threading.Semaphore(1), limits, metrics, Working(8, clock))
+        self._pulls = Pulls(
+            clock, Budget(), threading.Semaphore(1), limits, metrics, Working(8, clock), Memory(0, clock)
+        )
         self._scope = Scope(tenant)
         self._start_ts = upstream.snapshot_ts
         self._cursor: str | None = None

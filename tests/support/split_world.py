@@ -295,6 +295,13 @@ class SplitWorld:
                 self.rows[parent].order = None
         self.assign()
 
+    def forget(self) -> None:
+        """The database is restored to before all that is ordered now."""
+        self.merges.clear()
+        for row in self.rows.values():
+            row.order = None
+        self.assign()
+
     def busy(self) -> set[int]:
         """Tasks of which something is ordered."""
         return {row.task_id for row in self.rows.values() if row.order is not None}
@@ -332,13 +339,25 @@ class SplitWorld:
                 merge.stop_at = self._told(merge.parents) + 1
         merging = {parent for merge in self.merges for parent in merge.parents}
         for task_id, report in reports.items():
-            if report.sealed and task_id not in merging and task_id in self.rows:
+            if not report.sealed or task_id in merging or task_id not in self.rows:
+                continue
+            if _around(report.sealed) == self.rows[task_id].span:
                 self._replace([task_id], report.sealed)
+            else:  # of a merge that was forgotten: its neighbours are given that order again, and no way back
+                self._order_again(report.sealed[0], reports)
+                merging |= set(self.merges[-1].parents)
         self._order_merges()
         if self.route() != before:
             self.assign()
             return True
         return False
+
+    def _order_again(self, child: ChildTask, reports: dict[int, TaskReport]) -> None:
+        parents = [row.task_id for row in self._ordered() if row.span.overlaps(span_of(child))]
+        stops = {report.stop_at for parent in parents if (report := reports.get(parent)) and not report.sealed}
+        assert None not in stops, "a neighbour has gone on"
+        self.merges = [merge for merge in self.merges if not set(merge.parents) & set(parents)]
+        self.merges.append(Merge(parents, child, max(stops, default=0) or 1, final=True))
 
     def _replace(self, parents: Sequence[int], children: Sequence[ChildTask]) -> None:
         self.sealed += parents
@@ -346,6 +365,11 @@ class SplitWorld:
             del self.rows[parent]
         for child in children:
             self.rows[child.task_id] = Row(child.task_id, span_of(child), parents=tuple(parents))
+
+
+def _around(children: Sequence[ChildTask]) -> KeySpan:
+    spans = sorted((span_of(child) for child in children), key=lambda span: span.start)
+    return KeySpan(spans[0].start, spans[-1].end)
 
 
 def _for_task(file: Arrived, router: Router, task_id: int) -> TaskFile:

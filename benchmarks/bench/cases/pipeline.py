@@ -131,8 +131,10 @@ def _counted(up: Up, path: str, start_ts: int, end_ts: int) -> int:
     """Rows that pulls give from the beginning to the end."""
     rows = 0
     place = {"start_ts": str(start_ts)}
-    fixed = {"end_ts": str(end_ts), "limit": "1000000", "format": "arrow"}
-    with httpx.Client(base_url=up.url, timeout=PATIENCE_S, trust_env=False) as client:
+    fixed = {"end_ts": str(end_ts), "limit": "1000000", "format": "arrow", "events": "all"}
+    with httpx.Client(
+        base_url=up.url, timeout=PATIENCE_S, trust_env=False, headers={"accept-encoding": "identity"}
+    ) as client:
         while True:
             answer = client.get(path, params=place | fixed).raise_for_status()
             source, tables = pa.BufferReader(answer.content), []

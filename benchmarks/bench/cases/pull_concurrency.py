@@ -37,7 +37,9 @@ def run(bench: Bench) -> None:
 
 async def _measure(bench: Bench, server: Remote, url: str, poll_count: int, pull_count: int, scale: int) -> None:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=poll_count + pull_count)
-    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, limits=limits, trust_env=False) as client:
+    async with httpx.AsyncClient(
+        base_url=url, timeout=PATIENCE_S, limits=limits, trust_env=False, headers={"accept-encoding": "identity"}
+    ) as client:
         cursor = await _caught_up(client)
         await _pull(client)
         bench.figure("time to the first byte, one pull alone", await _first_byte(client), "ms", 100, scale=scale)

@@ -91,7 +91,7 @@ class Follower:
     def _run(self) -> None:
         fixed = {"limit": "1000000", "wait_ms": self._wait_ms}
         place = {"start_ts": str(self._start_ts)}
-        with httpx.Client(timeout=120, trust_env=False) as client:
+        with httpx.Client(timeout=120, trust_env=False, headers={"accept-encoding": "identity"}) as client:
             while not self._stop.is_set():
                 answer = client.get(self._url, params=place | fixed)
                 if answer.status_code != httpx.codes.OK:

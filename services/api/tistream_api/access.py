@@ -34,6 +34,14 @@ def may_some(grants: Iterable[Grant], action: Action, resource: Resource) -> boo
     return any(action in grant.actions and _touches(grant, resource) for grant in grants)
 
 
+def parts(grants: Iterable[Grant]) -> list[dict[str, str | None]]:
+    """Databases and tables that may be read by grants of less than a tenant; of a whole database the table is None."""
+    named = {about(grant) for grant in grants if "read" in grant.actions}
+    found = {(one.cluster, one.tenant, one.database, one.table) for one in named if one.database is not None}
+    names = ("cluster_id", "tenant_id", "database", "table")
+    return [dict(zip(names, one, strict=True)) for one in sorted(found, key=lambda one: [name or "" for name in one])]
+
+
 def may_give(grants: Iterable[Grant], given: Iterable[Grant]) -> bool:
     """Whether who has `grants` may make, see and revoke a token with `given`: what each is about it may operate."""
     own = list(grants)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from fastapi import APIRouter, Depends, FastAPI
-from prometheus_client import Gauge
+from prometheus_client import CollectorRegistry, Gauge
 from starlette.middleware import Middleware
 
 from tistream import decode
@@ -37,12 +38,15 @@ from tistream_api.callers import Callers
 from tistream_api.console_pages import build_pages
 from tistream_api.gate import SCHEME, SECURITY, Gate, refuse_undeclared
 from tistream_api.group_cache import GroupCache, Keeping
+from tistream_api.head_requests import HeadRequests
 from tistream_api.insight_routes import build_insight_router
 from tistream_api.jwt_callers import JwtCallers
 from tistream_api.key_set import reader
 from tistream_api.lag_history import LagHistory
 from tistream_api.lag_sampler import LagSampler
 from tistream_api.lists import Lists
+from tistream_api.memory import Memory
+from tistream_api.memory_limit import give_back, pull_bytes
 from tistream_api.metrics_gate import MetricsGate
 from tistream_api.operator_routes import build_operator_router
 from tistream_api.params import LAG_MINUTES_MAX
@@ -56,6 +60,7 @@ from tistream_api.scan import Budget
 from tistream_api.served import Served
 from tistream_api.settings import ApiSettings
 from tistream_api.slow_refusals import SlowRefusals
+from tistream_api.tenant_end_routes import build_tenant_end_router
 from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenants import Tenants
@@ -116,6 +121,7 @@ def build_app(
             Loop("routes", tenants.follow, interval_ms=100, backoff_max_ms=1_000, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("refresh", tenants.refresh_due, interval_ms=20, metrics=loop_metrics),
+            Loop("memory", lambda: _tidy(pulls.memory), interval_ms=500, metrics=loop_metrics),
             Loop("lag", sampler.sample, interval_ms=settings.lag_every_ms, metrics=loop_metrics),
         ]
         if callers is not None:
@@ -150,16 +156,17 @@ def build_app(
     readiness = Readiness(http, meta, tenants, warm)
     limits = _limits(settings, tenants, clock)
     slots, working = threading.Semaphore(settings.pulls_max), Working(at_once_of(os.cpu_count() or 1), clock)
-    pulls = Pulls(clock, _budget(settings), slots, limits, tenants.metrics, working)
+    pulls = Pulls(clock, _budget(settings), slots, limits, tenants.metrics, working, _memory(settings, clock, registry))
     lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
-    gate = Gate(callers, limits, new_turns(THREADS, settings.pulls_max))
+    gate = Gate(callers, limits, new_turns(THREADS, settings.pulls_max), socket.gethostname())
     routers = [
         build_router(tenants, pulls, lists, status, meta, gate),
         build_insight_router(tenants, lists, status, sampler),
         build_operator_router(meta),
         build_token_router(tokens, callers, clock, new_secret),
         build_usage_router(meta),
+        build_tenant_end_router(meta),
     ]
     _include(app, gate, routers)
     if callers is not None:
@@ -194,6 +201,19 @@ def _budget(settings: ApiSettings) -> Budget:
     return Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
 
 
+def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) -> Memory:
+    memory = Memory(pull_bytes(settings.pull_memory_bytes), clock)
+    held = Gauge("tistream_api_pull_memory_bytes", "Memory that pulls have shares of.", registry=registry)
+    held.set_function(lambda: memory.held)
+    return memory
+
+
+def _tidy(memory: Memory) -> None:
+    """What pulls have given back, the allocators give back."""
+    if memory.fallen():
+        give_back()
+
+
 def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:
     """Each tenant's own limits, and where it has none the platform's."""
     defaults = Limits(**settings.limits.model_dump())
@@ -226,6 +246,7 @@ def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:
         app.include_router(router, dependencies=[Depends(gate.check)])
     refuse_undeclared(app.routes, [route for router in routers for route in router.routes])
     _tell_scheme(app)
+    app.user_middleware.append(Middleware(HeadRequests))  # inside of all that counts requests
 
 
 def _tell_scheme(app: FastAPI) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from tistream.decode.kinds import arrow_type, kind_of
 from tistream.schema.sql_type import sql_type
 from tistream.schema.table import Column
+from tistream.schema.visible import TableVersion
 from tistream_api.cursor import Place
 from tistream_api.end import End
 from tistream_api.events import Ddls, Events, Image, Ints, Rows
@@ -24,7 +25,7 @@ BATCH_ROWS = 16_384
 _OPS = pa.array(["delete", "put"], pa.string())
 _NAMES = pa.struct([pa.field("database", pa.string()), pa.field("table", pa.string())])
 _ROWID = pa.field("_tidb_rowid", pa.int64())
-_DDL = pa.schema(
+DDL_SCHEMA = pa.schema(
     [
         pa.field("seq", pa.int64(), nullable=False),
         pa.field("commit_ts", pa.int64(), nullable=False),
@@ -62,6 +63,39 @@ def end_batch(end: End) -> pa.RecordBatch:
     return pa.record_batch([pa.array([end.resolved_ts], pa.int64()), pa.array([end.cursor])], schema=schema)
 
 
+def row_schema(version: TableVersion) -> pa.Schema:
+    """The schema of a table's row events."""
+    table = version.table
+    row = [_field(column) for column in table.visible_columns]
+    key = [_field(column) for column in table.key_columns] or [_ROWID]
+    return _row_schema(key, row, {"database": version.database, "table": table.name, "table_id": str(table.id)})
+
+
+def nameless_schema(database: str, table: str) -> pa.Schema:
+    """The schema of no row events, where nothing bears the name: objects without members, and no table_id."""
+    return _row_schema([], [], {"database": database, "table": table})
+
+
+def _row_schema(key: list[pa.Field], row: list[pa.Field], named: dict[str, str]) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field("seq", pa.int64(), nullable=False),
+            pa.field("op", pa.string(), nullable=False),
+            pa.field("commit_ts", pa.int64(), nullable=False),
+            pa.field("start_ts", pa.int64(), nullable=False),
+            pa.field("schema_version", pa.int64(), nullable=False),
+            pa.field("key", pa.struct(key), nullable=False),
+            pa.field("row", pa.struct(row)),
+            pa.field("old_row", pa.struct(row)),
+        ],
+        metadata={
+            "tistream.version": VERSION,
+            "tistream.type": "row",
+            **{f"tistream.{name}": value for name, value in named.items()},
+        },
+    )
+
+
 def _row_batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
     """Of row events alone: table by table, in the order in which they first appear."""
     numbers, firsts = np.unique(events.source, return_index=True)
@@ -93,32 +127,10 @@ class _TableBatches:
         self._sets = [one for one in sets if isinstance(one, Rows)]
         self._numbers = np.array(numbers, np.int64)
         first = self._sets[0]
-        table = first.version.table
         self._new = _Side([one.new for one in self._sets])
         self._old = _Side([one.old for one in self._sets])
-        self._row_fields = [_field(column) for column in table.visible_columns]
-        key_fields = [_field(column) for column in table.key_columns] or [_ROWID]
-        self._key_fields = key_fields
-        row = pa.struct(self._row_fields)
-        self._schema = pa.schema(
-            [
-                pa.field("seq", pa.int64(), nullable=False),
-                pa.field("op", pa.string(), nullable=False),
-                pa.field("commit_ts", pa.int64(), nullable=False),
-                pa.field("start_ts", pa.int64(), nullable=False),
-                pa.field("schema_version", pa.int64(), nullable=False),
-                pa.field("key", pa.struct(key_fields), nullable=False),
-                pa.field("row", row),
-                pa.field("old_row", row),
-            ],
-            metadata={
-                "tistream.version": VERSION,
-                "tistream.type": "row",
-                "tistream.database": first.version.database,
-                "tistream.table": table.name,
-                "tistream.table_id": str(table.id),
-            },
-        )
+        self._schema = row_schema(first.version)
+        self._row_fields, self._key_fields = (list(self._schema.field(name).type) for name in ("row", "key"))
 
     def batch(self, events: Events, seq: Ints) -> pa.RecordBatch:
         """Events of these sets."""
@@ -203,7 +215,7 @@ def _ddl_batch(events: Events, seq: int) -> pa.RecordBatch:
         one = events.sets[source]
         assert isinstance(one, Ddls)
         event = one.events[at]
-        named = {name: getattr(event, name) for name in _DDL.names[1:-1]}
+        named = {name: getattr(event, name) for name in DDL_SCHEMA.names[1:-1]}
         involved = [{"database": database, "table": table} for database, table in event.involved]
         found.append({"seq": seq + number, **named, "involved": involved})
-    return pa.RecordBatch.from_pylist(found, schema=_DDL)
+    return pa.RecordBatch.from_pylist(found, schema=DDL_SCHEMA)

@@ -11,7 +11,7 @@ from tistream_api.end import End
 from tistream_api.events import Events
 from tistream_api.piece import Piece
 
-_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 class ArrowEncoder:
@@ -35,7 +35,7 @@ class ArrowEncoder:
         """The end of the stream that is open."""
         if self._schema is not None:
             self._schema = None
-            yield _END_OF_STREAM
+            yield END_OF_STREAM
 
     def _put(self, batch: pa.RecordBatch) -> Iterator[Piece]:
         if self._schema is None or not self._schema.equals(batch.schema, check_metadata=True):

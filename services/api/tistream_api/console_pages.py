@@ -60,6 +60,16 @@ def build_pages() -> APIRouter:
     router = APIRouter(include_in_schema=False)
     pages = read_pages()
 
+    @router.get("/")
+    async def root() -> Response:
+        """Whoever types the server's address alone gets to the console."""
+        return RedirectResponse("console/", 307, HEADERS)
+
+    @router.get("/docs")
+    async def docs() -> Response:
+        """The OpenAPI document as a page."""
+        return RedirectResponse("console/docs.html", 307, HEADERS)
+
     @router.get("/console")
     async def console() -> Response:
         """To where relative names work, whatever prefix a proxy puts before."""

@@ -10,6 +10,8 @@ from tistream_api.arrow_stream import ArrowEncoder
 from tistream_api.end import End
 from tistream_api.events import Events
 from tistream_api.ndjson import NdjsonEncoder
+from tistream_api.one_stream import OneStream, OneStreamEncoder
+from tistream_api.params import PullParams
 from tistream_api.parquet_tar import ParquetEncoder
 from tistream_api.piece import Piece
 
@@ -40,3 +42,8 @@ FORMATS = {
     "arrow": Format("application/vnd.apache.arrow.stream", ArrowEncoder),
     "parquet": Format("application/x-tar", ParquetEncoder),
 }
+
+
+def new_encoder(params: PullParams, one: OneStream | None) -> Encoder:
+    """That of one answer; `one` where it is to be a single Arrow stream."""
+    return FORMATS[params.format].new() if one is None else OneStreamEncoder(one)

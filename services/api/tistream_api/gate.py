@@ -31,7 +31,7 @@ SECURITY: list[dict[str, list[str]]] = [{"bearer": []}]
 SCHEME = {"bearer": {"type": "http", "scheme": "bearer", "description": "a token of `tistream token`, or a JWT"}}
 # What names no tenant, and is asked by who has no token: probes, who wants to know the contract, the console's files.
 OPEN = frozenset(
-    ("/healthz", "/readyz", "/openapi.json", "/metrics", "/console", "/console/{name:path}")
+    ("/healthz", "/readyz", "/openapi.json", "/metrics", "/", "/docs", "/console", "/console/{name:path}")
 )  # of /metrics: metrics_gate.py
 ANNOUNCEMENT_BYTES_MAX = 1 << 10  # none that is right is half as long
 _ACTIONS = get_args(Action)
@@ -89,10 +89,10 @@ OPERATE_OWN = Access(("operate",), "platform", partly=True)
 
 class Gate:
     """`check` is a dependency of every route. Without `callers` (auth is off) everybody may do everything but pages of
-    other sites, in a browser on this machine."""
+    other sites, in a browser on this machine, which calls itself `machine`."""
 
-    def __init__(self, callers: Callers | None, limits: TenantLimits, turns: Turns) -> None:
-        self._callers, self._limits, self._turns = callers, limits, turns
+    def __init__(self, callers: Callers | None, limits: TenantLimits, turns: Turns, machine: str) -> None:
+        self._callers, self._limits, self._turns, self._machine = callers, limits, turns, machine
 
     async def check(self, request: Request) -> AsyncIterator[None]:
         """Let it pass when it is its turn, and note who it is. Raises Unauthenticated, Forbidden, TooManyRequests."""
@@ -131,7 +131,7 @@ class Gate:
     def _caller(self, request: Request) -> Caller:
         if self._callers is not None:
             return self._callers.of(request.headers.get("authorization"))
-        refused = refusal(request.headers)
+        refused = refusal(request.headers, self._machine)
         if refused is not None:
             raise Forbidden(refused)
         return EVERYBODY

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from tistream.model.ids import TenantKey
 from tistream.wire.tokens import Grant
 from tistream_api import gate, openapi, params
-from tistream_api.access import Resource, may
+from tistream_api.access import Resource, may, parts
 from tistream_api.gate import caller_of
 from tistream_api.lag_sampler import LagSampler
 from tistream_api.lists import Lists
@@ -43,14 +43,15 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
         openapi_extra=gate.OVERVIEW.declared(),
     )
     def overview(request: Request) -> dict[str, Any]:
-        """Every tenant that the token may read or operate: how far it is and what holds it, without asking anybody."""
+        """Every tenant that the token may read or operate: how far it is and what holds it, without asking anybody.
+        `parts`: the databases and tables that the token names, below a tenant."""
         params.parse_none(request.scope["query_string"])
         grants = caller_of(request).grants
         found = sorted(tenants.views().items(), key=lambda item: str(item[0]))
         views = [view for key, view in found if _may_see(grants, key)]
         unheard = sampler.unheard()
         pictures = ((view.route, status.glance(view, sampler.stores(view), unheard)) for view in views)
-        return {"tenants": [summary(route, picture) for route, picture in pictures]}
+        return {"tenants": [summary(route, picture) for route, picture in pictures], "parts": parts(grants)}
 
     @router.get(
         TENANT + "/lag",

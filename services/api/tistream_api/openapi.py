@@ -6,11 +6,12 @@ from typing import Any
 
 from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
 from tistream.wire.limits import QUOTA_MAX, Limits
-from tistream.wire.meta import KMS_KEY_ID_PATTERN
+from tistream.wire.meta import DELETE_GRACE_MS, KMS_KEY_ID_PATTERN
 from tistream_api.encoding import FORMATS
 from tistream_api.params import (
     DDL_LIMIT_DEFAULT,
     DDL_LIMIT_MAX,
+    EVENTS,
     LAG_MINUTES_MAX,
     LIMIT_DEFAULT,
     LIMIT_MAX,
@@ -42,7 +43,14 @@ _PULL = [
     _query(
         "format",
         {"type": "string", "enum": list(FORMATS), "default": next(iter(FORMATS))},
-        "of the answer: lines of JSON, Arrow IPC streams one after the other, or a tar archive of Parquet files",
+        "of the answer: lines of JSON, Arrow IPC streams (see events), or a tar archive of Parquet files",
+    ),
+    _query(
+        "events",
+        {"type": "string", "enum": list(EVENTS)},
+        "which events the answer has; default: all. format=arrow has no default: rows is one IPC stream with one "
+        "schema (of PullTable alone; a page ends before the schema changes), ddl is one IPC stream, all is several "
+        "IPC streams one after the other",
     ),
 ]
 _LIST = [_query("ts", _TS, "as of this time; default: the newest")]
@@ -177,6 +185,13 @@ def create_doc() -> dict[str, Any]:
     """openapi_extra of CreateTenant."""
     members = {"tenant_id": {"type": "string"}, "retention_ms": RETENTION, "kms_key_id": KMS_KEY_ID}
     return json_doc(members, required=["tenant_id"])
+
+
+def deletion_doc() -> dict[str, Any]:
+    """openapi_extra of DeleteTenant."""
+    grace = {"type": "string", "pattern": "^[0-9]+$", "description": "milliseconds", "example": str(DELETE_GRACE_MS)}
+    confirm = {"type": "string", "description": "the tenant_id once more", "example": "acme"}
+    return json_doc({"confirm": confirm, "grace_ms": grace}, required=["confirm"])
 
 
 def json_doc(

@@ -9,7 +9,7 @@ from tistream_api.status import LATE_SECONDS, Picture, held_by
 
 
 def summary(route: TenantRoute, picture: Picture) -> dict[str, Any]:
-    """A tenant in a few words. `state`: waiting (nothing can be read yet), damaged, late, or live."""
+    """A tenant in a few words. `state`: waiting (nothing can be read yet), paused, damaged, late, or live."""
     known = route.snapshot_ts is not None and picture.resolved_ts > 0
     hold = held_by(picture) if known else None
     return {
@@ -29,6 +29,8 @@ def summary(route: TenantRoute, picture: Picture) -> dict[str, Any]:
 def _state(picture: Picture, known: bool, damaged: bool) -> str:
     if not known:
         return "waiting"
+    if picture.paused is not None:
+        return "paused"
     if damaged:
         return "damaged"
     return "late" if picture.lag_seconds > LATE_SECONDS else "live"

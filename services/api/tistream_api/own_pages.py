@@ -11,18 +11,20 @@ _WAY_OUT = "this API server runs without authentication (TISTREAM_API__AUTH=off)
 _ELSEWHERE = frozenset(("cross-site", "same-site"))
 
 
-def refusal(headers: Mapping[str, str]) -> str | None:
-    """Why a request with these headers (by small letters) is not answered; None: it is."""
+def refusal(headers: Mapping[str, str], machine: str) -> str | None:
+    """Why a request with these headers (by small letters) is not answered; None: it is. `machine` is the name that this
+    machine has for itself."""
     host = headers.get("host", "")
-    if not _of_this_machine(host):
-        return f"{_WAY_OUT}: ask it as 127.0.0.1 or localhost, not as {host[:80]!r}, or switch auth on"
+    if host and not _of_this_machine(host, machine):
+        return f"{_WAY_OUT}: ask it as 127.0.0.1, localhost or {machine}, not as {host[:80]!r}, or switch auth on"
     if headers.get("sec-fetch-site") in _ELSEWHERE or not _own(headers.get("origin"), host):
         return f"{_WAY_OUT}: no page of another site may ask it; open its own at 127.0.0.1, or switch auth on"
     return None
 
 
-def _of_this_machine(host: str) -> bool:
-    """A name with dots may be anybody's, who lets it lead here (DNS rebinding); an address, or `localhost`, is not."""
+def _of_this_machine(host: str, machine: str) -> bool:
+    """Any other name may be somebody's who lets it lead here (DNS rebinding), one of a single label too: what a search
+    domain makes of it is the network's to say."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
     except ValueError:
@@ -30,7 +32,7 @@ def _of_this_machine(host: str) -> bool:
     try:
         return ip_address(name).is_loopback
     except ValueError:
-        return "." not in name or name.endswith(".localhost")
+        return name == "localhost" or name.endswith(".localhost") or name == machine.lower().removesuffix(".")
 
 
 def _own(origin: str | None, host: str) -> bool:

@@ -19,8 +19,9 @@ WALL_MS_MAX = 10**15  # the year 33658
 KEY_MAX_BYTES = 16_384
 FORMATS = ("ndjson", "arrow", "parquet")
 ENDLESS_FORMATS = ("ndjson", "arrow")
+ALL, ROWS, DDL = EVENTS = ("all", "rows", "ddl")
 
-PULL_PARAMETERS = ("start_ts", "cursor", "end_ts", "limit", "wait_ms", "follow", "format")
+PULL_PARAMETERS = ("start_ts", "cursor", "end_ts", "limit", "wait_ms", "follow", "format", "events")
 LIST_PARAMETERS = ("ts",)
 USAGE_PARAMETERS = ("from", "to")
 COVERAGE_PARAMETERS = ("start_key", "end_key")
@@ -45,10 +46,12 @@ class PullParams:
     wait_ms: int
     follow: bool
     format: str = FORMATS[0]
+    events: str = ALL
+    coding: str | None = None  # the Content-Encoding of the answer: not a parameter, but what its reader takes
 
 
-def parse_pull(query: bytes) -> PullParams:
-    """The parameters of a pull. Raises InvalidRequest, naming the parameter that is wrong."""
+def parse_pull(query: bytes, *, one_table: bool = False) -> PullParams:
+    """The parameters of a pull; `one_table`: of a PullTable. Raises InvalidRequest, naming the wrong parameter."""
     given = _take_apart(query, PULL_PARAMETERS)
     if ("start_ts" in given) == ("cursor" in given):
         raise InvalidRequest("give either start_ts or cursor, and not both", {"parameter": "start_ts"})
@@ -73,7 +76,26 @@ def parse_pull(query: bytes) -> PullParams:
         wait_ms=_number("wait_ms", given["wait_ms"], 0, WAIT_MS_MAX) if "wait_ms" in given else 0,
         follow=follow,
         format=form,
+        events=_events(given.get("events"), form, one_table=one_table),
     )
+
+
+def _events(asked: str | None, form: str, *, one_table: bool) -> str:
+    """What of several IPC streams a reader takes for all of them is the first: so whoever wants several says so."""
+    if asked is not None and asked not in EVENTS:
+        raise _bad("events", f"is none of {', '.join(EVENTS)}")
+    if form != "arrow":
+        return asked or ALL
+    choices = (
+        "events=rows (one table's rows, one IPC stream of one schema), "
+        "events=ddl (DDL events, one IPC stream) or events=all (several IPC streams, one after the other)"
+    )
+    if asked is None:
+        raise _bad("events", f"is wanted with format=arrow: {choices}")
+    if asked == ROWS and not one_table:
+        why = "goes with format=arrow where one table is pulled: several tables have no one schema"
+        raise _bad("events=rows", f"{why}. Pull a table, or ask for events=all or format=parquet", "events")
+    return asked
 
 
 def parse_list(query: bytes) -> int | None:
@@ -165,5 +187,5 @@ def _hex(name: str, text: str) -> bytes:
     return bytes.fromhex(text)
 
 
-def _bad(name: str, why: str) -> InvalidRequest:
-    return InvalidRequest(f"{name} {why}", {"parameter": name})
+def _bad(name: str, why: str, parameter: str | None = None) -> InvalidRequest:
+    return InvalidRequest(f"{name} {why}", {"parameter": parameter or name})

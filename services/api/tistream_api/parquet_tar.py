@@ -14,7 +14,7 @@ from tistream_api.end import End
 from tistream_api.events import Events
 from tistream_api.piece import Piece
 
-HELD_BYTES = 32 << 20  # of events in memory: then they are written out
+HELD_BYTES = 8 << 20  # of events in memory: then they are written out; a tar archive has a file's size before it
 
 _BLOCK = 512
 _NO_MEMBERS = pa.field("_", pa.bool_())

@@ -19,6 +19,8 @@ from tistream_api.cursor import Place, Position, Scope
 from tistream_api.encoding import Encoder
 from tistream_api.end import End
 from tistream_api.events import Events
+from tistream_api.memory import Room
+from tistream_api.one_stream import OneStream
 from tistream_api.params import PullParams
 from tistream_api.piece import Piece
 from tistream_api.row_events import Barrier
@@ -60,6 +62,9 @@ class Pull:
     clock: Clock
     count: Callable[[int, int, int], None]  # events, rows among them, and bytes about to be sent
     encoder: Encoder
+    one: OneStream | None = None  # the answer is a single Arrow stream
+    room: Room | None = None  # what it may hold in memory; None: nobody counts it
+    _begun: bool = False
 
     def answer(self) -> Iterator[Piece]:
         """The answer's bytes. Raises Undecodable before the first of them."""
@@ -69,12 +74,12 @@ class Pull:
 
     def _page(self) -> Iterator[Piece]:
         deadline_ms = self.clock.monotonic_ms() + self.params.wait_ms
-        page = _Page(self.start, self.params.limit)
+        page = _Page(self.start, self.params.limit, self.one)
         while True:
             high = self._high()
             if page.at.low_ts < high:
                 try:
-                    for events in self._wanted(page.take(self.scan(page.at, high, self.params.limit))):
+                    for events in self._wanted(page.take(self._scanned(page.at, high, self.params.limit))):
                         yield from self._bytes(events)
                 except (RetryableError, Gone):
                     if not page.sent:  # else what was sent stands, and the next answer goes on behind it
@@ -86,9 +91,22 @@ class Pull:
             left_ms = deadline_ms - self.clock.monotonic_ms()
             if left_ms <= 0 or self.progress.stopping():
                 break
+            self._leave()
             self.progress.wait_above(max(high, page.at.low_ts), left_ms)
         yield from self._told(page.at)
         yield from self.encoder.close()
+        self._leave()
+
+    def _scanned(self, at: Position, high: int, limit: int | None) -> Iterator[Batch]:
+        """Raises TooManyRequests: there is no memory to hold what is read."""
+        if self.room is not None:
+            self.room.take()
+        return self.scan(at, high, limit)
+
+    def _leave(self) -> None:
+        """When nothing is held."""
+        if self.room is not None:
+            self.room.give()
 
     def _wanted(self, batches: Iterator[Events]) -> Iterator[Events]:
         """Until the answer is to end; the next one goes on behind what was sent, if there is to be one."""
@@ -123,6 +141,9 @@ class Pull:
         yield from self.encoder.end(End(cursors.encode(self.scope, at), resolved_ts))
 
     def _bytes(self, events: Events) -> Iterator[Piece]:
+        if not self._begun:  # the head of the answer, before its rows are worded: nothing can be refused any more
+            self._begun = True
+            yield b""
         self.count(len(events), events.rows, 0)
         for piece in self.encoder.events(events):
             self.count(0, 0, len(piece))
@@ -131,13 +152,15 @@ class Pull:
     # ---- an endless stream
 
     def _stream(self) -> Iterator[Piece]:
-        page = _Page(self.start, None)
+        page = _Page(self.start, None, self.one)
         told_ms = None
         while not self.progress.stopping():
             high = self.progress.resolved_ts()
             before, interrupted = page.sent, False
             try:
-                for events in self._wanted(page.take(self.scan(page.at, high, None))) if page.at.low_ts < high else ():
+                for events in (
+                    self._wanted(page.take(self._scanned(page.at, high, None))) if page.at.low_ts < high else ()
+                ):
                     yield from self._bytes(events)
                     if len(events) and page.at.place is Place.DONE and not page.barrier:
                         yield from self._told(page.at)
@@ -150,12 +173,13 @@ class Pull:
                 if told_ms is None and not page.sent:
                     raise
                 break
+            self._leave()
             self._refuse(page.barrier, page.at, page.sent if told_ms is None else 1)
             now_ms = self.clock.monotonic_ms()
             if page.barrier or told_ms is None or now_ms - told_ms >= IDLE_MS:
                 yield from self._told(page.at)
                 told_ms = now_ms
-            if page.barrier:
+            if page.barrier or page.full:
                 break
             if interrupted:
                 self.progress.wait_above(high, INTERRUPTED_MS)  # then on from where it stands
@@ -169,16 +193,16 @@ class Pull:
 class _Page:
     """Counts what is sent, and cuts where the limit says."""
 
-    def __init__(self, start: Position, limit: int | None) -> None:
+    def __init__(self, start: Position, limit: int | None, one: OneStream | None) -> None:
         self.at = start
         self.sent = 0
         self.full = False
         self.barrier: Barrier | None = None
-        self._limit = limit
+        self._limit, self._one = limit, one
 
     def take(self, batches: Iterator[Batch]) -> Iterator[Events]:
         """The events to send now. `at` says where the answer stands as soon as each has been sent."""
-        for batch in batches:
+        for batch in batches if self._one is None else self._one.until_change(batches):
             left = None if self._limit is None else self._limit - self.sent
             if batch.crowd is not None:
                 self._reach(batch.through)
@@ -197,7 +221,7 @@ class _Page:
             self.barrier = batch.barrier
             yield events
             # Inside a commit_ts that comes in pieces a look at the next one tells whether anything of it is left.
-            if left is not None and len(events) == left and batch.through is not None:
+            if batch.last or (left is not None and len(events) == left and batch.through is not None):
                 self.full = True
                 return
 

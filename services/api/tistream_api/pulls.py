@@ -6,22 +6,29 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from starlette.requests import ClientDisconnect
+
 from tistream import trace
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest, TooManyRequests, UnknownName
 from tistream.model.ts import from_physical_ms
 from tistream.trace import Span
 from tistream_api import cursor as cursors
+from tistream_api.compression import compressed
 from tistream_api.cursor import Position, Scope
-from tistream_api.encoding import FORMATS
+from tistream_api.encoding import Encoder, new_encoder
+from tistream_api.memory import Memory, Room
 from tistream_api.metrics import ApiMetrics
+from tistream_api.one_stream import one_stream
 from tistream_api.params import PullParams
 from tistream_api.piece import Piece
 from tistream_api.pull import Pull, ScanFrom
-from tistream_api.scan import Budget, Scan
+from tistream_api.scan import Budget
+from tistream_api.shown_names import MayRead, ShownNames
 from tistream_api.source_contract import Batch
 from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_view import TenantView
+from tistream_api.wanted import wanted
 from tistream_api.watched import Metered, Watched
 from tistream_api.working import Working, WorkingEncoder
 
@@ -60,7 +67,7 @@ class Answer:
 @dataclass(slots=True)
 class Pulls:
     """Pulls of every tenant. Thread-safe. `slots` bounds those under way, `limits` those of one tenant,
-    `working` those that read or word rows just now."""
+    `working` those that read or word rows just now, `memory` what they hold."""
 
     clock: Clock
     budget: Budget
@@ -68,6 +75,7 @@ class Pulls:
     limits: TenantLimits
     metrics: ApiMetrics
     working: Working
+    memory: Memory
 
     def answer(
         self,
@@ -77,13 +85,16 @@ class Pulls:
         still: Callable[[], bool],
         rows: Callable[[int], None] = lambda _: None,
         counted: Callable[[], None] = lambda: None,
+        may_read: MayRead | None = None,
+        gone: Callable[[], bool] = lambda: False,
     ) -> Answer:
         """Begin an answer, to somebody who may have it for as long as `still` says so; `rows` is told how many are
-        about to be sent; `counted` is called once it is one of the pulls that are under way. Raises InvalidRequest and
-        its subclasses, Unavailable, TooManyRequests."""
+        about to be sent; `counted` is called once it is one of the pulls that are under way; `may_read` says which
+        names may be shown to them, None: all; when `gone` says that the client has left, it ends with ClientDisconnect.
+        Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
         request = trace.here()
         with trace.child("begin pull"):
-            return self._answer(view, scope, params, still, rows, counted, request)
+            return self._answer(view, scope, params, still, rows, counted, may_read, gone, request)
 
     def _answer(
         self,
@@ -93,6 +104,8 @@ class Pulls:
         still: Callable[[], bool],
         rows: Callable[[int], None],
         counted: Callable[[], None],
+        may_read: MayRead | None,
+        gone: Callable[[], bool],
         request: Span,
     ) -> Answer:
         tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
@@ -121,7 +134,14 @@ class Pulls:
             for at, more in enumerate((events_sent, rows_sent, bytes_sent)):
                 totals[at] += more
 
+        def alive() -> None:
+            if gone():
+                raise ClientDisconnect
+
+        room = Room(self.memory, tenant, alive)
+
         def release() -> None:
+            room.close()
             under_way.dec()
             self.slots.release()
             self.limits.end_pull(tenant)
@@ -129,9 +149,14 @@ class Pulls:
             request.set({"tistream.waited_ms": watched.waited_ms, "tistream.slowed_ms": metered.slowed_ms})
 
         under_way.inc()
-        encoder = WorkingEncoder(FORMATS[params.format].new(), self.working, tenant)
-        watched = Watched(view, still, self.clock)
-        pull = Pull(scope, params, start, watched, self._scanner(view, scope), self.clock, count, encoder)
+        one = one_stream(params, view.source, scope, view.resolved_ts)
+        coded = compressed(new_encoder(params, one), params.coding)
+        encoder: Encoder = WorkingEncoder(coded, self.working, tenant, alive)
+        if may_read is not None:
+            encoder = ShownNames(encoder, may_read)
+        watched = Watched(view, lambda: not gone() and still(), self.clock)
+        scanner = self._scanner(view, scope, params.events, alive)
+        pull = Pull(scope, params, start, watched, scanner, self.clock, count, encoder, one, room)
         metered = Metered(watched, self.limits, tenant)
         answer = Answer(metered.pieces(pull.answer()), release)
         try:
@@ -165,10 +190,10 @@ class Pulls:
     def _now_ts(self) -> int:
         return from_physical_ms(self.clock.now_ms() + 1) - 1
 
-    def _scanner(self, view: TenantView, scope: Scope) -> ScanFrom:
+    def _scanner(self, view: TenantView, scope: Scope, events: str, alive: Callable[[], None]) -> ScanFrom:
         def scan(start: Position, high: int, limit: int | None) -> Iterator[Batch]:
             budget = self.budget if limit is None else self.budget.for_page(limit)
             tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
-            return self.working.each(tenant, Scan(view.source, scope, start, high, budget).batches())
+            return self.working.each(tenant, wanted(events, view.source, scope, start, high, budget), alive)
 
         return scan

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response, StreamingResponse
+from starlette.exceptions import HTTPException
 
+from tistream.concurrency import new_event
 from tistream.wire.meta import Notification
 from tistream.wire.meta_client import MetaClient
+from tistream.wire.tokens import Grant
 from tistream_api import gate, openapi, params
 from tistream_api.access import Resource, may, may_some
 from tistream_api.bodies import Body, read
+from tistream_api.compression import coding_of
 from tistream_api.cursor import Scope
 from tistream_api.encoding import FORMATS
 from tistream_api.gate import Access, Gate, caller_of, turn_of
+from tistream_api.head_requests import is_head
 from tistream_api.lists import Lists
 from tistream_api.meta_paths import at_meta
 from tistream_api.pulls import Pulls
 from tistream_api.raw_path import name_of
 from tistream_api.served import part_of
+from tistream_api.shown_names import MayRead
 from tistream_api.tenant_status import TenantStatus
 from tistream_api.tenant_view import TenantView
 from tistream_api.tenants import Tenants
 
 Call = Callable[..., Response]
 PULL: list[str | Enum] = ["pull"]
+TABLE_NAMES = 2  # of a database and of a table in it
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 
 
@@ -48,6 +58,37 @@ def _view(tenants: Tenants, cluster_id: str, tenant_id: str) -> TenantView:
     return tenants.view(name_of(cluster_id), name_of(tenant_id))
 
 
+def _readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:
+    """Which names of the tenant may be shown; None: all."""
+    tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
+    if may(grants, "read", Resource(*tenant)):
+        return None
+
+    def may_read(database: str, table: str) -> bool:
+        if not table:  # a database, which lists show to whoever may read something of it
+            return may_some(grants, "read", Resource(*tenant, database))
+        return may(grants, "read", Resource(*tenant, database, table))
+
+    return may_read
+
+
+async def watched(request: Request) -> AsyncIterator[None]:
+    """`request.state.gone` is set when the client has gone: a pull looks at it before its first byte too."""
+    gone = request.state.gone = new_event()
+
+    async def until_gone() -> None:
+        with suppress(HTTPException):  # a body that nobody reads, and that is too large
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            gone.set()
+
+    watching = asyncio.create_task(until_gone())
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
 def _query(request: Request) -> bytes:
     query: bytes = request.scope["query_string"]
     return query
@@ -55,11 +96,20 @@ def _query(request: Request) -> bytes:
 
 def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -> None:
     def answer(request: Request, view: TenantView, *names: str) -> Response:
-        asked = params.parse_pull(_query(request))
+        asked = params.parse_pull(_query(request), one_table=len(names) == TABLE_NAMES)
         scope = Scope(view.tenant, *map(name_of, names))
         still, part = guard.still(caller_of(request)), part_of(request.scope)
-        found = pulls.answer(view, scope, asked, still, part.add_rows, turn_of(request).end)
-        return StreamingResponse(iter(found), media_type=FORMATS[asked.format].media_type)
+        asked = replace(asked, coding=coding_of(request.headers.get("accept-encoding"), asked.format))
+        headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": asked.coding} if asked.coding else {})
+        media_type = FORMATS[asked.format].media_type
+        may_read = _readable(caller_of(request).grants, view)
+        counted, gone = turn_of(request).end, request.state.gone.is_set
+        if is_head(request.scope):  # waits for nothing, and serves no rows
+            asked = replace(asked, wait_ms=0)
+            pulls.answer(view, scope, asked, still, counted=counted, may_read=may_read, gone=gone).close()
+            return StreamingResponse(iter(()), headers=headers, media_type=media_type)
+        found = pulls.answer(view, scope, asked, still, part.add_rows, counted, may_read, gone)
+        return StreamingResponse(iter(found), headers=headers, media_type=media_type)
 
     def pull_route(path: str, operation_id: str, access: Access) -> Callable[[Call], Call]:
         return router.get(
@@ -67,6 +117,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -
             operation_id=operation_id,
             tags=PULL,
             response_class=StreamingResponse,
+            dependencies=[Depends(watched)],
             responses=openapi.PULL_PROBLEMS,
             openapi_extra=access.declared(openapi.pull_doc()),
         )

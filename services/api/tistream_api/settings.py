@@ -47,7 +47,7 @@ class LimitSettings(BaseModel):
     requests_per_second: int = Field(
         default=1_000, ge=0, description="requests of a tenant a second; beyond: 429; 0: any"
     )
-    pulls_at_once: int = Field(default=0, ge=0, description="pulls of a tenant; 0: all but an eighth of PULLS_MAX")
+    pulls_at_once: int = Field(default=0, ge=0, description="pulls of a tenant; 0: half of PULLS_MAX")
     served_bytes_per_second: int = Field(default=0, ge=0, description="bytes of pulls sent a second; 0: any")
     notifications_per_second: int = Field(default=5_000, ge=0, description="files announced a second; 0: any")
 
@@ -75,7 +75,13 @@ class ApiSettings(ServiceSettings):
         default=224,
         ge=1,
         le=240,
-        description="pulls answered at once; beyond: 429. Each holds at most 32 MiB of decoded rows, 7 GiB if all do",
+        description="pulls answered at once; beyond: 429. What they hold together is PULL_MEMORY_BYTES",
+    )
+    pull_memory_bytes: int = Field(
+        default=0,
+        ge=0,
+        description="what pulls hold together, 64 MiB for each that works or is not read; beyond, they wait, and after "
+        "5 s are told 429; a tenant has half at most; 0: half of the container's memory, or the machine's",
     )
     list_wait_ms: int = Field(default=2_000, ge=0, le=60_000, description="how long a list waits for its ts")
     lag_every_ms: int = Field(

@@ -80,10 +80,12 @@ class Batch:
 
     With them everything at or below `through` has been given; None: the batch ends inside a crowded commit_ts, one
     that is too large to be held. Before the first batch of a crowded commit_ts comes one with `crowd`, an upper
-    bound of its events. After a `barrier` nothing follows; the events end below its commit_ts.
+    bound of its events. After a `barrier` nothing follows; the events end below its commit_ts. `last`: the answer is to
+    end behind it, whatever follows.
     """
 
     events: Events
     through: int | None
     crowd: int | None = None
     barrier: Barrier | None = None
+    last: bool = False

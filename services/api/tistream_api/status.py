@@ -30,6 +30,7 @@ class Picture:
     route_problem: str | None = None
     unreachable: Sequence[Hold] = field(default_factory=tuple)
     sorters: Mapping[int, str | None] = field(default_factory=dict)  # task -> the node that is to have it
+    paused: str | None = None  # why nothing more is taken in
 
     @property
     def lag_seconds(self) -> float:
@@ -42,7 +43,10 @@ def held_by(picture: Picture) -> Hold | None:
 
     What quarantines a store, a gap in a store's files and a row that cannot be decoded are told at once; the rest,
     the waits of everyday (a log range that another store's next file will bring) among it, once the tenant is late.
+    Where an operator has paused the tenant, that is the answer.
     """
+    if picture.paused is not None:
+        return Hold(stage="dispatch", reason=picture.paused)
     late = picture.lag_seconds > LATE_SECONDS
     told = [*_lasting(picture), *_waits(picture)] if late else _lasting(picture)
     if told:

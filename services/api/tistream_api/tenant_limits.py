@@ -54,9 +54,9 @@ class TenantLimits:
     def begin_pull(self, tenant: Tenant) -> None:
         """One more pull under way: `end_pull` follows. Raises TooManyRequests."""
         limits = self.limits_of(tenant)
-        most = max(1, self.pulls_max - max(1, self.pulls_max // 8))  # never all that there are
-        if limits.pulls_at_once:
-            most = min(most, limits.pulls_at_once)
+        most = max(1, self.pulls_max // 2)
+        if limits.pulls_at_once:  # never all that there are
+            most = min(max(1, self.pulls_max - max(1, self.pulls_max // 8)), limits.pulls_at_once)
         with self._lock:
             if self._pulls[tenant] >= most:
                 raise TooManyRequests(f"{most} pulls of this tenant are under way, as many as may be at once")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from tistream.clock import Clock
@@ -12,6 +13,7 @@ from tistream.model.span import KeySpan
 from tistream.storage import layout
 from tistream.wire.client import HttpClient
 from tistream.wire.dispatcher import StoreList, StoreStatus
+from tistream.wire.meta import TenantRoute
 from tistream.wire.schema_client import SchemaClient
 from tistream.wire.sorter import Coverage, Hold, SliceStatus
 from tistream_api import store_statuses
@@ -37,7 +39,7 @@ class TenantStatus:
         return {
             "resolved_ts": str(picture.resolved_ts),
             "flushed_ts": str(view.flushed_ts()),
-            "lag_seconds": round(picture.lag_seconds, 3),
+            "lag_seconds": round(picture.lag_seconds, 3) if picture.resolved_ts > 0 else None,  # not since 1970
             "held_by": hold.model_dump() if hold else None,
         }
 
@@ -104,6 +106,7 @@ class TenantStatus:
             route_problem=view.route.problem,
             unreachable=[*missing, *unreachable],
             sorters={task.task_id: task.sorter_node for task in view.route.tasks},
+            paused=_paused(view.route),
         )
 
     def _stores(self, view: TenantView, holds: list[Hold], unreachable: list[Hold]) -> list[StoreStatus]:
@@ -132,6 +135,13 @@ class TenantStatus:
             except TiStreamError as error:
                 holds.append(Hold(stage="schema", reason=f"schema registry {url}: {error}"))
         return holds
+
+
+def _paused(route: TenantRoute) -> str | None:
+    if route.delete_at_ms is not None:
+        when = datetime.fromtimestamp(route.delete_at_ms / 1000, UTC).isoformat(timespec="seconds")
+        return f"the tenant is paused, and will be deleted at {when}: `tistream tenant keep` takes that back"
+    return "the tenant is paused: `tistream tenant resume` lets it go on" if route.paused else None
 
 
 def _client(http: HttpClient, url: str) -> SchemaClient:

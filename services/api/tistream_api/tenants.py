@@ -168,6 +168,8 @@ class Tenants:
             seen = set()
             for route in routes.tenants:
                 key = TenantKey(route.cluster_id, route.tenant_id)
+                if route.erasing:
+                    continue
                 seen.add(key)
                 if key in self._views:
                     self._views[key].use(route)
@@ -191,11 +193,12 @@ class Tenants:
         )
 
     def _lag_seconds(self) -> float:
-        """Of the tenant that is furthest behind, as of the last look at each; one that is overdue excuses nothing."""
+        """Of the tenant that is furthest behind, as of the last look at each; one that is overdue excuses nothing. One
+        that is paused is meant to be behind."""
         now_ms = self._clock.now_ms()
         lags_ms = [
             now_ms - self.excused_ms(view) - physical_ms(view.resolved_ts())
             for view in self.views().values()
-            if view.route.snapshot_ts is not None
+            if view.route.snapshot_ts is not None and not view.route.paused
         ]
         return max([0, *lags_ms]) / 1000

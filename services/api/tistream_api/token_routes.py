@@ -31,7 +31,7 @@ _GRANT = {
 }
 _NEW = openapi.json_doc(
     {
-        "label": {"type": "string", "maxLength": 128},
+        "label": {"type": "string", "maxLength": 128, "pattern": "^(?! *[=+@-])[ -~]*$"},
         "grants": {"type": "array", "minItems": 1, "maxItems": GRANTS_MAX, "items": _GRANT},
         "expires_in_s": {"type": ["integer", "null"], "minimum": 1},
     },

@@ -8,7 +8,7 @@ tenant's is next which has the fewest at work. A pull that waits for rows, or fo
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -45,11 +45,12 @@ class Working:
         self._waiting: dict[Hashable, deque[tuple[int, Event]]] = {}
         self._numbers = 0
 
-    def each(self, who: Hashable, items: Iterator[T]) -> Iterator[T]:
-        """The same, each of which is made when there is room for it."""
+    def each(self, who: Hashable, items: Iterator[T], alive: Callable[[], None] = lambda: None) -> Iterator[T]:
+        """The same, each of which is made when there is room for it. Raises as `alive`, before the next is made."""
         while True:
             self._begin(who)
             try:
+                alive()
                 item = next(items)
             except StopIteration:
                 return
@@ -108,10 +109,11 @@ class WorkingEncoder:
     inner: Encoder
     working: Working
     who: Hashable
+    alive: Callable[[], None] = lambda: None
 
     def events(self, events: Events) -> Iterator[Piece]:
         """See Encoder."""
-        return self.working.each(self.who, self.inner.events(events))
+        return self.working.each(self.who, self.inner.events(events), self.alive)
 
     def end(self, end: End) -> Iterator[Piece]:
         """See Encoder."""

@@ -11,7 +11,8 @@ a chain and that of the next one are the chain's *territory*. Per chain:
 
 A fresh file ends a quarantine: the older chain is given up, damaged or broken as it is. An older chain that merely
 waits stays open beside the new one, since slices may rest on its late files; it is closed once the tenant's flushed
-ts has passed the new chain's beginning. Between chains the order is free.
+ts has passed the new chain's beginning. Between chains the order is free. Where as many are open as a task may hold, no
+other begins: nothing of the new one is taken, nothing of it is lost, and it begins once an older one is closed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tistream.format.manifest import ChainPosition
 from tistream.model.ts import MAX_TS
 
 GRACE_MS = 2_000  # a file that cannot be read may still be under way
+CHAINS_MAX = 1_000  # open chains of one store; a sorter takes a few more (tistream_sorter.positions)
 _REMEMBERED = 64  # files taken, per chain: tells a repeated announcement from a stranger with an old ts
 
 STAGE_MISSING = "push"
@@ -95,8 +97,10 @@ class _Chain:
 class StoreChains:
     """State: the open chains, and the files seen that cannot be taken yet."""
 
-    def __init__(self, positions: Iterable[ChainPosition] = ()) -> None:
+    def __init__(self, positions: Iterable[ChainPosition] = (), chains_max: int = CHAINS_MAX) -> None:
         """Begin where every receiver is."""
+        self._chains_max = chains_max
+        self._held_open: frozenset[int] = frozenset()  # chains that some receiver has open
         ordered = sorted(positions, key=lambda position: position.first_ts)
         self._chains = [_Chain(position.first_ts, position.at_ts, [position.at_ts]) for position in ordered]
         self._waiting: SortedDict = SortedDict()  # ts -> SeenFile
@@ -160,6 +164,10 @@ class StoreChains:
         if self._chains and self._chains[0].first_ts <= flushed_ts:
             self._ignore_below(self._chains[0].first_ts)
 
+    def held_open(self, chains: Iterable[int]) -> None:
+        """The chains that receivers have open, by their first files: those given up here may be among them."""
+        self._held_open = frozenset(chains)
+
     # -- what to do ----------------------------------------------------------------------------------------------
 
     def ready(self) -> Ready | None:
@@ -168,10 +176,8 @@ class StoreChains:
             found = self._successor(place)
             if found is not None:
                 return Ready(found, chain.first_ts)
-        for start in self._with_prev(0):
-            if self._may_start(start):
-                return Ready(start, start.ts)
-        return None
+        start = self._next_start()
+        return Ready(start, start.ts) if start is not None and self._has_room(start) else None
 
     def take(self, ready: Ready) -> None:
         """The file was handed on. `ready` must be what `ready()` says."""
@@ -186,10 +192,10 @@ class StoreChains:
         self._settle()
 
     def hold(self) -> ChainHold | None:
-        """What stands in the way: a quarantine before a missing file, the oldest of each first."""
+        """What stands in the way: a quarantine before a chain without room before a missing file, the oldest first."""
         newest = len(self._chains) - 1
         trouble = self._trouble(newest) if self._chains else self._first_damaged(0, MAX_TS)
-        return trouble or next(self._missing(), None)
+        return trouble or self._crowded() or next(self._missing(), None)
 
     def positions(self) -> tuple[ChainPosition, ...]:
         """The open chains, oldest first."""
@@ -256,6 +262,32 @@ class StoreChains:
         if self._chains or file.fresh:
             return True
         return self._waiting.keys()[0] == file.ts and self._first_damaged(0, file.ts) is None
+
+    def _next_start(self) -> SeenFile | None:
+        return next((start for start in self._with_prev(0) if self._may_start(start)), None)
+
+    def _open(self) -> set[int]:
+        return {*(chain.first_ts for chain in self._chains), *self._held_open}
+
+    def _has_room(self, start: SeenFile) -> bool:
+        """Whether the chain is open already, or one more may be."""
+        return len(self._chains) + len(self._held_open) < self._chains_max or (
+            len(self._open() - {start.ts}) < self._chains_max
+        )
+
+    def _crowded(self) -> ChainHold | None:
+        """The chain that cannot begin, and what to do about it."""
+        start = self._next_start()
+        if start is None or self._has_room(start):
+            return None
+        known = self._open()
+        missing = next(self._missing(), None)
+        late = "their late files have come" if missing is None else f"what is late has come, first file {missing.ts}"
+        reason = (
+            f"chain {start.ts} cannot begin: {len(known)} chains of the store are open, the oldest since {min(known)}; "
+            f"it begins once {late}, or their keys were scanned again"
+        )
+        return ChainHold(STAGE_MISSING, start.ts, reason)
 
     def _trouble(self, place: int) -> ChainHold | None:
         """What quarantines the chain, if anything does."""

@@ -64,12 +64,21 @@ class Driver:
 
     def _apply(self, table: RouteTable) -> None:
         self._keys.tell(table.kms_key_ids())
+        named = {TenantKey(one.cluster_id, one.tenant_id) for one in table.tenants}
+        for key in self._routes.keys() - named:  # it was deleted
+            del self._routes[key]
+            with self._lock:
+                del self._shares[key]
+                read = key in self._feeds
+            if read:
+                self._end(key)
         for tenant_route in table.tenants:
             key = TenantKey(tenant_route.cluster_id, tenant_route.tenant_id)
-            if not tenant_route.tasks or self._routes.get(key) == tenant_route:
+            rests = tenant_route.paused or tenant_route.erasing
+            if not (tenant_route.tasks or rests) or self._routes.get(key) == tenant_route:
                 continue
             self._routes[key] = tenant_route
-            share = Share.of(tenant_route, self._node_id)
+            share = Share() if rests else Share.of(tenant_route, self._node_id)
             with self._lock:
                 self._shares[key] = share
                 known = self._feeds.get(key)

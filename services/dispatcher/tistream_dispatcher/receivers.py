@@ -112,22 +112,39 @@ class Receivers:
         if task_id not in self.received:
             return False
         at_ts = self.at(task_id, place.store_id, place.chain_ts)
-        return at_ts is None or at_ts < place.ts
+        if at_ts is None:
+            return not self.outlived(task_id, place.store_id, place.chain_ts)
+        return at_ts < place.ts
+
+    def outlived(self, task_id: int, store_id: int, chain_ts: int) -> bool:
+        """Whether the task needs nothing of a chain that it does not tell: it has a later one, and has flushed through
+        where that begins. A task lets such chains go, and takes nothing of them any more."""
+        flushed_ts = self.flushed.get(task_id, 0)
+        return any(chain_ts < chain.first_ts <= flushed_ts for chain in self._chains(task_id, store_id))
 
     def common(self, store_id: int) -> tuple[ChainPosition, ...]:
         """From where on some known task lacks files: per chain the least position. A chain that some task has not
-        begun is left out, so that it is read again from its first file. So are chains older than one that began at
-        or below what every task has flushed: nothing rests on them any more."""
+        begun, and has not outlived, is left out, so that it is read again from its first file. So are chains older than
+        one that began at or below what every task has flushed: nothing rests on them any more."""
         firsts = sorted({chain.first_ts for task in self.received for chain in self._chains(task, store_id)})
         flushed_ts = self.flushed_ts()
         while len(firsts) > 1 and firsts[1] <= flushed_ts:
             del firsts[0]
         out = []
         for first_ts in firsts:
-            known = [at for task in self.received if (at := self.at(task, store_id, first_ts)) is not None]
-            if len(known) == len(self.received):
-                out.append(ChainPosition(first_ts, min(known)))
+            told = {task: self.at(task, store_id, first_ts) for task in self.received}
+            if all(at is not None or self.outlived(task, store_id, first_ts) for task, at in told.items()):
+                out.append(ChainPosition(first_ts, min(at for at in told.values() if at is not None)))
         return tuple(out)
+
+    def open_chains(self, store_id: int) -> set[int]:
+        """First files of the store's chains that some known task may still need files of."""
+        return {
+            chain.first_ts
+            for task in self.received
+            for chain in self._chains(task, store_id)
+            if not self.outlived(task, store_id, chain.first_ts)
+        }
 
     def stores(self) -> set[int]:
         """Stores of which some task has received a file."""

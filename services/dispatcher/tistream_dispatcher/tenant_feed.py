@@ -213,10 +213,10 @@ class TenantFeed:
         return len(self._receivers.received) == len(self._spans)
 
     def _close_chains(self) -> None:
-        if not self._everyone_known():
-            return
         for store in self._stores.values():
-            if len(before := store.chains.positions()) > 1 or store.chains.may_begin_older():
+            store.chains.held_open(self._receivers.open_chains(store.store_id))
+            several = len(before := store.chains.positions()) > 1
+            if self._everyone_known() and (several or store.chains.may_begin_older()):
                 store.chains.close(self._receivers.flushed_ts())
                 after = store.chains.positions()
                 if len(after) < len(before):

@@ -105,8 +105,10 @@ class Window:
         for chain in taken:
             reach = first_prev.get(chain.first_ts, chain.at_ts)
             for task in receivers.received:
-                at_ts = receivers.at(task, store_id, chain.first_ts) or 0
-                if at_ts < reach:
+                at_ts = receivers.at(task, store_id, chain.first_ts)
+                if at_ts is None and receivers.outlived(task, store_id, chain.first_ts):
+                    continue
+                if (at_ts or 0) < reach:
                     return True
         return False
 

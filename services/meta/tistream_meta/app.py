@@ -21,6 +21,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.tenant_keys import Encrypts
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
+from tistream_meta.erasing import PAUSE_MS, Erasing
 from tistream_meta.first_token import first_token
 from tistream_meta.forwarding import FORWARDED
 from tistream_meta.liveness import Timings
@@ -31,6 +32,7 @@ from tistream_meta.repository import Repository
 from tistream_meta.routes import router
 from tistream_meta.server import MetaServer
 from tistream_meta.settings import MetaSettings
+from tistream_meta.tenant_end_routes import router as tenant_end_router
 from tistream_meta.token_board import LOOK_MS, TokenBoard
 from tistream_meta.token_routes import router as token_router
 from tistream_meta.usage_keeping import UsageKeeping
@@ -71,6 +73,7 @@ def build_app(
             Loop("tokens", tokens.look, interval_ms=LOOK_MS, backoff_max_ms=LOOK_MS, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("quotas", keeping.step, interval_ms=KEEPING_MS, metrics=loop_metrics),
+            Loop("erasing", erasing.step, interval_ms=PAUSE_MS, backoff_max_ms=10_000, metrics=loop_metrics),
             Loop("follow", server.follow_owner, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
         ]
         for loop in loops:
@@ -80,6 +83,7 @@ def build_app(
         finally:
             for loop in loops:
                 loop.stop(timeout_s=0.5)
+            erasing.close()
             http.close()
             repository.close()
 
@@ -114,7 +118,8 @@ def build_app(
     )
     meter = UsageMeter(settings.node, new_instance(), clock, counted.requests_of_tenants, repository.usage.take)
     keeping = UsageKeeping(server, repository, clock, settings.usage_keep_ms, metrics)
+    erasing = Erasing(counted, server, repository.ends, clock, settings.erase_quiet_ms, metrics)
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
-    for each in (router, token_router, usage_router):
+    for each in (router, tenant_end_router, token_router, usage_router):
         app.include_router(each)
     return app

@@ -50,6 +50,8 @@ class Book:
         touched = set(change.gone)
         for tenant in change.tenants:
             self.tenants[tenant.key] = tenant
+            if tenant.erasing:
+                self._drop_stores(tenant.key)
         for node in change.nodes:
             self.nodes[node.node_id] = node
             touched |= self._of_node[node.node_id]  # their routes tell its URL and start
@@ -65,6 +67,9 @@ class Book:
         for store in change.stores:
             self._put_store(store)
             tenants.add(store.tenant)
+        for key in change.erased:
+            self.tenants.pop(key, None)
+            tenants.add(key)
         self.version = change.version
         return Touched(touched, tenants)
 
@@ -97,6 +102,10 @@ class Book:
     def _put_store(self, store: Store) -> None:
         self.stores[store.key] = store
         self._stores_of[store.tenant].add(store.store_id)
+
+    def _drop_stores(self, tenant: TenantKey) -> None:
+        for store_id in self._stores_of.pop(tenant, ()):
+            del self.stores[tenant, store_id]
 
     def _put(self, task: Task) -> None:
         self.tasks[task.task_id] = task

@@ -31,6 +31,9 @@ class MetaMetrics:
             ("what",),
             registry=registry,
         )
+        self.erased = Counter(
+            "tistream_meta_erased_objects_total", "Objects deleted of tenants that were deleted.", registry=registry
+        )
         self.announced = Counter("tistream_meta_announcements_total", "Files announced by writers.", registry=registry)
 
         self.over_stored = Gauge(

@@ -42,6 +42,14 @@ class Tenant:
     retention_ms: int | None = None  # None: for ever
     limits: Limits = NO_LIMITS
     kms_key_id: str | None = None  # None: no key of its own
+    paused: bool = False  # nothing more is taken in
+    delete_at_ms: int | None = None  # when it is to be erased (the database's clock); None: never
+    erasing: bool = False  # it is being erased: it has neither tasks nor stores, and nothing takes that back
+
+    @property
+    def takes_in(self) -> bool:
+        """Whether what its stores push is read."""
+        return not (self.paused or self.erasing or self.delete_at_ms is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +132,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a transaction has changed: rows as they are after it, tasks that are `gone`, the version of the routes."""
+    """What a transaction has changed: rows as they are after it, tasks that are `gone`, the version of the routes. A
+    tenant that is `erasing` has no stores any more."""
 
     version: int
     tenants: tuple[Tenant, ...] = ()
@@ -132,6 +141,7 @@ class Change:
     gone: tuple[int, ...] = ()
     nodes: tuple[Node, ...] = ()
     stores: tuple[Store, ...] = ()
+    erased: tuple[TenantKey, ...] = ()  # tenants that are no more
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from tistream_meta.model import FOR_EVER, Change, Child, Encryption, Node, Owner
 from tistream_meta.policies import Command
 from tistream_meta.seals import CarryOn, Order
 from tistream_meta.starts import Standing, Start, standing
+from tistream_meta.tenant_ends import TenantEnds
 from tistream_meta.transactions import CommitUnknown, Transactions, translated
 from tistream_meta.usage_book import UsageBook
 
@@ -56,6 +57,7 @@ class Repository:
         self._transactions = Transactions(engine, Random(node_id))
         self.prepared = False  # whether the tables are there
         self.usage = UsageBook(self._transactions)
+        self.ends = TenantEnds(self._write, self._now_ms)
         self._unsure: tuple[int, int] | None = None  # (owner_rev, lease_until_ms) of an election that may have been won
 
     @classmethod

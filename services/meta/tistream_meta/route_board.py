@@ -52,8 +52,10 @@ class RouteBoard:
             for key, route in tenants.items()
             if self._tenants.get(key) is not route
         }
+        for key in self._tenants.keys() - tenants.keys():
+            changed[key] = set(_nodes(self._tenants[key])) | {node for node, keys in self._at.items() if key in keys}
         for key, nodes in changed.items():
-            there = set(_nodes(tenants[key]))
+            there = set(_nodes(tenants[key])) if key in tenants else set[str]()
             for node in nodes:
                 (self._at[node].add if node in there else self._at[node].discard)(key)
         self._tenants = tenants
@@ -94,8 +96,9 @@ class RouteBoard:
         if since is None and node_id is None:
             return table
         keys = self._keys(since, node_id)
-        tenants = [_of_node(self._tenants[key], node_id) for key in keys]
-        return table.model_copy(update={"tenants": tenants, "since": since})
+        tenants = [_of_node(self._tenants[key], node_id) for key in keys if key in self._tenants]
+        gone = [(key.cluster_id, key.tenant_id) for key in keys if key not in self._tenants]
+        return table.model_copy(update={"tenants": tenants, "since": since, "gone": gone})
 
     def _keys(self, since: int | None, node_id: str | None) -> list[TenantKey]:
         if since is None:
@@ -105,8 +108,13 @@ class RouteBoard:
         for version, changed in reversed(self._log):
             if version <= since:
                 break
-            found.update(key for key, nodes in changed.items() if node_id is None or node_id in nodes)
-        return sorted(key for key in found if key in self._tenants)
+            found.update(
+                # That a tenant is no more concerns everybody: its last tasks went before it.
+                key
+                for key, nodes in changed.items()
+                if node_id is None or node_id in nodes or key not in self._tenants
+            )
+        return sorted(found)
 
 
 def _mark(table: RouteTable) -> Mark:
@@ -132,7 +140,7 @@ def _nodes_of_difference(before: TenantRoute | None, after: TenantRoute) -> set[
 
 def _rules(route: TenantRoute) -> tuple[object, ...]:
     """What concerns every task of the tenant."""
-    return route.snapshot_ts, route.problem, route.retention_ms, route.kms_key_id
+    return route.snapshot_ts, route.problem, route.retention_ms, route.kms_key_id, route.paused, route.erasing
 
 
 def _of_node(route: TenantRoute, node_id: str | None) -> TenantRoute:

@@ -34,7 +34,9 @@ class RouteMaker:
         discovered_by = {key: discoverers.of(key) for key in book.tenants}
         turned = {key for key, node in discovered_by.items() if self._discovered_by.get(key) != node}
         self._discovered_by = discovered_by
-        for key in touched.tenants | turned:
+        for key in self._tenants.keys() - book.tenants.keys():
+            del self._tenants[key]
+        for key in (touched.tenants | turned) & book.tenants.keys():
             routes = [self._tasks[task.task_id] for task in book.tasks_of(key)]
             self._tenants[key] = _tenant_route(book.tenants[key], routes, book.stores_of(key), discovered_by[key])
         return RouteTable(
@@ -86,6 +88,9 @@ def _tenant_route(tenant: Tenant, routes: list[TaskRoute], stores: list[Store], 
         retention_ms=tenant.retention_ms,
         limits=tenant.limits,
         kms_key_id=tenant.kms_key_id,
+        paused=not tenant.takes_in,
+        erasing=tenant.erasing,
+        delete_at_ms=tenant.delete_at_ms,
     )
 
 
@@ -109,9 +114,11 @@ def tenant_info(tenant: Tenant) -> TenantInfo:
         problem=tenant.problem,
         retention_ms=None if tenant.retention_ms is None else str(tenant.retention_ms),
         kms_key_id=tenant.kms_key_id,
+        state="deleting" if tenant.erasing else "active" if tenant.takes_in else "paused",
+        delete_at_ms=None if tenant.delete_at_ms is None else str(tenant.delete_at_ms),
     )
 
 
 def waiting(tenants: Iterable[Tenant]) -> tuple[TenantKey, ...]:
     """Tenants whose schema_snap was not read yet."""
-    return tuple(tenant.key for tenant in tenants if tenant.snapshot_ts is None)
+    return tuple(tenant.key for tenant in tenants if tenant.snapshot_ts is None and not tenant.erasing)

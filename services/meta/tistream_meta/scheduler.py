@@ -106,6 +106,9 @@ class Scheduler:
         if ended := self._possible(book, seals.carried_on(tasks, told)):
             yield from self._carry_on(ended)
             return
+        if again := seals.forgotten(tasks, told):
+            yield from self._take_orders(again)
+            return
         pause_ms = self._rules.seals.pause_ms
         self._withdrawn_ms = {task: at for task, at in self._withdrawn_ms.items() if now_ms - at < pause_ms}
         ages_ms = self._ages_ms(now_ms)

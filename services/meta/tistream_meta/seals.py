@@ -114,6 +114,29 @@ def carried_on(tasks: Iterable[Task], told: Mapping[int, Told]) -> list[CarryOn]
     return out
 
 
+def forgotten(tasks: Sequence[Task], told: Mapping[int, Told]) -> list[Order]:
+    """The orders of merges of which a part is sealed, and that the database has not: given again, with no way back.
+
+    A neighbour that does not stop for it any more cannot be sealed at that ts: nothing is ordered then.
+    """
+    out = []
+    seen: set[tuple[TenantKey, int]] = set()
+    for task in tasks:
+        children = told.get(task.task_id, NOTHING_TOLD).sealed
+        if len(children) != 1 or children[0].span == task.span or (task.tenant, children[0].task_id) in seen:
+            continue
+        seen.add((task.tenant, children[0].task_id))
+        parents = [one for one in tasks if one.tenant == task.tenant and one.span.overlaps(children[0].span)]
+        waiting = [told.get(one.task_id, NOTHING_TOLD) for one in parents]
+        stops = {one.stop_at for one in waiting if one.sealed != children}
+        known = all(one.seal is not None and one.seal.final and one.seal.children == children for one in parents)
+        if known or len(stops) != 1 or None in stops or _around([one.span for one in parents]) != children[0].span:
+            continue
+        seal = Seal(children, stops.pop(), final=True)
+        out.append(Order(tuple(one.task_id for one in parents), seal, "one of them is sealed, and the order forgotten"))
+    return out
+
+
 def under_way(tasks: Iterable[Task], told: Mapping[int, Told], age_ms: Mapping[int, int], rules: Rules) -> list[Order]:
     """What becomes of merges that were ordered: another stop, the leave to seal, or the end of it.
 

@@ -75,7 +75,7 @@ class MetaServer:
         self._ownership = Ownership(
             repository, clock, self._lock, options.lease_ms, options.own_url, new_client, self._begin, metrics
         )
-        self.tenant_rules = TenantRules(repository, options, self._write_tenant)
+        self.tenant_rules = TenantRules(repository, options, self.write)
         self._book: Book | None = None  # None: to be read
         self._touched = Touched()  # since the last route table
 
@@ -230,15 +230,20 @@ class MetaServer:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    def _write_tenant(self, write: Callable[[], tuple[Tenant, Change | None]]) -> Tenant:
+    def ending(self) -> list[Tenant]:
+        """Tenants that are being erased, or are to be, by name; none where another is the owner."""
+        with self._lock:
+            book = self._book
+            if book is None or not self.is_owner():
+                return []
+            tenants = [one for one in book.tenants.values() if one.erasing or one.delete_at_ms is not None]
+            return sorted(tenants, key=lambda one: one.key)
+
+    def write(self, change: Callable[[], Change | None]) -> None:
+        """Write as the owner, and take the change into the routes. Raises Unavailable, Fenced."""
         self._require_owner()
         with self._writing():
-            tenant, change = write()
-            self._take(change)
-        if change is not None:
-            kept = {"retention_ms": tenant.retention_ms, "kms_key_id": tenant.kms_key_id}
-            log.info("tenant changed", extra={"tenant": str(tenant.key), **kept})
-        return tenant
+            self._take(change())
 
     def tenants(self, cluster_id: str) -> tuple[Tenant, ...]:
         """A cluster's tenants by name. Raises UnknownName."""

@@ -51,6 +51,9 @@ class MetaSettings(ServiceSettings):
     usage_keep_ms: int = Field(
         default=93 * 24 * HOUR_MS, ge=24 * HOUR_MS, description="how long it is kept what tenants have used, by hour"
     )
+    erase_quiet_ms: int = Field(
+        default=600_000, ge=0, description="how long nothing may be found of a deleted tenant before its name is free"
+    )
     announcements_max: int = Field(default=65_536, ge=1, description="announcements kept for slow readers")
 
     @field_validator("database_url")

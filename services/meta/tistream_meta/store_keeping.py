@@ -53,7 +53,8 @@ class StoreKeeping:
         for one in told:
             key = (one.tenant, one.store_id)
             known = book.stores.get(key)
-            if known is None and one.tenant in book.tenants:
+            tenant = book.tenants.get(one.tenant)
+            if known is None and tenant is not None and not tenant.erasing:
                 self._found[key] = Store(one.tenant, one.store_id)
             # A store that has just moved weighs what it weighed: its next dispatcher has not measured it yet.
             if one.load is not None and known is not None and known.dispatcher_node == node_id:
@@ -63,7 +64,11 @@ class StoreKeeping:
     def due(self, book: Book, dispatchers: Mapping[str, NodeState], now_ms: int, *, turned: bool) -> list[Given]:
         """Stores that are new, or go to another dispatcher now. All are looked at where a node's state has `turned`,
         else every now and then."""
-        self._found = {key: store for key, store in self._found.items() if key not in book.stores}
+        self._found = {
+            key: store
+            for key, store in self._found.items()
+            if key not in book.stores and key[0] in book.tenants and not book.tenants[key[0]].erasing
+        }
         if not (self._found or turned or now_ms >= self._look_ms):
             return []
         self._look_ms = now_ms + LOOK_MS

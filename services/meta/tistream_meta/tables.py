@@ -27,6 +27,11 @@ tenants = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("retention_ms", BigInteger),  # how long rows are kept after their commit; null = for ever
     Column("kms_key_id", String(512)),  # what its objects are encrypted with; null = no key of its own
+    Column("paused", BigInteger, nullable=False, server_default="0"),  # 1: nothing more is taken in
+    Column("delete_at_ms", BigInteger),  # when it is to be erased; null = never
+    Column(
+        "erasing", BigInteger, nullable=False, server_default="0"
+    ),  # 1: it is being erased, which nothing takes back
 )
 
 tasks = Table(

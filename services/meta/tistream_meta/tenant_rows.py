@@ -31,9 +31,13 @@ def create(
     """Insert a tenant, and its cluster with its first one; it, and whether it is new. `wanted` and `encryption` None:
     whatever there is, or the default, or no key. Raises AlreadyDiffers if it is there with others."""
     clusters, tenants = tables.clusters, tables.tenants
-    found = connection.execute(_ALL.where(_is(key))).one_or_none()
+    found = connection.execute(_ALL.where(is_key(key))).one_or_none()
     if found is not None:
         known = _tenant(found)
+        if known.erasing:
+            raise AlreadyDiffers(
+                f"tenant {key} is being deleted: its name is free once `tistream tenant list` is rid of it"
+            )
         if wanted is not None and wanted.ms != known.retention_ms:
             raise AlreadyDiffers(f"tenant {key} is there with a retention of {Retention(known.retention_ms)}")
         if encryption is not None and encryption.kms_key_id != known.kms_key_id:
@@ -46,6 +50,8 @@ def create(
     kms_key_id = None if encryption is None else encryption.kms_key_id
     kept = {"retention_ms": retention.ms, "kms_key_id": kms_key_id}
     connection.execute(insert(tenants).values(**names, created_ms=now_ms, **kept))
+    for used in (tables.tenant_usage, tables.tenant_stored):  # told late, of one of that name that was deleted
+        connection.execute(delete(used).where(used.c.cluster_id == key.cluster_id, used.c.tenant_id == key.tenant_id))
     return Tenant(key, None, None, retention.ms, kms_key_id=kms_key_id), True
 
 
@@ -54,7 +60,7 @@ def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant 
     tenants = tables.tenants
     changed = connection.execute(
         update(tenants)
-        .where(_is(key), tenants.c.snapshot_ts.is_(None))
+        .where(is_key(key), tenants.c.snapshot_ts.is_(None))
         .where(tenants.c.problem.is_(None) | (tenants.c.problem != problem))
         .values(problem=problem)
     )
@@ -65,7 +71,9 @@ def start(connection: Connection, key: TenantKey, snapshot_ts: int) -> Tenant | 
     """Give a tenant its start; None if it had one already."""
     tenants = tables.tenants
     changed = connection.execute(
-        update(tenants).where(_is(key), tenants.c.snapshot_ts.is_(None)).values(snapshot_ts=snapshot_ts, problem=None)
+        update(tenants)
+        .where(is_key(key), tenants.c.snapshot_ts.is_(None), tenants.c.erasing == 0)
+        .values(snapshot_ts=snapshot_ts, problem=None)
     )
     return one(connection, key) if changed.rowcount == 1 else None
 
@@ -75,7 +83,7 @@ def set_retention(connection: Connection, key: TenantKey, retention: Retention) 
     known = one(connection, key)
     if known.retention_ms == retention.ms:
         return known, False
-    connection.execute(update(tables.tenants).where(_is(key)).values(retention_ms=retention.ms))
+    connection.execute(update(tables.tenants).where(is_key(key)).values(retention_ms=retention.ms))
     return one(connection, key), True
 
 
@@ -95,7 +103,7 @@ def set_encryption(connection: Connection, key: TenantKey, encryption: Encryptio
     known = one(connection, key)
     if known.kms_key_id == encryption.kms_key_id:
         return known, False
-    connection.execute(update(tables.tenants).where(_is(key)).values(kms_key_id=encryption.kms_key_id))
+    connection.execute(update(tables.tenants).where(is_key(key)).values(kms_key_id=encryption.kms_key_id))
     return one(connection, key), True
 
 
@@ -116,13 +124,14 @@ def every(connection: Connection) -> tuple[Tenant, ...]:
 
 def one(connection: Connection, key: TenantKey) -> Tenant:
     """A tenant. Raises UnknownName."""
-    found = connection.execute(_ALL.where(_is(key))).one_or_none()
+    found = connection.execute(_ALL.where(is_key(key))).one_or_none()
     if found is None:
         raise UnknownName(f"no tenant {key}")
     return _tenant(found)
 
 
-def _is(key: TenantKey) -> ColumnElement[bool]:
+def is_key(key: TenantKey) -> ColumnElement[bool]:
+    """The row of that tenant."""
     tenants = tables.tenants
     return and_(tenants.c.cluster_id == key.cluster_id, tenants.c.tenant_id == key.tenant_id)
 
@@ -130,4 +139,14 @@ def _is(key: TenantKey) -> ColumnElement[bool]:
 def _tenant(row: Row[Any]) -> Tenant:
     key = TenantKey(row.cluster_id, row.tenant_id)
     limits = Limits(**{name: getattr(row, name) for name in tables.LIMITS})
-    return Tenant(key, row.snapshot_ts, row.problem, row.retention_ms, limits, row.kms_key_id)
+    return Tenant(
+        key,
+        row.snapshot_ts,
+        row.problem,
+        row.retention_ms,
+        limits,
+        row.kms_key_id,
+        paused=bool(row.paused),
+        delete_at_ms=row.delete_at_ms,
+        erasing=bool(row.erasing),
+    )

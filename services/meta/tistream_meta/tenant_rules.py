@@ -3,6 +3,7 @@ it may use."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,16 +14,18 @@ from tistream_meta.model import Change, Encryption, Retention, Tenant
 from tistream_meta.options import Options
 from tistream_meta.repository import Repository
 
+log = logging.getLogger(__name__)
+
 Write = Callable[[], tuple[Tenant, Change | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class TenantRules:
-    """`write` does it, as the owner, and takes the change into the routes."""
+    """`write` makes a change as the owner, and takes it into the routes."""
 
     repository: Repository
     options: Options
-    write: Callable[[Write], Tenant]
+    write: Callable[[Callable[[], Change | None]], None]
 
     def create(
         self, key: TenantKey, retention: Retention | None = None, encryption: Encryption | None = None
@@ -31,20 +34,52 @@ class TenantRules:
         `encryption` None: no key of its own. Raises AlreadyDiffers, InvalidRequest."""
         self._check(encryption)
         default = self.options.retention
-        return self.write(lambda: self.repository.create_tenant(key, retention, default, encryption))
+        return self._done(lambda: self.repository.create_tenant(key, retention, default, encryption))
 
     def set_retention(self, key: TenantKey, retention: Retention) -> Tenant:
         """Say how long a tenant's rows are kept. Raises UnknownName."""
-        return self.write(lambda: self.repository.set_retention(key, retention))
+        return self._done(lambda: self.repository.set_retention(key, retention))
 
     def set_encryption(self, key: TenantKey, encryption: Encryption) -> Tenant:
         """Say what a tenant's new objects are encrypted with. Raises UnknownName, InvalidRequest."""
         self._check(encryption)
-        return self.write(lambda: self.repository.set_encryption(key, encryption))
+        return self._done(lambda: self.repository.set_encryption(key, encryption))
 
     def set_limits(self, key: TenantKey, limits: Limits) -> Tenant:
         """Say what a tenant may use. Raises UnknownName."""
-        return self.write(lambda: self.repository.set_limits(key, limits))
+        return self._done(lambda: self.repository.set_limits(key, limits))
+
+    def pause(self, key: TenantKey, *, paused: bool) -> Tenant:
+        """Take nothing more of a tenant in, or go on. Raises UnknownName, InvalidRequest."""
+        return self._done(lambda: self.repository.ends.pause(key, paused=paused))
+
+    def delete(self, key: TenantKey, confirm: str, grace_ms: int) -> Tenant:
+        """Let a tenant be erased once that time has passed. Raises UnknownName; InvalidRequest where `confirm` is not
+        its name."""
+        if confirm != key.tenant_id:
+            raise InvalidRequest(
+                f"confirm is {confirm[:80]!r}: to delete tenant {key} with all that it has, say {key.tenant_id!r}",
+                {"parameter": "confirm"},
+            )
+        return self._done(lambda: self.repository.ends.delete_in(key, grace_ms))
+
+    def keep(self, key: TenantKey) -> Tenant:
+        """Take that back. Raises UnknownName; InvalidRequest once it is being erased."""
+        return self._done(lambda: self.repository.ends.keep(key))
+
+    def _done(self, write: Write) -> Tenant:
+        done: list[tuple[Tenant, Change | None]] = []
+
+        def body() -> Change | None:
+            done.append(write())
+            return done[-1][1]
+
+        self.write(body)
+        tenant, change = done[-1]
+        if change is not None:
+            kept = {name: getattr(tenant, name) for name in ("retention_ms", "kms_key_id", "paused", "delete_at_ms")}
+            log.info("tenant changed", extra={"tenant": str(tenant.key), **kept})
+        return tenant
 
     def _check(self, encryption: Encryption | None) -> None:
         """A key that is kept and used for nothing would be a promise that is not held."""

@@ -113,7 +113,7 @@ class Registry:
     def take_routes(self, table: RouteTable) -> None:
         """Follow who is in the table, and nobody else."""
         self._keys.tell(table.kms_key_ids())
-        routes = {TenantKey(route.cluster_id, route.tenant_id): route for route in table.tenants}
+        routes = {TenantKey(route.cluster_id, route.tenant_id): route for route in table.tenants if not route.erasing}
         with self._lock:
             gone = [self._tenants.pop(key) for key in list(self._tenants) if key not in routes]
             for key, route in routes.items():

@@ -19,11 +19,15 @@ from tistream.storage.object_store import ObjectStore
 from tistream_sorter.collection import Garbage
 from tistream_sorter.heirs import inherited_state
 from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.seal_orders import others
 from tistream_sorter.task import Task, TickLimits
 from tistream_sorter.task_state import TaskIdentity, TaskState, first_state, recovered_state
 from tistream_sorter.tick_trace import TickTrace
 
 log = logging.getLogger(__name__)
+
+READS_AT_ONCE = 10  # of the logs of tasks that one is to be merged with, tick by tick; then each READ_AGAIN_MS
+READ_AGAIN_MS = 1_000
 
 
 class Held:
@@ -41,6 +45,7 @@ class Held:
         self.told_ms = 0
         self.not_before_ms = 0
         self.garbage = Garbage()
+        self.reads, self.read_ms = 0, 0  # of the others of a merge, in a row; when to read again (monotonic)
         self.looked_ms: int | None = None
         self.heritage_ms = 0
         self.floor: int | None = None  # manifests from here on have not been noted as garbage
@@ -150,6 +155,20 @@ class Claims:
         else:
             state = first_state(identity, view.number)
         return Held(Task(state, self._limits), manifests)
+
+    def read_others(self, one: Held, now_ms: int) -> None:
+        """Tell a task that is to be merged what the others' logs say, where that decides what it does next. Raises what
+        a read may. Monotonic time."""
+        wanted = one.task.to_read
+        if not wanted:
+            one.reads = 0
+        if not wanted or now_ms < one.read_ms:
+            return
+        one.reads += 1
+        one.read_ms = now_ms if one.reads < READS_AT_ONCE else now_ms + READ_AGAIN_MS
+        state = one.task.state
+        views = [TaskObjects(self._objects, state.identity.tenant, task_id).follow() for task_id in wanted]
+        one.task.heard(others(state, views))
 
     def _parent(self, identity: TaskIdentity, task_id: int) -> TaskView:
         return TaskObjects(self._objects, identity.tenant, task_id).follow()

@@ -44,7 +44,9 @@ def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number:
         positions=positions,
         pending=tuple(piece for seal in seals for piece in _clipped(seal.pending, identity.span)),
         live_segments=_united([view.segments for view in parents]),
-        stop_at=seals[0].stop_at,  # rows may wait above it, below the watermark: lifting it flushes them
+        stop_at=seals[
+            0
+        ].stop_at,  # for nothing more; rows may wait above it, below the watermark: lifting it flushes them
         inherited=True,
         retained_ts=max(seal.retained_ts for seal in seals),
         schema_retained_ts=_schema_retained_ts(identity.span, seals),

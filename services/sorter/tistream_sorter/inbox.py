@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tistream.wire.file_batch import RowGroupRef
-from tistream_sorter.positions import Positions, follows, moved
+from tistream.wire.file_batch import FileRef, RowGroupRef
+from tistream_sorter.positions import Positions, follows, has_room, moved, received
 from tistream_sorter.tick import TaskFile
 
 PEEK_FILES = 512  # bounds the history of slices that one tick's kernel walks through
@@ -22,11 +22,17 @@ class Inbox:
 
     positions: Positions  # once every queued file is taken
     files: list[TaskFile] = field(default_factory=list)
+    refused: dict[int, FileRef] = field(default_factory=dict)  # by store the first file of a chain that has no room
 
     def offer(self, file: TaskFile) -> bool:
-        """Queue `file` if it is the next of its chain. A file known already, or ahead of its chain, is left out."""
+        """Queue `file` if it is the next of its chain. A file known already, or ahead of its chain, is left out; so is
+        the first of one chain too many, which comes again."""
         if not follows(self.positions, file.ref):
             return False
+        if not has_room(self.positions, file.ref):
+            self.refused[file.ref.store_id] = file.ref
+            return False
+        self.refused.pop(file.ref.store_id, None)
         self.positions = moved(self.positions, file.ref)
         self.files.append(file)
         return True
@@ -47,6 +53,15 @@ class Inbox:
                 break
             out.append(file)
         return out
+
+    def crowded(self) -> list[FileRef]:
+        """The files that have no room still."""
+        self.refused = {store: ref for store, ref in self.refused.items() if not has_room(self.positions, ref)}
+        return list(self.refused.values())
+
+    def committed(self, durable: Positions, flushed_ts: int) -> None:
+        """A manifest has let chains go that are closed."""
+        self.positions = received(self.positions, durable, flushed_ts)
 
     def taken(self, count: int) -> None:
         """The first `count` files of the last `peek` are in a committed manifest, or in the view's progress."""

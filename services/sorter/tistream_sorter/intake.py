@@ -13,6 +13,7 @@ from dataclasses import replace
 from tistream.format.manifest import NOTHING_TAKEN, ChainPosition, IntakeCount, Manifest
 from tistream.wire.file_batch import FileRef
 from tistream.wire.usage import hour_of
+from tistream_sorter.positions import received
 from tistream_sorter.task_state import TaskIdentity, TaskState
 
 HOURS_MAX = 72  # with intake, that a manifest restates: nobody who asks later is told of older ones
@@ -36,7 +37,7 @@ def uncounted(state: TaskState, ref: FileRef) -> int:
 def counted(state: TaskState, now_ms: int) -> TaskState:
     """The state with what it has taken since its last manifest put down to the present hour (wall clock)."""
     intake = state.intake
-    through = _ahead(intake.through, state.positions)
+    through = _ahead(received(intake.through, state.positions, state.flushed_ts), state.positions)
     if not state.taken_bytes and through == intake.through:
         return state
     hours = dict(intake.hours)

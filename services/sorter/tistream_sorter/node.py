@@ -184,6 +184,10 @@ class SorterNode:
             if one.beside is not None:
                 commits += self._ended(one)
                 continue
+            try:
+                self._claims.read_others(one, now_ms)
+            except TiStreamError as error:  # it stays where it is, and reads again
+                self._trouble(one, f"what it is to be merged with: {error}")
             began_ms, began_ns = self._clock.monotonic_ms(), trace.now_ns()
             one.garbage.note(one.task.settle(began_ms), began_ms)
             try:

@@ -9,7 +9,8 @@ from tistream.wire.file_batch import FileRef
 
 Positions = dict[int, tuple[ChainPosition, ...]]
 
-CHAINS_MAX = 8  # open chains of one store; an older one has been replaced by as many restarts
+CHAINS_KEPT = 8  # chains of one store that are told, closed ones among them: who sends may not know that they are
+CHAINS_MAX = 1_024  # of one store that are open; dispatchers begin no more than 1,000 (tistream_dispatcher.chain)
 
 
 def follows(positions: Positions, ref: FileRef) -> bool:
@@ -21,10 +22,22 @@ def follows(positions: Positions, ref: FileRef) -> bool:
     return ref.chain_ts == ref.ts and ref.prev_ts == 0
 
 
+def has_room(positions: Positions, ref: FileRef) -> bool:
+    """Whether the file's chain is known, or may begin."""
+    chains = positions.get(ref.store_id, ())
+    return len(chains) < CHAINS_MAX or any(chain.first_ts == ref.chain_ts for chain in chains)
+
+
 def closed(positions: Positions, flushed_ts: int, ref: FileRef) -> bool:
     """Whether the file is a late one of a chain in whose place another has come, flushed through its beginning: nothing
     rests on it any more, and its dispatcher may delete it at any moment (design.md 2, docs/adr/0009)."""
     return any(ref.chain_ts < chain.first_ts <= flushed_ts for chain in positions.get(ref.store_id, ()))
+
+
+def outlived(positions: Positions, flushed_ts: int, ref: FileRef) -> bool:
+    """Whether the file's chain is closed, and has no place here: it was let go, or never begun."""
+    known = any(chain.first_ts == ref.chain_ts for chain in positions.get(ref.store_id, ()))
+    return not known and closed(positions, flushed_ts, ref)
 
 
 def moved(positions: Positions, ref: FileRef) -> Positions:
@@ -32,7 +45,34 @@ def moved(positions: Positions, ref: FileRef) -> Positions:
     chains = positions.get(ref.store_id, ())
     kept = tuple(chain for chain in chains if chain.first_ts != ref.chain_ts)
     added = (*kept, ChainPosition(ref.chain_ts, ref.ts))
-    return {**positions, ref.store_id: tuple(sorted(added, key=lambda chain: chain.first_ts))[-CHAINS_MAX:]}
+    return {**positions, ref.store_id: tuple(sorted(added, key=lambda chain: chain.first_ts))}
+
+
+def without_closed(positions: Positions, flushed_ts: int, kept: int = CHAINS_KEPT) -> Positions:
+    """The positions without the oldest chains that are closed, as far as there are more than `kept` of a store.
+
+    One that is open is never let go: a slice may wait for its late files (design.md 2). Nor is the newest that began
+    at or below flushed_ts: it says which are closed.
+    """
+    return {store: _without_closed(chains, flushed_ts, kept) for store, chains in positions.items()}
+
+
+def _without_closed(chains: tuple[ChainPosition, ...], flushed_ts: int, kept: int) -> tuple[ChainPosition, ...]:
+    begun = sum(chain.first_ts <= flushed_ts for chain in chains)
+    return chains[max(0, min(begun - 1, len(chains) - kept)) :]
+
+
+def received(positions: Positions, durable: Positions, flushed_ts: int) -> Positions:
+    """The positions without those chains that the durable ones have let go."""
+    return {store: _received(chains, durable.get(store, ()), flushed_ts) for store, chains in positions.items()}
+
+
+def _received(
+    chains: tuple[ChainPosition, ...], durable: tuple[ChainPosition, ...], flushed_ts: int
+) -> tuple[ChainPosition, ...]:
+    known = {chain.first_ts for chain in durable}
+    closing_ts = max((first_ts for first_ts in known if first_ts <= flushed_ts), default=0)
+    return tuple(chain for chain in chains if chain.first_ts >= closing_ts or chain.first_ts in known)
 
 
 def common(several: Sequence[Mapping[int, tuple[ChainPosition, ...]]], flushed_ts: int) -> Positions:
@@ -56,7 +96,7 @@ def _common(several: Sequence[tuple[ChainPosition, ...]], flushed_ts: int) -> tu
     settled = [
         (first_ts, at_ts) for first_ts, at_ts in sorted(lowest.items()) if _settled(first_ts, several, flushed_ts)
     ]
-    return tuple(ChainPosition(first_ts, at_ts) for first_ts, at_ts in settled)[-CHAINS_MAX:]
+    return _without_closed(tuple(ChainPosition(*pair) for pair in settled), flushed_ts, CHAINS_KEPT)
 
 
 def _settled(first_ts: int, several: Sequence[tuple[ChainPosition, ...]], flushed_ts: int) -> bool:

@@ -9,6 +9,7 @@ from tistream.format.manifest import KIND_CHECKPOINT, KIND_SEAL, KIND_TICK, Mani
 from tistream.format.segment import SegmentRef
 from tistream.model.span import KeySpan
 from tistream_sorter.intake import counted
+from tistream_sorter.positions import without_closed
 from tistream_sorter.retention import retained
 from tistream_sorter.task_state import TaskState, begun
 
@@ -28,6 +29,7 @@ def manifest_of(
     checkpoint = due or state.inherited or state.restate or bool(children)
     if checkpoint:
         state = retained(state, now_ms)
+    state = replace(state, positions=without_closed(state.positions, state.flushed_ts))
     state = counted(state, now_ms)
     slices, waiting = state.slices.to_tables()
     newest = number if checkpoint else state.checkpoint
@@ -50,6 +52,7 @@ def manifest_of(
         checkpoint=after.checkpoint,
         children=tuple(children),
         stop_at=state.stop_at,
+        merge=state.merge,
         retained_ts=state.retained_ts,
         schema_retained_ts=state.schema_retained_ts,
         heritage=state.heritage,

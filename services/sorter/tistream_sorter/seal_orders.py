@@ -2,15 +2,20 @@
 
 A split is one seal. Of tasks that are merged each first commits a `stop_at`, above all that it has told: it flushes and
 tells nothing above it, and so does every later holder. Once all have come there they are sealed, at one flushed_ts.
+
+The log of the first of them decides (docs/adr/0020). It may take its stop back, or end in favour of the child; the
+others do what it has done, once they have read it, whatever is ordered meanwhile.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from tistream.errors import InvalidRequest
-from tistream.format.manifest import SEALED
+from tistream.format.manifest import SEALED, Merging
+from tistream.format.task_view import TaskView
 from tistream.model.span import KeySpan
 from tistream.wire.meta import ChildTask, SealOrder
 from tistream_sorter.task_state import TaskIdentity, TaskState
@@ -25,6 +30,12 @@ class Order:
     children: Children
     stop_at: int | None
     final: bool
+    parents: tuple[int, ...] = ()
+
+    @property
+    def merge(self) -> Merging | None:
+        """What the task is to stop for."""
+        return None if self.stop_at is None else Merging(*self.children[0], self.parents)
 
     @property
     def bounds(self) -> tuple[bytes, ...]:
@@ -34,10 +45,52 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The next manifest that an order asks for: with this stop_at, and, if it is the seal, these children."""
+    """The next manifest that an order asks for: with this stop_at, for that, and, if it is the seal, these children."""
 
     stop_at: int | None
+    merge: Merging | None = None
     children: Children = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What the logs of the others say that are to be merged with a task.
+
+    sealed: one of them ends in favour of the child: there is no way back. bound: the one that leads, if it is another,
+    stops for the child, so that it may end in its favour at any moment.
+    """
+
+    sealed: bool
+    bound: bool
+
+
+def others(state: TaskState, views: Sequence[TaskView]) -> Others:
+    """`views`: of the other parents, in the order of `state.merge.parents`, read after the task stopped."""
+    merge = state.merge
+    assert merge is not None
+    sealed = any(_ends(view, merge) for view in views)
+    if leads(state) or not views:
+        return Others(sealed, bound=False)
+    newest = views[0].state
+    stops = newest is not None and (newest.stop_at, newest.merge) == (state.stop_at, merge)
+    return Others(sealed, bound=stops and not views[0].sealed)
+
+
+def _ends(view: TaskView, merge: Merging) -> bool:
+    return view.sealed and view.last is not None and (merge.child, merge.span) in view.last.children
+
+
+def leads(state: TaskState) -> bool:
+    """Whether it is this task's log that decides about its merge."""
+    return state.merge is not None and state.merge.parents[:1] in ((), (state.identity.task_id,))
+
+
+def must_read(state: TaskState, order: Order | None) -> bool:
+    """Whether the others' logs decide what is next: the task would go on past its stop, or end."""
+    if state.merge is None:
+        return False
+    waits = order is not None and order.final and state.stop_at == state.progress_ts and not leads(state)
+    return waits or _wanted(state, order) != (state.stop_at, state.merge)
 
 
 def read_order(order: SealOrder, identity: TaskIdentity) -> Order:
@@ -51,7 +104,7 @@ def read_order(order: SealOrder, identity: TaskIdentity) -> Order:
     if order.stop_at is not None:
         if len(spans) != 1 or spans[0].clip(identity.span) != identity.span:
             raise InvalidRequest(f"one child must hold all keys of the task in a merge; there are {spans}")
-        return Order(children, order.stop_at, order.final)
+        return Order(children, order.stop_at, order.final, tuple(order.parents))
     whole = len(spans) > 1 and KeySpan(spans[0].start, spans[-1].end) == identity.span
     if not whole or any(left.end != right.start for left, right in pairwise(spans)):
         raise InvalidRequest(f"the children's spans {spans} do not make up the task's, {identity.span}")
@@ -68,17 +121,33 @@ def _span(child: ChildTask) -> KeySpan:
     return KeySpan(start, end)
 
 
-def next_step(state: TaskState, order: Order | None) -> Step | None:
-    """What to commit now; None: nothing but what the files ask for. Only the holder with a current route may ask."""
-    stop_at = order.stop_at if order is not None and may_stop(state, order) else None
-    if stop_at != state.stop_at:
-        return Step(stop_at)
+def next_step(state: TaskState, order: Order | None, heard: Others | None = None) -> Step | None:
+    """What to commit now; None: nothing but what the files ask for. Only the holder with a current route may ask.
+
+    `heard`: what was read of the others, where `must_read`; None: nothing could be read.
+    """
+    if must_read(state, order) and (heard is None or heard.sealed or heard.bound):
+        return _ended(state) if heard is not None and heard.sealed else None
+    stop_at, merge = _wanted(state, order)
+    if (stop_at, merge) != (state.stop_at, state.merge):
+        return Step(stop_at, merge)
     if order is None:
         return None
     if order.stop_at is None:
-        return None if _undivided(state, order) else Step(None, order.children)
-    arrived = order.final and state.stop_at == state.progress_ts
-    return Step(order.stop_at, order.children) if arrived else None
+        return None if _undivided(state, order) else Step(None, None, order.children)
+    arrived = order.final and state.stop_at == state.progress_ts and leads(state)
+    return Step(order.stop_at, state.merge, order.children) if arrived else None
+
+
+def _ended(state: TaskState) -> Step | None:
+    """The seal of a task of which another is sealed in favour of their child; None before it has come to the ts."""
+    assert state.merge is not None
+    ends = ((state.merge.child, state.merge.span),)
+    return Step(state.stop_at, state.merge, ends) if state.stop_at == state.progress_ts else None
+
+
+def _wanted(state: TaskState, order: Order | None) -> tuple[int | None, Merging | None]:
+    return (order.stop_at, order.merge) if order is not None and may_stop(state, order) else (None, None)
 
 
 def may_stop(state: TaskState, order: Order) -> bool:

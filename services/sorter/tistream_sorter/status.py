@@ -8,6 +8,7 @@ from tistream.format.manifest import PendingPart
 from tistream.model.span import KeySpan, shown_key
 from tistream.model.ts import physical_ms
 from tistream.storage import layout
+from tistream.wire.file_batch import FileRef
 from tistream.wire.sorter import Chain, Coverage, Hold, SliceStatus, TaskStatus
 from tistream_sorter.positions import Positions
 from tistream_sorter.slice_arrays import NO_REGION, NO_STORE
@@ -93,7 +94,9 @@ def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
     stop_at = state.stop_at
     if stop_at is not None and slices.watermark() > stop_at and now_ms - physical_ms(stop_at) > LATE_MS:
         task_id = state.identity.task_id
-        holds.append(Hold(stage="sort", reason=f"task {task_id} stops at {stop_at}: it is to be merged with others"))
+        others = [] if state.merge is None else [one for one in state.merge.parents if one != task_id]
+        whom = f"tasks {others}" if others else "others"
+        holds.append(Hold(stage="sort", reason=f"task {task_id} stops at {stop_at}: it is to be merged with {whom}"))
     lowest = slices.lowest()
     if now_ms - physical_ms(lowest.resolved_ts) > LATE_MS:
         region = None if lowest.region_id == NO_REGION else str(lowest.region_id)
@@ -102,6 +105,16 @@ def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
         reason = f"{what} for the keys from {shown_key(lowest.start) or 'the first'} since {lowest.resolved_ts}"
         holds.append(Hold(stage="push", store_id=store, region_id=region, reason=reason))
     return holds
+
+
+def no_room(ref: FileRef, received: Positions) -> Hold:
+    """A chain that cannot begin."""
+    chains = received[ref.store_id]
+    reason = (
+        f"chain {ref.chain_ts} of store {ref.store_id} cannot begin: {len(chains)} of its chains are open, the oldest "
+        f"since {chains[0].first_ts}; it begins once their late files have come, or their keys were scanned again"
+    )
+    return Hold(stage="push", store_id=str(ref.store_id), object=ref.key, reason=reason)
 
 
 def coverage(state: TaskState, only: KeySpan) -> Coverage:

@@ -23,12 +23,12 @@ from tistream_sorter.damage import Damages
 from tistream_sorter.inbox import Inbox, groups_of
 from tistream_sorter.jobs.shard import ShardResult
 from tistream_sorter.load import LoadMeter
-from tistream_sorter.positions import Positions, closed
+from tistream_sorter.positions import Positions, closed, outlived
 from tistream_sorter.restate import manifest_of
 from tistream_sorter.retention import Readable
-from tistream_sorter.seal_orders import Order, may_stop, next_step, read_order
+from tistream_sorter.seal_orders import Order, Others, may_stop, must_read, next_step, read_order
 from tistream_sorter.shards import CutRules
-from tistream_sorter.status import coverage, slice_holds, task_status
+from tistream_sorter.status import coverage, no_room, slice_holds, task_status
 from tistream_sorter.sweep import Sweeps
 from tistream_sorter.task_state import Retention, TaskState
 from tistream_sorter.tick import FileRefused, Plan, Taken, Taking, TaskFile, emptied, needs_job, plan, rested, take
@@ -60,6 +60,7 @@ class Task:
         self.load = LoadMeter(state.identity.span)
         self._order: Order | None = None
         self._told_order: SealOrder | None = None
+        self._others: Others | None = None  # as read for the tick that comes
         self._idle_at_ms: int | None = None  # when progress without changes is written next; None = at once
         self._limits = limits
         self._durable = state
@@ -182,19 +183,35 @@ class Task:
             return f"stop_at {self._order.stop_at} lies below the progress {self.state.progress_ts}"
         return None
 
+    @property
+    def to_read(self) -> list[int]:
+        """Those with which the task is to be merged, if what their logs say decides what it does next."""
+        state = self.state
+        if self.stopped is not None or self._taking is not None or state.merge is None:
+            return []
+        if not must_read(state, self._order):
+            return []
+        return [one for one in state.merge.parents if one != self.task_id]
+
+    def heard(self, others: Others | None) -> None:
+        """What their logs say now; None if that could not be read."""
+        self._others = others
+
     # -- routes ---------------------------------------------------------------------------------------------------
 
     def offer(self, files: Sequence[TaskFile], now_ms: int) -> bool:
         """Queue what follows its chain. False if there is no room: nothing of it was queued. Monotonic time.
 
         Of a late file of a closed chain, as a dispatcher that does not know this yet may hand on, nothing is taken but
-        its place: it may be gone before a tick has read it.
+        its place, if it has one: it may be gone before a tick has read it.
         """
         durable = self._durable
         with self._lock:
             if len(self._inbox.files) + len(files) > self._limits.inbox_files_max and self._inbox.files:
                 return False
             for file in files:
+                if outlived(durable.positions, durable.flushed_ts, file.ref):
+                    continue
                 if not self._damages.refuses(file.ref, now_ms):
                     late = closed(durable.positions, durable.flushed_ts, file.ref)
                     self._inbox.offer(emptied(file) if late else file)
@@ -211,6 +228,7 @@ class Task:
         state, durable, trouble = self.state, self._durable, self.trouble
         with self._lock:
             received, holds = self._inbox.positions, self._damages.holds(monotonic_ms)
+            holds += [no_room(ref, received) for ref in self._inbox.crowded()]
         if trouble is not None:  # what has come is not in the slices: that they are late says nothing of the upstream
             holds.append(Hold(stage="sort", reason=f"task {self.task_id}: {trouble}"))
         else:
@@ -278,13 +296,13 @@ class Task:
         state, order = self.state, self._order
         if state.inherited:
             return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
-        step = next_step(state, order)
+        step, self._others = next_step(state, order, self._others), None
         if step is None and state.restate and self.rests:
             return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
         if step is None:
             return None
         self._sweeping = frozenset()
-        bound = replace(state, stop_at=step.stop_at)
+        bound = replace(state, stop_at=step.stop_at, merge=step.merge)
         # What happened to the slices is forgotten with a manifest: the locks that wait must have heard of it. And where
         # nothing binds any more, rows may wait below the watermark. One tick sees to both, whatever the bounds of what
         # is left of a part say.
@@ -306,6 +324,8 @@ class Task:
         self._took(taken)
         self._durable = after
         self.state = after
+        with self._lock:
+            self._inbox.committed(after.positions, after.flushed_ts)
 
     def _took(self, files: Sequence[TaskFile]) -> None:
         with self._lock:

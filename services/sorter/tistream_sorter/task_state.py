@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from tistream.format.manifest import NOTHING_TAKEN, IntakeCount, Manifest, PendingPart
+from tistream.format.manifest import NOTHING_TAKEN, IntakeCount, Manifest, Merging, PendingPart
 from tistream.format.segment import SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
@@ -44,9 +44,9 @@ class Retention:
 class TaskState:
     """A task as its last manifest left it, plus the progress of files without entries since.
 
-    `stop_at` binds: nothing above it is flushed, or told as progress. `inherited`: this is what sealed parents have
-    left, and no manifest of the task's own says so yet. `restate`: the next manifest tells every live segment, since
-    some were replaced. Of retained_ts, schema_retained_ts and heritage see the manifest's.
+    `stop_at` binds: nothing above it is flushed, or told as progress; `merge` is what for. `inherited`: this is what
+    sealed parents have left, and no manifest of the task's own says so yet. `restate`: the next manifest tells every
+    live segment, since some were replaced. Of retained_ts, schema_retained_ts and heritage see the manifest's.
     """
 
     identity: TaskIdentity
@@ -64,6 +64,7 @@ class TaskState:
     next_seq: int = 0
     unwritten: int = 0  # files taken since the manifest
     stop_at: int | None = None
+    merge: Merging | None = None
     inherited: bool = False
     retention: Retention = Retention()
     retained_ts: int = 0
@@ -132,6 +133,7 @@ def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[S
             counters=dict(manifest.counters),
             written_ms=manifest.written_ms,
             stop_at=manifest.stop_at,
+            merge=manifest.merge,
             retained_ts=manifest.retained_ts,
             schema_retained_ts=manifest.schema_retained_ts,
             heritage=manifest.heritage,

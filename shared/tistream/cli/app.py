@@ -17,22 +17,18 @@ import tistream
 from tistream.cli import bearer, trust
 from tistream.cli.base_url import DEFAULT_URL, checked
 from tistream.cli.importing import importing
-from tistream.cli.pull_format import PullFormat
+from tistream.cli.pull_format import PullEvents, PullFormat, PullRequest, check
+from tistream.cli.tenant_app import Cluster, Tenant, Url, tenant_app
 from tistream.cli.token_app import token_app
 from tistream.model.ts import MAX_TS
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
-tenant_app = typer.Typer(no_args_is_help=True, help="Tenants: the upstream TiDBs whose changes are captured.")
 app.add_typer(tenant_app, name="tenant")
 node_app = typer.Typer(no_args_is_help=True, help="Nodes: the processes of the platform.")
 app.add_typer(node_app, name="node")
 task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges, each with one sorter.")
 app.add_typer(task_app, name="task")
 app.add_typer(token_app, name="token")
-
-Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
-Cluster = Annotated[str, typer.Option(help="Upstream cluster id.")]
-Tenant = Annotated[str, typer.Option(help="Upstream tenant id.")]
 
 
 def _version(wanted: bool) -> None:
@@ -90,113 +86,6 @@ def up(
         from tistream.cli.up import Counts, run_up
 
     run_up(data_dir, port, ranges, Counts(meta=metas, dispatcher=dispatchers, sorter=sorters, api=apis), auth=auth)
-
-
-@tenant_app.command("create")
-def tenant_create(
-    cluster: Cluster,
-    tenant: Tenant,
-    retention: Annotated[
-        str | None, typer.Option(help="How long its rows are kept: 7d, 36h, forever. Without: as the platform has it.")
-    ] = None,
-    kms_key: Annotated[
-        str | None, typer.Option(help="Key id or ARN that its objects are encrypted with (SSE-KMS). Without: none.")
-    ] = None,
-    url: Url = DEFAULT_URL,
-) -> None:
-    """Register a tenant."""
-    with importing():
-        from tistream.cli.client import ApiClient
-        from tistream.cli.tenant import create_tenant
-
-    create_tenant(ApiClient(url), cluster, tenant, retention, kms_key)
-
-
-@tenant_app.command("retention")
-def tenant_retention(
-    cluster: Cluster,
-    tenant: Tenant,
-    retention: Annotated[str, typer.Argument(help="7d, 36h, forever.")],
-    url: Url = DEFAULT_URL,
-) -> None:
-    """Say how long a tenant's rows are kept after their commit; at least an hour."""
-    with importing():
-        from tistream.cli.client import ApiClient
-        from tistream.cli.tenant import set_retention
-
-    set_retention(ApiClient(url), cluster, tenant, retention)
-
-
-@tenant_app.command("key")
-def tenant_key(
-    cluster: Cluster,
-    tenant: Tenant,
-    kms_key: Annotated[str, typer.Argument(help="Key id or ARN of the object store's key management; none: no key.")],
-    url: Url = DEFAULT_URL,
-) -> None:
-    """Say which key a tenant's new objects are encrypted with (SSE-KMS). What was written stays under its old key."""
-    with importing():
-        from tistream.cli.client import ApiClient
-        from tistream.cli.tenant import set_key
-
-    set_key(ApiClient(url), cluster, tenant, kms_key)
-
-
-@tenant_app.command("list")
-def tenant_list(cluster: Cluster, url: Url = DEFAULT_URL) -> None:
-    """The tenants of a cluster, one a line."""
-    with importing():
-        from tistream.cli.client import ApiClient
-        from tistream.cli.tenant import list_tenants
-
-    list_tenants(ApiClient(url), cluster)
-
-
-@tenant_app.command("status")
-def tenant_status(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
-    """How far a tenant has come, what holds it, and which node has what of it, as JSON."""
-    with importing():
-        from tistream.cli.client import ApiClient
-        from tistream.cli.tenant import tenant_status as show_status
-
-    show_status(ApiClient(url), cluster, tenant)
-
-
-@tenant_app.command("usage")
-def tenant_usage(
-    cluster: Cluster,
-    tenant: Tenant,
-    start: Annotated[
-        str | None, typer.Option("--from", help="First hour, in UTC: 2026-11-21 or 2026-11-21T10:00. Without: a day.")
-    ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="The hour behind the last one, likewise.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
-    url: Url = DEFAULT_URL,
-) -> None:
-    """What a tenant has used, by hour: bytes in, stored and served, rows, requests to object storage."""
-    with importing():
-        from tistream.cli.client import ApiClient
-        from tistream.cli.usage import show_usage
-
-    show_usage(ApiClient(url), cluster, tenant, (start, end), as_json)
-
-
-@tenant_app.command("quotas")
-def tenant_quotas(
-    cluster: Cluster,
-    tenant: Tenant,
-    quotas: Annotated[
-        list[str] | None,
-        typer.Argument(help="To change: requests_per_second=50. 0: as much as it likes; default: as the settings say."),
-    ] = None,
-    url: Url = DEFAULT_URL,
-) -> None:
-    """What a tenant may use, and what it stores now, as JSON; changes what is named."""
-    with importing():
-        from tistream.cli.client import ApiClient
-        from tistream.cli.usage import quotas_of
-
-    quotas_of(ApiClient(url), cluster, tenant, quotas or [])
 
 
 @node_app.command("list")
@@ -304,32 +193,32 @@ def pull(
     form: Annotated[PullFormat, typer.Option("--format", help="arrow: IPC streams; parquet: files, needs --out.")] = (
         PullFormat.NDJSON
     ),
-    out: Annotated[Path | None, typer.Option(help="A directory for the files of --format parquet.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory for --format parquet; goes on from its end.json.")] = None,
+    events: Annotated[
+        PullEvents | None,
+        typer.Option(
+            help="Default: all. --format arrow has no default: rows (of --table) and ddl are one IPC stream, "
+            "all is several, one after the other."
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Print events until caught up; what ends the last page holds the cursor to go on from."""
-    if table is not None and database is None:
-        raise typer.BadParameter("needs --database", param_hint="--table")
-    if start_ts is not None and cursor is not None:
-        raise typer.BadParameter("does not go with --start-ts", param_hint="--cursor")
-    if follow and (limit is not None or end_ts is not None):
-        raise typer.BadParameter("does not go with --limit or --end-ts", param_hint="--follow")
-    if (form is PullFormat.PARQUET) != (out is not None):
-        raise typer.BadParameter("goes with --format parquet, and that with it", param_hint="--out")
-    if follow and form is not PullFormat.NDJSON:
-        raise typer.BadParameter("goes with --format ndjson alone", param_hint="--follow")
+    request = PullRequest(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow, events)
+    check(request, form, out)
     with importing():
         from tistream.cli.client import ApiClient
-        from tistream.cli.pull import PullRequest, run_pull
+        from tistream.cli.pull import run_pull
 
-    request = PullRequest(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow)
     if form is PullFormat.NDJSON:
         run_pull(ApiClient(url), request, sys.stdout.buffer)
         return
     with importing():
-        from tistream.cli.pull_formats import ToFiles, ToStream, pull_pages
+        from tistream.cli.pull_directory import ToFiles
+        from tistream.cli.pull_formats import ToOneStream, ToStream, pull_pages
 
-    pull_pages(ApiClient(url), request, ToStream(sys.stdout.buffer) if out is None else ToFiles(out))
+    to_stdout = ToStream if events is PullEvents.ALL else ToOneStream
+    pull_pages(ApiClient(url), request, to_stdout(sys.stdout.buffer) if out is None else ToFiles(out, request))
 
 
 @app.command("inspect")

@@ -1,10 +1,12 @@
-"""The directory of `tistream up`: one supervisor at a time, everything durable below it."""
+"""The directory of `tistream up`: one supervisor at a time, all that lasts below it, for one user alone."""
 
 from __future__ import annotations
 
 import base64
 import fcntl
 import os
+import stat
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,10 @@ from tistream.cli.errors import CliError
 
 # They would end the path inside a URL (sqlite:///…, file://…).
 _AWKWARD = "?#%"
+OWN_UMASK = 0o077  # of whatever writes below it: rows, the meta database, logs
+_OWN_MODE = 0o700
+_FOLDERS = ("objects", "logs", "scratch", "secrets")
+_TEMPORARY = "objects.tmp"  # the object store's
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +56,54 @@ class DataDir:
 
 
 def open_data_dir(path: Path) -> DataDir:
-    """Make the directory if it is not there and lock it. Raises CliError: not writable, or in use, and by whom."""
+    """Make the directory if it is not there, and lock it. What is in it is everything that its tenants have: one that
+    other users can enter is closed to them, and stderr says so.
+
+    Raises CliError: not writable; in use, and by whom; another user's; or open to others, and not ours to close.
+    """
     root = path.absolute()
     if any(letter in str(root) for letter in _AWKWARD):
         raise CliError(f"data directory {root}: the path must not hold any of {' '.join(_AWKWARD)}")
     try:
-        for folder in (root, root / "objects", root / "logs", root / "scratch"):
-            folder.mkdir(parents=True, exist_ok=True)
-        (root / "secrets").mkdir(mode=0o700, exist_ok=True)
-        fd = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        root.mkdir(mode=_OWN_MODE, parents=True, exist_ok=True)
+        _close_to_others(root)
+        for folder in _FOLDERS:
+            (root / folder).mkdir(mode=_OWN_MODE, exist_ok=True)
+        fd = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise CliError(f"cannot use data directory {root}: {error.strerror} ({error.filename})") from error
     _lock(root, fd)
     return DataDir(root, fd)
+
+
+def _close_to_others(root: Path) -> None:
+    found = root.stat()
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.geteuid():
+        raise CliError(
+            f"data directory {root} belongs to user {found.st_uid}, who can read all that is written there; "
+            f"this is user {os.geteuid()}: name another directory, or change its owner (chown)"
+        )
+    if not mode & OWN_UMASK:
+        return
+    # A directory of something else (/, a home, /tmp) would be spoilt for its other users.
+    foreign = [] if (root / "lock").exists() else sorted(set(_folders_in(root)) - {*_FOLDERS, _TEMPORARY})
+    if foreign or mode & stat.S_ISVTX:
+        why = f"holds {', '.join(foreign[:3])}" if foreign else "is one that users share"
+        raise CliError(
+            f"data directory {root} is open to other users of this machine (mode {mode:04o}), and {why}: name another "
+            f"directory, or close it (chmod 700 {root})"
+        )
+    root.chmod(_OWN_MODE)
+    sys.stderr.write(
+        f"data directory {root} was open to other users of this machine (mode {mode:04o}); "
+        f"now it is for this user alone (mode {_OWN_MODE:04o})\n"
+    )
+
+
+def _folders_in(root: Path) -> list[str]:
+    with os.scandir(root) as entries:
+        return [entry.name for entry in entries if entry.is_dir()]
 
 
 def make_service_key(directory: DataDir, key: bytes) -> Path:

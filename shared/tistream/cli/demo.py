@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tistream.cli.client import ApiClient, changes_path, tenant_path
+from tistream.cli.data_dir import OWN_UMASK
 from tistream.cli.demo_report import Seen, excerpt, lags_ms, percentile
 from tistream.cli.errors import CliError
 from tistream.cli.recorded import Recorded, load_recorded
@@ -43,6 +44,7 @@ def run_demo(options: DemoOptions) -> None:
     """Run the demo. Raises CliError if anything is not as it should be."""
     console = Console(highlight=False, soft_wrap=True)
     recorded = load_recorded(options.golden)
+    os.umask(OWN_UMASK)  # it pushes into the platform's directory
     _empty(options.data_dir)
     console.print(f"starting TiStream in {options.data_dir} …")
     with _platform(options) as url:

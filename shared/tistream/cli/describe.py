@@ -65,6 +65,7 @@ def _manifest(name: str, data: bytes, rows_max: int) -> Description:
         "window": f"({found.low_ts}, {found.flushed_ts}]",
         "checkpoint": found.checkpoint,
         "stop_at": found.stop_at,
+        "merge": None if found.merge is None else found.merge.to_json(),
         "children": [f"{task} {_span(span)}" for task, span in found.children],
         "written_ms": found.written_ms,
         "counters": dict(found.counters),

@@ -15,26 +15,12 @@ from rich.status import Status
 
 from tistream.cli.client import ApiClient, NoAnswer, changes_path
 from tistream.cli.errors import CliError
+from tistream.cli.pull_format import PullRequest
 from tistream.errors import Gone, RetryableError, TiStreamError
 
 _PAGE_EVENTS = 10_000
 _WAIT_MS = "10000"
 _RECONNECT_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class PullRequest:
-    """What to pull. `limit` is the number of row and ddl events in all; None: no bound."""
-
-    cluster: str
-    tenant: str
-    database: str | None = None
-    table: str | None = None
-    start_ts: str | None = None
-    cursor: str | None = None
-    end_ts: str | None = None
-    limit: int | None = None
-    follow: bool = False
 
 
 @dataclass(slots=True)
@@ -139,6 +125,8 @@ def is_over(request: PullRequest, progress: Progress, *, got_events: bool) -> bo
 def page_parameters(request: PullRequest, progress: Progress, start_ts: str) -> dict[str, str]:
     """The query of the next page: from the cursor, or from `start_ts` while there is none."""
     params = {"cursor": progress.cursor} if progress.cursor is not None else {"start_ts": start_ts}
+    if request.events is not None:
+        params["events"] = request.events
     if request.follow:
         return {**params, "follow": "true"}
     left = _PAGE_EVENTS if request.limit is None else request.limit - progress.events

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import io
-import tarfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, Any, Protocol
 
-import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tistream.cli.client import ApiClient, changes_path
 from tistream.cli.errors import CliError
-from tistream.cli.pull import Progress, PullRequest, is_over, page_parameters
-from tistream.cli.pull_format import PullFormat
+from tistream.cli.pull import Progress, is_over, page_parameters
+from tistream.cli.pull_format import PullFormat, PullRequest
 from tistream.errors import Gone, TiStreamError
 
 _EVENTS = (b"row", b"ddl")
@@ -30,6 +26,12 @@ class Pages(Protocol):
 
     def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
         """Keep a page. Its events, and what its end says. Raises CliError if it was cut."""
+
+    def resumed(self, request: PullRequest) -> PullRequest:
+        """The request, from where what is kept already ends."""
+
+    def close(self) -> None:
+        """There are no more pages."""
 
 
 @dataclass(slots=True)
@@ -59,39 +61,78 @@ class ToStream:
         self.out.flush()
         return events, end
 
+    def resumed(self, request: PullRequest) -> PullRequest:
+        """Nothing is kept already."""
+        return request
+
+    def close(self) -> None:
+        """Each page is whole by itself."""
+
 
 @dataclass(slots=True)
-class ToFiles:
-    """Parquet files in a directory, and `end.json` with the newest cursor. Existing files are an error."""
+class ToOneStream:
+    """The pages of events=rows or events=ddl as one Arrow IPC stream, which ends where its schema does."""
 
-    directory: Path
-    form: PullFormat = PullFormat.PARQUET
-    _pages: int = field(default=0, init=False)
+    out: IO[bytes]
+    form: PullFormat = PullFormat.ARROW
+    _stream: pa.ipc.RecordBatchStreamWriter | None = field(default=None, init=False)
+    _schema: pa.Schema | None = field(default=None, init=False)
+    _cursor: str | None = field(default=None, init=False)
+    _end: dict[bytes, bytes] = field(default_factory=dict, init=False)
 
     def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Write the page's files under names that begin with the page's number; its end comes last."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._pages += 1
-        events = 0
+        """Write a page's batches. Raises CliError if it was cut, or has another schema than those before: what was
+        written is whole up to there."""
         try:
-            with tarfile.open(fileobj=io.BytesIO(body)) as archive:
-                files = {one.name: file.read() for one in archive if (file := archive.extractfile(one)) is not None}
-        except tarfile.TarError as error:
+            with pa.ipc.open_stream(body) as page:
+                found = list(page.iter_batches_with_custom_metadata())
+        except (pa.ArrowException, OSError) as error:
             raise _cut() from error
-        end = next((name for name in files if name.endswith("-end.json")), None)
-        if end is None or len(body) % _BLOCK or not body.endswith(bytes(2 * _BLOCK)):
+        if not found or found[-1].custom_metadata is None or not body.endswith(_STREAM_END):
             raise _cut()
-        told = files.pop(end)
-        for name, data in files.items():
-            events += pq.read_metadata(io.BytesIO(data)).num_rows
-            with (self.directory / f"{self._pages:06d}-{Path(name).name}").open("xb") as file:
-                file.write(data)
-        (self.directory / "end.json").write_bytes(told)
-        return events, orjson.loads(told)
+        last: dict[bytes, bytes] = dict(found[-1].custom_metadata)
+        told = {name.decode().removeprefix("tistream."): text.decode() for name, text in last.items()}
+        events = sum(one.batch.num_rows for one in found)
+        if events and self._stream is not None and not page.schema.equals(self._schema, check_metadata=True):
+            raise CliError(
+                "the table's schema changes here, and one stream has one schema: this one is whole up to the change; "
+                f"pull what follows into another with --cursor {self._cursor}"
+            )
+        if events or self._schema is None:
+            self._schema = page.schema
+        if events and self._stream is None:
+            self._stream = pa.ipc.new_stream(self.out, page.schema)
+        for one in found:
+            if self._stream is not None and one.batch.num_rows:
+                self._stream.write_batch(one.batch)
+        self._cursor, self._end = told["cursor"], last
+        return events, told
+
+    def resumed(self, request: PullRequest) -> PullRequest:
+        """Nothing is kept already."""
+        return request
+
+    def close(self) -> None:
+        """End the stream, behind a batch without rows that tells where it stands."""
+        if self._schema is None:
+            return
+        stream = self._stream or pa.ipc.new_stream(self.out, self._schema)
+        columns = [pa.array([], column.type) for column in self._schema]
+        stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema), self._end)
+        stream.close()
+        self.out.flush()
+        self._schema = self._stream = None
 
 
 def pull_pages(client: ApiClient, request: PullRequest, pages: Pages) -> None:
-    """Pull page after page into `pages`. Raises CliError."""
+    """Pull page after page into `pages`. Raises CliError; what was kept until then is whole."""
+    try:
+        _pull_pages(client, pages.resumed(request), pages)
+    finally:
+        pages.close()
+
+
+def _pull_pages(client: ApiClient, request: PullRequest, pages: Pages) -> None:
     path = changes_path(request.cluster, request.tenant, request.database, request.table)
     progress = Progress(cursor=request.cursor)
     start_ts = request.start_ts

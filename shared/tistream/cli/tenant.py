@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from datetime import UTC, datetime
 
 from tistream.cli.client import ApiClient, tenant_path
 from tistream.cli.errors import CliError
@@ -43,6 +44,36 @@ def set_key(client: ApiClient, cluster: str, tenant: str, kms_key: str) -> None:
     sys.stdout.write(f"new objects of tenant {cluster}/{tenant} are encrypted {told}\n")
 
 
+def pause_tenant(client: ApiClient, cluster: str, tenant: str, *, paused: bool) -> None:
+    """Take nothing more of a tenant in, or go on. Raises CliError."""
+    client.call("PUT", tenant_path(cluster, tenant, "pause"), {"paused": paused})
+    told = "is paused: what is there is served, and nothing more is taken in" if paused else "goes on"
+    sys.stdout.write(f"tenant {cluster}/{tenant} {told}\n")
+
+
+def delete_tenant(client: ApiClient, cluster: str, tenant: str, confirm: str, grace: str) -> None:
+    """Delete a tenant with all that it has, once a time has passed. Raises CliError."""
+    grace_ms = 0 if grace.strip() == "0" else duration_ms(grace)
+    if grace_ms is None:
+        raise CliError(
+            f"a deletion has a time: say days as 7d, hours as 36h, or 0; `tistream tenant keep` keeps {tenant}"
+        )
+    body = {"confirm": confirm, "grace_ms": str(grace_ms)}
+    found = client.call("PUT", tenant_path(cluster, tenant, "deletion"), body)
+    when = datetime.fromtimestamp(int(found["delete_at_ms"]) / 1000, UTC).isoformat(timespec="seconds")
+    sys.stdout.write(
+        f"tenant {cluster}/{tenant} is paused, and will be deleted at {when}; until then `tistream tenant keep` takes "
+        "that back\n"
+    )
+
+
+def keep_tenant(client: ApiClient, cluster: str, tenant: str) -> None:
+    """Take a deletion back. Raises CliError."""
+    found = client.call("DELETE", tenant_path(cluster, tenant, "deletion"))
+    told = " and goes on" if found["state"] == "active" else "; it is paused"
+    sys.stdout.write(f"tenant {cluster}/{tenant} is kept{told}\n")
+
+
 def key_id(text: str) -> str | None:
     """The key as it was named; None for `none`."""
     wanted = text.strip()
@@ -64,9 +95,10 @@ def _text(number: int | None) -> str | None:
 
 
 def list_tenants(client: ApiClient, cluster: str) -> None:
-    """Print tenant ids, one a line. Raises CliError."""
+    """Print tenant ids, one a line, and the state of those that are not active. Raises CliError."""
     for tenant in client.call("GET", tenant_path(cluster))["tenants"]:
-        sys.stdout.write(f"{tenant['tenant_id']}\n")
+        state = tenant.get("state", "active")
+        sys.stdout.write(tenant["tenant_id"] + ("" if state == "active" else f"  {state}") + "\n")
 
 
 def tenant_status(client: ApiClient, cluster: str, tenant: str) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tistream.cli.data_dir import DataDir, make_service_key, open_data_dir
+from tistream.cli.data_dir import OWN_UMASK, DataDir, make_service_key, open_data_dir
 from tistream.cli.errors import CliError
 from tistream.cli.new_token import new_token
 from tistream.cli.ports import free_ports, listen
@@ -75,6 +75,7 @@ def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts, *, aut
     Raises CliError when it cannot start: no Java, port taken, directory in use or not writable, wrong settings.
     """
     die_with_parent()
+    os.umask(OWN_UMASK)  # the children's too, and what they start
     stop = _StopSignals()
     try:
         java.find()

@@ -2,7 +2,7 @@
 
 A task's manifests are numbered from 1 without a hole. Each is one object, created by a conditional put:
 
-    b"TSMF" | u32 LE version = 4 | u32 LE crc32 of the rest | zstd( u32 LE header length | header JSON | Arrow IPC )
+    b"TSMF" | u32 LE version = 5 | u32 LE crc32 of the rest | zstd( u32 LE header length | header JSON | Arrow IPC )
 
 The Arrow part is one IPC stream each for `slices` and `waiting` (tistream_sorter.slices), concatenated; their
 lengths stand in the header. What a manifest restates is complete: positions, pending parts, slices and waiting
@@ -28,10 +28,10 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 
 MAGIC = b"TSMF"
-VERSION = 4
+VERSION = 5
 # A part of version 1 has neither sources nor row_groups; before 3 nothing was collected: no retained_ts, no heritage;
-# before 4 nothing was metered: no intake.
-KNOWN_VERSIONS = (1, 2, 3, 4)
+# before 4 nothing was metered: no intake; before 5 a stop_at did not say what for: no merge.
+KNOWN_VERSIONS = (1, 2, 3, 4, 5)
 
 KIND_CLAIM = "claim"  # empty: only says that an epoch has begun
 KIND_TICK = "tick"
@@ -89,8 +89,9 @@ _OPTIONAL = ("pointed_bytes", "sources", "row_groups")
 class ChainPosition:
     """How far one chain of a store's files has been taken: every file from `first_ts` through `at_ts`.
 
-    `first_ts` names the chain (the file with prev_ts 0). A store has one position, or, after a restart that began
-    a new chain before the old one was complete, one per chain that is still open, oldest first.
+    `first_ts` names the chain (the file with prev_ts 0). A store has one position, or, after restarts that began new
+    chains before the old ones were complete, one per chain that is still open, and those of the newest closed ones,
+    oldest first.
     """
 
     first_ts: int
@@ -130,6 +131,26 @@ NOTHING_TAKEN = IntakeCount()
 
 
 @dataclass(frozen=True, slots=True)
+class Merging:
+    """What a task stops for: to become the task `child`, of the keys `span`, with the other `parents`.
+
+    These are all of them, in key order. The first leads: its log decides whether the others end too (docs/adr/0020).
+    """
+
+    child: int
+    span: KeySpan
+    parents: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        span = [self.span.start.hex(), self.span.end.hex()]
+        return {"child": self.child, "span": span, "parents": list(self.parents)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Merging:
+        return cls(data["child"], KeySpan(*map(bytes.fromhex, data["span"])), tuple(data["parents"]))
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """One manifest, decoded."""
 
@@ -150,6 +171,7 @@ class Manifest:
     checkpoint: int = 0  # number of the newest checkpoint manifest at or before this one; 0 = none
     children: tuple[tuple[int, KeySpan], ...] = ()  # SEAL: (task_id, span)
     stop_at: int | None = None  # a flushed_ts that binds later holders (merge, design.md 4)
+    merge: Merging | None = None  # what it stops for; None with a stop_at: written before version 5
     retained_ts: int = 0  # rows at or below it may be gone from the pool (docs/adr/0009)
     schema_retained_ts: int = 0  # the same of the schema's keys; lower after a merge with a task that has none
     heritage: tuple[int, ...] = ()  # sealed tasks, of which objects may still be there
@@ -184,6 +206,7 @@ def encode(manifest: Manifest) -> bytes:
             for store, chains in sorted(manifest.positions.items())
         },
         "intake": manifest.intake.to_json(),
+        "merge": None if manifest.merge is None else manifest.merge.to_json(),
         "children": [[task, span.start.hex(), span.end.hex()] for task, span in manifest.children],
         "arrow": [len(slices), len(waiting)],
     }
@@ -242,6 +265,7 @@ def decode(key: str, data: bytes) -> Manifest:
         retained_ts=header.get("retained_ts", 0),
         schema_retained_ts=header.get("schema_retained_ts", header.get("retained_ts", 0)),
         heritage=tuple(header.get("heritage", ())),
+        merge=Merging.from_json(header["merge"]) if header.get("merge") else None,
         intake=IntakeCount.from_json(header["intake"]) if "intake" in header else NOTHING_TAKEN,
         **{name: header[name] for name in _PLAIN},
     )

@@ -4,11 +4,15 @@ and then, would hold them for ever, and needs no token for it."""
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tistream.service.strict_http import StrictConnection
+
 REQUEST_S = 20.0
+HEAD_BYTES_MAX = 16 << 10  # as uvicorn has it
 STILL_MAX = 6  # when so many times that long nothing of a whole answer was read, nobody wants it
 _NOT_WHOLE = (h11.IDLE, h11.SEND_BODY)
 
@@ -21,6 +25,10 @@ class DeadlinedProtocol(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
     _left, _still = 0, 0
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.conn = StrictConnection(HEAD_BYTES_MAX)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A new one."""
         super().connection_made(transport)
@@ -30,6 +38,13 @@ class DeadlinedProtocol(H11Protocol):
         """It is gone."""
         self._end()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """For what is no request; where an answer has begun already, the connection ends in it."""
+        try:
+            super().send_400_response(msg)
+        except h11.LocalProtocolError:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         """The next request may come."""

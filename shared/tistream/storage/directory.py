@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +32,7 @@ class DirectoryObjectStore:
 
     def __init__(self, root: str | Path) -> None:
         self._root = os.path.realpath(root)
+        self._numbers = itertools.count()  # of temporary files
         try:
             os.makedirs(self._root, exist_ok=True)
             sibling = f"{self._root}.tmp"
@@ -135,10 +136,9 @@ class DirectoryObjectStore:
         try:
             try:
                 os.makedirs(self._tmp, exist_ok=True)
-                fd, temporary = tempfile.mkstemp(prefix="put-", dir=self._tmp)
+                fd, temporary = self._temporary()
                 try:
                     _write(fd, body)
-                    os.fchmod(fd, 0o644)
                     os.fsync(fd)
                 finally:
                     os.close(fd)
@@ -149,6 +149,14 @@ class DirectoryObjectStore:
             if temporary is not None:
                 with suppress(OSError):  # a leftover is garbage, and renamed ones are gone already
                     os.unlink(temporary)
+
+    def _temporary(self) -> tuple[int, str]:
+        """A new file, as open as the process's umask lets it be. mkstemp's would be closed to whoever shares the store,
+        and what the umask is cannot be asked without setting it for all threads."""
+        while True:
+            path = os.path.join(self._tmp, f"put-{os.getpid()}-{next(self._numbers)}")
+            with suppress(FileExistsError):  # another object's of this process, or a process's that had its number
+                return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), path
 
     def _place(self, key: str, path: str, move: Callable[[], None], conditional: bool = False) -> None:
         """Make the written file visible under its name, durably."""

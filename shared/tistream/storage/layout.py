@@ -36,6 +36,12 @@ def push_prefix(tenant: TenantKey) -> str:
     return f"data_change_buffer/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/"
 
 
+def prefixes_of(tenant: TenantKey) -> tuple[str, ...]:
+    """Everything that there is of a tenant, and nothing of another."""
+    name = f"cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/"
+    return (push_prefix(tenant), f"schema/{name}", *(f"committed/{spread:02x}/{name}" for spread in range(256)))
+
+
 def schema_snap(tenant: TenantKey) -> str:
     """The tenant's initial schema snapshot, beside its stores."""
     return f"{push_prefix(tenant)}schema_snap"

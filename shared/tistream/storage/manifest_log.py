@@ -128,10 +128,12 @@ class ManifestLog:
         """Commit `manifest` at the next number. Only after `claim`.
 
         Raises:
-            Fenced: a newer epoch has claimed the task. Nothing was committed; of a manifest that was in doubt before,
-                it is not known.
+            Fenced: a newer epoch has claimed the task. Nothing more will be committed here. Whether this manifest was,
+                before that claim, is not known where an answer was missing, now or before, or where all up to its
+                number was collected meanwhile: only the task's manifests say.
             CommitConflict: somebody else holds the number without a newer epoch: `recover` and claim anew.
-            CommitStateUnknown: it may have happened. Commit the very same manifest again, or stop for good.
+            CommitStateUnknown: it may have happened, or it did not and the reason could not be read. Commit the very
+                same manifest again, or stop for good.
             Unavailable: nothing happened; commit again.
             InvariantBroken: the number had been collected before.
         """
@@ -261,22 +263,27 @@ class ManifestLog:
             raise CommitStateUnknown(layout.manifest(self._tenant, self._task_id, number), str(error)) from error
 
     def _refuse_if_fenced(self, number: int, held: int) -> None:
-        """A commit at `number` met a foreign manifest: raise Fenced if a newer epoch explains it."""
+        """A commit at `number` met a foreign manifest: raise Fenced if a newer epoch explains it.
+
+        The foreign manifest may have been collected since: then what has come after it says who wrote it.
+        """
         try:
-            winner = self._task.manifest(number)
+            current = self._task.manifest(number).task_epoch
         except NotFoundYet:
-            return
-        if winner.task_epoch > held:
+            current = held
+        if current <= held:
+            current = self._task.follow().epoch
+        if current > held:
             self._epoch = None
-            raise Fenced(self._what, held_epoch=held, current_epoch=winner.task_epoch)
+            raise Fenced(self._what, held_epoch=held, current_epoch=current)
 
     def _check_floor(self, number: int, epoch: int) -> None:
         """A number below the floor was collected: others went on long ago, and what was put there is garbage."""
         checkpoint = self._task.floor()
         if number >= checkpoint:
             return
+        current = self._task.follow().epoch  # without an answer the hold lasts: the same manifest is put again
         self._epoch = None
-        current = self._task.follow().epoch
         if current > epoch:
             raise Fenced(self._what, held_epoch=epoch, current_epoch=current)
         raise InvariantBroken(11, f"{self._what}: manifest {number} was put below the floor {checkpoint}")

@@ -8,6 +8,8 @@ from tistream.model.ids import TenantKey
 from tistream.wire.limits import NO_LIMITS, Limits
 from tistream.wire.sorter import Wire
 
+DELETE_GRACE_MS = 24 * 3_600_000  # how long a deletion may be taken back, if nothing is said
+DELETE_GRACE_MAX_MS = 365 * 24 * 3_600_000
 URL_MAX = 255  # of a process, as the meta database keeps it
 # An id, an alias or an ARN. It travels in a header of each request to object storage.
 KMS_KEY_ID_PATTERN = "^[A-Za-z0-9][A-Za-z0-9:/_.+=@-]{0,511}$"
@@ -77,9 +79,25 @@ class SetEncryption(Door):
     kms_key_id: KmsKeyId | None
 
 
+class PauseTenant(Door):
+    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/pause`: take nothing more in; false: go on."""
+
+    paused: bool
+
+
+class DeleteTenant(Door):
+    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion`: delete it, with all that it has, in `grace_ms`
+    (decimal) from now. `confirm` is its tenant_id once more."""
+
+    confirm: str
+    grace_ms: str = str(DELETE_GRACE_MS)
+
+
 class TenantInfo(Wire):
     """One tenant. `snapshot_ts` (decimal) is null until its schema_snap was read; `problem` then says why.
-    `retention_ms` (decimal) null: its rows are kept for ever. `kms_key_id` null: it has no key of its own."""
+    `retention_ms` (decimal) null: its rows are kept for ever. `kms_key_id` null: it has no key of its own. `state`:
+    active, paused (nothing more is taken in), deleting (nobody serves it). `delete_at_ms` (decimal): when it is to be
+    deleted; until then it is paused, and that may be taken back."""
 
     cluster_id: str
     tenant_id: str
@@ -87,6 +105,8 @@ class TenantInfo(Wire):
     problem: str | None = None
     retention_ms: str | None = None
     kms_key_id: str | None = None
+    state: str = "active"
+    delete_at_ms: str | None = None
 
 
 class TenantList(Wire):
@@ -108,12 +128,13 @@ class SealOrder(Wire):
     """What the owner wants of a task's holder: end it by a seal that names these children (design.md 4).
 
     A split has no `stop_at`. Of tasks that are merged each first commits `stop_at`, the flushed_ts that it will end at;
-    once all have, `final` says to seal there.
+    once all have, `final` says to seal there. `parents`: all that are to become the one child, in key order.
     """
 
     children: list[ChildTask]
     stop_at: int | None = None
     final: bool = True
+    parents: list[int] = Field(default_factory=list)
 
 
 class TaskRoute(Wire):
@@ -163,6 +184,9 @@ class TenantRoute(Wire):
     retention_ms: int | None = None
     limits: Limits = NO_LIMITS
     kms_key_id: str | None = None
+    paused: bool = Field(default=False, description="nothing more is taken in; what is there is served")
+    erasing: bool = Field(default=False, description="it is being deleted: nobody serves it, and it has no task")
+    delete_at_ms: int | None = None
 
 
 class RouteTable(Wire):
@@ -177,6 +201,9 @@ class RouteTable(Wire):
     owner_rev: int = 0
     since: int | None = None
     tenants: list[TenantRoute]
+    gone: list[tuple[str, str]] = Field(
+        default_factory=list, description="(cluster_id, tenant_id) of tenants that are no more since `since`"
+    )
     services: dict[str, list[str]] = Field(
         default_factory=dict, description="role (dispatcher, sorter, schema, api, meta) -> base URLs alive"
     )

@@ -17,6 +17,7 @@ from tistream.wire.meta import (
     Announcements,
     Children,
     CreateTenant,
+    DeleteTenant,
     DrainNode,
     Heartbeat,
     HeartbeatAnswer,
@@ -25,6 +26,7 @@ from tistream.wire.meta import (
     NewStart,
     NodeList,
     Notification,
+    PauseTenant,
     Registered,
     RegisterNode,
     RouteTable,
@@ -186,6 +188,21 @@ class MetaClient:
         """Say what a tenant's new objects are encrypted with. Raises InvalidRequest, UnknownName."""
         path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption"
         return self._of_any(lambda url: self._http.send("PUT", url + path, encryption, TenantInfo))
+
+    def pause_tenant(self, cluster_id: str, tenant_id: str, pause: PauseTenant) -> TenantInfo:
+        """Take nothing more of a tenant in, or go on. Raises InvalidRequest, UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/pause"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, pause, TenantInfo))
+
+    def delete_tenant(self, cluster_id: str, tenant_id: str, deletion: DeleteTenant) -> TenantInfo:
+        """Delete a tenant once a time has passed. Raises InvalidRequest, UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, deletion, TenantInfo))
+
+    def keep_tenant(self, cluster_id: str, tenant_id: str) -> TenantInfo:
+        """Take a deletion back. Raises InvalidRequest, UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion"
+        return self._of_any(lambda url: parse(url + path, self._http.request("DELETE", url + path), TenantInfo))
 
     def tenants(self, cluster_id: str) -> TenantList:
         """A cluster's tenants. Raises UnknownName."""

@@ -19,5 +19,7 @@ def merged(known: RouteTable | None, told: RouteTable) -> RouteTable:
         return known
     tenants = {(route.cluster_id, route.tenant_id): route for route in known.tenants}
     tenants |= {(route.cluster_id, route.tenant_id): route for route in told.tenants}
+    for key in told.gone:
+        tenants.pop(key, None)
     in_order = [tenants[key] for key in sorted(tenants)]
-    return told.model_copy(update={"tenants": in_order, "since": None})
+    return told.model_copy(update={"tenants": in_order, "since": None, "gone": []})

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
@@ -22,6 +22,8 @@ ANY = "*"
 NAME_MAX = 256
 GRANTS_MAX = 64
 LABEL = "^[ -~]{0,128}$"
+LABEL_MAX = 128
+FORMULA = tuple("=+-@\t\r\n")  # what a cell begins with that spreadsheets run
 _LEVELS = ("cluster", "tenant", "database", "table")
 _TOKEN = re.compile(r"tst_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 
@@ -76,9 +78,21 @@ EVERYTHING = Grant(actions=["read", "push", "operate"])
 class NewToken(Door):
     """`POST /v1/tokens` at the API: make a token. `expires_in_s` null: it does not expire."""
 
-    label: str = Field(default="", pattern=LABEL)
+    label: str = Field(default="", max_length=LABEL_MAX)
     grants: list[Grant] = Field(min_length=1, max_length=GRANTS_MAX)
     expires_in_s: int | None = Field(default=None, ge=1, le=3_155_760_000)
+
+    @field_validator("label")
+    @classmethod
+    def _text(cls, label: str) -> str:
+        if label.lstrip(" ").startswith(FORMULA):
+            raise ValueError(
+                f"it begins with {label.lstrip(' ')[:1]!r}: a spreadsheet that lists tokens would run it as a formula; "
+                "begin with a letter or a digit"
+            )
+        if not re.fullmatch(LABEL, label):
+            raise ValueError("it may hold letters, digits, spaces and signs of ASCII alone")
+        return label
 
 
 class StoreToken(Door):

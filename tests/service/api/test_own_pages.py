@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import httpx
@@ -26,14 +27,15 @@ HOST = "127.0.0.1:8000"
         {"host": "api.localhost:8000"},
         {"host": "[::1]:8000"},
         {"host": "127.9.9.9"},
-        {"host": "tistream-api:8000"},
+        {"host": "box:8000"},
+        {"host": "Box."},
         {"host": HOST, "sec-fetch-site": "same-origin", "origin": f"http://{HOST}"},
         {"host": HOST, "sec-fetch-site": "none"},
         {"host": "LocalHost:8000", "origin": "http://localhost:8000"},
     ],
 )
 def test_commands_and_the_own_page_are_answered(headers: dict[str, str]) -> None:
-    assert refusal(headers) is None
+    assert refusal(headers, "box") is None
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,11 @@ def test_commands_and_the_own_page_are_answered(headers: dict[str, str]) -> None
         {"host": HOST, "origin": f"http://{HOST}.else.example"},
         {"host": HOST, "origin": f"http://else.example/{HOST}"},
         {"host": "else.example"},
+        {"host": "tistream-api:8000"},
+        {"host": "else"},
+        {"host": "boxes"},
+        {"host": "box.else"},
+        {"host": ":8000"},
         {"host": "else.example.:8000"},
         {"host": "127.0.0.1.else.example:8000"},
         {"host": "localhost.else.example", "origin": "http://localhost.else.example", "sec-fetch-site": "same-origin"},
@@ -58,7 +65,7 @@ def test_commands_and_the_own_page_are_answered(headers: dict[str, str]) -> None
     ],
 )
 def test_pages_of_other_sites_and_names_that_may_be_theirs_are_not(headers: dict[str, str]) -> None:
-    told = refusal(headers)
+    told = refusal(headers, "box")
     assert told is not None
     assert "TISTREAM_API__AUTH=off" in told
     assert "127.0.0.1" in told
@@ -79,7 +86,7 @@ def open_api(platform: Platform) -> Iterator[Server]:
 
 @pytest.mark.parametrize(
     "headers",
-    [{"origin": "https://else.example"}, {"sec-fetch-site": "cross-site"}, {"host": "else.example"}],
+    [{"origin": "https://else.example"}, {"sec-fetch-site": "cross-site"}, {"host": "else.example"}, {"host": "else"}],
 )
 def test_an_open_api_does_nothing_for_another_site(open_api: Server, headers: dict[str, str]) -> None:
     """As a form or a script of any page can send it: no browser asks first whether it may."""
@@ -93,6 +100,12 @@ def test_an_open_api_does_nothing_for_another_site(open_api: Server, headers: di
         assert http.post("/v1/clusters/7/tenants", content=b'{"tenant_id": "own"}', headers=own).status_code == 201
         tenants = http.get("/v1/clusters/7/tenants", headers=own).json()["tenants"]
         assert [tenant["tenant_id"] for tenant in tenants] == ["own"]
+
+
+def test_an_open_api_is_this_machines_own(open_api: Server) -> None:
+    headers = {"host": f"{socket.gethostname()}:8000"}
+    answer = httpx.get(f"{open_api.url}/v1/owner", headers=headers, timeout=PATIENCE_S, trust_env=False)
+    assert answer.status_code == 200
 
 
 def test_with_auth_the_token_decides_whatever_the_name(platform: Platform) -> None:

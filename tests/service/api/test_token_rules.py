@@ -115,3 +115,14 @@ def test_a_tenants_key_is_named_by_who_operates_its_cluster(platform: Platform) 
     refused = platform.ask(of_tenant, "PUT", f"{path}/encryption", {"kms_key_id": None})
     assert (refused.status_code, refused.json()["detail"]) == (403, "the token does not grant operate of this cluster")
     assert platform.ask(of_cluster, "PUT", f"{path}/encryption", {"kms_key_id": None}).status_code == 200
+
+
+@pytest.mark.parametrize("label", ["=1+1", "+1", "-1", "@sum(a1)", "\t=1", "\r=1", "  =1"])
+def test_a_label_that_a_spreadsheet_would_run_is_refused(platform: Platform, label: str) -> None:
+    body = {"label": label, "grants": [READ]}
+    answer = platform.ask(platform.token(), "POST", "/v1/tokens", body)
+    assert answer.status_code == 400
+    detail = answer.json()["detail"]
+    assert "label" in detail
+    assert "a spreadsheet that lists tokens would run it as a formula" in detail
+    assert "begin with a letter or a digit" in detail

@@ -11,7 +11,8 @@ import pytest
 
 from tistream.cli.client import ApiClient
 from tistream.cli.errors import CliError
-from tistream.cli.pull import PullRequest, pull
+from tistream.cli.pull import pull
+from tistream.cli.pull_format import PullRequest
 
 EVENTS = 12
 

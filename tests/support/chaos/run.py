@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import random
 import shutil
@@ -364,7 +365,9 @@ class Chaos:
         if answer.status_code == httpx.codes.OK:
             body = answer.json()
             self._known = True
-            self._statuses.append(StatusSeen(_now_ms(), float(body["lag_seconds"]), body["held_by"]))
+            self._statuses.append(
+                StatusSeen(_now_ms(), math.inf if body["lag_seconds"] is None else body["lag_seconds"], body["held_by"])
+            )
         elif answer.status_code != httpx.codes.SERVICE_UNAVAILABLE and self._known:
             self.outcome.problems.append(f"status answered {answer.status_code}: {answer.text[:300]}")
 

@@ -64,7 +64,8 @@ class Watch:
 
     def lag_seconds(self) -> float:
         """As status said last."""
-        return float(self.seen.statuses[-1][1]["lag_seconds"]) if self.seen.statuses else 1e9
+        told = self.seen.statuses[-1][1]["lag_seconds"] if self.seen.statuses else None
+        return 1e9 if told is None else float(told)
 
     def consumer(self) -> Consumer:
         """One with the tenant's own token."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import tempfile
 import traceback
@@ -122,8 +123,9 @@ class World:
                     continue
                 if answer.status_code == 200:
                     told = answer.json()
-                    self.lags.append((self.scheduler.now_ms, told["lag_seconds"]))
-                    if told["lag_seconds"] > LAG_MAX_S and told["held_by"] is None:
+                    lag = math.inf if told["lag_seconds"] is None else told["lag_seconds"]
+                    self.lags.append((self.scheduler.now_ms, lag))
+                    if lag > LAG_MAX_S and told["held_by"] is None:
                         self.problems.append(f"late, and nothing is named: {told}")
 
     def _watch(self) -> None:

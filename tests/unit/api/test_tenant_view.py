@@ -4,14 +4,17 @@ not. The peers' answers come over HTTP, the manifests from the store."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry
+from starlette.requests import ClientDisconnect
 
 from support.committed_pool import CommittedTask, Row
 from tistream import concurrency
-from tistream.clock import ManualClock
+from tistream.clock import ManualClock, SystemClock
 from tistream.errors import Gone, TooManyRequests, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
@@ -25,14 +28,16 @@ from tistream.wire.sorter import TaskList, TaskStatus
 from tistream.wire.sorter_client import SorterClient
 from tistream_api.cursor import Position, Scope, encode
 from tistream_api.group_cache import GroupCache
+from tistream_api.memory import SHARE_BYTES, Memory
 from tistream_api.metrics import ApiMetrics
-from tistream_api.params import PullParams
-from tistream_api.pulls import Pulls
+from tistream_api.params import FORMATS, PullParams
+from tistream_api.pulls import Answer, Pulls
 from tistream_api.rates import Limits
 from tistream_api.row_events import Barrier
 from tistream_api.scan import Budget
 from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_view import BARRIER_LINES_MS, BARRIERS_MAX, TenantView
+from tistream_api.watched import LOOK_MS
 from tistream_api.working import Working
 
 TENANT = TenantKey("7", "acme")
@@ -77,7 +82,9 @@ class World:
             metrics.undecodable,
         )
         limits = TenantLimits(CLOCK, lambda _: Limits(), 8)
-        self.pulls = Pulls(CLOCK, Budget(), threading.Semaphore(1), limits, metrics, Working(8, CLOCK))
+        self.pulls = Pulls(
+            CLOCK, Budget(), threading.Semaphore(1), limits, metrics, Working(8, CLOCK), Memory(0, CLOCK)
+        )
 
     def _route(self, epoch: int) -> TenantRoute:
         routes = [
@@ -273,6 +280,57 @@ def test_one_pull_too_many_is_asked_to_come_back() -> None:
     assert raised.value.http_status == 429
     assert b"".join(under_way)
     assert b"".join(world.pulls.answer(world.view, Scope(TENANT), asked, lambda: True))
+
+
+def test_pulls_that_nobody_reads_hold_no_more_than_their_budget() -> None:
+    """Whatever their format and however much they ask for; and what they held is there again when they have gone."""
+    world = World()
+    world.flush(500)
+    world.refreshed()
+    memory = Memory(8 * SHARE_BYTES, SystemClock(), wait_ms=1)
+    pulls = replace(world.pulls, slots=threading.Semaphore(64), memory=memory)
+    pulls.limits.pulls_max = 64
+
+    def begun(form: str, gone: Callable[[], bool] = lambda: False) -> Answer:
+        asked = PullParams(SNAPSHOT, None, None, 1_000_000, 0, False, form)
+        return pulls.answer(world.view, Scope(TENANT), asked, lambda: True, gone=gone)
+
+    unread = [begun(form) for form in ("parquet", "arrow", "ndjson", "parquet")]
+    for form in FORMATS:
+        with pytest.raises(TooManyRequests, match="memory for pulls is used up"):
+            begun(form)
+    assert memory.held == 4 * SHARE_BYTES
+    assert b"".join(unread.pop())
+    assert memory.held == 3 * SHARE_BYTES
+    with pytest.raises(ClientDisconnect):
+        begun("parquet", lambda: True)
+    assert memory.held == 3 * SHARE_BYTES
+    unread.clear()
+    assert memory.held == 0
+
+
+def test_a_pull_that_waits_for_rows_ends_when_its_client_leaves() -> None:
+    """Long before the minute is over that it would wait: on this clock ten seconds pass and no more."""
+    world, gone = World(), threading.Event()
+    world.flush(500)
+    world.refreshed()
+    asked = PullParams(500, None, None, 10, 60_000, False)
+    answers = []
+    waits = threading.Thread(
+        target=lambda: answers.append(
+            b"".join(world.pulls.answer(world.view, Scope(TENANT), asked, lambda: True, gone=gone.is_set))
+        ),
+        daemon=True,
+    )
+    waits.start()
+    waits.join(0.1)
+    assert waits.is_alive()
+    gone.set()
+    for _ in range(20):
+        CLOCK.advance(LOOK_MS)
+        waits.join(0.5)
+    assert not waits.is_alive()
+    assert world.pulls.memory.held == 0
 
 
 def segments(world: World, high: int = 10_000) -> list[int]:

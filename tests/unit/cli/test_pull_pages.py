@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tistream.cli.client import changes_path, split_lines, tenant_path
-from tistream.cli.pull import Progress, PullRequest, is_over, page_parameters
+from tistream.cli.pull import Progress, is_over, page_parameters
+from tistream.cli.pull_format import PullRequest
 
 ROW = b'{"type":"row","op":"put","commit_ts":"5"}'
 DDL = b'{"type":"ddl","commit_ts":"6"}'

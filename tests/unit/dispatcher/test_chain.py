@@ -229,3 +229,30 @@ def test_the_very_first_file_is_damaged():
     assert chains.hold().ts == 10
     chains.see(SeenFile(40, 0, fresh=True))
     assert drain(chains) == [(40, 40)]
+
+
+def test_a_chain_too_many_is_named_and_begins_once_an_older_one_is_closed() -> None:
+    chains = StoreChains(chains_max=3)
+    for file in (*chain_of(10, 20), *(SeenFile(ts, 0, fresh=True) for ts in (100, 200, 300)), SeenFile(40, 30)):
+        chains.see(file)
+    chains.see(SeenFile(310, 300))
+    assert [ts for _, ts in drain(chains)] == [10, 20, 100, 200]
+    hold = chains.hold()
+    assert hold is not None
+    assert (hold.quarantined, hold.ts) == (False, 300)
+    assert "3 chains of the store are open, the oldest since 10" in hold.reason
+    assert "first file 30" in hold.reason
+    chains.see(SeenFile(30, 20))
+    assert [ts for _, ts in drain(chains)] == [30, 40], "late files of the older ones are taken as before"
+    chains.close(150)
+    assert drain(chains) == [(300, 300), (300, 310)]
+    assert chains.hold() is None
+
+
+def test_chains_that_were_given_up_here_count_as_long_as_a_task_has_them_open() -> None:
+    chains = StoreChains([ChainPosition(100, 100)], chains_max=3)
+    chains.held_open({10, 50, 100})
+    chains.see(SeenFile(200, 0, fresh=True))
+    assert chains.ready() is None
+    chains.held_open({100})
+    assert drain(chains) == [(200, 200)]

@@ -20,10 +20,11 @@ from tistream.wire.sorter import TaskStatus
 from tistream_dispatcher.chain import SeenFile, StoreChains
 from tistream_dispatcher.consumed import consumed
 from tistream_dispatcher.receivers import Receivers
-from tistream_sorter.positions import Positions, common, follows, moved
+from tistream_sorter.positions import Positions, common, follows, moved, outlived, received, without_closed
 from tistream_sorter.status import chains as on_the_wire
 
 STORE, EPOCH = 1, 5
+KEPT = 2  # chains; closed ones beyond are let go
 TASKS_MAX = 5
 
 
@@ -145,7 +146,8 @@ class Collecting(RuleBasedStateMachine):
         pointed = frozenset() if forgets else task.durable.pointed
         pointed |= frozenset(task.inbox[:pointers])
         flushed_ts = max(task.durable.flushed_ts, self.last_ts - 10 * flush)
-        task.durable = Durable(flushed_ts, task.received, pointed)
+        task.durable = Durable(flushed_ts, without_closed(task.received, flushed_ts, KEPT), pointed)
+        task.received = received(task.received, task.durable.positions, flushed_ts)
         task.inbox = []
 
     @rule(data=st.data())
@@ -166,7 +168,8 @@ class Collecting(RuleBasedStateMachine):
         one, other = data.draw(st.permutations(sorted(self.tasks)))[:2]
         flushed_ts = max(self.tasks[task_id].durable.flushed_ts for task_id in (one, other))
         seals = [self._seal(task_id) for task_id in (one, other)]
-        positions = common([seal.positions for seal in seals], flushed_ts)
+        ended = [without_closed(seal.positions, flushed_ts, KEPT) for seal in seals]
+        positions = common(ended, flushed_ts)
         self._begin(Durable(flushed_ts, positions, seals[0].pointed | seals[1].pointed, inherited=True))
 
     def _seal(self, task_id: int) -> Durable:
@@ -197,7 +200,8 @@ class Collecting(RuleBasedStateMachine):
         for file in handed_on(self.there, self.receivers)[1][:count]:
             for task_id in self.receivers.received.keys() & self.tasks.keys():
                 task = self.tasks[task_id]
-                if follows(task.received, file):
+                durable = task.durable
+                if not outlived(durable.positions, durable.flushed_ts, file) and follows(task.received, file):
                     task.received = moved(task.received, file)
                     task.inbox.append(file.ts)
                 self.receivers.tell(task_id, on_the_wire(task.received))
@@ -272,7 +276,8 @@ class Collecting(RuleBasedStateMachine):
             if file.chain_ts < closed:
                 continue
             for task_id in self.tasks:
-                if follows(at[task_id], file):
+                here = self.tasks[task_id].durable
+                if not outlived(here.positions, here.flushed_ts, file) and follows(at[task_id], file):
                     at[task_id] = moved(at[task_id], file)
                     taken[task_id].append(file.ts)
         return taken

@@ -87,11 +87,23 @@ class Owner:
             )
             for task in tasks
         )
+        if self.rng.random() < 0.05:
+            self.erase(self.rng.choice(TENANTS))
+            return
         nodes = ()
         if self.rng.random() < 0.2:
             name = self.rng.choice(NODES)
             nodes = (Node(name, "sorter", f"http://{name}", self.book.version + 100, "b"),)
         self.touched.add(self.book.take(Change(self.book.version + 1, tasks=given, nodes=nodes)))
+
+    def erase(self, key: TenantKey) -> None:
+        """A tenant that has tasks loses them; one that has none is no more."""
+        tenant, version = self.book.tenants.get(key), self.book.version + 1
+        if tenant is None:
+            return
+        gone = tuple(task.task_id for task in self.book.tasks_of(key))
+        left = Change(version, tenants=(replace(tenant, erasing=True),), gone=gone)
+        self.touched.add(self.book.take(left if gone else Change(version, erased=(key,))))
 
     def table(self) -> RouteTable:
         made = self.maker.make(self.book, self.touched, 3, dict.fromkeys(NODES, NodeState.ALIVE), "http://meta")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tistream.format.manifest import ChainPosition
-from tistream_sorter.positions import CHAINS_MAX, Positions, common
+from tistream_sorter.positions import CHAINS_KEPT, Positions, common
 
 
 def chains(*pairs: tuple[int, int]) -> tuple[ChainPosition, ...]:
@@ -43,6 +43,14 @@ def test_files_come_again_from_where_every_parent_has_been(several: list[Positio
     assert common(several[::-1], flushed_ts=200) == wanted
 
 
-def test_no_more_chains_are_kept_than_by_a_task() -> None:
-    many = {1: chains(*((first, first + 5) for first in range(10, 10 * CHAINS_MAX + 30, 10)))}
-    assert common([many, many], flushed_ts=0) == {1: many[1][-CHAINS_MAX:]}
+MANY = {1: chains(*((first, first + 5) for first in range(10, 10 * CHAINS_KEPT + 30, 10)))}
+
+
+def test_no_chain_is_left_out_that_is_open() -> None:
+    assert common([MANY, MANY], flushed_ts=0) == MANY
+    assert common([MANY, MANY], flushed_ts=19) == MANY
+
+
+def test_of_those_that_are_closed_the_oldest_are() -> None:
+    assert common([MANY, MANY], flushed_ts=10_000) == {1: MANY[1][-CHAINS_KEPT:]}
+    assert common([MANY, MANY], flushed_ts=25) == {1: MANY[1][1:]}

@@ -160,7 +160,7 @@ def test_a_manifest_of_before_there_was_metering_has_taken_nothing() -> None:
     assert last is not None
     assert last.intake.hours
     assert manifest.decode("a", manifest.encode(last)).intake == last.intake
-    old = manifest.encode(last).replace(b"TSMF\x04", b"TSMF\x03")
+    old = manifest.encode(last).replace(b"TSMF\x05", b"TSMF\x03")
     assert manifest.decode("a", old).number == last.number
     assert IntakeCount.from_json(NOTHING_TAKEN.to_json()) == NOTHING_TAKEN
 

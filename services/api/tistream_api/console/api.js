@@ -44,6 +44,12 @@ async function ask(path, signal) {
   throw new Problem(answer.status, detail, problem);
 }
 
+export const urlOf = (path) => new URL(path, ROOT);
+
+// Every line of an NDJSON answer that ends.
+export const lines = async (path, signal) =>
+  (await (await ask(path, signal)).text()).split("\n").filter(Boolean).map((line) => JSON.parse(line));
+
 export const get = async (path, signal) => (await ask(path, signal)).json();
 
 // Calls `take` with the events of each piece of an endless NDJSON answer, until it ends or is aborted.

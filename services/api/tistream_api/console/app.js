@@ -2,7 +2,7 @@
 
 import { token, whenUnauthorized } from "./api.js";
 import { fill } from "./dom.js";
-import { empty } from "./parts.js";
+import { lost } from "./parts.js";
 import { showPlatform } from "./platform.js";
 import { showTenant } from "./tenant.js";
 import { showTenants } from "./tenants.js";
@@ -40,7 +40,7 @@ function show() {
   if (view === "t" && cluster && tenant) showTenant(main, leaving.signal, told, cluster, tenant, section, rest);
   else if (view === "platform") showPlatform(main, leaving.signal, told);
   else if (view === "" || view === "tenants") showTenants(main, leaving.signal, told);
-  else fill(main, [empty("Nothing here", "No page has this address.")]);
+  else fill(main, [lost("Nothing here", "No page of the console has this address.", "#/tenants", "All tenants")]);
   if (before === name) document.querySelector("#sections [aria-current]")?.focus();
   else if (before !== null) { window.scrollTo(0, 0); main.focus({ preventScroll: true }); }
 }
@@ -62,8 +62,7 @@ whenUnauthorized((detail) => {
   ask.showModal();
   input.focus();
 });
-document.getElementById("use").addEventListener("click", useToken);
-input.addEventListener("keydown", (event) => { if (event.key === "Enter") useToken(); });
+document.getElementById("ask-form").addEventListener("submit", (event) => { event.preventDefault(); useToken(); });
 forget.hidden = token.get() === null;
 forget.addEventListener("click", () => { token.forget(); location.reload(); });
 document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });

@@ -1,10 +1,10 @@
 // Lag over time, stage upon stage, as SVG. Each band is what its stage adds; the top is how far behind consumers are.
 
 import { fill, h, s } from "./dom.js";
-import { clock, duration } from "./format.js";
+import { clock, duration, zone } from "./format.js";
 import { STAGES, STAGE_NAMES } from "./parts.js";
 
-const W = 960, H = 250, LEFT = 62, RIGHT = 12, TOP = 12, BOTTOM = 26;
+const H = 250, LEFT = 62, RIGHT = 12, TOP = 12, BOTTOM = 26;
 const STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400];
 
 // Seconds behind by stage, none less than the stage before; null where a stage was not known.
@@ -24,6 +24,7 @@ function step(top) {
 }
 
 export function lagChart(label) {
+  let W = 960; // as wide as it is shown: its labels keep their size
   const drawing = s("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label, class: "lag", tabindex: 0 });
   const said = h("div", { class: "reading", role: "status" });
   const node = h("figure", { "data-own": true, class: "chart" }, said, drawing,
@@ -58,7 +59,8 @@ export function lagChart(label) {
       lines.push(s("line", { x1: LEFT, x2: W - RIGHT, y1: y(lag), y2: y(lag), class: "grid" }),
         s("text", { x: LEFT - 8, y: y(lag) + 4, class: "tick", "text-anchor": "end" }, lag ? duration(lag) : "0"));
     }
-    const every = Math.max(1, Math.round((to - from) / 60_000 / 6)) * 60_000;
+    const labels = Math.max(2, Math.min(6, Math.floor((W - LEFT) / 70)));
+    const every = Math.max(1, Math.ceil((to - from) / 60_000 / labels)) * 60_000;
     for (let ms = Math.ceil(from / every) * every; ms <= to; ms += every) {
       lines.push(s("text", { x: x(ms), y: H - 8, class: "tick", "text-anchor": "middle" }, clock(ms).slice(0, 5)));
     }
@@ -77,7 +79,7 @@ export function lagChart(label) {
       return lag === null ? `${STAGE_NAMES[stage]} not known` : `${STAGE_NAMES[stage]} +${duration(Math.max(0, lag - below(one, place)))}`;
     });
     const whole = rows[one].at(-1);
-    fill(said, [h("b", {}, at === null ? "now" : clock(times[one])), ` ${duration(whole)} behind`,
+    fill(said, [h("b", {}, at === null ? "now" : `${clock(times[one])} ${zone(times[one])}`), ` ${duration(whole)} behind`,
       h("span", { class: "reading-parts" }, parts.join(" · "))]);
   }
 
@@ -89,6 +91,13 @@ export function lagChart(label) {
     at = times.length ? nearest : null;
     draw();
   }
+  new ResizeObserver(() => {
+    const width = Math.max(240, Math.round(drawing.clientWidth));
+    if (width === W || !drawing.clientWidth) return;
+    W = width;
+    drawing.setAttribute("viewBox", `0 0 ${W} ${H}`);
+    draw();
+  }).observe(drawing);
   drawing.addEventListener("pointermove", (event) => point(event.clientX));
   drawing.addEventListener("pointerleave", () => { at = null; draw(); });
   drawing.addEventListener("blur", () => { at = null; draw(); });

@@ -2,8 +2,8 @@
 
 import { get, poll } from "./api.js";
 import { fill, h } from "./dom.js";
-import { clock, day, tsToMs } from "./format.js";
-import { empty, pill, trouble } from "./parts.js";
+import { clock, day, tsToMs, zone } from "./format.js";
+import { copyButton, empty, pill, trouble } from "./parts.js";
 
 const PAGE = 50;
 const EVERY_MS = 3_000;
@@ -14,10 +14,11 @@ function event(one) {
   const ms = tsToMs(one.commit_ts);
   const others = one.involved.map(nameOf).filter((name) => name !== nameOf(one));
   return h("li", { key: `${one.commit_ts} ${one.schema_version}`, class: "ddl" },
-    h("time", { title: `ts ${one.commit_ts}` }, clock(ms, true), h("span", {}, day(ms))),
+    h("time", { title: `ts ${one.commit_ts}` }, clock(ms, true), h("span", {}, `${day(ms)} ${zone(ms)}`)),
     h("div", {},
       h("p", { class: "ddl-head" }, h("b", {}, nameOf(one)), pill(one.action, "plain"),
-        h("span", { class: "note" }, `schema version ${one.schema_version}`)),
+        h("span", { class: "note" }, `schema version ${one.schema_version}`),
+        copyButton("Copy ts", `Copy the commit_ts of ${one.action} of ${nameOf(one)}`, () => one.commit_ts)),
       one.query ? h("pre", {}, one.query) : null,
       others.length ? h("p", { class: "note" }, `also ${others.join(", ")}`) : null));
 }

@@ -18,7 +18,15 @@ export function day(ms) {
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
 }
 
-export const moment = (ms) => (day(ms) === day(Date.now()) ? clock(ms) : `${day(ms)} ${clock(ms)}`);
+// The zone of a time as this browser shows it: UTC, UTC+2, UTC-03:30. A zone changes with the season, so it is a time's.
+export function zone(ms) {
+  const minutes = -new Date(ms).getTimezoneOffset();
+  if (!minutes) return "UTC";
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return `UTC${minutes < 0 ? "-" : "+"}${rest ? `${two(hours)}:${two(rest)}` : hours}`;
+}
+
+export const moment = (ms) => `${day(ms) === day(Date.now()) ? "" : `${day(ms)} `}${clock(ms)} ${zone(ms)}`;
 
 // Two parts at most: 0.84 s, 12 s, 3 min 5 s, 2 h 14 min, 45 d.
 export function duration(seconds) {

@@ -13,6 +13,30 @@ export const time = (ts) => h("time", { title: `ts ${ts}` }, moment(tsToMs(ts)))
 
 export const empty = (title, text) => h("div", { class: "empty" }, h("h2", {}, title), h("p", {}, text));
 
+// The one message where an address names nothing, with a way back.
+export const lost = (title, text, href, way) => h("div", { class: "empty lost", role: "alert" },
+  h("h2", {}, title), h("p", {}, text), h("p", {}, h("a", { href }, way)));
+
+async function copied(text) {
+  if (navigator.clipboard) { await navigator.clipboard.writeText(text); return; }
+  const area = h("textarea", { class: "aside", "aria-hidden": true }); // a page that is not served by TLS has no clipboard
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
+
+// A button that copies what `text()` is when it is pressed.
+export function copyButton(title, label, text) {
+  const press = async (event) => {
+    const button = event.currentTarget; // the one that is shown: a fresh one may only have lent it its handler
+    try { await copied(text()); button.textContent = "Copied"; } catch { button.textContent = "Not copied"; }
+    setTimeout(() => { button.textContent = title; }, 1_500);
+  };
+  return h("button", { type: "button", class: "quiet copy", "aria-label": label, "data-own": true, onclick: press }, title);
+}
+
 export const tenantLink = (cluster, tenant, part = "") =>
   `#/t/${encodeURIComponent(cluster)}/${encodeURIComponent(tenant)}${part}`;
 

@@ -3,7 +3,7 @@
 import { get, poll, tablePath } from "./api.js";
 import { fill, h } from "./dom.js";
 import { count, moment, tsToMs } from "./format.js";
-import { empty, pill, tenantLink, trouble } from "./parts.js";
+import { empty, lost, pill, tenantLink, trouble } from "./parts.js";
 import { showTail } from "./tail.js";
 
 const EVERY_MS = 5_000;
@@ -13,7 +13,21 @@ export function showTables(context) {
   const { cluster, tenant, path, content, signal, heard, tell, rest: [database, name] } = context;
   let databases = [];
   let text = "";
-  const list = h("div", { class: "names" });
+  // One stop of Tab, whatever the number of tables: arrows go through them.
+  const step = (event) => {
+    const by = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
+    const links = [...list.querySelectorAll("a")];
+    const at = links.indexOf(document.activeElement);
+    if (!by || at < 0) return;
+    event.preventDefault();
+    const next = links[Math.max(0, Math.min(links.length - 1, at + by))];
+    stop(next);
+    next.focus();
+  };
+  const list = h("div", { class: "names", onkeydown: step });
+  const stop = (link) => {
+    for (const one of list.querySelectorAll("a")) one.tabIndex = one === link ? 0 : -1;
+  };
   const detail = h("div", { class: "detail" });
   const search = h("input", {
     type: "search", placeholder: "Find a table", "aria-label": "Find a table", "data-search": true,
@@ -25,6 +39,7 @@ export function showTables(context) {
     h("a", {
       href: `${tenantLink(cluster, tenant)}/tables/${encodeURIComponent(own)}/${encodeURIComponent(table.name)}`,
       "aria-current": own === database && table.name === name ? "true" : null,
+      tabindex: -1,
     }, table.name));
 
   function draw() {
@@ -38,6 +53,8 @@ export function showTables(context) {
         shown.length ? h("ul", {}, shown.map((table) => link(own, table))) : h("p", { class: "note" }, "no tables"),
         shown.length < found.length ? h("p", { class: "note" }, `and ${count(found.length - shown.length)} more`) : null);
     }));
+    const links = [...list.querySelectorAll("a")];
+    stop(links.find((one) => one === document.activeElement) ?? links.find((one) => one.ariaCurrent) ?? links[0]);
     if (!databases.length) fill(list, [h("p", { class: "note" }, "no databases yet")]);
   }
 
@@ -64,14 +81,22 @@ function showTable(context, detail, database, name) {
   const problem = h("div");
   const path = tablePath(cluster, tenant, database, name);
   fill(detail, [h("div", { class: "title" }, h("h2", {}, `${database}.${name}`)), problem, columns, tail]);
-  showTail({ path, node: tail, signal, name });
-  poll(EVERY_MS, signal, async () => {
-    const schema = await get(`${path}/schema`, signal);
+  const leave = new AbortController();
+  const own = AbortSignal.any([signal, leave.signal]);
+  const gone = (failed) => {
+    if (failed?.status !== 404) return false;
+    leave.abort();
+    fill(detail, [lost("No such table", `${database}.${name} is not there now.`, `${tenantLink(cluster, tenant)}/tables`, "The tables there are")]);
+    return true;
+  };
+  showTail({ path, node: tail, signal: own, name, gone });
+  poll(EVERY_MS, own, async () => {
+    const schema = await get(`${path}/schema`, own);
     fill(columns, [h("details", { "data-columns": true },
       h("summary", {}, `${schema.columns.length} columns`, h("span", { class: "note" },
         `table ${schema.table_id}, schema version ${schema.schema_version}, as of ${moment(tsToMs(schema.ts))}`)),
       h("ul", { class: "columns" }, schema.columns.map((column) => h("li", { key: column.name },
         h("b", {}, column.name), h("code", {}, column.sql_type),
         column.key ? pill("key", "plain") : null, column.nullable ? null : h("span", { class: "note" }, "not null")))))]);
-  }, (failed) => trouble(problem, failed));
+  }, (failed) => { if (!gone(failed)) trouble(problem, failed); });
 }

@@ -1,13 +1,17 @@
 // Events of a table as they come: one endless pull. Pausing ends it; going on begins at the cursor, so nothing is missed.
 
-import { after, follow, get } from "./api.js";
+import { after, follow, get, token, urlOf } from "./api.js";
 import { fill, h } from "./dom.js";
-import { clock, count, msToTs, tsToMs } from "./format.js";
-import { trouble } from "./parts.js";
+import { clock, count, msToTs, tsToMs, zone } from "./format.js";
+import { lastEvents } from "./last.js";
+import { copyButton, trouble } from "./parts.js";
 
 const SHOWN = 200;
 const CELL_CHARS = 120;
-const FROM = { now: "from now on", "60": "from a minute ago", "3600": "from an hour ago", all: "from the beginning" };
+const FROM = [ // pairs: an object would put its numbers first
+  ["last", "the newest 50, and on"], ["now", "from now on"], ["60", "from a minute ago"],
+  ["3600", "from an hour ago"], ["all", "from the beginning"],
+];
 
 function said(value) {
   const text = value === null ? "NULL" : typeof value === "object" ? JSON.stringify(value) : String(value);
@@ -41,8 +45,15 @@ function line(event) {
     h("td", {}, change(event)));
 }
 
-export function showTail({ path, node, signal, name }) {
-  let from = "now";
+// A command for a shell: names are percent-encoded, the quote too, and the token is not in it.
+function commandFor(path, cursor) {
+  const url = urlOf(`${path}/changes?cursor=${encodeURIComponent(cursor)}&limit=1000`).href.replaceAll("'", "%27");
+  const bearer = token.get() === null ? "" : '-H "Authorization: Bearer $TISTREAM_TOKEN" ';
+  return `curl -sS --fail-with-body ${bearer}'${url}'`;
+}
+
+export function showTail({ path, node, signal, name, gone }) {
+  let from = "last";
   let cursor = null;
   let earliest = 0n;
   let running = null;
@@ -55,10 +66,14 @@ export function showTail({ path, node, signal, name }) {
   const body = h("tbody");
   const go = h("button", { type: "button", class: "main", onclick: () => (running ? stop() : start()) });
   const begin = h("select", { "aria-label": "Where to begin", onchange: () => { from = begin.value; restart(); } },
-    Object.entries(FROM).map(([value, title]) => h("option", { value }, title)));
-  fill(node, [h("div", { class: "title" }, h("h3", {}, "Events"), number, h("div", { class: "tools" }, begin, go)), problem,
+    FROM.map(([value, title]) => h("option", { value }, title)));
+  const nothing = h("div");
+  const copies = h("span", { class: "copies" },
+    copyButton("Copy cursor", "Copy the cursor behind the newest event", () => cursor ?? ""),
+    copyButton("Copy curl", "Copy a command that goes on behind the newest event", () => commandFor(path, cursor)));
+  fill(node, [h("div", { class: "title" }, h("h3", {}, "Events"), number, h("div", { class: "tools" }, begin, go, copies)), problem, nothing,
     h("div", { class: "table-frame tail" }, h("table", { "aria-label": `Events of ${name}, newest first` },
-      h("thead", {}, h("tr", {}, ["Committed", "What", "Key", "Row"].map((title) => h("th", { scope: "col" }, title)))), body))]);
+      h("thead", {}, h("tr", {}, [`Committed (${zone(Date.now())})`, "What", "Key", "Row"].map((title) => h("th", { scope: "col" }, title)))), body))]);
 
   function draw() {
     drawing = false;
@@ -70,6 +85,10 @@ export function showTail({ path, node, signal, name }) {
       for (const old of lines.splice(SHOWN)) old.remove();
     }
     const shown = total > SHOWN ? `, the newest ${SHOWN} shown` : "";
+    for (const one of copies.children) one.disabled = cursor === null;
+    fill(nothing, [total || cursor === null || from === "all" ? null : h("div", { class: "empty" },
+      h("h2", {}, "No events here"), h("p", {}, from === "last" ? "None is kept of this table." : "None has come since."),
+      h("button", { type: "button", onclick: () => { begin.value = from = "all"; restart(); } }, "From the beginning"))]);
     number.textContent = total ? `${count(total)} events${shown}` : running ? "waiting for the next event" : "paused";
     go.textContent = running ? "Pause" : "Go on";
     node.dataset.running = String(running !== null);
@@ -92,6 +111,12 @@ export function showTail({ path, node, signal, name }) {
   async function where(own) {
     if (cursor !== null) return `cursor=${encodeURIComponent(cursor)}`;
     const { ts: resolved } = await get(`${path}/schema`, own); // a token for one table suffices
+    if (from === "last") {
+      const found = await lastEvents(path, BigInt(resolved), own);
+      take(found.events);
+      take([{ cursor: found.cursor }]);
+      return `cursor=${encodeURIComponent(cursor)}`;
+    }
     if (from === "now") return `start_ts=${resolved}`;
     const back = from === "all" ? 0n : BigInt(msToTs(tsToMs(resolved) - Number(from) * 1000));
     return `start_ts=${back > earliest ? back : earliest}`;
@@ -107,7 +132,7 @@ export function showTail({ path, node, signal, name }) {
       try {
         await follow(`${path}/changes?follow=true&${await where(own)}`, own, (events) => { trouble(problem, null); take(events); });
       } catch (failed) {
-        if (own.aborted) return;
+        if (own.aborted || gone(failed)) return;
         if (failed.status === 410 && cursor === null && failed.more.earliest_ts) {
           earliest = BigInt(failed.more.earliest_ts); // what lies below is not kept
           continue;

@@ -5,7 +5,7 @@ import { lagChart, stacked } from "./chart.js";
 import { showDdl } from "./ddl.js";
 import { fill, h } from "./dom.js";
 import { duration, shortKey, tsToMs } from "./format.js";
-import { STAGES, STAGE_NAMES, empty, pill, table, tenantLink, time, trouble } from "./parts.js";
+import { STAGES, STAGE_NAMES, copyButton, empty, lost, pill, table, tenantLink, time, trouble } from "./parts.js";
 import { showTables } from "./tables.js";
 
 const EVERY_MS = 2_000;
@@ -16,16 +16,26 @@ const kept = { minutes: 5 };
 export function showTenant(main, signal, told, cluster, tenant, section, rest) {
   document.title = `${cluster}/${tenant} · TiStream`;
   const path = tenantPath(cluster, tenant);
+  const leave = new AbortController();
+  signal = AbortSignal.any([signal, leave.signal]);
   const problem = h("div");
   const facts = h("p", { class: "note" });
   const content = h("div", { class: "section" });
-  const heard = (failed) => { trouble(problem, failed); told(failed); };
+  const heard = (failed) => {
+    told(failed);
+    if (failed?.status !== 404) { trouble(problem, failed); return; }
+    leave.abort();
+    fill(main, [h("div", { class: "page" }, h("h1", {}, `${cluster}/${tenant}`),
+      lost("No such tenant", "No tenant is registered under this name.", "#/tenants", "All tenants"))]);
+  };
   fill(main, [h("div", { class: "page" },
     h("nav", { class: "crumbs", "aria-label": "Where" }, h("a", { href: "#/tenants" }, "Tenants"), ` / ${cluster}`),
     h("div", { class: "title" }, h("h1", {}, tenant), facts),
     h("nav", { class: "tabs", "aria-label": "Sections", id: "sections" }, Object.entries(SECTIONS).map(([name, title]) =>
       h("a", { href: tenantLink(cluster, tenant, `/${name}`), "aria-current": section === name ? "page" : null }, title))),
     problem, content)]);
+  let served = "0";
+  const copy = copyButton("Copy ts", "Copy the ts that is served up to", () => served);
   const tell = async () => {
     let one;
     try {
@@ -36,15 +46,17 @@ export function showTenant(main, signal, told, cluster, tenant, section, rest) {
       return null;
     }
     const stage = one.held_by?.stage;
+    if (one.lag_seconds === null) { fill(facts, [pill("waiting"), h("span", {}, "its snapshot has not been taken yet")]); return one; }
     const late = one.lag_seconds > 5;
     const state = stage === "damaged" ? "damaged" : late ? "late" : "live";
-    fill(facts, [pill(state), h("span", {}, `${duration(one.lag_seconds)} behind`), h("span", {}, "served up to ", time(one.resolved_ts))]);
+    served = one.resolved_ts;
+    fill(facts, [pill(state), h("span", {}, `${duration(one.lag_seconds)} behind`), h("span", {}, "served up to ", time(one.resolved_ts)), copy]);
     return one;
   };
   const context = { cluster, tenant, path, content, signal, heard, tell, rest };
   const views = { overview: showOverview, tables: showTables, ddl: showDdl, placement: showPlacement };
   if (views[section]) views[section](context);
-  else fill(content, [empty("Nothing here", "A tenant has no such section.")]);
+  else fill(content, [lost("Nothing here", "A tenant has no such section.", tenantLink(cluster, tenant), `Overview of ${cluster}/${tenant}`)]);
 }
 
 // ---- overview

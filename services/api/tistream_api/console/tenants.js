@@ -43,8 +43,12 @@ const row = (one, place) => h("tr", { key: nameOf(one), "aria-rowindex": place +
   h("td", { class: "number wide-only" }, one.tasks),
   h("td", { class: "number wide-only" }, one.stores));
 
+const partLink = (one) => `${tenantLink(one.cluster_id, one.tenant_id)}/tables/${encodeURIComponent(one.database)}${
+  one.table === null ? "" : `/${encodeURIComponent(one.table)}`}`;
+
 export function showTenants(main, signal, told) {
   let tenants = [];
+  let parts = [];
   document.title = "Tenants · TiStream";
   const problem = h("div");
   const filters = h("div", { class: "filters", role: "group", "aria-label": "Show only" });
@@ -77,7 +81,7 @@ export function showTenants(main, signal, told) {
   function draw() {
     const rows = chosen(tenants);
     fill(head, [headCell("Tenant", "name"), headCell("State", "state"), headCell("Lag", "lag", "number"),
-      headCell("Served up to", null, "wide-only"), headCell("Held by"), headCell("Tasks", null, "number wide-only"),
+      headCell("Served up to", null, "wide-only"), headCell("Held by", null, "why"), headCell("Tasks", null, "number wide-only"),
       headCell("Stores", null, "number wide-only")]);
     fill(filters, STATES.map((state) => {
       const number = tenants.filter((one) => one.state === state).length;
@@ -88,6 +92,12 @@ export function showTenants(main, signal, told) {
     }));
     const all = rows.length === tenants.length;
     found.textContent = all ? `${count(tenants.length)} tenants` : `${count(rows.length)} of ${count(tenants.length)} tenants`;
+    if (!tenants.length && parts.length) {
+      found.textContent = "this token sees parts of tenants";
+      fill(list, [h("ul", { class: "parts", "aria-label": "What this token may read" }, parts.map((one) =>
+        h("li", {}, h("a", { href: partLink(one) }, `${one.cluster_id}/${one.tenant_id}: ${one.table === null ? `every table of ${one.database}` : `${one.database}.${one.table}`}`))))]);
+      return;
+    }
     if (!tenants.length) {
       fill(list, [empty("No tenants", "None is registered yet (tistream tenant create --cluster 7 --tenant acme), or this token sees none.")]);
       return;
@@ -97,8 +107,9 @@ export function showTenants(main, signal, told) {
     const above = Math.max(0, -sheet.getBoundingClientRect().top);
     const first = Math.max(0, Math.min(Math.floor(above / ROW_PX) - BEYOND, rows.length));
     const last = Math.min(rows.length, first + Math.ceil(window.innerHeight / ROW_PX) + 2 * BEYOND);
+    const columns = Math.max(1, [...head.children].filter((one) => one.checkVisibility()).length);
     const space = (number, key) => h("tr", { key, "aria-hidden": true, class: "space" },
-      h("td", { colspan: 7, style: { height: `${number * ROW_PX}px` } }));
+      h("td", { colspan: columns, style: { height: `${number * ROW_PX}px` } }));
     fill(body, [space(first, "above"), ...rows.slice(first, last).map((one, at) => row(one, first + at)),
       space(rows.length - last, "below")]);
   }
@@ -112,7 +123,8 @@ export function showTenants(main, signal, told) {
   window.addEventListener("scroll", moved, { signal, passive: true });
   window.addEventListener("resize", moved, { signal });
   poll(EVERY_MS, signal, async () => {
-    tenants = (await get("v1/tenants", signal)).tenants;
+    ({ tenants, parts } = await get("v1/tenants", signal));
+    if (!tenants.length && parts.length === 1) { location.replace(partLink(parts[0])); return; }
     draw();
   }, (failed) => { trouble(problem, failed); told(failed); });
 }

@@ -1,0 +1,120 @@
+"""How tenants end, in the meta database: paused, to be deleted at a time, being erased, gone.
+
+paused       nothing more is taken in; what is there is served
+delete_at    the same, until a time that an operator may still take back
+erasing      no task, no store, not served; what object storage has of it is being deleted (erasing.py)
+gone         no row names it: neither a token nor what it has used. Its name may be registered anew
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
+
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream_meta import counter_rows, tables, task_rows, tenant_rows
+from tistream_meta.model import Change, Tenant
+
+T = TypeVar("T")
+_OF_TENANT = (tables.tasks, tables.stores, tables.tenant_usage, tables.tenant_stored, tables.quotas, tables.tenants)
+
+
+class Write(Protocol):
+    """A transaction of the owner's; raises Fenced, Unavailable."""
+
+    def __call__(self, body: Callable[[Connection], T]) -> T: ...
+
+
+class TenantEnds:
+    """Part of the repository: each call is a transaction of its own, and raises as the repository's writes do."""
+
+    def __init__(self, write: Write, now_ms: ColumnElement[int]) -> None:
+        self._write, self._now_ms = write, now_ms
+
+    def pause(self, key: TenantKey, *, paused: bool) -> tuple[Tenant, Change | None]:
+        """Take nothing more in, or go on; the same again changes nothing. Raises UnknownName, InvalidRequest."""
+        return self._write(lambda connection: _set(connection, key, paused=int(paused)))
+
+    def delete_in(self, key: TenantKey, grace_ms: int) -> tuple[Tenant, Change | None]:
+        """Let it be erased once that time has passed; an earlier order is replaced. Raises UnknownName,
+        InvalidRequest."""
+
+        def body(connection: Connection) -> tuple[Tenant, Change | None]:
+            now_ms: int = connection.execute(select(self._now_ms)).scalar_one()
+            return _set(connection, key, delete_at_ms=int(now_ms) + grace_ms)
+
+        return self._write(body)
+
+    def keep(self, key: TenantKey) -> tuple[Tenant, Change | None]:
+        """Take the order to delete it back. Raises UnknownName; InvalidRequest where it is being erased."""
+        return self._write(lambda connection: _set(connection, key, delete_at_ms=None))
+
+    def begin_erasing(self, key: TenantKey) -> Change | None:
+        """Take its tasks and stores away, if its time has come and it has not been done; None if not."""
+
+        def body(connection: Connection) -> Change | None:
+            tenants = tables.tenants
+            begun = connection.execute(
+                update(tenants)
+                .where(tenant_rows.is_key(key), tenants.c.delete_at_ms <= self._now_ms, tenants.c.erasing == 0)
+                .values(erasing=1)
+            )
+            if begun.rowcount != 1:
+                return None
+            gone = tuple(task.task_id for task in task_rows.all_tasks(connection) if task.tenant == key)
+            for table in (tables.tasks, tables.stores):
+                connection.execute(_delete(table, key))
+            version = counter_rows.next_version(connection)
+            return Change(version, tenants=(tenant_rows.one(connection, key),), gone=gone)
+
+        return self._write(body)
+
+    def forget(self, key: TenantKey) -> Change:
+        """Remove every row of a tenant that is being erased, and what tokens grant of it."""
+
+        def body(connection: Connection) -> Change:
+            if not tenant_rows.one(connection, key).erasing:
+                raise InvalidRequest(f"tenant {key} is not being erased")
+            _forget_grants(connection, key)
+            for table in _OF_TENANT:
+                connection.execute(_delete(table, key))
+            return Change(counter_rows.next_version(connection), erased=(key,))
+
+        return self._write(body)
+
+
+def _set(connection: Connection, key: TenantKey, **values: Any) -> tuple[Tenant, Change | None]:
+    known = tenant_rows.one(connection, key)
+    if known.erasing:
+        raise InvalidRequest(f"tenant {key} is being deleted, which cannot be taken back any more")
+    if all(getattr(known, name) == value for name, value in values.items()):
+        return known, None
+    connection.execute(update(tables.tenants).where(tenant_rows.is_key(key)).values(**values))
+    tenant = tenant_rows.one(connection, key)
+    return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,))
+
+
+def _delete(table: Table, key: TenantKey) -> Any:
+    return delete(table).where(table.c.cluster_id == key.cluster_id, table.c.tenant_id == key.tenant_id)
+
+
+def _forget_grants(connection: Connection, key: TenantKey) -> None:
+    """A tenant that is registered under its name later is somebody else's: no token of before may open it."""
+    tokens, changed = tables.tokens, False
+    for row in connection.execute(select(tokens.c.token_id, tokens.c.grants)).all():
+        grants = json.loads(row.grants)
+        kept = [one for one in grants if (one["cluster"], one["tenant"]) != (key.cluster_id, key.tenant_id)]
+        if len(kept) == len(grants):
+            continue
+        changed = True
+        mine = tokens.c.token_id == row.token_id
+        if kept:
+            connection.execute(update(tokens).where(mine).values(grants=json.dumps(kept)))
+        else:
+            connection.execute(delete(tokens).where(mine))
+    if changed:
+        counter_rows.raise_by(connection, tables.TOKENS_VERSION, 1)

@@ -1,0 +1,83 @@
+"""A tenant is paused, goes on, is deleted with all that it has, and its name is used again; another notices nothing."""
+
+from __future__ import annotations
+
+import subprocess
+
+from support import golden
+from support.compare import content, shown, tenant_differences
+from support.golden import GoldenSet
+from support.platform import COMMAND, Platform
+from support.pulled import Pulled
+from support.waiting import PATIENCE_S, eventually
+from tistream.storage import layout
+from tistream.storage.open import open_objects
+
+
+def command(up: Platform, loaded: GoldenSet, *words: str) -> subprocess.CompletedProcess[str]:
+    """`tistream tenant …` of that tenant."""
+    key = loaded.tenant
+    of = ("--cluster", key.cluster_id, "--tenant", key.tenant_id, "--url", up.url)
+    line = [str(COMMAND), "tenant", *words, *of]
+    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+def names(up: Platform, loaded: GoldenSet) -> list[str]:
+    """What `tistream tenant list` says of it."""
+    listed = subprocess.run(
+        [str(COMMAND), "tenant", "list", "--cluster", loaded.tenant.cluster_id, "--url", up.url],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    return [line for line in listed.stdout.splitlines() if line.split()[0] == loaded.tenant.tenant_id]
+
+
+def objects(up: Platform, loaded: GoldenSet) -> list[str]:
+    """Everything in object storage that is the tenant's."""
+    every = open_objects(f"file://{up.objects}").list_after("")
+    return [info.key for info in every if layout.tenant_of(info.key) == loaded.tenant]
+
+
+def test_a_tenant_is_paused_deleted_and_registered_anew(up: Platform, whole: Pulled) -> None:
+    loaded = golden.load_as("large", "9", "ends")
+    half = len(loaded.files) // 2
+    golden.put(up.objects, loaded.schema_snap)
+    consumer = up.create_for(loaded)
+    golden.push(loaded.files[:half], up.objects)
+    eventually(lambda: int(consumer.status()["resolved_ts"]) > loaded.snapshot_ts)
+
+    assert "is paused" in command(up, loaded, "pause").stdout
+    eventually(lambda: "the tenant is paused" in (consumer.status()["held_by"] or {}).get("reason", ""))
+    assert names(up, loaded) == ["ends  paused"]
+    golden.push(loaded.files[half:], up.objects)
+    at = int(consumer.status()["resolved_ts"])
+    before = consumer.pull(until_ts=at, start_ts=loaded.snapshot_ts, limit=100_000)
+    assert before, "what is there is served"
+    assert int(consumer.status()["resolved_ts"]) < loaded.end_ts
+    assert "goes on" in command(up, loaded, "resume").stdout
+    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    problems = tenant_differences(loaded, events)
+    assert not problems, shown(problems)
+
+    wrong = command(up, loaded, "delete", "--confirm", "end", "--grace", "0")
+    assert wrong.returncode == 1
+    assert "say 'ends'" in wrong.stderr
+    assert "will be deleted at" in command(up, loaded, "delete", "--confirm", "ends").stdout
+    assert "will be deleted at" in consumer.status()["held_by"]["reason"]
+    assert "is kept and goes on" in command(up, loaded, "keep").stdout
+    assert objects(up, loaded)
+    assert command(up, loaded, "delete", "--confirm", "ends", "--grace", "0").returncode == 0
+    eventually(lambda: not names(up, loaded))
+    assert objects(up, loaded) == []
+    assert command(up, loaded, "status").returncode == 1
+
+    golden.put(up.objects, loaded.schema_snap)
+    again = up.create_for(loaded)
+    golden.push(loaded.files, up.objects)
+    events = again.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    problems = tenant_differences(loaded, events)
+    assert not problems, shown(problems)
+    other = whole.consumer.pull(until_ts=whole.golden.end_ts, start_ts=whole.golden.snapshot_ts, limit=200_000)
+    assert content(other) == whole.all, "nothing of another tenant"

@@ -1,0 +1,253 @@
+"""How tenants end: paused, kept, deleted with all that they have, and nothing of another tenant."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tistream.clock import ManualClock
+from tistream.errors import AlreadyDiffers, InvalidRequest, Unavailable, UnknownName
+from tistream.model.ids import TenantKey
+from tistream.model.span import WHOLE
+from tistream.storage import layout
+from tistream.storage.memory import MemoryObjectStore
+from tistream.wire.client import HttpClient
+from tistream.wire.meta import TenantRoute
+from tistream.wire.meta_client import MetaClient
+from tistream.wire.tokens import Grant, StoreToken
+from tistream.wire.usage import HOUR_MS, CountedUsage, UsageReport
+from tistream_meta.erasing import Erasing
+from tistream_meta.liveness import Timings
+from tistream_meta.metrics import MetaMetrics
+from tistream_meta.model import Store
+from tistream_meta.options import Options
+from tistream_meta.repository import Repository
+from tistream_meta.server import MetaServer
+
+ACME = TenantKey("7", "acme")
+OTHERS = [TenantKey("7", "acme2"), TenantKey("7", "acm"), TenantKey("77", "acme")]
+QUIET_MS, DAY_MS = 60_000, 24 * HOUR_MS
+
+
+def objects_of(key: TenantKey) -> list[str]:
+    """One of each kind."""
+    segment, pending = (prefix + "0000000001-ab-0001.parquet" for prefix in layout.data_prefixes(key, 1))
+    return [
+        layout.schema_snap(key),
+        layout.change_file(key, 3, 17),
+        layout.store_prefix(key, 3) + "something-else",
+        layout.manifest(key, 1, 1),
+        layout.manifest(key, 999, 5),  # of a task that no row names any more
+        layout.floor(key, 1),
+        segment,
+        pending,
+        layout.schema_log(key, 1),
+        layout.schema_floor(key),
+    ]
+
+
+class Refusing(MemoryObjectStore):
+    """Deletes nothing any more after so many."""
+
+    left = 1_000_000
+
+    def delete(self, key: str) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Unavailable("it is down")
+        super().delete(key)
+
+
+class World:
+    """An owner with four tenants that are served and have objects, and the store."""
+
+    def __init__(self, folder: Path) -> None:
+        # The database's clock decides when a time has come; this process's only must not be behind it.
+        self.folder, self.objects, self.clock = folder, Refusing(), ManualClock(4_000_000_000_000)
+        self.begin("meta-1")
+        for number, key in enumerate([ACME, *OTHERS]):
+            self.repository.create_tenant(key)
+            self.repository.activate(key, 42, [WHOLE])
+            self.repository.give([Store(key, 3)])
+            for name in objects_of(key):
+                self.objects.put(name, b"x")
+            counted = CountedUsage(
+                cluster_id=key.cluster_id,
+                tenant_id=key.tenant_id,
+                hour_ms=0,
+                bytes_served=7,
+                rows_served=7,
+                requests={},
+            )
+            self.repository.usage.take(UsageReport(node_id=f"api-{number}", instance="i", counted=[counted]))
+        self.begin("meta-1")
+
+    def begin(self, node: str) -> None:
+        """A meta server starts, and is the owner."""
+        self.repository = Repository.open(f"sqlite:///{self.folder}/meta.db", node)
+        metrics = MetaMetrics(CollectorRegistry())
+        options = Options("http://meta", 1, 600_000, Timings(50_000, 100_000), 1_000, 100)
+        self.server = MetaServer(
+            self.repository,
+            self.objects,
+            self.clock,
+            metrics,
+            options,
+            lambda: False,
+            partial(MetaClient, HttpClient()),
+        )
+        self.server.hold_lease()
+        self.server.hold_lease()
+        self.erasing = Erasing(self.objects, self.server, self.repository.ends, self.clock, QUIET_MS, metrics)
+
+    def erase(self, turns: int = 4) -> None:
+        """Turns of the loop, with time between."""
+        for _ in range(turns):
+            self.server.hold_lease()
+            self.erasing.step()
+            self.clock.advance(QUIET_MS)
+
+    def keys(self, of: TenantKey) -> list[str]:
+        return [info.key for info in self.objects.list_after("") if layout.tenant_of(info.key) == of]
+
+    def route(self, of: TenantKey) -> TenantRoute | None:
+        self.server.look_after_nodes()
+        table = self.server.routes().current()
+        assert table is not None
+        return next(
+            (one for one in table.tenants if (one.cluster_id, one.tenant_id) == (of.cluster_id, of.tenant_id)), None
+        )
+
+    def token(self, name: str, *of: TenantKey) -> None:
+        grants = [Grant(actions=["read"], cluster=key.cluster_id, tenant=key.tenant_id) for key in of]
+        self.repository.store_token(StoreToken(token_id=name, secret_hash="0" * 64, label="", grants=grants))
+
+    def grants(self) -> dict[str, list[str]]:
+        return {
+            token.token_id: [f"{grant.cluster}/{grant.tenant}" for grant in token.grants]
+            for token in self.repository.tokens()
+        }
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_all_that_a_tenant_has_goes_and_nothing_of_another(world: World) -> None:
+    world.token("aaaaaaaaaaaaaaaa", ACME)
+    world.token("bbbbbbbbbbbbbbbb", ACME, OTHERS[0])
+    world.server.tenant_rules.delete(ACME, "acme", 0)
+    world.erase()
+    assert world.keys(ACME) == []
+    assert world.route(ACME) is None
+    for read in (world.repository.tenant, lambda key: world.repository.usage.of_tenant(key, 0, HOUR_MS)):
+        with pytest.raises(UnknownName):
+            read(ACME)
+    for key in OTHERS:
+        assert world.keys(key) == sorted(objects_of(key))
+        route = world.route(key)
+        assert route is not None
+        assert (len(route.tasks), [store.store_id for store in route.stores or ()]) == (1, [3])
+        assert world.repository.usage.of_tenant(key, 0, HOUR_MS).total.bytes_served == "7"
+    assert world.grants() == {"bbbbbbbbbbbbbbbb": ["7/acme2"]}
+
+
+def test_who_is_registered_under_its_name_later_begins_with_nothing(world: World) -> None:
+    before = world.route(ACME)
+    assert before is not None
+    world.server.tenant_rules.delete(ACME, "acme", 0)
+    world.erase()
+    late = CountedUsage(
+        cluster_id="7", tenant_id="acme", hour_ms=0, bytes_served=9, rows_served=9, requests={}
+    )  # a process tells of it when it is gone
+    world.repository.usage.take(UsageReport(node_id="api-1", instance="i", counted=[late]))
+    world.server.tenant_rules.create(ACME)
+    again = world.route(ACME)
+    assert again is not None
+    assert (again.tasks, again.stores, again.erasing) == ([], [], False)
+    assert world.repository.usage.of_tenant(ACME, 0, HOUR_MS).total.bytes_served == "0"
+    world.repository.activate(ACME, 42, [WHOLE])
+    world.begin("meta-1")
+    anew = world.route(ACME)
+    assert anew is not None
+    assert anew.tasks[0].task_id > before.tasks[0].task_id, "what an old holder writes late is no part of it"
+
+
+def test_until_its_time_has_come_a_tenant_is_paused_and_can_be_kept(world: World) -> None:
+    world.server.tenant_rules.delete(ACME, "acme", DAY_MS)
+    world.erase()
+    route = world.route(ACME)
+    assert route is not None
+    assert (route.paused, route.erasing, len(route.tasks)) == (True, False, 1)
+    assert world.keys(ACME) == sorted(objects_of(ACME))
+    assert world.server.tenant_rules.keep(ACME).takes_in
+    route = world.route(ACME)
+    assert route is not None
+    assert not route.paused
+    world.erase()
+    assert world.keys(ACME) == sorted(objects_of(ACME))
+
+
+def test_a_paused_tenant_that_was_to_be_deleted_stays_paused_when_it_is_kept(world: World) -> None:
+    world.server.tenant_rules.pause(ACME, paused=True)
+    world.server.tenant_rules.delete(ACME, "acme", DAY_MS)
+    assert not world.server.tenant_rules.keep(ACME).takes_in
+    assert world.server.tenant_rules.pause(ACME, paused=False).takes_in
+
+
+def test_nobody_is_deleted_whose_name_is_not_said_twice(world: World) -> None:
+    with pytest.raises(InvalidRequest, match="to delete tenant 7/acme with all that it has, say 'acme'"):
+        world.server.tenant_rules.delete(ACME, "acme2", 0)
+    with pytest.raises(UnknownName):
+        world.server.tenant_rules.delete(TenantKey("7", "nobody"), "nobody", 0)
+    assert world.repository.tenant(ACME).delete_at_ms is None
+
+
+def test_once_it_is_being_deleted_nothing_takes_it_back(world: World) -> None:
+    world.server.tenant_rules.delete(ACME, "acme", 0)
+    world.erase(turns=1)
+    rules = world.server.tenant_rules
+    for change in (
+        lambda: rules.keep(ACME),
+        lambda: rules.pause(ACME, paused=False),
+        lambda: rules.delete(ACME, "acme", DAY_MS),
+    ):
+        with pytest.raises(InvalidRequest, match="is being deleted"):
+            change()
+    with pytest.raises(AlreadyDiffers, match="is being deleted"):
+        rules.create(ACME)
+    route = world.route(ACME)
+    assert route is not None
+    assert (route.tasks, route.stores, route.erasing) == ([], [], True)
+
+
+def test_another_owner_goes_on_where_the_store_refused_and_the_first_one_died(world: World) -> None:
+    world.server.tenant_rules.delete(ACME, "acme", 0)
+    world.erase(turns=1)
+    world.objects.left = 4
+    with pytest.raises(Unavailable):
+        world.erasing.step()
+    left = world.keys(ACME)
+    assert 0 < len(left) < len(objects_of(ACME))
+    world.begin("meta-1")
+    world.objects.left = 1_000_000
+    world.erase()
+    assert world.keys(ACME) == []
+    assert world.route(ACME) is None
+
+
+def test_its_name_is_not_free_while_somebody_writes_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.server.tenant_rules.delete(ACME, "acme", 0)
+    for ts in range(100, 110):
+        world.erase(turns=1)
+        world.objects.put(layout.change_file(ACME, 3, ts), b"x")
+    assert world.repository.tenant(ACME).erasing
+    told = [record for record in caplog.records if "still written to" in record.message]
+    assert [getattr(record, "object", "") for record in told] == [layout.change_file(ACME, 3, 101)], "once, by name"
+    world.erase()
+    assert world.keys(ACME) == []
+    assert world.route(ACME) is None

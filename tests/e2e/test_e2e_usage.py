@@ -122,7 +122,7 @@ def pull(metered: Metered, loaded: GoldenSet, name: str, until_ts: int) -> tuple
                 continue
             assert answer.status_code == 200, answer.text
             lines = [json.loads(line) for line in answer.content.splitlines()]
-            size += len(answer.content)
+            size += answer.num_bytes_downloaded  # compressed, as httpx asks for it
             rows += sum(line["type"] == "row" for line in lines)
             if int(lines[-1].get("resolved_ts", 0)) >= until_ts:
                 return size, rows

@@ -68,7 +68,9 @@ class Pull:
 
     def answer(self) -> Iterator[Piece]:
         """The answer's bytes. Raises Undecodable before the first of them."""
-        return self._stream() if self.params.follow else self._page()
+        for piece in self._stream() if self.params.follow else self._page():
+            self.count(0, 0, len(piece))
+            yield piece
 
     # ---- a page
 
@@ -141,13 +143,11 @@ class Pull:
         yield from self.encoder.end(End(cursors.encode(self.scope, at), resolved_ts))
 
     def _bytes(self, events: Events) -> Iterator[Piece]:
-        if not self._begun:  # the head of the answer, before its rows are worded: nothing can be refused any more
+        if not self._begun and len(events):  # its head, before rows are worded: nothing can be refused any more
             self._begun = True
             yield b""
         self.count(len(events), events.rows, 0)
-        for piece in self.encoder.events(events):
-            self.count(0, 0, len(piece))
-            yield piece
+        yield from self.encoder.events(events)
 
     # ---- an endless stream
 

@@ -66,7 +66,7 @@ def test_an_undecodable_row_ends_the_answer_below_it_and_refuses_the_next(place:
     assert any(event.get("commit_ts") == str(bad_ts) for event in full)
     for start in (at, Position(bad_ts - 1)):
         with pytest.raises(Undecodable) as error:
-            one.pull(start=start)
+            next(one.answer(start=start))  # where the answer still has a status
         assert error.value.http_status == 422
         assert error.value.extra["commit_ts"] == str(bad_ts)
         assert error.value.extra["table"] in str(error.value)
@@ -107,7 +107,7 @@ def test_a_row_of_a_table_that_no_schema_named_stops_the_tenant_alone() -> None:
     one, healthy = golden_world("everything", change=change), golden_world("everything")
     _, at = lines(one, start=Position(one.snapshot_ts))
     with pytest.raises(Undecodable, match="no schema ever named") as error:
-        one.pull(start=at)
+        next(one.answer(start=at))
     assert error.value.extra["table_id"] == "999999"
     assert error.value.extra["key"] == NAMELESS.hex()
     for names in (("shop",), ("types", "everything")):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import httpx
@@ -13,6 +15,7 @@ import pytest
 from support import golden, mariadb, minio
 from support.compare import shown, tenant_differences
 from support.mariadb import MariaDb
+from support.platform import COMMAND
 from support.pull import Consumer
 from support.services import Services
 from support.waiting import PATIENCE_S, eventually
@@ -82,18 +85,84 @@ def owner(up: Services) -> str:
     return str(answer.json()["node_id"]) if answer.status_code == httpx.codes.OK else ""
 
 
-def test_services_on_a_shared_database_and_bucket_serve_what_tidb_wrote(up: Services, bucket: str) -> None:
+def command(up: Services, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`tistream …` as an operator would type it."""
+    line = [str(COMMAND), *arguments, "--url", up.url]
+    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+def listed(up: Services, what: str) -> list[list[str]]:
+    """The lines of `node list` or `task list`, without the head; none while nobody can say."""
+    shown = command(up, what, "list")
+    return [line.split() for line in shown.stdout.splitlines()[1:]] if not shown.returncode else []
+
+
+def is_refused(up: Services, asked: Sequence[str], reason: str) -> bool:
+    """For that reason; for another one only while a task is on its way to another sorter, as loads have it."""
+    answer = command(up, *asked)
+    assert answer.returncode, (asked, answer.stdout)
+    return reason in answer.stderr
+
+
+def tasks(up: Services, tenant: TenantKey) -> list[list[str]]:
+    """Those of a tenant."""
+    return [line for line in listed(up, "task") if str(tenant) in line]
+
+
+def changes(consumer: Consumer, loaded: golden.GoldenSet) -> list[dict[str, Any]]:
+    """All of them. Without resolved events: how many there are is how far the platform was when it was asked."""
+    events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
+    return [event for event in events if event["type"] != "resolved"]
+
+
+@pytest.fixture(scope="module")
+def recorded(up: Services, bucket: str) -> golden.GoldenSet:
+    """It has been pushed."""
     loaded = golden.load("everything")
     push(bucket, [loaded.schema_snap])
     up.create_for(loaded)
     eventually(lambda: shared_evenly(up))  # while nothing comes, each has the same to do
     push(bucket, list(loaded.files))
+    return loaded
+
+
+def test_services_on_a_shared_database_and_bucket_serve_what_tidb_wrote(
+    up: Services, recorded: golden.GoldenSet
+) -> None:
     for api in ("api", "api-2"):
-        consumer = Consumer(up.url_of(api), loaded.tenant)
-        events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
-        problems = tenant_differences(loaded, events)
+        consumer = Consumer(up.url_of(api), recorded.tenant)
+        events = consumer.pull(until_ts=recorded.end_ts, start_ts=recorded.snapshot_ts, limit=100_000)
+        problems = tenant_differences(recorded, events)
         assert not problems, shown(problems)
     eventually(lambda: all_alive(up))
+
+
+def test_an_operator_sees_who_does_what_and_changes_it(up: Services, recorded: golden.GoldenSet) -> None:
+    consumer = Consumer(up.url, recorded.tenant)
+    before = changes(consumer, recorded)
+    assert json.loads(command(up, "owner").stdout)["node_id"].startswith("meta-")
+    eventually(lambda: len(listed(up, "node")) == sum(NODES.values()) - NODES["meta"])
+    nodes = {line[0]: line[1:3] for line in listed(up, "node")}
+    assert nodes["sorter-2"] == ["sorter", "alive"]
+    one, next_one, third = (line[0] for line in tasks(up, recorded.tenant)[:3])
+    refused = {
+        ("task", "split", "999"): "no task 999",
+        ("task", "split", one, "--key", "xyz"): "hex",
+        ("task", "split", next_one, "--key", "00"): "does not cut",
+        ("task", "merge", one, third): "no neighbours",
+        ("task", "move", one, "api-1"): "no sorter that is alive",
+        ("node", "drain", "nobody"): "no node nobody",
+        ("node", "drain", "api-1"): "only sorters and dispatchers",
+    }
+    for asked, reason in refused.items():
+        eventually(lambda asked=asked, reason=reason: is_refused(up, asked, reason))
+    eventually(lambda: not command(up, "task", "split", one, "--key", "01").returncode)
+    eventually(lambda: [line[4] for line in tasks(up, recorded.tenant)] == ["running"] * 5)
+    assert changes(consumer, recorded) == before
+    assert not command(up, "node", "drain", "sorter-2").returncode
+    eventually(lambda: {line[6] for line in listed(up, "task")} == {"sorter-1"})
+    assert not command(up, "node", "drain", "sorter-2", "--undo").returncode
+    eventually(lambda: {line[6] for line in listed(up, "task")} == {"sorter-1", "sorter-2"})
 
 
 def test_the_other_recorded_set_is_equal_there_too(up: Services, bucket: str) -> None:

@@ -3,13 +3,11 @@ service that hangs is replaced by another of its kind."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
-import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -88,58 +86,6 @@ def test_any_api_server_gives_every_event_and_takes_any_cursor(up: Platform, fir
             break
         query = {"cursor": page.end["cursor"]}
     assert changes(got) == changes(whole)
-
-
-def command(up: Platform, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`tistream …` as an operator would type it."""
-    line = [str(platform.COMMAND), *arguments, "--url", up.url]
-    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-
-
-def listed(up: Platform, what: str) -> list[list[str]]:
-    """The lines of `node list` or `task list`, without the head; none while nobody can say."""
-    shown = command(up, what, "list")
-    return [line.split() for line in shown.stdout.splitlines()[1:]] if not shown.returncode else []
-
-
-def is_refused(up: Platform, asked: Sequence[str], reason: str) -> bool:
-    """For that reason; for another one only while a task is on its way to another sorter, as loads have it."""
-    answer = command(up, *asked)
-    assert answer.returncode, (asked, answer.stdout)
-    return reason in answer.stderr
-
-
-def tasks(up: Platform) -> list[list[str]]:
-    """Those of the recorded tenant."""
-    return [line for line in listed(up, "task") if str(SET.tenant) in line]
-
-
-def test_an_operator_sees_who_does_what_and_changes_it(up: Platform, first: Consumer) -> None:
-    before = first.pull(until_ts=SET.end_ts, start_ts=SET.snapshot_ts, limit=100_000)
-    assert json.loads(command(up, "owner").stdout)["node_id"].startswith("meta-")
-    eventually(lambda: len(listed(up, "node")) == 6)  # two sorters, two API servers, a dispatcher, a registry
-    nodes = {line[0]: line[1:3] for line in listed(up, "node")}
-    assert nodes["sorter-2"] == ["sorter", "alive"]
-    one, next_one, third = (line[0] for line in tasks(up)[:3])
-    refused = {
-        ("task", "split", "999"): "no task 999",
-        ("task", "split", one, "--key", "xyz"): "hex",
-        ("task", "split", next_one, "--key", "00"): "does not cut",
-        ("task", "merge", one, third): "no neighbours",
-        ("task", "move", one, "api-1"): "no sorter that is alive",
-        ("node", "drain", "nobody"): "no node nobody",
-        ("node", "drain", "api-1"): "only sorters and dispatchers",
-    }
-    for asked, reason in refused.items():
-        eventually(lambda asked=asked, reason=reason: is_refused(up, asked, reason))
-    eventually(lambda: not command(up, "task", "split", one, "--key", "01").returncode)
-    eventually(lambda: [line[4] for line in tasks(up)] == ["running"] * 5)
-    after = first.pull(until_ts=SET.end_ts, start_ts=SET.snapshot_ts, limit=100_000)
-    assert changes(after) == changes(before)
-    assert not command(up, "node", "drain", "sorter-2").returncode
-    eventually(lambda: {line[6] for line in listed(up, "task")} == {"sorter-1"})
-    assert not command(up, "node", "drain", "sorter-2", "--undo").returncode
-    eventually(lambda: {line[6] for line in listed(up, "task")} == {"sorter-1", "sorter-2"})
 
 
 def test_an_owner_that_hangs_is_replaced_and_follows_when_it_wakes(up: Platform) -> None:

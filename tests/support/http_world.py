@@ -4,6 +4,7 @@ shards run in the sorter's tick thread) and objects are in memory."""
 from __future__ import annotations
 
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -54,11 +55,15 @@ LONG_LEASE_MS = 600_000  # longer than the time that passes there
 class Server:
     """One app on a port of its own; `stop` is abrupt enough for a crash, since nothing is flushed at the end."""
 
-    def __init__(self, app: FastAPI, port: int = 0) -> None:
+    def __init__(self, app: FastAPI, port: int = 0, send_buffer: int | None = None) -> None:
+        """`send_buffer`: bytes of an answer that the kernel takes while its client reads nothing."""
         self.app = app
         config = uvicorn.Config(app, host="127.0.0.1", port=port, log_config=None, timeout_graceful_shutdown=0)
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        listener = config.bind_socket()
+        if send_buffer is not None:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), daemon=True)
         self._thread.start()
         eventually(lambda: self._server.started)
         self.port = self._server.servers[0].sockets[0].getsockname()[1]

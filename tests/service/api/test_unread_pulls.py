@@ -38,7 +38,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 def served(up: Platform, **settings: int) -> Server:
     port = free_port()
     made = ApiSettings(port=port, node_id=f"api-{port}", meta_url=up.world.meta.url, **settings)  # type: ignore[arg-type]
-    return Server(build_app(made, up.world.objects, CLOCK, end=never_superseded), port)
+    return Server(build_app(made, up.world.objects, CLOCK, end=never_superseded), port, send_buffer=4_096)
 
 
 def metric(server: Server, name: str) -> float:
@@ -64,7 +64,7 @@ def test_a_flood_that_nobody_reads_holds_half_of_the_budget_and_others_go_on(up:
         eventually(lambda: httpx.get(f"{server.url}/readyz", trust_env=False).status_code == 200)
         held = []
         with ExitStack() as stack:
-            query = f"start_ts={FLOODED.snapshot_ts}&limit=1000000&format={form}"
+            query = f"start_ts={FLOODED.snapshot_ts}&limit=1000000&format={form}&events=all"
             for _ in range(24):
                 stack.enter_context(asked(server, query))
             eventually(lambda: metric(server, "tistream_api_pull_memory_bytes") == 2 * SHARE_BYTES)

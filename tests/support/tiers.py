@@ -11,6 +11,7 @@ tests/soak        what is long or random: chaos, many seeds, container engines
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -36,13 +37,14 @@ class _Guard:
     def __init__(self) -> None:
         self._watches = False
         self._seen: list[str] = []
+        self._older: set[int | None] = set()  # threads that tests of other tiers have left
 
     def install(self) -> None:
         """For the life of the process: an audit hook cannot be removed."""
         sys.addaudithook(self._audit)
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self._watches:
+        if not self._watches or threading.get_ident() in self._older:
             return
         # An address that is a tuple is one of IPv4 or IPv6: event loops connect to themselves by other sockets.
         if event in _PROCESSES or (event in _SOCKETS and isinstance(arguments[1], tuple)):
@@ -53,7 +55,7 @@ class _Guard:
         raise LeftTheTier(f"a unit test called {what}: move it to tests/service, or give it a virtual clock")
 
     def _slept(self, seconds: float) -> None:
-        if not self._watches:
+        if not self._watches or threading.get_ident() in self._older:
             _sleep(seconds)
         elif seconds > 0:
             self._refuse("time.sleep")
@@ -61,6 +63,7 @@ class _Guard:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Refuse what leaves the tier. What a test's code swallowed still fails the test."""
+        self._older = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
         self._seen, self._watches, time.sleep = [], True, self._slept
         try:
             yield

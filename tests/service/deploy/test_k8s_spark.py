@@ -115,8 +115,11 @@ def test_executors_in_pods_commit_the_oracles_rows_also_after_one_was_lost(
 
 
 @pytest.mark.parametrize("encrypted", cases([True], [False]))
-def test_nothing_between_driver_and_executors_can_be_read(tmp_path: Path, encrypted: bool) -> None:
-    """Neither Spark's messages nor what a task is given; without encryption both are seen, so that they can be."""
+def test_nothing_between_driver_and_executors_can_be_read_and_no_stranger_is_let_in(
+    tmp_path: Path, encrypted: bool
+) -> None:
+    """Neither Spark's messages nor what a task is given; without encryption both are seen, so that they can be. A
+    stranger is an executor that guesses the secret."""
     more = {} if encrypted else {"spark.network.crypto.enabled": "false"}
     message, ours = b"org.apache.spark.scheduler", b"of-a-customers-row-" + os.urandom(8).hex().encode()
     with watched(message, ours) as seen, driver(tmp_path, **more) as (kubernetes, session):
@@ -124,22 +127,23 @@ def test_nothing_between_driver_and_executors_can_be_read(tmp_path: Path, encryp
         told = session.sparkContext.parallelize(given, 2).map(len).collect()
         assert told == [len(ours)] * 50
         assert kubernetes.made
+        if encrypted:
+            _a_stranger_is_not_let_in(kubernetes, session)
     assert seen.packets > 0
     assert [count > 0 for count in seen.counts.values()] == [not encrypted] * 2, seen.counts
 
 
-def test_an_executor_without_the_secret_is_not_let_in(tmp_path: Path) -> None:
-    with driver(tmp_path) as (kubernetes, session):
-        _wait_for(lambda: len(kubernetes.running()) == 2, kubernetes)
-        stranger = json.loads(json.dumps(kubernetes.made[0]))
-        stranger["metadata"] = {"name": "stranger", "labels": {}}
-        told = {one["name"]: one for one in stranger["spec"]["containers"][0]["env"]}
-        told["_SPARK_AUTH_SECRET"]["value"] = "a guess"
-        told["SPARK_EXECUTOR_ID"]["value"] = "99"
-        kubernetes.create(stranger)
-        _wait_for(lambda: kubernetes.processes["stranger"].poll() is not None, kubernetes)
-        assert kubernetes.processes["stranger"].returncode != 0
-        assert session.sparkContext.parallelize(range(4), 2).map(abs).collect() == [0, 1, 2, 3]
+def _a_stranger_is_not_let_in(kubernetes: TinyKubernetes, session: SparkSession) -> None:
+    _wait_for(lambda: len(kubernetes.running()) == 2, kubernetes)
+    stranger = json.loads(json.dumps(kubernetes.made[0]))
+    stranger["metadata"] = {"name": "stranger", "labels": {}}
+    told = {one["name"]: one for one in stranger["spec"]["containers"][0]["env"]}
+    told["_SPARK_AUTH_SECRET"]["value"] = "a guess"
+    told["SPARK_EXECUTOR_ID"]["value"] = "99"
+    kubernetes.create(stranger)
+    _wait_for(lambda: kubernetes.processes["stranger"].poll() is not None, kubernetes)
+    assert kubernetes.processes["stranger"].returncode != 0
+    assert session.sparkContext.parallelize(range(4), 2).map(abs).collect() == [0, 1, 2, 3]
 
 
 def _pods_are_as_the_template_says(kubernetes: TinyKubernetes) -> None:

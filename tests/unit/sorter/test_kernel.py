@@ -86,11 +86,12 @@ def test_a_commit_without_prewrite_inside_the_window_is_stranded() -> None:
 def test_changes_up_to_the_snapshot_and_index_keys_are_dropped() -> None:
     world = Ticks(snapshot_ts=50)
     index = {**entry(COMMITTED, b"a", 60, 70), "key": record_key(b"a").replace(b"_r", b"_i")}
-    out = world.tick([entry(COMMITTED, b"a", 5, 50), entry(COMMIT, b"b", 4, 49), index], high=100)
+    lone = [entry(COMMIT, b"b", 4, 49), entry(COMMIT, b"c", 4, 50)]
+    out = world.tick([entry(COMMITTED, b"a", 5, 50), *lone, index], high=100)
     assert out.committed.num_rows == 0
     assert not len(out.repeats)
     assert world.waiting() == []
-    assert (out.counters["below_snapshot"], out.counters["index_entries"]) == (2, 1)
+    assert (out.counters["below_snapshot"], out.counters["index_entries"]) == (3, 1)
 
 
 def test_the_highest_generation_wins() -> None:

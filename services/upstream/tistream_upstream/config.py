@@ -73,7 +73,7 @@ class ClusterConfig:
 
     `rows_max` live rows a table, then inserts are paired with deletes. `handles` are given to the tables in turn.
     `history_ms` is how much older than what is not pushed yet the versions may be that are kept for scans.
-    `warm_ms` of load before the snapshot, whose rows are there from the start.
+    `ddl_cancelled`: of renames, how many are cancelled once they have shown. `warm_ms` of load before the snapshot, whose rows are there from the start.
     """
 
     tenant: TenantKey = field(default_factory=lambda: TenantKey("1", "simulated"))
@@ -95,6 +95,7 @@ class ClusterConfig:
     push_ms: int = 1_000
     truth_ms: int = 1_000
     ddl_per_min: float = 0.0
+    ddl_cancelled: float = 0.0
     history_ms: int = 30_000
     warm_ms: int = 0
     rows_per_group: int = 65_536

@@ -23,7 +23,7 @@ from tistream_upstream.session import Session
 from tistream_upstream.table_info import schema_diff
 from tistream_upstream.world import World
 
-_RUNNING, _DONE, _SYNCED, _QUEUEING = 1, 4, 6, 8
+_RUNNING, _ROLLED_BACK, _DONE, _SYNCED, _QUEUEING = 1, 3, 4, 6, 8
 _TICK_MS = 100
 _SQL_MODE = 1436549152
 Json = dict[str, Any]
@@ -83,7 +83,8 @@ class Ddl:
         if what == "rename":
             own = catalog.databases[table.database_id]
             other = rng.choice(list(catalog.databases.values()))
-            return ddl_steps.rename_table(catalog, table, rng.choice([own, other]))
+            cancelled = bool(self._config.ddl_cancelled) and rng.random() < self._config.ddl_cancelled
+            return ddl_steps.rename_table(catalog, table, rng.choice([own, other]), cancelled=cancelled)
         if what == "truncate":
             return ddl_steps.truncate_table(catalog, table)
         if what == "drop table":
@@ -135,7 +136,7 @@ class Ddl:
             *stored,
             (encode_key(b"Diff:%d" % version), dump(diff)),
             system_tables.mdl_info(job.id, version, job.ids),
-            job.row(_DONE if step.done else _RUNNING, step.schema_state),
+            job.row(_ended(step, _DONE) if step.done else _RUNNING, step.schema_state),
         ]
         change = SchemaChange(version, step.shapes, step.event)
 
@@ -149,7 +150,7 @@ class Ddl:
             self._version_for(number + 1)
             return
         job = self._job
-        text = job.text(_SYNCED, step.schema_state, finished_ts=self._world.ts())
+        text = job.text(_ended(step, _SYNCED), step.schema_state, finished_ts=self._world.ts())
         puts = [
             (encode_key(b"DDLJobHistory", job.id.to_bytes(8, "big")), text),
             system_tables.history(job.id, text, job.plan.schema_name, job.plan.table_name, job.ids),
@@ -180,6 +181,11 @@ class Ddl:
 
         txn = Txn(self._world.ts(), mutations, on_decided=decided, schema=change)
         self._session.run(txn, lambda: self._world.after(self._rng.randint(1, 10), then))
+
+
+def _ended(step: Step, state: int) -> int:
+    """The state of a job that ends with a step: a failed one stays rolled back, in the history too."""
+    return _ROLLED_BACK if step.undone else state
 
 
 NONE_STATE = 0

@@ -29,11 +29,13 @@ from tistream_upstream.schema_change import DdlText, TableShape
 
 CREATE_SCHEMA, CREATE_TABLE, DROP_TABLE, ADD_COLUMN, DROP_COLUMN, TRUNCATE, RENAME = 1, 3, 4, 5, 6, 11, 14
 Json = dict[str, Any]
+_Put = tuple[bytes, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step. `puts` are made when its start_ts is known; `enact` changes the catalog once it is committed."""
+    """One step. `puts` are made when its start_ts is known; `enact` changes the catalog once it is committed. `done`:
+    the job ends with it; `undone`: by having taken back what it did."""
 
     schema_state: int
     done: bool
@@ -42,6 +44,7 @@ class Step:
     event: DdlText | None = None
     enact: Callable[[], None] | None = None
     info: Callable[[int], Json] | None = None  # binlog's TableInfo or DBInfo once it is done
+    undone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,29 +154,37 @@ def drop_column(catalog: Catalog, table: Table, column: Column) -> Plan:
     return Plan(DROP_COLUMN, database.id, table.id, database.name, table.name, query, steps, table)
 
 
-def rename_table(catalog: Catalog, table: Table, database: Database) -> Plan:
-    """RENAME TABLE, perhaps into another database: shown at the first of two steps."""
+def rename_table(catalog: Catalog, table: Table, database: Database, *, cancelled: bool = False) -> Plan:
+    """RENAME TABLE, perhaps into another database: shown at the first of two steps. One that is cancelled between them
+    takes its name back."""
     before, name = catalog.databases[table.database_id], catalog.new_name("r")
-    query = f"RENAME TABLE `{before.name}`.`{table.name}` TO `{database.name}`.`{name}`"
-    event = DdlText(database.name, name, query, RENAME, ((before.name, table.name), (database.name, name)))
+    own = table.name
+    query = f"RENAME TABLE `{before.name}`.`{own}` TO `{database.name}`.`{name}`"
+    names = (before.name, own), (database.name, name)
     layout = table.layout
 
-    def puts(_: int) -> list[tuple[bytes, bytes | None]]:
-        table.revision += 1
-        out: list[tuple[bytes, bytes | None]] = []
-        if database is not before:
-            out.append((table_key(before.id, table.id), None))
-        return [*out, (table_key(database.id, table.id), dump(table.info(name=name)))]
+    def move(ends_in: Database, ends_as: str, comes_from: Database) -> Callable[[int], list[_Put]]:
+        def puts(_: int) -> list[_Put]:
+            table.revision += 1
+            gone: list[_Put] = [(table_key(comes_from.id, table.id), None)] if ends_in is not comes_from else []
+            return [*gone, (table_key(ends_in.id, table.id), dump(table.info(name=ends_as)))]
+
+        return puts
 
     def enact() -> None:
         table.database_id, table.name = database.id, name
 
-    steps = (
-        Step(PUBLIC, False, puts, (TableShape(table.id, database.name, name, layout),), event, enact),
-        Step(PUBLIC, True, lambda _: [], info=lambda _: table.info()),
-    )
+    def undo() -> None:
+        table.database_id, table.name = before.id, own
+
+    shown = DdlText(database.name, name, query, RENAME, names)
+    taken_back = DdlText(before.name, own, query, RENAME, names[::-1], undone=True)
+    shape, own_shape = (TableShape(table.id, *of, layout) for of in names[::-1])
+    first = Step(PUBLIC, False, move(database, name, before), (shape,), shown, enact)
+    back = Step(PUBLIC, True, move(before, own, database), (own_shape,), taken_back, undo, undone=True)
+    last = back if cancelled else Step(PUBLIC, True, lambda _: [], info=lambda _: table.info())
     diff = {"old_schema_id": before.id}
-    return Plan(RENAME, database.id, table.id, before.name, table.name, query, steps, table, diff)
+    return Plan(RENAME, database.id, table.id, before.name, own, query, (first, last), table, diff)
 
 
 def truncate_table(catalog: Catalog, table: Table) -> Plan:

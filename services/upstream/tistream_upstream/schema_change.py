@@ -19,13 +19,15 @@ class TableShape:
 
 @dataclass(frozen=True, slots=True)
 class DdlText:
-    """The event of a job, at the first transaction that changes what SELECT shows (design.md 5)."""
+    """The event of a job, at the first transaction that changes what SELECT shows (design.md 5); `undone`: that of the
+    one that takes it back."""
 
     database: str
     table: str
     query: str
     action: int
     involved: tuple[tuple[str, str], ...]
+    undone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

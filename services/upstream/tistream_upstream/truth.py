@@ -203,7 +203,7 @@ def _ddl_event(commit_ts: int, text: DdlText, version: int) -> Event:
         "database": text.database,
         "table": text.table,
         "query": text.query,
-        "action": action_name(text.action),
+        "action": action_name(text.action, undone=text.undone),
         "schema_version": str(version),
         "involved": [{"database": database, "table": table} for database, table in text.involved],
     }

@@ -102,6 +102,8 @@ ALWAYS_VISIBLE = frozenset({1, 2, 3, 4, 5, 6, 11, 14, 19, 20, 21, 23, 24, 25, 34
 TWICE_VISIBLE = frozenset({71, 72})
 
 
-def action_name(action: int) -> str:
-    """TiDB's string of an action type; its `String()` says "none" of a number that it does not know."""
-    return ACTIONS.get(action, "none")
+def action_name(action: int, *, undone: bool = False) -> str:
+    """TiDB's string of an action type; its `String()` says "none" of a number that it does not know. `undone`: of a
+    job that takes back what it has shown (design.md 5)."""
+    name = ACTIONS.get(action, "none")
+    return f"rollback of {name}" if undone else name

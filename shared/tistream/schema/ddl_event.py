@@ -73,7 +73,8 @@ class _Life:
 
 @dataclass(slots=True)
 class JobTracker:
-    """Follows the jobs under way: each becomes an event once, at its first visible change, else when it is done."""
+    """Follows the jobs under way: each becomes an event once, at its first visible change, else when it is done. A job
+    that is cancelled or rolled back gives another event where it takes back what it has shown."""
 
     _jobs: dict[int, _Life] = field(default_factory=dict)
     _ended: list[tuple[int, _Life]] = field(default_factory=list)  # when its row was deleted, and which; in that order
@@ -92,7 +93,10 @@ class JobTracker:
                 self._ended.append((commit_ts, ended))
             return None
         life = self._jobs.setdefault(job.id, _Life(job.id, commit_ts, job.existed))
-        if life.told_ts is not None or job.state in JOB_UNDONE or not (visible or job.state == JOB_DONE):
+        if job.state in JOB_UNDONE:
+            # Whatever changes in sight is announced, also if the job showed it before this history begins.
+            return _event(job, visible, names, commit_ts, start_ts) if visible else None
+        if life.told_ts is not None or not (visible or job.state == JOB_DONE):
             return None
         life.told_ts = commit_ts
         if life.before_history and _shown_before_history(job, visible):
@@ -142,7 +146,7 @@ def _event(job: Job, visible: VisibleChange, names: CurrentNames, commit_ts: int
         database=database,
         table=table,
         query=job.query,
-        action=actions.action_name(job.type),
+        action=actions.action_name(job.type, undone=job.state in JOB_UNDONE),
         schema_version=0,
         involved=tuple(involved),
     )

@@ -14,7 +14,7 @@ import orjson
 import zstandard
 
 JOB_DONE = 4
-# rolling back, rolled back, cancelled, cancelling: such a job ends without effect
+# rolling back, rolled back, cancelled, cancelling: such a job ends without effect, and takes back what it has shown
 JOB_UNDONE = frozenset({2, 3, 5, 7})
 
 

@@ -74,6 +74,7 @@ def random_config(rng: random.Random, begin_ms: int) -> ClusterConfig:
         mix=mix,
         churn=churn,
         ddl_per_min=rng.choice((0.0, 6.0, 20.0)),
+        ddl_cancelled=0.5,
         warm_ms=rng.choice((0, 3_000)),
         rows_per_group=rng.choice((4, 65_536)),
         keep_truth=True,

@@ -82,6 +82,58 @@ def test_rolled_back_and_cancelled_jobs_say_nothing() -> None:
     )
 
 
+HIDDEN = table_info(100, "t", ["id", column(2, "v", state=WRITE_ONLY)])
+DROPPED = (
+    job(20, 7, 6, QUEUEING, table_id=100),
+    table(30, 1, HIDDEN),
+    version(30, 1),
+    job(30, 7, 6, RUNNING, table_id=100),
+)
+TAKEN_BACK = (
+    job(40, 7, 6, ROLLING_BACK, table_id=100),
+    table(50, 1, T),
+    version(50, 2),
+    job(50, 7, 6, ROLLED_BACK, table_id=100),
+    job_gone(60, 7),
+)
+
+
+def test_a_job_that_takes_back_what_it_showed_is_told_again_there() -> None:
+    shown, taken_back = events(*DROPPED, *TAKEN_BACK)
+    assert (shown.commit_ts, shown.action, shown.schema_version) == (30, "drop column", 1)
+    assert (taken_back.commit_ts, taken_back.action, taken_back.schema_version) == (50, "rollback of drop column", 2)
+    assert taken_back.query == shown.query
+    assert told([taken_back]) == [(50, 7, "d", "t", (("d", "t"),))]
+
+
+def test_a_rename_that_is_taken_back_is_named_after_it_and_involves_both_names() -> None:
+    _, found = events(
+        job(20, 7, 14, QUEUEING, table_id=100),
+        table(30, 1, table_info(100, "u", ["id", "v"])),
+        job(30, 7, 14, RUNNING, table_id=100),
+        table(40, 1, T),
+        job(40, 7, 14, ROLLED_BACK, table_id=100),
+    )
+    assert told([found]) == [(40, 7, "d", "t", (("d", "u"), ("d", "t")))]
+    assert found.action == "rollback of rename table"
+
+
+def test_what_was_shown_before_the_snapshot_and_is_taken_back_after_it_is_told() -> None:
+    begun = History(10)
+    begun.apply([database(10, 1, "d"), table(10, 1, HIDDEN), *TAKEN_BACK])
+    (found,) = begun.ddl_events(0, 1000)
+    assert (found.commit_ts, found.action) == (50, "rollback of drop column")
+
+
+def test_a_history_that_begins_anew_between_the_two_tells_the_second() -> None:
+    whole = History(10)
+    whole.apply([database(10, 1, "d"), table(10, 1, T), *DROPPED])
+    later = History(10)
+    later.apply([Record(35, 0, whole.base(35)), database(35, 1, "d"), table(35, 1, HIDDEN), *TAKEN_BACK])
+    (found,) = later.ddl_events(0, 1000)
+    assert (found.commit_ts, found.action) == (50, "rollback of drop column")
+
+
 def test_a_change_without_its_job_is_no_event() -> None:
     assert not events(table(30, 1, table_info(100, "t", ["id"])), job(31, 7, 6, RUNNING, table_id=100))
 

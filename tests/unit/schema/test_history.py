@@ -156,6 +156,19 @@ def test_versions_count_diffs_strictly_before_and_at() -> None:
     assert found.schema_versions(50, 50) == []
 
 
+@pytest.mark.parametrize("numbers", [(57, 58), (58, 57)])
+def test_of_several_versions_at_one_commit_ts_the_highest_counts(numbers: tuple[int, int]) -> None:
+    first, second = (version(20, number).change for number in numbers)
+    found = History(10)
+    found.apply([Record(20, 17, first), Record(20, 18, second), version(30, 59)])
+    assert (found.schema_version_at(20), found.schema_version_before(20), found.schema_version_before(21)) == (
+        58,
+        0,
+        58,
+    )
+    assert found.schema_versions(10, 50) == [(10, 20, 0), (20, 30, 58), (30, 50, 59)]
+
+
 def test_an_equal_table_is_no_new_version() -> None:
     same = table_info(100, "t", ["id", "v"])
     found = history(table(20, 1, {**same, "revision": 7, "update_timestamp": 99}))

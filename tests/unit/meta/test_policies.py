@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.effort import examples
 from tistream_meta.liveness import Liveness, NodeState, node_state
 from tistream_meta.placement import TRANSITIONS, Phase, Placement, Step, WrongStep
-from tistream_meta.policies import Command, Limits, schedule
+from tistream_meta.policies import Command, Limits, Loads, schedule, urgent
 
 ALIVE, SUSPECT, LOST, DRAINING = NodeState.ALIVE, NodeState.SUSPECT, NodeState.LOST, NodeState.DRAINING
 NODES = ["a", "b", "c"]
@@ -174,3 +174,15 @@ def test_a_sorter_that_joins_is_given_its_share_though_nobody_had_too_much() -> 
     assert min(counts.values()) * Limits().uneven >= 1_000 / 11
     moved = sum(now.sorter_node != before.sorter_node for now, before in zip(after, tasks, strict=True))
     assert moved == counts["n10"], "only what goes to the new one"
+
+
+def test_tasks_that_come_after_a_sorter_has_gone_and_another_has_joined_go_to_the_least_loaded_of_those_there() -> None:
+    known = Loads(["a", "b"], [Placement(1, "a", 1, held=True), Placement(2, "b", 1, held=True)], {1: 5.0, 2: 2.0})
+    there = dict.fromkeys(("a", "c"), ALIVE)
+    loads = known.among(there)
+    assert loads.of == {"a": 5.0, "c": 0.0}
+    new = [Placement(number) for number in (3, 4, 5)]
+    commands = urgent(new, there, {3: 4.0, 4: 2.0, 5: 1.0}, loads)
+    assert [command.node for command in commands] == ["c", "c", "a"]
+    assert loads.of == {"a": 6.0, "c": 6.0}
+    assert known.of == {"a": 5.0, "b": 2.0}, "what was known before stays"

@@ -1,4 +1,4 @@
-"""A pipelined lock that a scan repeats: the scan is as of the entry before its first index, and leaves the lock alone."""
+"""A pipelined lock that a scan repeats: the scan is as of the entry before its first index, and does not end it."""
 
 from __future__ import annotations
 

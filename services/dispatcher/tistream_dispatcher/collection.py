@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tistream.clock import Clock
 from tistream.concurrency import new_lock
@@ -18,7 +18,7 @@ from tistream.storage import layout
 from tistream.storage.deleting import Deleter
 from tistream.storage.object_store import ObjectInfo, ObjectStore
 from tistream_dispatcher.chain import Read, StoreChains
-from tistream_dispatcher.consumed import Needs, consumed
+from tistream_dispatcher.consumed import Needs, begins, consumed
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.settings import CollectSettings
 
@@ -62,7 +62,11 @@ class Consumed:
             if mark is not None
         }
         with self._lock:
-            self._files = {store_id: files for store_id, files in read.items() if files is not None}
+            self._files = {
+                store_id: replace(files, begins=tuple(sorted({*files.begins, *begins(needs, store_id)})))
+                for store_id, files in read.items()
+                if files is not None
+            }
 
     def files(self) -> dict[int, Read]:
         """By store."""
@@ -130,19 +134,25 @@ class Collector:
         return gone
 
     def _listed(self, store: Store, read: Read, through: int, most: int) -> tuple[list[ObjectInfo], int | None]:
-        """The files to be deleted, oldest first, and the ts below which there are no others; None: there are more."""
+        """The files to be deleted, oldest first, and the ts below which there are no others; None: there are more.
+
+        A file goes once a later one of its chain is seen: the newest one stays.
+        """
         tenant, store_id = store
         found: list[ObjectInfo] = []
+        before: tuple[int, ObjectInfo] | None = None
         for info in self._objects.list_after(layout.change_file_prefix(tenant, store_id)):
             name = layout.parse_change_file(info.key)
             if name is None:
                 continue
-            if name[2] > through:
-                return found, name[2]
-            if name[2] in read:
+            ts = name[2]
+            if before is not None and read.same_chain(before[0], ts):
                 if len(found) == most:
                     return found, None
-                found.append(info)
+                found.append(before[1])
+            if ts > through:
+                return found, ts
+            before = (ts, info) if ts in read else None
         return found, read.through + 1
 
     def _tell(self, deleted: Mapping[Store, list[ObjectInfo]]) -> None:

@@ -200,7 +200,7 @@ class SimPlatform:
     ) -> None:
         self.retention_ms = retention_ms
         self.scheduler = scheduler
-        self.objects = ObservedStore()
+        self.objects = ObservedStore(ProcessClock(scheduler, Process("object store")))
         self.faults = Faults()
         self.network = Network(scheduler, may_die=self.may_die)
         self.ranges = ranges

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,6 +18,7 @@ from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.ts import from_physical_ms
 from tistream.storage import layout
+from tistream.storage.directory import DirectoryObjectStore
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectInfo
 from tistream.wire.sorter import Chain, TaskList
@@ -29,7 +33,7 @@ HOUR_MS = 3_600_000
 
 
 class Bucket(MemoryObjectStore):
-    """Counts LISTs, and refuses to delete what it is told to."""
+    """Counts LISTs, and refuses to delete what it is told to. Files are as old as their names say."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +42,9 @@ class Bucket(MemoryObjectStore):
 
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
         self.lists += 1
-        return super().list_after(prefix, after, delimiter)
+        for info in super().list_after(prefix, after, delimiter):
+            name = layout.parse_change_file(info.key)
+            yield info if name is None else replace(info, modified_ms=name[2] >> 18)
 
     def delete(self, key: str) -> None:
         if key == self.refused:
@@ -136,6 +142,27 @@ def test_so_does_that_of_a_chain_that_is_closed() -> None:
     shop.consume(1, 221, begins_ms=(100, 200))
     shop.turn()
     assert shop.left(1) == [25, 110, 220]
+
+
+def test_age_is_told_by_when_a_file_was_put_and_not_by_its_name(tmp_path: Path) -> None:
+    """Names that are dense count on from a chain's beginning: after a year they say that a file of today is a year old.
+    And an upstream whose clock is ahead keeps what it pushed no longer than others do."""
+    now_ms = 10_000 * HOUR_MS
+    objects, clock = DirectoryObjectStore(tmp_path / "objects"), ManualClock(now_ms)
+    first_ts = from_physical_ms(now_ms - 9_000 * HOUR_MS)
+    put_ms = {first_ts: now_ms - 2 * HOUR_MS, first_ts + 1: now_ms - 1_000, first_ts + 2: now_ms}
+    ahead_ts = from_physical_ms(now_ms + 50 * HOUR_MS)
+    put_ms |= {ahead_ts: now_ms - 2 * HOUR_MS, ahead_ts + 1: now_ms}
+    for ts, ms in put_ms.items():
+        key = layout.change_file(TENANT, 1, ts)
+        objects.put(key, b"12345")
+        os.utime(tmp_path / "objects" / key, ns=(ms * 1_000_000, ms * 1_000_000))
+    read = {1: Read(ahead_ts, -1, frozenset(put_ms))}
+    metrics = DispatcherMetrics(CollectorRegistry())
+    settings = CollectSettings(keep_ms=HOUR_MS, every_ms=60_000)
+    Collector(lambda: {TENANT: read}, objects, clock, settings, metrics).step()
+    left = [layout.parse_change_file(info.key) for info in objects.list_after("")]
+    assert [name[2] for name in left if name is not None] == [first_ts + 1, first_ts + 2, ahead_ts + 1]
 
 
 def test_a_store_at_rest_is_not_listed_again_before_its_oldest_file_is_old_enough() -> None:

@@ -80,6 +80,7 @@ def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
         "retention_ms": "360000000",
         "draining": False,
         "paused": False,
+        "discard": False,
         "confirm": "not-its-name",
         "grace_ms": "86400000",
         "neighbour": 1,

@@ -108,11 +108,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An upstream store, and the dispatcher that reads it (None: nobody does)."""
+    """An upstream store, and the dispatcher that reads it (None: nobody does). `retired_ts`: it is let go, and its
+    files up to there are being deleted."""
 
     tenant: TenantKey
     store_id: int
     dispatcher_node: str | None = None
+    retired_ts: int | None = None
 
     @property
     def key(self) -> tuple[TenantKey, int]:
@@ -142,6 +144,7 @@ class Change:
     nodes: tuple[Node, ...] = ()
     stores: tuple[Store, ...] = ()
     erased: tuple[TenantKey, ...] = ()  # tenants that are no more
+    left: tuple[tuple[TenantKey, int], ...] = ()  # stores that are no more
 
 
 @dataclass(frozen=True, slots=True)

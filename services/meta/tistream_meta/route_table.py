@@ -83,7 +83,12 @@ def _tenant_route(tenant: Tenant, routes: list[TaskRoute], stores: list[Store], 
         snapshot_ts=tenant.snapshot_ts,
         tasks=routes,
         problem=problem,
-        stores=[StoreRoute(store_id=store.store_id, dispatcher_node=store.dispatcher_node) for store in stores],
+        stores=[
+            StoreRoute(store_id=store.store_id, dispatcher_node=store.dispatcher_node)
+            for store in stores
+            if store.retired_ts is None
+        ],
+        retired_stores=[store.store_id for store in stores if store.retired_ts is not None],
         dispatcher_node=discoverer,
         retention_ms=tenant.retention_ms,
         limits=tenant.limits,

@@ -71,6 +71,7 @@ stores = Table(
     Column("store_id", BigInteger, primary_key=True, autoincrement=False),
     Column("dispatcher_node", String(63)),  # null while nobody reads it
     Column("discovered_ms", BigInteger, nullable=False),
+    Column("retired_ts", BigInteger),  # its files up to there are being deleted, and it with them; null = it is read
 )
 
 REQUESTS = "requests_"  # and a kind of tistream.storage.measured.KINDS: a column of tenant_usage

@@ -93,6 +93,22 @@ class DeleteTenant(Door):
     grace_ms: str = str(DELETE_GRACE_MS)
 
 
+class RetireOrder(Door):
+    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retire`: `discard` files that nobody has
+    taken, too."""
+
+    discard: bool = False
+
+
+class RetireStore(Door):
+    """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retirement`: every task has the
+    store's files up to `taken_ts` (decimal) in its manifests, and needs none of them. `discard`: files after it, which
+    nobody has taken, are deleted too."""
+
+    taken_ts: str
+    discard: bool = False
+
+
 class TenantInfo(Wire):
     """One tenant. `snapshot_ts` (decimal) is null until its schema_snap was read; `problem` then says why.
     `retention_ms` (decimal) null: its rows are kept for ever. `kms_key_id` null: it has no key of its own. `state`:
@@ -184,6 +200,9 @@ class TenantRoute(Wire):
     retention_ms: int | None = None
     limits: Limits = NO_LIMITS
     kms_key_id: str | None = None
+    retired_stores: list[int] = Field(
+        default_factory=list, description="nobody reads them, nor finds them anew, until their files are deleted"
+    )
     paused: bool = Field(default=False, description="nothing more is taken in; what is there is served")
     erasing: bool = Field(default=False, description="it is being deleted: nobody serves it, and it has no task")
     delete_at_ms: int | None = None

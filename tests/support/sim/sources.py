@@ -27,6 +27,7 @@ class Sources:
     prev: dict[tuple[int, int], int] = field(default_factory=dict)  # (store, ts) -> prev_ts
     states: dict[int, Manifest] = field(default_factory=dict)
     there: dict[int, SortedList] = field(default_factory=dict)  # by store
+    retired: set[int] = field(default_factory=set)  # stores that somebody wanted to be rid of
     deleted: int = 0
 
     def pushed(self, key: str, body: bytes) -> None:
@@ -66,7 +67,7 @@ class Sources:
         closed = any(first_ts < newer <= flushed_ts for newer in begun)
         problems = [f"{key} is deleted, and task {task_id} has no state yet" for task_id in unheard]
         later = next(self.there[store_id].irange(ts, next_chain, inclusive=(False, False)), None)
-        if first_ts in begun and later is None:
+        if first_ts in begun and later is None and store_id not in self.retired:
             problems.append(f"{key} is deleted, and it was the newest file of its chain")
         for state in living:
             at = {chain.first_ts: chain.at_ts for chain in state.positions.get(store_id, ())}

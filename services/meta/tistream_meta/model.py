@@ -42,6 +42,7 @@ class Tenant:
     retention_ms: int | None = None  # None: for ever
     limits: Limits = NO_LIMITS
     kms_key_id: str | None = None  # None: no key of its own
+    index_keys: bool | None = None  # whether index entries are kept; None: as the sorters have it
     paused: bool = False  # nothing more is taken in
     delete_at_ms: int | None = None  # when it is to be erased (the database's clock); None: never
     erasing: bool = False  # it is being erased: it has neither tasks nor stores, and nothing takes that back

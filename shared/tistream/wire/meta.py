@@ -60,11 +60,14 @@ class CreateTenant(Door):
     `retention_ms` (decimal) is how long rows are kept after their commit; null: for ever. Left out: as the meta
     server's settings have it, and whatever it is if the tenant is there. `kms_key_id` likewise: the key that the
     tenant's objects are encrypted with (SSE-KMS); null, or left out where the tenant is new: none of its own.
+    `index_keys` says whether index entries are kept in the pool, for restores; null, or left out: as the sorters have
+    it. It is said once: what was dropped is not there.
     """
 
     tenant_id: str
     retention_ms: str | None = None
     kms_key_id: KmsKeyId | None = None
+    index_keys: bool | None = None
 
 
 class SetRetention(Door):
@@ -111,9 +114,10 @@ class RetireStore(Door):
 
 class TenantInfo(Wire):
     """One tenant. `snapshot_ts` (decimal) is null until its schema_snap was read; `problem` then says why.
-    `retention_ms` (decimal) null: its rows are kept for ever. `kms_key_id` null: it has no key of its own. `state`:
-    active, paused (nothing more is taken in), deleting (nobody serves it). `delete_at_ms` (decimal): when it is to be
-    deleted; until then it is paused, and that may be taken back."""
+    `retention_ms` (decimal) null: its rows are kept for ever. `kms_key_id` null: it has no key of its own.
+    `index_keys`: whether index entries are kept; null: as the sorters have it. `state`: active, paused (nothing more is
+    taken in), deleting (nobody serves it). `delete_at_ms` (decimal): when it is to be deleted; until then it is paused,
+    and that may be taken back."""
 
     cluster_id: str
     tenant_id: str
@@ -121,6 +125,7 @@ class TenantInfo(Wire):
     problem: str | None = None
     retention_ms: str | None = None
     kms_key_id: str | None = None
+    index_keys: bool | None = None
     state: str = "active"
     delete_at_ms: str | None = None
 
@@ -187,7 +192,8 @@ class TenantRoute(Wire):
     `dispatcher_node` looks for stores that `stores` does not name yet. `stores` is None where the meta server is of a
     version that gives no stores out: then a dispatcher reads all that it finds. `retention_ms` is how long committed
     rows are kept after their commit; None: for ever. `limits` is what it may use. `kms_key_id` is what new objects
-    of the tenant are encrypted with; None: no key of its own.
+    of the tenant are encrypted with; None: no key of its own. `index_keys`: whether index entries are kept; None: as
+    the sorter has it.
     """
 
     cluster_id: str
@@ -200,6 +206,7 @@ class TenantRoute(Wire):
     retention_ms: int | None = None
     limits: Limits = NO_LIMITS
     kms_key_id: str | None = None
+    index_keys: bool | None = None
     retired_stores: list[int] = Field(
         default_factory=list, description="nobody reads them, nor finds them anew, until their files are deleted"
     )

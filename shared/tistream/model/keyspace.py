@@ -25,6 +25,6 @@ def refusal(key: bytes) -> str | None:
     if keyspace is None:
         return None
     return (
-        f"key {shown_key(key)} is of keyspace {keyspace}: a tenant has the keys of one TiDB as TiDB has them, and whoever "
-        "pushes those of a keyspace strips these four bytes"
+        f"key {shown_key(key)} is of keyspace {keyspace}: a tenant has the keys of one TiDB as TiDB has them, and "
+        "whoever pushes those of a keyspace strips these four bytes"
     )

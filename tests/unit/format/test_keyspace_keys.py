@@ -1,4 +1,4 @@
-"""Keys of a keyspace (`x` and three bytes of its id before TiDB's own) are refused by name, never dropped in silence."""
+"""Keys of a keyspace (`x`, three bytes of its id, and TiDB's own) are refused by name, and never dropped in silence."""
 
 from __future__ import annotations
 

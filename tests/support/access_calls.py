@@ -25,7 +25,9 @@ class Target:
     database: str
     table: str
     token_id: str
-    others: Mapping[str, str] = field(default_factory=lambda: {"node_id": "no-such-node", "task_id": "999999999"})
+    others: Mapping[str, str] = field(
+        default_factory=lambda: {"node_id": "no-such-node", "task_id": "999999999", "store_id": "999999999"}
+    )
 
     def parameter(self, name: str) -> str:
         own = {
@@ -80,6 +82,7 @@ def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
         "retention_ms": "360000000",
         "draining": False,
         "paused": False,
+        "discard": False,
         "confirm": "not-its-name",
         "grace_ms": "86400000",
         "neighbour": 1,

@@ -169,6 +169,7 @@ class World:
             suspect_ms=self._lost_ms // 2,
             lost_ms=self._lost_ms,
             lease_ms=self._lease_ms,
+            erase_quiet_ms=100,
         )
         server = Server(build_meta(settings, self.objects, self.meta_clock), port)
         eventually(lambda: httpx.get(f"{server.url}/readyz", timeout=PATIENCE_S).status_code == 200)

@@ -60,6 +60,7 @@ from tistream_api.scan import Budget
 from tistream_api.served import Served
 from tistream_api.settings import ApiSettings
 from tistream_api.slow_refusals import SlowRefusals
+from tistream_api.store_routes import build_store_router
 from tistream_api.tenant_end_routes import build_tenant_end_router
 from tistream_api.tenant_limits import TenantLimits
 from tistream_api.tenant_status import TenantStatus
@@ -167,6 +168,7 @@ def build_app(
         build_token_router(tokens, callers, clock, new_secret),
         build_usage_router(meta),
         build_tenant_end_router(meta),
+        build_store_router(meta, asking, lambda key: tenants.view(key.cluster_id, key.tenant_id).route),
     ]
     _include(app, gate, routers)
     if callers is not None:

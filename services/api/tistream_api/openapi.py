@@ -183,7 +183,13 @@ def quotas_doc() -> dict[str, Any]:
 
 def create_doc() -> dict[str, Any]:
     """openapi_extra of CreateTenant."""
-    members = {"tenant_id": {"type": "string"}, "retention_ms": RETENTION, "kms_key_id": KMS_KEY_ID}
+    kept: dict[str, Any] = {"type": ["boolean", "null"], "description": "keep index entries, for restores"}
+    members = {
+        "tenant_id": {"type": "string"},
+        "retention_ms": RETENTION,
+        "kms_key_id": KMS_KEY_ID,
+        "index_keys": kept,
+    }
     return json_doc(members, required=["tenant_id"])
 
 

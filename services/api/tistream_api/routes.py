@@ -225,7 +225,7 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
     )
     def create_tenant(request: Request, cluster_id: str, body: Body) -> Response:
         """Register a tenant: `{"tenant_id": "acme"}`, and how long its rows are kept: `"retention_ms": "604800000"`;
-        with a key of its own: `"kms_key_id": "arn:…"`."""
+        with a key of its own: `"kms_key_id": "arn:…"`; with its index entries, for restores: `"index_keys": true`."""
         params.parse_none(_query(request))
         return forward("POST", at_meta(cluster_id), body)
 

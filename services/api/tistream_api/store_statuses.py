@@ -10,13 +10,14 @@ from tistream.wire.sorter import Hold
 
 
 def merged(route: TenantRoute, answers: Sequence[StoreList]) -> list[StoreStatus]:
-    """Every store once, by id: where several tell of one (it moves just now), as the route's dispatcher has it."""
+    """Every store once, by id: where several tell of one (it moves just now), as the route's dispatcher has it. One
+    that was retired is told of by nobody who has heard of it."""
     holders = {store.store_id: store.dispatcher_node for store in route.stores or ()}
     found: dict[int, tuple[bool, StoreStatus]] = {}
     for answer in answers:
         for store in answer.stores:
             own = holders.get(store.store_id) == answer.node_id
-            if own or store.store_id not in found:
+            if store.store_id not in route.retired_stores and (own or store.store_id not in found):
                 found[store.store_id] = (own, store)
     return [store for _, (_, store) in sorted(found.items())]
 

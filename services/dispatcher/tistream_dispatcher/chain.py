@@ -17,6 +17,7 @@ other begins: nothing of the new one is taken, nothing of it is lost, and it beg
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -76,9 +77,14 @@ class Read:
     through: int
     since: int  # what was taken up to here is not remembered one by one
     taken: frozenset[int]
+    begins: tuple[int, ...] = ()  # first files of the chains that are known, ascending, closed ones too
 
     def __contains__(self, ts: int) -> bool:
         return ts <= self.through and (ts <= self.since or ts in self.taken)
+
+    def same_chain(self, ts: int, later_ts: int) -> bool:
+        """Whether no known chain begins between two files, or with the later one."""
+        return bisect_right(self.begins, ts) == bisect_right(self.begins, later_ts)
 
 
 @dataclass(slots=True)
@@ -216,11 +222,13 @@ class StoreChains:
     def read(self, chain_ts: int, through: int) -> Read | None:
         """What is read of the files up to `through`, where `chain_ts` is the oldest open chain and no older one will be
         begun; else None. Files that wait here, or were found damaged, are not among them, nor is a stranger between
-        those that were taken: somebody has to see it."""
+        those that were taken: somebody has to see it. Nor is the one where the chain is now: it is its writer's durable
+        position, and keeps others from writing what would follow it."""
         if not self._chains or self._chains[0].first_ts != chain_ts or self.may_begin_older():
             return None
-        taken = self._chains[0].taken
-        return Read(through, taken[0], frozenset(taken))
+        chain = self._chains[0]
+        begins = tuple(one.first_ts for one in self._chains)
+        return Read(min(through, chain.at_ts - 1), chain.taken[0], frozenset(chain.taken), begins)
 
     def passed_by(self, positions: Iterable[ChainPosition]) -> bool:
         """Whether tasks that are at `positions` have been fed beyond this by somebody else: in a chain that is known

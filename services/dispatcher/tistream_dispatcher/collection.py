@@ -7,35 +7,47 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from tistream.clock import Clock
 from tistream.concurrency import new_lock
 from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
-from tistream.model.ts import from_physical_ms
 from tistream.storage import layout
 from tistream.storage.deleting import Deleter
 from tistream.storage.object_store import ObjectInfo, ObjectStore
 from tistream_dispatcher.chain import Read, StoreChains
-from tistream_dispatcher.consumed import Needs, consumed
+from tistream_dispatcher.consumed import Needs, begins, consumed
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.settings import CollectSettings
 
 log = logging.getLogger(__name__)
 
 DELETES_MAX = 1_000  # of one turn
+YOUNG_MAX = 1_000  # files in a LIST that are too young: a page
 
 Store = tuple[TenantKey, int]
 
 
 @dataclass(slots=True)
 class Shelf:
-    """What is known of one store's files: none with a lower ts than `first_ts` is there, but for late ones, which the
-    next LIST finds. Nothing is done before `next_ms` (monotonic)."""
+    """What is known of one store's files: none with a lower ts than `first_ts` may go, and none at all before `age_ms`
+    (wall); but for late ones, which the next LIST finds. Nothing is done before `next_ms` (monotonic)."""
 
     first_ts: int = 0
+    age_ms: int = 0
     next_ms: int = 0
+
+
+@dataclass(slots=True)
+class Listed:
+    """What a LIST of a store has shown: files that may go, oldest first, and whether there are `more`. If not, none
+    with a lower ts than `first_ts` may go later, and none before `age_ms`."""
+
+    files: list[ObjectInfo] = field(default_factory=list)
+    more: bool = False
+    first_ts: int = 0
+    age_ms: int = 0
 
 
 class Consumed:
@@ -62,7 +74,11 @@ class Consumed:
             if mark is not None
         }
         with self._lock:
-            self._files = {store_id: files for store_id, files in read.items() if files is not None}
+            self._files = {
+                store_id: replace(files, begins=tuple(sorted({*files.begins, *begins(needs, store_id)})))
+                for store_id, files in read.items()
+                if files is not None
+            }
 
     def files(self) -> dict[int, Read]:
         """By store."""
@@ -94,28 +110,28 @@ class Collector:
         """One turn; milliseconds to the next."""
         stores = {(tenant, store_id): read for tenant, of in self._consumed().items() for store_id, read in of.items()}
         self._shelves = {store: self._shelves.get(store, Shelf()) for store in stores}
-        old_enough = from_physical_ms(self._clock.now_ms() - self._settings.keep_ms + 1) - 1
         left = DELETES_MAX
         deleted: dict[Store, list[ObjectInfo]] = {}
         for store, read in stores.items():
-            shelf, through = self._shelves[store], min(read.through, old_enough)
-            if left and through >= shelf.first_ts and self._clock.monotonic_ms() >= shelf.next_ms:
-                gone = self._collect(store, read, through, left)
+            shelf = self._shelves[store]
+            of_age = read.through >= shelf.first_ts and self._clock.now_ms() >= shelf.age_ms
+            if left and of_age and self._clock.monotonic_ms() >= shelf.next_ms:
+                gone = self._collect(store, read, left)
                 left -= len(gone)
                 if gone:
                     deleted[store] = gone
         self._tell(deleted)
         return 0 if not left else self._settings.every_ms
 
-    def _collect(self, store: Store, read: Read, through: int, most: int) -> list[ObjectInfo]:
-        """Delete at most so many of a store's files with ts <= `through`; those that went."""
+    def _collect(self, store: Store, read: Read, most: int) -> list[ObjectInfo]:
+        """Delete at most so many of a store's files; those that went."""
         shelf, gone = self._shelves[store], list[ObjectInfo]()
         shelf.next_ms = self._clock.monotonic_ms() + self._settings.every_ms
         try:
-            files, first_ts = self._listed(store, read, through, most)
-            keys, problem = self._deleter.delete(info.key for info in files)
+            listed = self._listed(store, read, most)
+            keys, problem = self._deleter.delete(info.key for info in listed.files)
             went = set(keys)
-            gone = [info for info in files if info.key in went]
+            gone = [info for info in listed.files if info.key in went]
             if problem is not None:
                 raise problem
         except TiStreamError as error:
@@ -123,27 +139,43 @@ class Collector:
             fields = {"tenant": str(store[0]), "store": store[1], "reason": str(error)}
             log.warning("consumed files cannot be deleted yet", extra=fields)
             return gone
-        if first_ts is None:  # there are more
+        if listed.more:
             shelf.next_ms = 0
         else:
-            shelf.first_ts = first_ts
+            shelf.first_ts, shelf.age_ms = listed.first_ts, listed.age_ms
         return gone
 
-    def _listed(self, store: Store, read: Read, through: int, most: int) -> tuple[list[ObjectInfo], int | None]:
-        """The files to be deleted, oldest first, and the ts below which there are no others; None: there are more."""
+    def _listed(self, store: Store, read: Read, most: int) -> Listed:
+        """LIST a store's files as far as some may go, at most so many of them.
+
+        A file goes once a later one of its chain is seen: the newest one stays. Age is counted from when the store got
+        it: its name is only its place in the chain. Files come mostly in the order of their names: behind YOUNG_MAX
+        that are too young none is looked for.
+        """
         tenant, store_id = store
-        found: list[ObjectInfo] = []
+        found, young = Listed(first_ts=read.through + 1), 0
+        before: tuple[int, ObjectInfo] | None = None
         for info in self._objects.list_after(layout.change_file_prefix(tenant, store_id)):
             name = layout.parse_change_file(info.key)
             if name is None:
                 continue
-            if name[2] > through:
-                return found, name[2]
-            if name[2] in read:
-                if len(found) == most:
-                    return found, None
-                found.append(info)
-        return found, read.through + 1
+            ts = name[2]
+            if before is not None and read.same_chain(before[0], ts):
+                age_ms = before[1].modified_ms + self._settings.keep_ms
+                if age_ms > self._clock.now_ms():
+                    found.age_ms = min(age_ms, found.age_ms) if young else age_ms
+                    found.first_ts = found.first_ts if young else before[0]
+                    young += 1
+                elif len(found.files) == most:
+                    found.more = True
+                    return found
+                else:
+                    found.files.append(before[1])
+            if ts > read.through or young == YOUNG_MAX:
+                found.first_ts = found.first_ts if young else ts
+                return found
+            before = (ts, info) if ts in read else None
+        return found
 
     def _tell(self, deleted: Mapping[Store, list[ObjectInfo]]) -> None:
         files = [info for gone in deleted.values() for info in gone]

@@ -10,6 +10,8 @@ the beginning of:
     of c, up to the lowest position    every task has a manifest that carries them
     what is pointed into, or lies in   stays, and so does everything above it
     a sorter's inbox
+    the newest file of any chain       stays (chain.py, collection.py): it is where its writer goes on, and what stops
+                                       another one
 """
 
 from __future__ import annotations
@@ -59,6 +61,12 @@ def consumed(tasks: Iterable[Needs | None], store_id: int) -> Mark | None:
     pointed = min((task.pointed.get(store_id, MAX_TS) for task in needs), default=MAX_TS)
     under_way = min(_under_way(task, at, store_id) for task, at in zip(needs, several, strict=True))
     return Mark(chain_ts, min(through, later - 1, pointed - 1, under_way))
+
+
+def begins(tasks: Iterable[Needs | None], store_id: int) -> set[int]:
+    """First files of all chains that tasks tell of, closed ones too."""
+    told = (positions for task in tasks if task is not None for positions in (task.durable, task.received))
+    return {chain.first_ts for positions in told for chain in positions.get(store_id, ())}
 
 
 def _places(positions: Chains, store_id: int) -> dict[int, int]:

@@ -14,7 +14,9 @@ class CollectSettings(BaseModel):
 
     enabled: bool = Field(default=True, description="delete change files that are in the pool and that no task needs")
     keep_ms: int = Field(
-        default=24 * 3_600_000, ge=0, description="how old a file must be, by its ts; 0: deleted as soon as consumed"
+        default=24 * 3_600_000,
+        ge=0,
+        description="how long a file must have been there, by its modification time; 0: deleted as soon as consumed",
     )
     every_ms: int = Field(default=60_000, ge=100, description="pause between two turns of deleting")
 

@@ -9,7 +9,8 @@ from tistream.wire.meta import TenantRoute
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`stores` are the ones that it reads, and nobody else; `named` all that the table names. `discovers`: it looks for
+    """`stores` are the ones that it reads, and nobody else; `named` all that the table names, those
+    that were retired among them. `discovers`: it looks for
     those that the table does not name. `whole`: the meta server gives no stores out; all that are found are its own."""
 
     stores: frozenset[int] = frozenset()
@@ -23,7 +24,7 @@ class Share:
         if route.stores is None:
             return cls(discovers=True, whole=True)
         mine = frozenset(store.store_id for store in route.stores if store.dispatcher_node == node_id)
-        named = frozenset(store.store_id for store in route.stores)
+        named = frozenset([*(store.store_id for store in route.stores), *route.retired_stores])
         return cls(mine, named, discovers=route.dispatcher_node == node_id)
 
     @property

@@ -255,8 +255,8 @@ class TenantFeed:
         for store_id in sorted(self._share.stores - self._stores.keys()):
             self._store(store_id)
         if self._pace.discovery_due(now_ms) and self._share.discovers:
-            # Those of which tasks have received files are known without a LIST.
-            self._found(self._receivers.stores() | self._discovery.listed())
+            # Not those of which tasks have received files: one that was retired has none any more.
+            self._found(self._discovery.listed())
         for store_id, stamps in announced.items():
             self._look_for(now_ms, store_id, stamps)
         if deafened:  # after what was announced before

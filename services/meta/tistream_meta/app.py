@@ -32,6 +32,7 @@ from tistream_meta.repository import Repository
 from tistream_meta.routes import router
 from tistream_meta.server import MetaServer
 from tistream_meta.settings import MetaSettings
+from tistream_meta.store_routes import router as store_router
 from tistream_meta.tenant_end_routes import router as tenant_end_router
 from tistream_meta.token_board import LOOK_MS, TokenBoard
 from tistream_meta.token_routes import router as token_router
@@ -120,6 +121,6 @@ def build_app(
     keeping = UsageKeeping(server, repository, clock, settings.usage_keep_ms, metrics)
     erasing = Erasing(counted, server, repository.ends, clock, settings.erase_quiet_ms, metrics)
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
-    for each in (router, tenant_end_router, token_router, usage_router):
+    for each in (router, store_router, tenant_end_router, token_router, usage_router):
         app.include_router(each)
     return app

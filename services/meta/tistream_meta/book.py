@@ -67,6 +67,10 @@ class Book:
         for store in change.stores:
             self._put_store(store)
             tenants.add(store.tenant)
+        for of, store_id in change.left:
+            if self.stores.pop((of, store_id), None) is not None:
+                self._stores_of[of].discard(store_id)
+            tenants.add(of)
         for key in change.erased:
             self.tenants.pop(key, None)
             tenants.add(key)
@@ -98,6 +102,14 @@ class Book:
     def stores_of(self, tenant: TenantKey) -> list[Store]:
         """By id."""
         return [self.stores[tenant, store_id] for store_id in sorted(self._stores_of[tenant])]
+
+    def ending(self) -> list[Tenant]:
+        """Tenants that are being erased, or are to be, by name."""
+        return [one for _, one in sorted(self.tenants.items()) if one.erasing or one.delete_at_ms is not None]
+
+    def retired(self) -> list[Store]:
+        """Stores that are being let go, by tenant and id."""
+        return [store for _, store in sorted(self.stores.items()) if store.retired_ts is not None]
 
     def _put_store(self, store: Store) -> None:
         self.stores[store.key] = store

@@ -1,4 +1,5 @@
-"""Deletes what object storage has of tenants that are being erased: everything, and nothing of another tenant.
+"""Deletes what object storage has of tenants that are being erased, and of stores that were retired: everything, and
+nothing of another.
 
 A process that does not hear of it may write a little longer, and an upstream that was not stopped goes on for ever. So
 a tenant is gone once nothing was found of it twice, `quiet_ms` apart. Nothing is kept of how far it has come: another
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,7 +20,8 @@ from tistream.storage import layout
 from tistream.storage.deleting import Deleter
 from tistream.storage.object_store import ObjectStore
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.model import Change, Tenant
+from tistream_meta.model import Change, Store, Tenant
+from tistream_meta.store_files import to_delete
 from tistream_meta.tenant_ends import TenantEnds
 
 log = logging.getLogger(__name__)
@@ -35,13 +37,16 @@ class Owner(Protocol):
     def ending(self) -> list[Tenant]:
         """Tenants that are being erased, or are to be; none where another is the owner."""
 
+    def retired(self) -> list[Store]:
+        """Stores that were retired; none where another is the owner."""
+
     def write(self, change: Callable[[], Change | None]) -> None:
         """Write as the owner, and take the change into the routes. Raises Unavailable, Fenced."""
 
 
 @dataclass(slots=True)
 class _Sweep:
-    """How far the erasing of one tenant is. Monotonic milliseconds."""
+    """How far the erasing of one tenant or store is. Monotonic milliseconds."""
 
     deleted: int = 0
     clean_ms: int | None = None  # when nothing was found of it
@@ -58,6 +63,7 @@ class Erasing:
         self._clock, self._quiet_ms, self._metrics = clock, quiet_ms, metrics
         self._deleter = Deleter(objects)
         self._sweeps: dict[TenantKey, _Sweep] = {}
+        self._store_sweeps: dict[tuple[TenantKey, int], _Sweep] = {}
 
     def step(self) -> int:
         """One turn of every tenant that ends; milliseconds until the next. Raises Unavailable."""
@@ -68,6 +74,10 @@ class Erasing:
                 self._erase(tenant.key, self._sweeps[tenant.key])
             elif tenant.delete_at_ms is not None and self._clock.now_ms() >= tenant.delete_at_ms - AHEAD_MS:
                 self._begin(tenant.key)
+        retired = self._owner.retired()
+        self._store_sweeps = {one.key: self._store_sweeps.get(one.key, _Sweep()) for one in retired}
+        for store in retired:
+            self._erase_store(store, self._store_sweeps[store.key])
         return PAUSE_MS
 
     def close(self) -> None:
@@ -87,12 +97,38 @@ class Erasing:
             log.warning("tenant is being deleted", extra={"tenant": str(key)})
 
     def _erase(self, key: TenantKey, sweep: _Sweep) -> None:
-        found = self._found(key)
-        for lot in iter(lambda: list(itertools.islice(found, AT_ONCE)), []):
-            if all(one.key != key for one in self._owner.ending()):
-                return
+        def going_on() -> bool:
+            return any(one.key == key for one in self._owner.ending())
+
+        if self._sweep(sweep, lambda: self._found(key), going_on, {"tenant": str(key)}):
+            self._owner.write(lambda: self._ends.forget(key))
+            log.warning("tenant is deleted", extra={"tenant": str(key), "objects": sweep.deleted})
+
+    def _erase_store(self, store: Store, sweep: _Sweep) -> None:
+        key, store_id, through_ts = store.tenant, store.store_id, store.retired_ts or 0
+        fields = {"tenant": str(key), "store": store_id}
+
+        def found() -> Iterator[str]:
+            return to_delete(self._objects, key, store_id, through_ts)
+
+        if self._sweep(sweep, found, lambda: store in self._owner.retired(), fields):
+            self._owner.write(lambda: self._ends.forget_store(key, store_id))
+            log.warning("retired store is gone", extra={**fields, "objects": sweep.deleted})
+
+    def _sweep(
+        self,
+        sweep: _Sweep,
+        found: Callable[[], Iterator[str]],
+        going_on: Callable[[], bool],
+        fields: Mapping[str, object],
+    ) -> bool:
+        """Delete what is found; whether nothing was found twice."""
+        keys = found()
+        for lot in iter(lambda: list(itertools.islice(keys, AT_ONCE)), []):
+            if not going_on():
+                return False
             if sweep.clean_ms is not None and not sweep.told:
-                log.warning("a deleted tenant is still written to", extra={"tenant": str(key), "object": lot[0]})
+                log.warning("what is deleted is still written to", extra={**fields, "object": lot[0]})
                 sweep.told = True
             sweep.clean_ms = None
             gone, problem = self._deleter.delete(lot)
@@ -104,9 +140,8 @@ class Erasing:
         now_ms = self._clock.monotonic_ms()
         if sweep.clean_ms is None:
             sweep.clean_ms = now_ms
-        elif now_ms - sweep.clean_ms >= self._quiet_ms and next(self._found(key), None) is None:
-            self._owner.write(lambda: self._ends.forget(key))
-            log.warning("tenant is deleted", extra={"tenant": str(key), "objects": sweep.deleted})
+            return False
+        return now_ms - sweep.clean_ms >= self._quiet_ms and next(found(), None) is None
 
     def _found(self, key: TenantKey) -> Iterator[str]:
         for prefix in layout.prefixes_of(key):

@@ -54,6 +54,7 @@ class MetaMetrics:
 
     def count_stores(self, stores: Collection[Store]) -> None:
         """Set the gauge of stores."""
-        read = sum(store.dispatcher_node is not None for store in stores)
+        there = [store for store in stores if store.retired_ts is None]
+        read = sum(store.dispatcher_node is not None for store in there)
         self.stores.labels("yes").set(read)
-        self.stores.labels("no").set(len(stores) - read)
+        self.stores.labels("no").set(len(there) - read)

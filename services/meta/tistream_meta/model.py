@@ -42,6 +42,7 @@ class Tenant:
     retention_ms: int | None = None  # None: for ever
     limits: Limits = NO_LIMITS
     kms_key_id: str | None = None  # None: no key of its own
+    index_keys: bool | None = None  # whether index entries are kept; None: as the sorters have it
     paused: bool = False  # nothing more is taken in
     delete_at_ms: int | None = None  # when it is to be erased (the database's clock); None: never
     erasing: bool = False  # it is being erased: it has neither tasks nor stores, and nothing takes that back
@@ -108,11 +109,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An upstream store, and the dispatcher that reads it (None: nobody does)."""
+    """An upstream store, and the dispatcher that reads it (None: nobody does). `retired_ts`: it is let go, and its
+    files up to there are being deleted."""
 
     tenant: TenantKey
     store_id: int
     dispatcher_node: str | None = None
+    retired_ts: int | None = None
 
     @property
     def key(self) -> tuple[TenantKey, int]:
@@ -142,6 +145,7 @@ class Change:
     nodes: tuple[Node, ...] = ()
     stores: tuple[Store, ...] = ()
     erased: tuple[TenantKey, ...] = ()  # tenants that are no more
+    left: tuple[tuple[TenantKey, int], ...] = ()  # stores that are no more
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,12 +164,14 @@ class Repository:
         retention: Retention | None = None,
         default: Retention = FOR_EVER,
         encryption: Encryption | None = None,
+        index_keys: bool | None = None,
     ) -> tuple[Tenant, Change | None]:
         """Register a tenant, and its cluster with its first one; the tenant as it is, if it was there before.
-        `retention` None: the default, or what it has; so `encryption`. Raises AlreadyDiffers where it has another."""
+        `retention` None: the default, or what it has; so `encryption` and `index_keys`. Raises AlreadyDiffers where it
+        has another."""
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
-            tenant, new = tenant_rows.create(connection, key, retention, encryption, default, self._now_ms)
+            tenant, new = tenant_rows.create(connection, key, retention, encryption, default, self._now_ms, index_keys)
             return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
 
         return self._write(body)

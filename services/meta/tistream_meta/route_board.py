@@ -140,7 +140,8 @@ def _nodes_of_difference(before: TenantRoute | None, after: TenantRoute) -> set[
 
 def _rules(route: TenantRoute) -> tuple[object, ...]:
     """What concerns every task of the tenant."""
-    return route.snapshot_ts, route.problem, route.retention_ms, route.kms_key_id, route.paused, route.erasing
+    kept = route.retention_ms, route.kms_key_id, route.index_keys
+    return route.snapshot_ts, route.problem, *kept, route.paused, route.erasing
 
 
 def _of_node(route: TenantRoute, node_id: str | None) -> TenantRoute:

@@ -83,11 +83,17 @@ def _tenant_route(tenant: Tenant, routes: list[TaskRoute], stores: list[Store], 
         snapshot_ts=tenant.snapshot_ts,
         tasks=routes,
         problem=problem,
-        stores=[StoreRoute(store_id=store.store_id, dispatcher_node=store.dispatcher_node) for store in stores],
+        stores=[
+            StoreRoute(store_id=store.store_id, dispatcher_node=store.dispatcher_node)
+            for store in stores
+            if store.retired_ts is None
+        ],
+        retired_stores=[store.store_id for store in stores if store.retired_ts is not None],
         dispatcher_node=discoverer,
         retention_ms=tenant.retention_ms,
         limits=tenant.limits,
         kms_key_id=tenant.kms_key_id,
+        index_keys=tenant.index_keys,
         paused=not tenant.takes_in,
         erasing=tenant.erasing,
         delete_at_ms=tenant.delete_at_ms,
@@ -114,6 +120,7 @@ def tenant_info(tenant: Tenant) -> TenantInfo:
         problem=tenant.problem,
         retention_ms=None if tenant.retention_ms is None else str(tenant.retention_ms),
         kms_key_id=tenant.kms_key_id,
+        index_keys=tenant.index_keys,
         state="deleting" if tenant.erasing else "active" if tenant.takes_in else "paused",
         delete_at_ms=None if tenant.delete_at_ms is None else str(tenant.delete_at_ms),
     )

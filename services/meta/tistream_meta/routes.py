@@ -64,14 +64,15 @@ WaitMs = Annotated[int, Query(ge=0, le=60_000)]
 
 @router.post("/v1/clusters/{cluster_id}/tenants", status_code=201, operation_id="CreateTenant")
 def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> TenantInfo:
-    """Register a tenant. The same again is no error; 409 if it is there with another retention or key."""
+    """Register a tenant. The same again is no error; 409 if it is there with another retention or key, or with other
+    index keys."""
     if (owner := _elsewhere(request)) is not None:
         return owner.register_tenant(cluster_id, body)
     told = "retention_ms" in body.model_fields_set
     retention = Retention(parse_retention_ms(body.retention_ms)) if told else None
     encryption = Encryption(body.kms_key_id) if "kms_key_id" in body.model_fields_set else None
     key = TenantKey.parse(cluster_id, body.tenant_id)
-    return tenant_info(_server(request).tenant_rules.create(key, retention, encryption))
+    return tenant_info(_server(request).tenant_rules.create(key, retention, encryption, body.index_keys))
 
 
 @router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention", operation_id="SetRetention")

@@ -24,7 +24,7 @@ from tistream_meta.discoverer import dispatchers
 from tistream_meta.heard import HeardNodes
 from tistream_meta.liveness import NodeState
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.model import Change, Node, Owner, Task, Tenant
+from tistream_meta.model import Change, Node, Owner, Store, Task, Tenant
 from tistream_meta.options import Options
 from tistream_meta.ownership import Ownership
 from tistream_meta.placement import Placement
@@ -35,6 +35,7 @@ from tistream_meta.scheduler import Scheduler
 from tistream_meta.starts import Standing, Start, standing
 from tistream_meta.store_keeping import StoreKeeping, Told
 from tistream_meta.store_policy import summed_up
+from tistream_meta.store_rules import StoreRules
 from tistream_meta.tenant_rules import TenantRules
 from tistream_meta.tenant_start import TenantStarts
 
@@ -76,6 +77,7 @@ class MetaServer:
             repository, clock, self._lock, options.lease_ms, options.own_url, new_client, self._begin, metrics
         )
         self.tenant_rules = TenantRules(repository, options, self.write)
+        self.store_rules = StoreRules(repository, objects, self.write)
         self._book: Book | None = None  # None: to be read
         self._touched = Touched()  # since the last route table
 
@@ -218,8 +220,7 @@ class MetaServer:
             change = self._repository.activate(key, facts.snapshot_ts, spans)
             self._take(change)
         if change is not None:
-            fields = {"tenant": str(key), "snapshot_ts": facts.snapshot_ts, "tasks": len(spans)}
-            log.info("tenant starts", extra=fields)
+            log.info("tenant starts", extra={"tenant": str(key), "snapshot_ts": facts.snapshot_ts, "tasks": len(spans)})
 
     def _cannot(self, key: TenantKey, problem: str) -> None:
         with self._writing() as book:
@@ -233,11 +234,12 @@ class MetaServer:
     def ending(self) -> list[Tenant]:
         """Tenants that are being erased, or are to be, by name; none where another is the owner."""
         with self._lock:
-            book = self._book
-            if book is None or not self.is_owner():
-                return []
-            tenants = [one for one in book.tenants.values() if one.erasing or one.delete_at_ms is not None]
-            return sorted(tenants, key=lambda one: one.key)
+            return self._book.ending() if self._book is not None and self.is_owner() else []
+
+    def retired(self) -> list[Store]:
+        """Stores that are being let go, by tenant and id; none where another is the owner."""
+        with self._lock:
+            return self._book.retired() if self._book is not None and self.is_owner() else []
 
     def write(self, change: Callable[[], Change | None]) -> None:
         """Write as the owner, and take the change into the routes. Raises Unavailable, Fenced."""

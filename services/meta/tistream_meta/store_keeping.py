@@ -73,7 +73,7 @@ class StoreKeeping:
             return []
         self._look_ms = now_ms + LOOK_MS
         new = list(self._found.values())
-        known = [store for _, store in sorted(book.stores.items())]
+        known = [store for _, store in sorted(book.stores.items()) if store.retired_ts is None]
         given = allot([*known, *new], dispatchers, self._loads, self._budget(dispatchers, now_ms))
         if any(one.taken for one in given):
             self._moved_ms = now_ms

@@ -27,6 +27,7 @@ tenants = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("retention_ms", BigInteger),  # how long rows are kept after their commit; null = for ever
     Column("kms_key_id", String(512)),  # what its objects are encrypted with; null = no key of its own
+    Column("index_keys", BigInteger),  # 1: its index entries are kept, 0: dropped; null = as the sorters have it
     Column("paused", BigInteger, nullable=False, server_default="0"),  # 1: nothing more is taken in
     Column("delete_at_ms", BigInteger),  # when it is to be erased; null = never
     Column(
@@ -71,6 +72,7 @@ stores = Table(
     Column("store_id", BigInteger, primary_key=True, autoincrement=False),
     Column("dispatcher_node", String(63)),  # null while nobody reads it
     Column("discovered_ms", BigInteger, nullable=False),
+    Column("retired_ts", BigInteger),  # its files up to there are being deleted, and it with them; null = it is read
 )
 
 REQUESTS = "requests_"  # and a kind of tistream.storage.measured.KINDS: a column of tenant_usage

@@ -1,9 +1,11 @@
-"""How tenants end, in the meta database: paused, to be deleted at a time, being erased, gone.
+"""How tenants and stores end, in the meta database: paused, to be deleted at a time, being erased, gone.
 
 paused       nothing more is taken in; what is there is served
 delete_at    the same, until a time that an operator may still take back
 erasing      no task, no store, not served; what object storage has of it is being deleted (erasing.py)
 gone         no row names it: neither a token nor what it has used. Its name may be registered anew
+
+A store is read, or retired: nobody reads it, its files are being deleted; then no row names it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
 
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
-from tistream_meta import counter_rows, tables, task_rows, tenant_rows
+from tistream_meta import counter_rows, store_rows, tables, task_rows, tenant_rows
 from tistream_meta.model import Change, Tenant
 
 T = TypeVar("T")
@@ -70,6 +72,25 @@ class TenantEnds:
                 connection.execute(_delete(table, key))
             version = counter_rows.next_version(connection)
             return Change(version, tenants=(tenant_rows.one(connection, key),), gone=gone)
+
+        return self._write(body)
+
+    def retire_store(self, key: TenantKey, store_id: int, through_ts: int) -> Change | None:
+        """Let nobody read a store any more: its files up to there are to be deleted. None if that was said before.
+        Raises UnknownName."""
+
+        def body(connection: Connection) -> Change | None:
+            store = store_rows.retire(connection, key, store_id, through_ts)
+            return None if store is None else Change(counter_rows.next_version(connection), stores=(store,))
+
+        return self._write(body)
+
+    def forget_store(self, key: TenantKey, store_id: int) -> Change:
+        """Remove the row of a store that was retired: one that pushes again is found as a new one."""
+
+        def body(connection: Connection) -> Change:
+            store_rows.forget(connection, key, store_id)
+            return Change(counter_rows.next_version(connection), left=((key, store_id),))
 
         return self._write(body)
 

@@ -15,6 +15,7 @@ from tistream_meta.model import Encryption, Retention, Tenant
 _SAME = and_(
     tables.quotas.c.cluster_id == tables.tenants.c.cluster_id, tables.quotas.c.tenant_id == tables.tenants.c.tenant_id
 )
+_INDEX_KEYS = {None: "as the sorters have it", False: "dropped", True: "kept"}
 _ALL = select(tables.tenants, *(tables.quotas.c[name] for name in tables.LIMITS)).select_from(
     tables.tenants.outerjoin(tables.quotas, _SAME)
 )
@@ -27,9 +28,11 @@ def create(
     encryption: Encryption | None,
     default: Retention,
     now_ms: ColumnElement[int],
+    index_keys: bool | None = None,
 ) -> tuple[Tenant, bool]:
     """Insert a tenant, and its cluster with its first one; it, and whether it is new. `wanted` and `encryption` None:
-    whatever there is, or the default, or no key. Raises AlreadyDiffers if it is there with others."""
+    whatever there is, or the default, or no key; so `index_keys`: as the sorters have it. Raises AlreadyDiffers if it
+    is there with others."""
     clusters, tenants = tables.clusters, tables.tenants
     found = connection.execute(_ALL.where(is_key(key))).one_or_none()
     if found is not None:
@@ -42,17 +45,23 @@ def create(
             raise AlreadyDiffers(f"tenant {key} is there with a retention of {Retention(known.retention_ms)}")
         if encryption is not None and encryption.kms_key_id != known.kms_key_id:
             raise AlreadyDiffers(f"tenant {key} is there with {Encryption(known.kms_key_id)}")
+        if index_keys is not None and index_keys is not known.index_keys:
+            raise AlreadyDiffers(f"tenant {key} is there with index keys {_INDEX_KEYS[known.index_keys]}")
         return known, False
     if connection.execute(select(clusters).where(clusters.c.cluster_id == key.cluster_id)).one_or_none() is None:
         connection.execute(insert(clusters).values(cluster_id=key.cluster_id, created_ms=now_ms))
     retention = default if wanted is None else wanted
     names = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
     kms_key_id = None if encryption is None else encryption.kms_key_id
-    kept = {"retention_ms": retention.ms, "kms_key_id": kms_key_id}
+    kept = {
+        "retention_ms": retention.ms,
+        "kms_key_id": kms_key_id,
+        "index_keys": None if index_keys is None else int(index_keys),
+    }
     connection.execute(insert(tenants).values(**names, created_ms=now_ms, **kept))
     for used in (tables.tenant_usage, tables.tenant_stored):  # told late, of one of that name that was deleted
         connection.execute(delete(used).where(used.c.cluster_id == key.cluster_id, used.c.tenant_id == key.tenant_id))
-    return Tenant(key, None, None, retention.ms, kms_key_id=kms_key_id), True
+    return Tenant(key, None, None, retention.ms, kms_key_id=kms_key_id, index_keys=index_keys), True
 
 
 def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant | None:
@@ -146,6 +155,7 @@ def _tenant(row: Row[Any]) -> Tenant:
         row.retention_ms,
         limits,
         row.kms_key_id,
+        index_keys=None if row.index_keys is None else bool(row.index_keys),
         paused=bool(row.paused),
         delete_at_ms=row.delete_at_ms,
         erasing=bool(row.erasing),

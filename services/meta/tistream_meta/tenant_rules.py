@@ -28,13 +28,18 @@ class TenantRules:
     write: Callable[[Callable[[], Change | None]], None]
 
     def create(
-        self, key: TenantKey, retention: Retention | None = None, encryption: Encryption | None = None
+        self,
+        key: TenantKey,
+        retention: Retention | None = None,
+        encryption: Encryption | None = None,
+        index_keys: bool | None = None,
     ) -> Tenant:
         """Register a tenant; it is served once its schema_snap was read. `retention` None: as the settings have it;
-        `encryption` None: no key of its own. Raises AlreadyDiffers, InvalidRequest."""
+        `encryption` None: no key of its own; `index_keys`, whether index entries are kept, None: as the sorters have
+        it, and never changed: what was dropped would be missing. Raises AlreadyDiffers, InvalidRequest."""
         self._check(encryption)
         default = self.options.retention
-        return self._done(lambda: self.repository.create_tenant(key, retention, default, encryption))
+        return self._done(lambda: self.repository.create_tenant(key, retention, default, encryption, index_keys))
 
     def set_retention(self, key: TenantKey, retention: Retention) -> Tenant:
         """Say how long a tenant's rows are kept. Raises UnknownName."""

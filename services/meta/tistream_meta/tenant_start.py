@@ -1,4 +1,8 @@
-"""Starts tenants: reads the schema_snap of each that has none yet, and cuts it into tasks."""
+"""Starts tenants: reads the schema_snap of each that has none yet, and cuts it into tasks.
+
+The schema registry deletes a schema_snap that is in its log. Where the log is there and schema_snap is not, the meta
+database has forgotten the tenant: then the log says where it began.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,9 @@ from dataclasses import dataclass
 
 from tistream.clock import Clock
 from tistream.errors import CorruptObject, InvalidRequest, NotFoundYet, Unavailable
+from tistream.format import floor as floor_format
 from tistream.model.ids import TenantKey
+from tistream.schema import log_format
 from tistream.storage import layout
 from tistream.storage.in_pieces import PIECE_BYTES, in_pieces
 from tistream.storage.object_store import ObjectStore
@@ -28,6 +34,7 @@ class _Retry:
     next_ms: int
     pause_ms: int
     refused: tuple[str, str] | None = None
+    begins: bool = False  # the registry has no log of it
 
 
 class TenantStarts:
@@ -68,13 +75,36 @@ class TenantStarts:
                     return snapshot.parse(name, data)
             return self._read_large(name, retry)
         except NotFoundYet:
-            return f"schema_snap has not come: {name}"
+            return self._in_log(key, retry) or f"schema_snap has not come: {name}"
         except CorruptObject as error:
             return f"schema_snap is damaged: {error}"
         except InvalidRequest as error:  # a link that leads out of the store
             return f"schema_snap cannot be read: {error}"
         except Unavailable as error:
             return f"object storage does not answer: {error}"
+
+    def _in_log(self, key: TenantKey, retry: _Retry) -> snapshot.SnapshotFacts | str | None:
+        """From the registry's log; None where there is none."""
+        if retry.begins:
+            return None
+        try:
+            number = self._floor(key)
+            name = layout.schema_log(key, number)
+            return snapshot.SnapshotFacts(*log_format.beginning(name, self._objects.get(name)))
+        except NotFoundYet:
+            retry.begins = True
+            return None
+        except CorruptObject as error:
+            return f"schema_snap has not come, and the schema log is damaged: {error}"
+        except Unavailable as error:
+            return f"object storage does not answer: {error}"
+
+    def _floor(self, key: TenantKey) -> int:
+        name = layout.schema_floor(key)
+        try:
+            return floor_format.decode(name, self._objects.get(name))
+        except NotFoundYet:
+            return 1
 
     def _read_large(self, name: str, retry: _Retry) -> snapshot.SnapshotFacts | str:
         """Piece by piece. Raises CorruptObject also if it changes meanwhile."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tistream.errors import CorruptObject, InvariantBroken, NotFoundYet
+from tistream.errors import CorruptObject, InvariantBroken, NotFoundYet, TiStreamError
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
 from tistream.pool.lineage import Cover, Lineage, reached
@@ -25,6 +25,8 @@ from tistream_schema.pool_rows import schema_rows
 from tistream_schema.tenant_schema import TenantSchema
 
 log = logging.getLogger(__name__)
+
+SNAPSHOT_RETRY_MS = 60_000
 
 
 class SchemaFollower:
@@ -50,6 +52,7 @@ class SchemaFollower:
         self._lineage = Lineage(objects, schema.tenant)
         self._logs: dict[int, TaskLog] = {}  # those that the schema's keys were last found in
         self._broken = False
+        self._snapshot_ms: int | None = now_ms()  # when to delete schema_snap; None: it is gone
 
     def load(self) -> bool:
         """Read the log, or begin it from schema_snap. Says whether the history is there; if not, a hold says why."""
@@ -83,6 +86,7 @@ class SchemaFollower:
         if missing is not None:
             self._hold(None, f"no task serves the schema's keys from {missing.start.hex()}")
             return False
+        self._let_go_of_snapshot(route)
         before = self._schema.resolved_ts
         try:
             self._read_to(self._covered(tasks, expected_tasks.promises(tasks, statuses)))
@@ -98,6 +102,22 @@ class SchemaFollower:
         else:
             self._schema.set_holds([])
         return self._schema.resolved_ts != before
+
+    def _let_go_of_snapshot(self, route: TenantRoute) -> None:
+        """Delete schema_snap once it is in the log and the tenant has begun with it: nobody reads it any more. Where
+        that fails nothing is lost but space."""
+        if self._snapshot_ms is None or self._now_ms() < self._snapshot_ms:
+            return
+        if route.snapshot_ts != self._schema.snapshot_ts:
+            return
+        self._snapshot_ms = self._now_ms() + SNAPSHOT_RETRY_MS
+        key = layout.schema_snap(self._schema.tenant)
+        try:
+            self._objects.delete(key)
+        except TiStreamError as error:
+            log.warning("schema_snap cannot be deleted yet", extra={"object": key, "reason": str(error)})
+        else:
+            self._snapshot_ms = None
 
     def _covered(self, tasks: Sequence[SchemaTask], promises: Mapping[int, Promise]) -> int:
         """The ts up to which every row of every task stands in manifests that were read."""

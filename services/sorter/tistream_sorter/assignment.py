@@ -13,7 +13,8 @@ from tistream_sorter.task_state import TaskIdentity
 
 @dataclass(frozen=True, slots=True)
 class TaskRules:
-    """What holds for every task of this sorter (tick.TaskIdentity)."""
+    """What holds for every task of this sorter (task_state.TaskIdentity). `keep_index_keys`: of tenants that do not say
+    themselves."""
 
     keep_index_keys: bool
     checkpoint_every: int
@@ -71,7 +72,7 @@ def _tasks(routes: RouteTable, rules: TaskRules) -> Iterator[tuple[TaskIdentity,
                 span=KeySpan(bytes.fromhex(task.start_key), bytes.fromhex(task.end_key)),
                 snapshot_ts=tenant.snapshot_ts,
                 task_epoch=task.task_epoch,
-                keep_index_keys=rules.keep_index_keys,
+                keep_index_keys=rules.keep_index_keys if tenant.index_keys is None else tenant.index_keys,
                 checkpoint_every=rules.checkpoint_every,
                 parents=tuple(task.parents),
             )

@@ -13,7 +13,7 @@ from tistream.errors import InvalidRequest, Unavailable, UnknownName
 from tistream.model.span import KeySpan
 from tistream.trace import Mark
 from tistream.wire import file_batch
-from tistream.wire.sorter import Coverage, FilesReceipt, ProgressPage, TaskList
+from tistream.wire.sorter import Coverage, FilesReceipt, ProgressPage, StoreNeed, TaskList
 from tistream_sorter.node import SorterNode
 from tistream_sorter.progress import ProgressFeed
 from tistream_sorter.status import chains
@@ -131,3 +131,12 @@ def task_coverage(task_id: int, node: Node, start_key: str = "", end_key: str = 
     if end and start >= end:
         raise InvalidRequest("start_key must lie below end_key")
     return task.coverage(KeySpan(start, end))
+
+
+@router.get("/v1/tasks/{task_id}/stores/{store_id}", operation_id="StoreNeed")
+def store_need(task_id: int, store_id: int, node: Node) -> StoreNeed:
+    """What the task still needs of a store: whether a slice rests on it, and which of its files."""
+    task = node.known(task_id)
+    if task is None:
+        raise UnknownName(f"task {task_id} is not held here")
+    return task.needs_of(store_id)

@@ -42,7 +42,10 @@ class TickSettings(BaseModel):
     checkpoint_every: int = Field(
         default=64, ge=2, le=10_000, description="manifests between two that restate every live segment"
     )
-    keep_index_keys: bool = Field(default=False, description="keep index entries in the pool, for restores")
+    keep_index_keys: bool = Field(
+        default=False,
+        description="keep index entries in the pool, for restores, of tenants that do not say so themselves",
+    )
 
 
 class CollectSettings(BaseModel):

@@ -93,6 +93,12 @@ class SliceMap(SliceArrays):
         order = np.argsort(self._resolved[self._waiting_runs()[0]], kind="stable")
         return self._waiting.at(order[:count])
 
+    def resting_on(self, store_id: int) -> tuple[SliceState | None, Watermark | None]:
+        """The first slice whose log that store was the last to bring, and the first of its rows that waits."""
+        resting = np.flatnonzero(self._store == store_id)[:1].tolist()
+        found = [SliceState(self._cuts.start_of(at), self._cuts.end_of(at), *self._values(at)) for at in resting]
+        return next(iter(found), None), next(iter(self._waiting.of_store(store_id)), None)
+
     def waits_for(self, row: Watermark) -> str:
         """Why `row` does not connect to the first of its slices, in words."""
         at = self._cuts.overlapping(row.start, row.end)[0]

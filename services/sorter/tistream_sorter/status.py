@@ -9,9 +9,10 @@ from tistream.model.span import KeySpan, shown_key
 from tistream.model.ts import physical_ms
 from tistream.storage import layout
 from tistream.wire.file_batch import FileRef
-from tistream.wire.sorter import Chain, Coverage, Hold, SliceStatus, TaskStatus
+from tistream.wire.sorter import Chain, Coverage, Hold, SliceStatus, StoreNeed, TaskStatus
 from tistream_sorter.positions import Positions
 from tistream_sorter.slice_arrays import NO_REGION, NO_STORE
+from tistream_sorter.slices import SliceState
 from tistream_sorter.task_state import TaskState
 
 WAITING_TOLD = 3
@@ -117,6 +118,34 @@ def no_room(ref: FileRef, received: Positions) -> Hold:
     return Hold(stage="push", store_id=str(ref.store_id), object=ref.key, reason=reason)
 
 
+def store_need(state: TaskState, durable: TaskState, received: Positions, store_id: int) -> StoreNeed:
+    """What the task still needs of a store; `state`: with all that has come."""
+    slices = state.slices
+    resting, row = slices.resting_on(store_id)
+    return StoreNeed(
+        received=chains(received).get(store_id, []),
+        durable=chains(durable.positions).get(store_id, []),
+        known=not durable.inherited,
+        pointed=pointed(durable.pending).get(store_id),
+        resting=None if resting is None else _slice_status(resting, None),
+        waits=None
+        if row is None
+        else f"region {row.region_id} of file {row.file_ts} waits for {slices.waits_for(row)}",
+    )
+
+
+def _slice_status(piece: SliceState, waits_for: str | None) -> SliceStatus:
+    return SliceStatus(
+        start_key=piece.start.hex(),
+        end_key=piece.end.hex(),
+        region_id=None if piece.region_id == NO_REGION else str(piece.region_id),
+        region_version=str(piece.region_version),
+        index=str(piece.index),
+        resolved_ts=str(piece.resolved_ts),
+        waits_for=waits_for,
+    )
+
+
 def coverage(state: TaskState, only: KeySpan) -> Coverage:
     """The slices inside `only`, in key order."""
     clipped = state.identity.span.clip(only)
@@ -126,15 +155,6 @@ def coverage(state: TaskState, only: KeySpan) -> Coverage:
     pieces = slices.states(clipped)
     out = []
     for piece, row in zip(pieces, slices.first_waiting(pieces), strict=True):
-        out.append(
-            SliceStatus(
-                start_key=piece.start.hex(),
-                end_key=piece.end.hex(),
-                region_id=None if piece.region_id == NO_REGION else str(piece.region_id),
-                region_version=str(piece.region_version),
-                index=str(piece.index),
-                resolved_ts=str(piece.resolved_ts),
-                waits_for=None if row is None else slices.waits_for(row.clipped(piece.start, piece.end)),
-            )
-        )
+        waits_for = None if row is None else slices.waits_for(row.clipped(piece.start, piece.end))
+        out.append(_slice_status(piece, waits_for))
     return Coverage(slices=out)

@@ -16,7 +16,7 @@ from tistream.model.ts import MAX_TS
 from tistream.schema.meta_change import SCHEMA_SPANS
 from tistream.wire.file_batch import FileRef
 from tistream.wire.meta import SealOrder
-from tistream.wire.sorter import Coverage, Hold, TaskStatus
+from tistream.wire.sorter import Coverage, Hold, StoreNeed, TaskStatus
 from tistream_sorter.collection import COLLECT_DEFAULT, CollectRules
 from tistream_sorter.compaction import COMPACT_DEFAULT, CompactRules, Rewritten, replaced
 from tistream_sorter.damage import Damages
@@ -28,7 +28,7 @@ from tistream_sorter.restate import manifest_of
 from tistream_sorter.retention import Readable
 from tistream_sorter.seal_orders import Order, Others, may_stop, must_read, next_step, read_order
 from tistream_sorter.shards import CutRules
-from tistream_sorter.status import coverage, no_room, slice_holds, task_status
+from tistream_sorter.status import coverage, no_room, slice_holds, store_need, task_status
 from tistream_sorter.sweep import Sweeps
 from tistream_sorter.task_state import Retention, TaskState
 from tistream_sorter.tick import FileRefused, Plan, Taken, Taking, TaskFile, emptied, needs_job, plan, rested, take
@@ -242,6 +242,11 @@ class Task:
         breaks: a scan that began above what is durable would never be connected.
         """
         return coverage(self._durable, span)
+
+    def needs_of(self, store_id: int) -> StoreNeed:
+        """What the task still needs of a store."""
+        state, durable = self.state, self._durable
+        return store_need(state, durable, self.received(), store_id)
 
     # -- the tick thread ------------------------------------------------------------------------------------------
 

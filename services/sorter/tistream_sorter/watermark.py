@@ -130,6 +130,10 @@ class Waiting:
             for start, end, region, version, first, last, base_ts, resolved_ts, store, file, after in found.iter_rows()
         ]
 
+    def of_store(self, store_id: int) -> list[Watermark]:
+        """The first row of that store's; none if there is none."""
+        return self.at(np.flatnonzero((self._frame["store_id"] == store_id).to_numpy())[:1])
+
     @cached_property
     def start(self) -> pa.Array:
         """Where each begins."""

@@ -18,12 +18,14 @@ from tistream.cli import bearer, trust
 from tistream.cli.base_url import DEFAULT_URL, checked
 from tistream.cli.importing import importing
 from tistream.cli.pull_format import PullEvents, PullFormat, PullRequest, check
+from tistream.cli.store_app import store_app
 from tistream.cli.tenant_app import Cluster, Tenant, Url, tenant_app
 from tistream.cli.token_app import token_app
 from tistream.model.ts import MAX_TS
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.add_typer(tenant_app, name="tenant")
+app.add_typer(store_app, name="store")
 node_app = typer.Typer(no_args_is_help=True, help="Nodes: the processes of the platform.")
 app.add_typer(node_app, name="node")
 task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges, each with one sorter.")

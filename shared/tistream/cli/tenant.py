@@ -17,11 +17,18 @@ _UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
 
 
 def create_tenant(
-    client: ApiClient, cluster: str, tenant: str, retention: str | None = None, kms_key: str | None = None
+    client: ApiClient,
+    cluster: str,
+    tenant: str,
+    retention: str | None = None,
+    kms_key: str | None = None,
+    index_keys: bool | None = None,
 ) -> None:
     """Register a tenant; the same one again is no error. Without a retention it gets the platform's own; without a key
     its objects are encrypted as the bucket has it. Raises CliError."""
-    more = {} if retention is None else {"retention_ms": _text(duration_ms(retention))}
+    more: dict[str, object] = {} if retention is None else {"retention_ms": _text(duration_ms(retention))}
+    if index_keys is not None:
+        more["index_keys"] = index_keys
     if kms_key is not None:
         more["kms_key_id"] = key_id(kms_key)
     client.call("POST", tenant_path(cluster), {"tenant_id": tenant, **more})

@@ -28,6 +28,10 @@ def tenant_create(
     kms_key: Annotated[
         str | None, typer.Option(help="Key id or ARN that its objects are encrypted with (SSE-KMS). Without: none.")
     ] = None,
+    index_keys: Annotated[
+        bool | None,
+        typer.Option("--index-keys/--no-index-keys", help="Keep its index entries. Without: as the sorters have it."),
+    ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Register a tenant."""
@@ -35,7 +39,7 @@ def tenant_create(
         from tistream.cli.client import ApiClient
         from tistream.cli.tenant import create_tenant
 
-    create_tenant(ApiClient(url), cluster, tenant, retention, kms_key)
+    create_tenant(ApiClient(url), cluster, tenant, retention, kms_key, index_keys)
 
 
 @tenant_app.command("retention")

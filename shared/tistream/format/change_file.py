@@ -19,6 +19,7 @@ from tistream.errors import CorruptObject
 from tistream.format import unpacking, watermark_size
 from tistream.format.parquet_footer import Group, NeedMore, ParquetFooter, read_footer
 from tistream.format.sparse_file import SparseFile
+from tistream.model import keyspace
 from tistream.model.ids import TenantKey
 
 VERSION = "1"
@@ -149,6 +150,7 @@ def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, si
     check_columns(key, footer)
     crcs = _crcs(key, said, count)
     groups = tuple(_group(key, index, footer.groups[index], crc) for index, crc in enumerate(crcs))
+    _check_keyspaces(key, groups[:first_watermark])
     watermarks = sum(group.rows for group in groups[first_watermark:])
     if watermarks > WATERMARK_ROWS_MAX:
         raise CorruptObject(key, f"{watermarks} watermark rows; no more than {WATERMARK_ROWS_MAX} are read")
@@ -158,6 +160,13 @@ def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, si
             key, f"its watermarks take {stated} bytes; no more than {watermark_size.BYTES_MAX} are read"
         )
     return ChangeFile(key, size, tenant, store_id, ts, prev_ts, footer.start, groups, first_watermark, footer, tail)
+
+
+def _check_keyspaces(key: str, groups: Sequence[ChangeRowGroup]) -> None:
+    """As far as the bounds of its changes tell; change_rows looks at the rows. A region may be of any keyspace."""
+    for bound in (bound for group in groups for bound in (group.key_min, group.key_max)):
+        if bound is not None and (reason := keyspace.refusal(bound)) is not None:
+            raise CorruptObject(key, reason)
 
 
 def _group(key: str, index: int, group: Group, crc32: int) -> ChangeRowGroup:

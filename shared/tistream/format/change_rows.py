@@ -18,6 +18,7 @@ from tistream.format.change_file import (
     SCHEMA,
     WATERMARK,
 )
+from tistream.model import keyspace
 from tistream.model.span import shown_key
 
 WATERMARKS = pa.schema(
@@ -63,10 +64,20 @@ def check_changes(key: str, table: pa.Table, key_min: bytes | None = None, key_m
             op = table.column("op_type")
             _refuse(key, _not_in(op, (OP_NONE, OP_PUT, OP_DELETE)), op, "a change has op_type")
             _refuse(key, pc.and_(_is_in(kind, _NEEDS_OP), pc.equal(op, OP_NONE)), kind, "no op_type with type")
-    if "key" in table.column_names and table.num_rows and key_min is not None and key_max is not None:
-        found = pc.min_max(table.column("key")).as_py()
-        if found["min"] < key_min or found["max"] > key_max:
-            raise CorruptObject(key, "holds a key outside of the bounds that its footer states")
+    if "key" in table.column_names and table.num_rows:
+        _check_keys(key, table.column("key"), key_min, key_max)
+
+
+def _check_keys(key: str, keys: pa.ChunkedArray, key_min: bytes | None, key_max: bytes | None) -> None:
+    found = pc.min_max(keys).as_py()
+    if key_min is not None and key_max is not None and (found["min"] < key_min or found["max"] > key_max):
+        raise CorruptObject(key, "holds a key outside of the bounds that its footer states")
+    if found["max"] < keyspace.PREFIX:  # TiDB's own keys all lie below
+        return
+    long_enough = pc.greater_equal(pc.binary_length(keys), keyspace.PREFIX_BYTES)
+    named = keys.filter(pc.and_(pc.starts_with(keys, pattern=keyspace.PREFIX), long_enough))
+    if len(named) and (reason := keyspace.refusal(named[0].as_py())) is not None:
+        raise CorruptObject(key, reason)
 
 
 def _sound(table: pa.Table) -> bool:

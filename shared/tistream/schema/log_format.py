@@ -9,6 +9,7 @@ others are of version 1) restates before these what the whole log says, so that 
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from bisect import bisect_right
@@ -96,8 +97,7 @@ def decode_record(line: bytes) -> Record:
     return records.from_json(orjson.loads(line))
 
 
-def decode(key: str, data: bytes) -> LogObject:
-    """Parse an object's bytes. Raises CorruptObject naming `key` and what is wrong."""
+def _checked_version(key: str, data: bytes) -> int:
     if data[:4] != MAGIC or len(data) < _HEAD_BYTES:
         raise CorruptObject(key, "not a schema log object (bad magic)")
     version, crc = struct.unpack_from("<II", data, 4)
@@ -105,6 +105,28 @@ def decode(key: str, data: bytes) -> LogObject:
         raise CorruptObject(key, f"schema log version {version}; this program knows {VERSION} and {BASE_VERSION}")
     if zlib.crc32(data[_HEAD_BYTES:]) != crc:
         raise CorruptObject(key, "schema log object fails its CRC-32")
+    return int(version)
+
+
+def beginning(key: str, data: bytes) -> tuple[int, tuple[int, ...]]:
+    """Of object 1 or a base: the tenant's snapshot_ts, and ids of tables that it names, ascending. One record is held
+    at a time. Raises CorruptObject."""
+    version = _checked_version(key, data)
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(data[_HEAD_BYTES:]) as stream:
+            lines = iter(io.BufferedReader(stream))
+            header = orjson.loads(next(lines))
+            snapshot_ts = header["base"]["snapshot_ts"] if version == BASE_VERSION else header["high_ts"]
+            told = (orjson.loads(line) for line in lines)
+            ids = {record["table_id"] for record in told if record["kind"] == "table"}
+    except (KeyError, TypeError, ValueError, StopIteration, zstandard.ZstdError) as error:
+        raise CorruptObject(key, f"schema log object: {type(error).__name__}: {error}") from error
+    return snapshot_ts, tuple(sorted(ids))
+
+
+def decode(key: str, data: bytes) -> LogObject:
+    """Parse an object's bytes. Raises CorruptObject naming `key` and what is wrong."""
+    version = _checked_version(key, data)
     try:
         first, *lines = zstandard.decompress(data[_HEAD_BYTES:]).split(b"\n")
         header = orjson.loads(first)

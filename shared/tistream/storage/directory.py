@@ -203,7 +203,8 @@ class DirectoryObjectStore:
 
 
 def _info(key: str, found: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(key, found.st_size, f"{found.st_mtime_ns}-{found.st_size}-{found.st_ino}")
+    version = f"{found.st_mtime_ns}-{found.st_size}-{found.st_ino}"
+    return ObjectInfo(key, found.st_size, version, found.st_mtime_ns // 1_000_000)
 
 
 def _read(fd: int, start: int, length: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from tistream.clock import Clock
 from tistream.concurrency import new_lock
 from tistream.errors import CommitConflict, NotFoundYet
 from tistream.storage.keys import check_key
@@ -14,9 +15,11 @@ from tistream.storage.object_store import Body, ObjectInfo
 class MemoryObjectStore:
     """Implements ObjectStore; safe for use by many threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        """Without a clock no object says when it was written."""
+        self._clock = clock
         self._lock = new_lock()
-        self._objects: dict[str, tuple[bytes, int]] = {}
+        self._objects: dict[str, tuple[bytes, int, int]] = {}  # bytes, number of the write, its time
         self._keys: list[str] = []  # sorted; code points sort as UTF-8 does
         self._writes = 0
 
@@ -31,8 +34,8 @@ class MemoryObjectStore:
         return body[max(0, len(body) - length) :], len(body)
 
     def head(self, key: str) -> ObjectInfo:
-        body, version = self._read(key)
-        return ObjectInfo(key, len(body), str(version))
+        body, version, modified_ms = self._read(key)
+        return ObjectInfo(key, len(body), str(version), modified_ms)
 
     def put(self, key: str, body: Body) -> None:
         with self._lock:
@@ -56,10 +59,10 @@ class MemoryObjectStore:
             keys = self._keys[max(bisect_left(self._keys, prefix), bisect_right(self._keys, after)) :]
             found = [(key, *self._objects[key]) for key in keys if key.startswith(prefix)]
         last = after
-        for key, body, version in found:
+        for key, body, version, modified_ms in found:
             cut = key.find(delimiter, len(prefix)) if delimiter else -1
             if cut < 0:
-                yield ObjectInfo(key, len(body), str(version))
+                yield ObjectInfo(key, len(body), str(version), modified_ms)
             elif (common := key[: cut + 1]) > last:
                 last = common
                 yield ObjectInfo(common, -1, "")
@@ -69,7 +72,7 @@ class MemoryObjectStore:
             if self._objects.pop(check_key(key), None) is not None:
                 del self._keys[bisect_left(self._keys, key)]
 
-    def _read(self, key: str) -> tuple[bytes, int]:
+    def _read(self, key: str) -> tuple[bytes, int, int]:
         with self._lock:
             try:
                 return self._objects[check_key(key)]
@@ -80,4 +83,4 @@ class MemoryObjectStore:
         if key not in self._objects:
             self._keys.insert(bisect_left(self._keys, key), key)
         self._writes += 1
-        self._objects[key] = (bytes(body), self._writes)
+        self._objects[key] = (bytes(body), self._writes, 0 if self._clock is None else self._clock.now_ms())

@@ -11,11 +11,14 @@ Body = bytes | memoryview  # a view of bytes: a large object need not be copied 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object as LIST or HEAD tells it. `version` changes whenever the bytes do (ETag, mtime+size)."""
+    """One object as LIST or HEAD tells it. `version` changes whenever the bytes do (ETag, mtime+size). `modified_ms`:
+    when it was last written, in wall milliseconds of the store's clock, of HEAD perhaps in whole seconds; 0 where it
+    has no clock."""
 
     key: str
     size: int
     version: str
+    modified_ms: int = 0
 
 
 class ObjectStore(Protocol):

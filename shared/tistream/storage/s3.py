@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import boto3
@@ -147,7 +149,7 @@ class S3ObjectStore:
             if isinstance(problem, NotFoundYet):
                 self._check_bucket(key)
             raise problem from error
-        return ObjectInfo(key, answer["ContentLength"], answer["ETag"])
+        return ObjectInfo(key, answer["ContentLength"], answer["ETag"], _ms(answer["LastModified"]))
 
     def put(self, key: str, body: Body) -> None:
         target, sealed = self._target(key), self._sealed(key)
@@ -178,12 +180,13 @@ class S3ObjectStore:
         )
         try:
             for page in pages:
-                found = [ObjectInfo(o["Key"], o["Size"], o["ETag"]) for o in page.get("Contents", ())]
+                listed = page.get("Contents", ())
+                found = [ObjectInfo(o["Key"], o["Size"], o["ETag"], _ms(o["LastModified"])) for o in listed]
                 found += [ObjectInfo(common["Prefix"], -1, "") for common in page.get("CommonPrefixes", ())]
                 for info in sorted(found, key=lambda item: item.key):
                     key = info.key[len(self._prefix) :]
                     if key > after:  # stores differ on whether StartAfter concerns common prefixes
-                        yield ObjectInfo(key, info.size, info.version)
+                        yield replace(info, key=key)
         except S3Error as error:
             raise self._place.unavailable("ListObjectsV2", prefix, error) from error
 
@@ -274,6 +277,11 @@ class S3ObjectStore:
             raise self._place.refused(kind, key, f"the store ignores {name}", CONDITIONS)
         finally:
             self._requests.probing += self._requests.made - before
+
+
+def _ms(moment: datetime) -> int:
+    """Wall milliseconds."""
+    return int(moment.timestamp() * 1_000)
 
 
 def _is_sound(body: bytes, answer: dict[str, Any]) -> bool:

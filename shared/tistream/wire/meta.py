@@ -60,11 +60,14 @@ class CreateTenant(Door):
     `retention_ms` (decimal) is how long rows are kept after their commit; null: for ever. Left out: as the meta
     server's settings have it, and whatever it is if the tenant is there. `kms_key_id` likewise: the key that the
     tenant's objects are encrypted with (SSE-KMS); null, or left out where the tenant is new: none of its own.
+    `index_keys` says whether index entries are kept in the pool, for restores; null, or left out: as the sorters have
+    it. It is said once: what was dropped is not there.
     """
 
     tenant_id: str
     retention_ms: str | None = None
     kms_key_id: KmsKeyId | None = None
+    index_keys: bool | None = None
 
 
 class SetRetention(Door):
@@ -93,11 +96,28 @@ class DeleteTenant(Door):
     grace_ms: str = str(DELETE_GRACE_MS)
 
 
+class RetireOrder(Door):
+    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retire`: `discard` files that nobody has
+    taken, too."""
+
+    discard: bool = False
+
+
+class RetireStore(Door):
+    """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retirement`: every task has the
+    store's files up to `taken_ts` (decimal) in its manifests, and needs none of them. `discard`: files after it, which
+    nobody has taken, are deleted too."""
+
+    taken_ts: str
+    discard: bool = False
+
+
 class TenantInfo(Wire):
     """One tenant. `snapshot_ts` (decimal) is null until its schema_snap was read; `problem` then says why.
-    `retention_ms` (decimal) null: its rows are kept for ever. `kms_key_id` null: it has no key of its own. `state`:
-    active, paused (nothing more is taken in), deleting (nobody serves it). `delete_at_ms` (decimal): when it is to be
-    deleted; until then it is paused, and that may be taken back."""
+    `retention_ms` (decimal) null: its rows are kept for ever. `kms_key_id` null: it has no key of its own.
+    `index_keys`: whether index entries are kept; null: as the sorters have it. `state`: active, paused (nothing more is
+    taken in), deleting (nobody serves it). `delete_at_ms` (decimal): when it is to be deleted; until then it is paused,
+    and that may be taken back."""
 
     cluster_id: str
     tenant_id: str
@@ -105,6 +125,7 @@ class TenantInfo(Wire):
     problem: str | None = None
     retention_ms: str | None = None
     kms_key_id: str | None = None
+    index_keys: bool | None = None
     state: str = "active"
     delete_at_ms: str | None = None
 
@@ -171,7 +192,8 @@ class TenantRoute(Wire):
     `dispatcher_node` looks for stores that `stores` does not name yet. `stores` is None where the meta server is of a
     version that gives no stores out: then a dispatcher reads all that it finds. `retention_ms` is how long committed
     rows are kept after their commit; None: for ever. `limits` is what it may use. `kms_key_id` is what new objects
-    of the tenant are encrypted with; None: no key of its own.
+    of the tenant are encrypted with; None: no key of its own. `index_keys`: whether index entries are kept; None: as
+    the sorter has it.
     """
 
     cluster_id: str
@@ -184,6 +206,10 @@ class TenantRoute(Wire):
     retention_ms: int | None = None
     limits: Limits = NO_LIMITS
     kms_key_id: str | None = None
+    index_keys: bool | None = None
+    retired_stores: list[int] = Field(
+        default_factory=list, description="nobody reads them, nor finds them anew, until their files are deleted"
+    )
     paused: bool = Field(default=False, description="nothing more is taken in; what is there is served")
     erasing: bool = Field(default=False, description="it is being deleted: nobody serves it, and it has no task")
     delete_at_ms: int | None = None

@@ -29,6 +29,7 @@ from tistream.wire.meta import (
     PauseTenant,
     Registered,
     RegisterNode,
+    RetireStore,
     RouteTable,
     SetEncryption,
     SetRetention,
@@ -203,6 +204,11 @@ class MetaClient:
         """Take a deletion back. Raises InvalidRequest, UnknownName."""
         path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion"
         return self._of_any(lambda url: parse(url + path, self._http.request("DELETE", url + path), TenantInfo))
+
+    def retire_store(self, cluster_id: str, tenant_id: str, store_id: str, retirement: RetireStore) -> Accepted:
+        """Let nobody read a store any more, and delete its files. Raises InvalidRequest, UnknownName."""
+        path = f"/upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retirement"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, retirement, Accepted))
 
     def tenants(self, cluster_id: str) -> TenantList:
         """A cluster's tenants. Raises UnknownName."""

@@ -109,6 +109,20 @@ class SliceStatus(Wire):
     waits_for: str | None = None
 
 
+class StoreNeed(Wire):
+    """Answer of `GET /v1/tasks/{task_id}/stores/{store_id}`: what the task still needs of a store. `durable` and
+    `received` are its chains, in the newest manifest and beyond; `pointed` the oldest file that pending rows point
+    into, `known` whether that is known; `resting` the first slice whose log the store was the last to bring, `waits`
+    what the first row of the store's own waits for."""
+
+    received: list[Chain]
+    durable: list[Chain]
+    known: bool
+    pointed: int | None = None
+    resting: SliceStatus | None = None
+    waits: str | None = None
+
+
 class Coverage(Wire):
     """Answer of `GET /v1/tasks/{task_id}/coverage?start_key=&end_key=` (hex, [start, end), empty = unbounded)."""
 

@@ -18,9 +18,12 @@ from support.http_world import CLOCK, LONG_LEASE_MS, World, running
 from support.sorter_world import Origin
 from support.tiny_tenant import TinyTenant, watermark, whole
 from support.waiting import eventually
+from tistream.errors import InvalidRequest
 from tistream.storage import layout
-from tistream.wire.meta import StoreRoute
+from tistream.wire.meta import RetireStore, StoreRoute
+from tistream.wire.sorter import StoreNeed
 from tistream.wire.sorter_client import SorterClient
+from tistream_api.store_retirement import taken_ts
 from tistream_dispatcher.delivery import Resync
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.pacing import PollSettings
@@ -328,3 +331,33 @@ def test_a_store_that_comes_is_begun_where_its_tasks_are_now_however_long_ago_th
         (store,) = feed.status()[0]
         assert (store.store_id, store.read, store.chains[-1].at_ts) == (2, True, 1_030)
         assert registry.get_sample_value("tistream_dispatcher_files_total") == 0, "nothing is read again"
+
+
+def test_a_store_that_is_retired_is_read_by_nobody_until_it_pushes_again(tmp_path: Path) -> None:
+    with running(tmp_path) as world:
+        begin_tiny(world)
+        for store in (1, 2):
+            put(world, store, 0)
+        eventually(lambda: each_has_one(world, range(1, 3)))
+        eventually(lambda: received(world, 2) == 1_000)
+        (task,) = world.tasks().tasks
+        url = f"{world.sorter.server.url}/v1/tasks/{task.task_id}/stores/2"
+
+        def needed() -> str | None:
+            try:
+                taken_ts(2, {task.task_id: world.http.get(url, StoreNeed)})
+            except InvalidRequest as error:
+                return str(error)
+            return None
+
+        put(world, 1, 1)
+        eventually(lambda: needed() is None)
+        retirement = RetireStore(taken_ts="1000")
+        world.client.retire_store(TINY.tenant.cluster_id, TINY.tenant.tenant_id, "2", retirement)
+        eventually(lambda: each_has_one(world, range(1, 2)))
+        eventually(lambda: not list(world.objects.list_after(layout.store_prefix(TINY.tenant, 2))))
+        put(world, 1, 2)
+        eventually(lambda: received(world, 1) == 1_020)
+        assert each_has_one(world, range(1, 2)), "what tasks have received of it brings no store back"
+        put(world, 2, 1)
+        eventually(lambda: received(world, 2) == 1_010)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from support.effort import cases
+from tistream.clock import SystemClock
 from tistream.errors import CommitConflict, InvalidRequest, NotFoundYet
 from tistream.storage.directory import DirectoryObjectStore
 from tistream.storage.measured import MeasuredObjectStore
@@ -48,9 +50,9 @@ CONTROL_KEYS = ["line\nbreak", "tab\tand\x01\x7f", "\r\nreturn"]
 def store(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     """A new, empty one."""
     if kind == "memory":
-        return MemoryObjectStore()
+        return MemoryObjectStore(SystemClock())
     if kind == "measured":
-        return MeasuredObjectStore(MemoryObjectStore())
+        return MeasuredObjectStore(MemoryObjectStore(SystemClock()))
     if kind == "directory":
         return DirectoryObjectStore(tmp_path / "objects")
     server = request.getfixturevalue(kind.partition("-")[0])
@@ -84,6 +86,16 @@ def test_reads_back_what_was_put(objects: ObjectStore) -> None:
     assert objects.get("a/b") == b"one"
     objects.put("a/b", b"")
     assert objects.get("a/b") == b""
+
+
+def test_an_object_says_when_it_was_written(objects: ObjectStore) -> None:
+    began_ms = SystemClock().now_ms()
+    objects.put("a/b", b"one")
+    (listed,) = objects.list_after("a/")
+    headed = objects.head("a/b")
+    assert replace(listed, modified_ms=0) == replace(headed, modified_ms=0)
+    assert abs(listed.modified_ms - headed.modified_ms) < 1_000, "HTTP has whole seconds"
+    assert abs(listed.modified_ms - began_ms) < 60_000, "the server's clock is this machine's"
 
 
 def test_missing_objects_are_not_found(objects: ObjectStore) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from support.sim.sources import Sources
+from tistream.clock import Clock
 from tistream.format import floor as floor_format
 from tistream.format import manifest as manifest_format
 from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, SEALED, Manifest
@@ -47,8 +48,8 @@ def of_store(objects: ObjectStore) -> Audit:
 class ObservedStore(MemoryObjectStore):
     """Tells an audit of each object written, at the moment at which everybody can see it."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(clock)
         self.audit = Audit(self)
         self.writes = 0
 

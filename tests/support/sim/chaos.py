@@ -172,7 +172,8 @@ class Chaos:
 
     def _operate(self) -> None:
         """An operator's command, from outside; what cannot be done just now is not done."""
-        act = self.rng.choice((Operator.move, Operator.split, Operator.split, Operator.merge, Operator.drain))
+        acts = (Operator.move, Operator.split, Operator.split, Operator.merge, Operator.drain, Operator.retire)
+        act = self.rng.choice(acts)
         operator = Operator(self.platform, random.Random(self.rng.random()))
         self._tell(act.__name__)
         self.platform.scheduler.start(self.platform.outside, "operator", lambda: act(operator))

@@ -1,5 +1,5 @@
-"""What an operator asks of a simulated platform: tasks are moved, split and merged, nodes drained. In a fiber of its
-own."""
+"""What an operator asks of a simulated platform: tasks are moved, split and merged, nodes drained, stores retired. In a
+fiber of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 
 from support.sim.platform import SimPlatform
 from tistream.errors import TiStreamError
-from tistream.wire.meta import NodeInfo, TaskInfo
+from tistream.wire.meta import Accepted, NodeInfo, RetireOrder, TaskInfo
 from tistream.wire.meta_client import MetaClient
 
 log = logging.getLogger(__name__)
@@ -55,6 +55,21 @@ class Operator:
             if len(tasks) > 1:
                 at = self.rng.randrange(len(tasks) - 1)
                 meta.merge(tasks[at].task_id, tasks[at + 1].task_id)
+
+        self._try(ask)
+
+    def retire(self) -> None:
+        """A store: of one that leads no region nothing is needed, and if it pushes again it is found again."""
+
+        def ask(meta: MetaClient) -> None:
+            tenants = meta.routes().tenants
+            if not tenants or not tenants[0].stores:
+                return
+            tenant, store_id = tenants[0], self.rng.choice(tenants[0].stores).store_id
+            self.platform.objects.audit.files.retired.add(store_id)
+            api = self.rng.choice(self.platform.of("api")).url
+            path = f"/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/stores/{store_id}/retire"
+            self.platform.client().send("POST", api + path, RetireOrder(), Accepted)
 
         self._try(ask)
 

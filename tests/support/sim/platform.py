@@ -200,7 +200,7 @@ class SimPlatform:
     ) -> None:
         self.retention_ms = retention_ms
         self.scheduler = scheduler
-        self.objects = ObservedStore()
+        self.objects = ObservedStore(ProcessClock(scheduler, Process("object store")))
         self.faults = Faults()
         self.network = Network(scheduler, may_die=self.may_die)
         self.ranges = ranges
@@ -299,7 +299,7 @@ class SimPlatform:
             case "meta":
                 url = f"sqlite:///{self._directory}/meta.db"
                 # Shorter than in production, so that tasks move within a seed's time.
-                patience = {"lease_ms": 3_000, "suspect_ms": 1_500, "lost_ms": 4_000}
+                patience = {"lease_ms": 3_000, "suspect_ms": 1_500, "lost_ms": 4_000, "erase_quiet_ms": 1_000}
                 meta = MetaSettings(**common, **patience, database_url=url, ranges_per_tenant=self.ranges)
                 meta = meta.model_copy(update={"retention_ms": self.retention_ms})  # of seconds, which is no setting
                 repository: Any = partial(self._repository, process)

@@ -2,7 +2,8 @@
 
 It knows nothing of how dispatchers decide. A recovery asks for the files of every chain beyond a task's position in it,
 and for what the task's pending rows point into; not for those of a chain that is closed: one that is older than one
-which some task has begun, and which all have flushed through the beginning of (design.md 2).
+which some task has begun, and which all have flushed through the beginning of (design.md 2). And of each chain that a
+task has begun the newest file stays: it is where the chain's writer goes on after its death.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sortedcontainers import SortedList
+
 from tistream.errors import CorruptObject
 from tistream.format.change_file import ChangeFile, parse_footer
 from tistream.format.manifest import KIND_SEAL, Manifest
+from tistream.model.ts import MAX_TS
 from tistream.storage import layout
 
 
@@ -22,6 +26,8 @@ class Sources:
 
     prev: dict[tuple[int, int], int] = field(default_factory=dict)  # (store, ts) -> prev_ts
     states: dict[int, Manifest] = field(default_factory=dict)
+    there: dict[int, SortedList] = field(default_factory=dict)  # by store
+    retired: set[int] = field(default_factory=set)  # stores that somebody wanted to be rid of
     deleted: int = 0
 
     def pushed(self, key: str, body: bytes) -> None:
@@ -29,6 +35,9 @@ class Sources:
         identity = layout.parse_change_file(key)
         if identity is None:
             return
+        there = self.there.setdefault(identity[1], SortedList())
+        if identity[2] not in there:
+            there.add(identity[2])
         try:
             found = parse_footer(key, identity, body, len(body))
         except CorruptObject:
@@ -52,9 +61,14 @@ class Sources:
         unheard = [task_id for task_id in last if task_id not in self.states and not self._is_child(task_id)]
         flushed_ts = min((state.flushed_ts for state in living), default=0)
         begun = {chain.first_ts for state in living for chain in state.positions.get(store_id, ())}
+        self.there[store_id].discard(ts)
+        next_chain = min((first_ts for first_ts in begun if first_ts > ts), default=MAX_TS)
         first_ts = self._chain_of(store_id, ts)
         closed = any(first_ts < newer <= flushed_ts for newer in begun)
         problems = [f"{key} is deleted, and task {task_id} has no state yet" for task_id in unheard]
+        later = next(self.there[store_id].irange(ts, next_chain, inclusive=(False, False)), None)
+        if first_ts in begun and later is None and store_id not in self.retired:
+            problems.append(f"{key} is deleted, and it was the newest file of its chain")
         for state in living:
             at = {chain.first_ts: chain.at_ts for chain in state.positions.get(store_id, ())}
             if not closed and at.get(first_ts, 0) < ts:

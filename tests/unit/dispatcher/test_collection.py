@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,6 +18,7 @@ from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.ts import from_physical_ms
 from tistream.storage import layout
+from tistream.storage.directory import DirectoryObjectStore
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectInfo
 from tistream.wire.sorter import Chain, TaskList
@@ -29,7 +33,7 @@ HOUR_MS = 3_600_000
 
 
 class Bucket(MemoryObjectStore):
-    """Counts LISTs, and refuses to delete what it is told to."""
+    """Counts LISTs, and refuses to delete what it is told to. Files are as old as their names say."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +42,9 @@ class Bucket(MemoryObjectStore):
 
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
         self.lists += 1
-        return super().list_after(prefix, after, delimiter)
+        for info in super().list_after(prefix, after, delimiter):
+            name = layout.parse_change_file(info.key)
+            yield info if name is None else replace(info, modified_ms=name[2] >> 18)
 
     def delete(self, key: str) -> None:
         if key == self.refused:
@@ -60,11 +66,12 @@ class Shop:
         for ms in at_ms:
             self.bucket.put(layout.change_file(TENANT, store, from_physical_ms(ms)), b"12345")
 
-    def consume(self, store: int, through_ms: int, wanted_ms: int = -1) -> None:
-        """All through there but one."""
+    def consume(self, store: int, through_ms: int, wanted_ms: int = -1, begins_ms: tuple[int, ...] = ()) -> None:
+        """All through there but one; chains begin at `begins_ms`."""
         through = from_physical_ms(through_ms)
         every = {found[2] for key in self.keys() if (found := layout.parse_change_file(key)) is not None}
-        self.read[store] = Read(through, -1, frozenset(every - {from_physical_ms(wanted_ms)}))
+        begins = tuple(map(from_physical_ms, begins_ms))
+        self.read[store] = Read(through, -1, frozenset(every - {from_physical_ms(wanted_ms)}), begins)
 
     def turn(self) -> int:
         """The loop's next turn, after its pause."""
@@ -102,20 +109,68 @@ def test_consumed_files_of_that_age_are_deleted_and_nothing_else() -> None:
 @pytest.mark.parametrize("keep_ms", [0, 1, HOUR_MS])
 def test_a_file_goes_when_it_has_its_age_to_the_millisecond(keep_ms: int) -> None:
     shop = Shop(keep_ms)
-    shop.put(1, shop.clock.now_ms() + 60_000 - keep_ms + 1)
+    at_ms = shop.clock.now_ms() + 60_000 - keep_ms + 1
+    shop.put(1, at_ms, at_ms + 50 * HOUR_MS)
     shop.consume(1, shop.clock.now_ms() + HOUR_MS)
     shop.turn()
-    assert len(shop.left(1)) == 1
+    assert len(shop.left(1)) == 2
     shop.turn()
-    assert shop.left(1) == []
+    assert shop.left(1) == [at_ms + 50 * HOUR_MS]
+
+
+def test_the_newest_file_of_a_chain_stays_however_old_it_is() -> None:
+    """It is its writer's durable position, and the name beside which another writer stops it."""
+    shop = Shop(0)
+    shop.put(1, 10, 20, 30)
+    shop.consume(1, 30)
+    for _ in range(3):
+        shop.turn()
+        assert shop.left(1) == [30]
+    shop.put(1, 40)
+    shop.consume(1, 40)
+    shop.turn()
+    assert shop.left(1) == [40]
+
+
+def test_so_does_that_of_a_chain_that_is_closed() -> None:
+    shop = Shop(0)
+    shop.put(1, 10, 20, 100, 110, 200, 210, 220)
+    shop.consume(1, 220, begins_ms=(10, 100, 200))
+    shop.turn()
+    assert shop.left(1) == [20, 110, 220]
+    shop.put(1, 25)  # a late one, which nobody reads any more
+    shop.consume(1, 221, begins_ms=(100, 200))
+    shop.turn()
+    assert shop.left(1) == [25, 110, 220]
+
+
+def test_age_is_told_by_when_a_file_was_put_and_not_by_its_name(tmp_path: Path) -> None:
+    """Names that are dense count on from a chain's beginning: after a year they say that a file of today is a year old.
+    And an upstream whose clock is ahead keeps what it pushed no longer than others do."""
+    now_ms = 10_000 * HOUR_MS
+    objects, clock = DirectoryObjectStore(tmp_path / "objects"), ManualClock(now_ms)
+    first_ts = from_physical_ms(now_ms - 9_000 * HOUR_MS)
+    put_ms = {first_ts: now_ms - 2 * HOUR_MS, first_ts + 1: now_ms - 1_000, first_ts + 2: now_ms}
+    ahead_ts = from_physical_ms(now_ms + 50 * HOUR_MS)
+    put_ms |= {ahead_ts: now_ms - 2 * HOUR_MS, ahead_ts + 1: now_ms}
+    for ts, ms in put_ms.items():
+        key = layout.change_file(TENANT, 1, ts)
+        objects.put(key, b"12345")
+        os.utime(tmp_path / "objects" / key, ns=(ms * 1_000_000, ms * 1_000_000))
+    read = {1: Read(ahead_ts, -1, frozenset(put_ms))}
+    metrics = DispatcherMetrics(CollectorRegistry())
+    settings = CollectSettings(keep_ms=HOUR_MS, every_ms=60_000)
+    Collector(lambda: {TENANT: read}, objects, clock, settings, metrics).step()
+    left = [layout.parse_change_file(info.key) for info in objects.list_after("")]
+    assert [name[2] for name in left if name is not None] == [first_ts + 1, first_ts + 2, ahead_ts + 1]
 
 
 def test_a_store_at_rest_is_not_listed_again_before_its_oldest_file_is_old_enough() -> None:
     shop = Shop()
     begin = shop.clock.now_ms()
-    shop.put(1, begin, begin + 1)
+    shop.put(1, begin, begin + 1, begin + 2)
     shop.consume(1, begin + 1)
-    while shop.left(1):
+    while len(shop.left(1)) > 1:
         shop.turn()
         assert shop.clock.now_ms() - begin < 2 * HOUR_MS
     assert shop.bucket.lists <= 3, "one that found nothing old, and one for each that came of age"
@@ -125,41 +180,41 @@ def test_a_store_at_rest_is_not_listed_again_before_its_oldest_file_is_old_enoug
         shop.turn()
     assert shop.bucket.lists == lists
     shop.put(1, begin + 50)
-    shop.consume(1, begin + 50)
+    shop.consume(1, begin + 49)
     shop.turn()
-    assert shop.left(1) == []
+    assert shop.left(1) == [begin + 50]
 
 
 def test_a_turn_deletes_so_many_and_goes_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collection, "DELETES_MAX", 10)
     shop = Shop(0)
     for store in (1, 2):
-        shop.put(store, *range(1, 16))
+        shop.put(store, *range(1, 17))
         shop.consume(store, 15)
     pauses, counts = [], []
     for _ in range(4):
         pauses.append(shop.collector.step())
         counts.append(len(shop.left(1)) + len(shop.left(2)))
-    assert counts == [20, 10, 0, 0]
+    assert counts == [22, 12, 2, 2], "the newest of each stays"
     assert pauses == [0, 0, 0, 60_000]
 
 
 def test_what_could_not_be_deleted_is_tried_again_and_other_stores_go_on() -> None:
     shop = Shop(0)
-    shop.put(1, 10, 20, 30)
-    shop.put(2, 10)
+    shop.put(1, 10, 20, 30, 40)
+    shop.put(2, 10, 40)
     for store in (1, 2):
         shop.consume(store, 30)
     shop.bucket.refused = layout.change_file(TENANT, 1, from_physical_ms(20))
     assert shop.turn() == 60_000
-    assert (shop.left(1), shop.left(2)) == ([20], [])
+    assert (shop.left(1), shop.left(2)) == ([20, 40], [40])
     assert shop.count("collect_failures") == 1
     assert shop.count("collected_files") == 3
     shop.collector.step()
     assert shop.count("collect_failures") == 1, "not before the next turn"
     shop.bucket.refused = ""
     shop.turn()
-    assert shop.left(1) == []
+    assert shop.left(1) == [40]
     assert shop.count("collected_bytes") == 20
 
 
@@ -221,7 +276,7 @@ def test_files_may_go_as_far_as_a_manifest_carries_them() -> None:
     tenant.sorter.pointed = {1: 210}
     assert tenant.done(230) == [200]
     tenant.sorter.pointed = {2: 1}
-    assert tenant.done(230) == [200, 210, 220, 230]
+    assert tenant.done(230) == [200, 210, 220]
 
 
 def test_nothing_may_go_by_the_word_of_a_sorter_that_does_not_say_all_or_is_not_the_tasks() -> None:
@@ -230,7 +285,7 @@ def test_nothing_may_go_by_the_word_of_a_sorter_that_does_not_say_all_or_is_not_
     tenant.sorter.pointed = None
     assert tenant.done(230) == []
     tenant.sorter.pointed = {}
-    assert tenant.done(230) == [200, 210, 220, 230]
+    assert tenant.done(230) == [200, 210, 220]
     tenant.sorter.epoch = 2
     assert tenant.done(230) == []
     tenant.sorter.epoch = 0

@@ -13,6 +13,7 @@ from support import golden
 from support.committed_pool import CommittedTask, Row
 from support.effort import seeds
 from support.schema_records import name, table_info
+from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.pool.footers import FooterCache
@@ -106,6 +107,49 @@ def all_at_once() -> tuple[list[DdlEvent], list[bytes]]:
     assert node.step([task])
     assert node.schema.resolved_ts == data.end_ts
     return node.events(), node.lines()
+
+
+def test_the_snapshot_goes_once_it_is_durable_in_the_log_and_the_tenant_has_begun_with_it() -> None:
+    data = golden.load("everything")
+    objects = golden_store()
+    task = CommittedTask(objects, data.tenant, data.snapshot_ts)
+    task.flush(data.end_ts, golden_rows())
+    begun = route([task]).model_copy(update={"snapshot_ts": data.snapshot_ts})
+
+    def there() -> bool:
+        return any(info.key == data.schema_snap.key for info in objects.list_after(data.schema_snap.key))
+
+    node = Node(objects, data.tenant)
+    waiting = begun.model_copy(update={"snapshot_ts": None, "tasks": []})
+    node.follower.step(waiting, {})
+    assert node.schema.sizes.log_objects == 1
+    assert there(), "the meta server has not read it yet"
+    node.follower.step(begun.model_copy(update={"snapshot_ts": data.snapshot_ts + 1}), {1: task.status()})
+    assert there(), "the tenant has begun with another one"
+    node.follower.step(begun, {1: task.status()})
+    assert not there()
+    again = Node(objects, data.tenant)
+    again.follower.step(begun, {1: task.status()})
+    assert (again.events(), again.lines()) == all_at_once()
+
+
+class Forbidding(MemoryObjectStore):
+    """Deletes nothing."""
+
+    def delete(self, key: str) -> None:
+        raise Unavailable(f"{key}: AccessDenied")
+
+
+def test_the_schema_goes_on_where_the_snapshot_may_not_be_deleted() -> None:
+    data = golden.load("everything")
+    objects = Forbidding()
+    objects.put(data.schema_snap.key, data.schema_snap.data)
+    task = CommittedTask(objects, data.tenant, data.snapshot_ts)
+    task.flush(data.end_ts, golden_rows())
+    node = Node(objects, data.tenant)
+    begun = route([task]).model_copy(update={"snapshot_ts": data.snapshot_ts})
+    assert node.follower.step(begun, {1: task.status()})
+    assert (node.schema.resolved_ts, node.schema.holds) == (data.end_ts, [])
 
 
 def test_golden_schema_through_the_pool() -> None:

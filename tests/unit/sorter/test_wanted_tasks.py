@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tistream.wire.meta import RouteTable, TaskRoute, TenantRoute
 from tistream_sorter.assignment import TaskRules, wanted_tasks
 
 
-def table(node: str, start_epoch: int) -> RouteTable:
+def table(node: str, start_epoch: int, *, index_keys: bool | None = None) -> RouteTable:
     task = TaskRoute(
         task_id=1,
         start_key="",
@@ -16,7 +18,7 @@ def table(node: str, start_epoch: int) -> RouteTable:
         sorter_url="http://127.0.0.1:1",
         sorter_start_epoch=start_epoch,
     )
-    tenant = TenantRoute(cluster_id="7", tenant_id="acme", snapshot_ts=5, tasks=[task])
+    tenant = TenantRoute(cluster_id="7", tenant_id="acme", snapshot_ts=5, tasks=[task], index_keys=index_keys)
     return RouteTable(version=1, tenants=[tenant])
 
 
@@ -30,3 +32,11 @@ def test_only_the_newest_start_of_a_sorter_takes_its_tasks() -> None:
     assert epochs("sorter-1", 3) == [7]
     assert epochs("sorter-1", 2) == []
     assert epochs("sorter-2", 3) == []
+
+
+@pytest.mark.parametrize("default", [False, True])
+@pytest.mark.parametrize("told", [None, False, True])
+def test_index_keys_are_kept_as_the_tenant_has_it_and_else_as_the_sorter_does(told: bool | None, default: bool) -> None:
+    rules = TaskRules(keep_index_keys=default, checkpoint_every=64)
+    (task,) = wanted_tasks(table("sorter-1", 3, index_keys=told), "sorter-1", 3, rules)
+    assert task.keep_index_keys is (default if told is None else told)

@@ -1,0 +1,36 @@
+"""The files of a store that is let go: which of them are there, and which go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+
+
+def files_end(objects: ObjectStore, key: TenantKey, store_id: int, taken_ts: int, *, discard: bool) -> int:
+    """The newest file of a store, to be deleted with all before it. Those after `taken_ts` nobody has taken. Raises
+    InvalidRequest if there are such and they are not to be discarded, Unavailable."""
+    after = layout.change_file(key, store_id, taken_ts)
+    names = (
+        layout.parse_change_file(info.key)
+        for info in objects.list_after(layout.change_file_prefix(key, store_id), after)
+    )
+    untaken = [name[2] for name in names if name is not None]
+    if untaken and not discard:
+        raise InvalidRequest(
+            f"store {store_id} cannot be retired: {len(untaken)} of its files were never taken, the first is "
+            f"{untaken[0]} (`tistream tenant status` says what they wait for); to delete them with it say --discard",
+            {"parameter": "discard"},
+        )
+    return untaken[-1] if untaken else taken_ts
+
+
+def to_delete(objects: ObjectStore, key: TenantKey, store_id: int, through_ts: int) -> Iterator[str]:
+    """What is there of a store but files after `through_ts`: those say that it has come back."""
+    for info in objects.list_after(layout.store_prefix(key, store_id)):
+        name = layout.parse_change_file(info.key)
+        if name is None or name[2] <= through_ts:
+            yield info.key

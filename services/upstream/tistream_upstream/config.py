@@ -73,7 +73,8 @@ class ClusterConfig:
 
     `rows_max` live rows a table, then inserts are paired with deletes. `handles` are given to the tables in turn.
     `history_ms` is how much older than what is not pushed yet the versions may be that are kept for scans.
-    `ddl_cancelled`: of renames, how many are cancelled once they have shown. `warm_ms` of load before the snapshot, whose rows are there from the start.
+    `ddl_cancelled`: of renames, how many are cancelled once they have shown. `warm_ms` of load before the snapshot,
+    whose rows are there from the start.
     """
 
     tenant: TenantKey = field(default_factory=lambda: TenantKey("1", "simulated"))

@@ -30,8 +30,7 @@ def test_processes_killed_during_the_push_are_started_again_and_nothing_is_lost(
 
     def strike(number: int) -> None:
         if number in strikes:
-            eventually(lambda: mortal.pids(strikes[number]))  # what was killed before may have taken it along
-            mortal.kill(strikes[number])
+            eventually(lambda: mortal.strike(strikes[number]))  # what was killed before may have taken it along
 
     golden.push(loaded.files, mortal.objects, pace=0.7, before_each=strike)
     eventually(lambda: _resolved(mortal, loaded))

@@ -206,6 +206,14 @@ class Platform:
         self._close()
         assert not self.alive(), self.alive()
 
+    def strike(self, role: str) -> bool:
+        """kill -9 of one service (its main process), or of the JVM or what it has forked, if there is one just now."""
+        for pid in self.pids(role)[:1]:
+            with contextlib.suppress(ProcessLookupError):  # it ended while we looked
+                os.kill(pid, signal.SIGKILL)
+                return True
+        return False
+
     def kill(self, role: str) -> int:
         """kill -9 of one service (its main process); the pid."""
         pid = self.pid(role)

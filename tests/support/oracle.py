@@ -49,7 +49,7 @@ def entries(files: Iterable[Source]) -> list[Entry]:
 
 
 def is_index_key(key: bytes) -> bool:
-    """`t{table id}_i…` (upstream-formats 3.2)."""
+    """`t{table id}_i…` (upstream-formats 3.1)."""
     return key[:1] == b"t" and key[9:11] == b"_i"
 
 

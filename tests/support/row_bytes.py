@@ -1,4 +1,4 @@
-"""Rows, keys and tables as TiDB writes them, made by hand for tests (upstream-formats 2, 3.1, 5)."""
+"""Rows, keys and tables as TiDB writes them, made by hand for tests (upstream-formats 2, 3.1, 4)."""
 
 from __future__ import annotations
 

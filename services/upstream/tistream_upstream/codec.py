@@ -1,4 +1,4 @@
-"""Keys and cells as TiDB writes them (upstream-formats 2, 3, 5). Pure: plain values in, bytes out."""
+"""Keys and cells as TiDB writes them (upstream-formats 2, 3, 4). Pure: plain values in, bytes out."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def float_cell(value: float) -> bytes:
 
 
 def decimal_cell(value: Decimal, precision: int, frac: int) -> bytes:
-    """DECIMAL(precision, frac): both as a byte, then MySQL's binary decimal (upstream-formats 5.4.5)."""
+    """DECIMAL(precision, frac): both as a byte, then MySQL's binary decimal (upstream-formats 4.4)."""
     digits = f"{abs(value):.{frac}f}".replace(".", "").rjust(precision, "0")
     whole, part = digits[: precision - frac], digits[precision - frac :]
     head = len(whole) % _WORD
@@ -103,7 +103,7 @@ def time_cell(value: datetime) -> bytes:
 
 
 def json_cell(value: Any) -> bytes:
-    """A JSON document: its type byte and TiDB's binary form (upstream-formats 5.4.9)."""
+    """A JSON document: its type byte and TiDB's binary form (upstream-formats 4.4)."""
     code, body = _json(value)
     return bytes((code,)) + body
 

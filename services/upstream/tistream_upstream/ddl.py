@@ -1,6 +1,6 @@
 """Runs DDL jobs: their rows in `mysql.tidb_ddl_job`, schema versions, history, and locks on metadata. No I/O.
 
-One job at a time. As TiDB does it (upstream-formats 6.6, 13): the job is queued; each step first takes a schema
+One job at a time. As TiDB does it (upstream-formats 5.2, 7): the job is queued; each step first takes a schema
 version in a transaction of its own, then stores what it changes, its Diff and the job's row together; a later
 transaction moves the job to history. A step waits for the transactions that still use the schema before the last one.
 """

@@ -1,4 +1,4 @@
-"""The steps of DDL jobs as TiDB takes them (upstream-formats 6.6, 6.8 and 13): what each puts into the `m` keys. Pure.
+"""The steps of DDL jobs as TiDB takes them (upstream-formats 5.2, 5.3 and 7): what each puts into the `m` keys. Pure.
 
 Each step is one transaction with its own schema version. A step says what is stored, what readers see from it on, and
 what the job looks like then; `ddl` runs them.

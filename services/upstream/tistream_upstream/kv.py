@@ -1,6 +1,6 @@
 """Percolator on regions: locks, commits, rollbacks, and the versions that a scan can still read. Mutable; no I/O.
 
-Agents see what TiKV's do (upstream-formats 8.2): PREWRITE, COMMIT, ROLLBACK, COMMITTED; nothing of locks without data,
+Agents see what TiKV's do (upstream-formats 6.1): PREWRITE, COMMIT, ROLLBACK, COMMITTED; nothing of locks without data,
 unless they are rolled back.
 """
 
@@ -189,7 +189,7 @@ class Kv:
 
     def rewrite_lock(self, txn: Txn) -> bool:
         """Its primary's lock is written again: a heartbeat, or a reader that pushed its min_commit_ts. Agents tell the
-        same PREWRITE at a higher index, unless the value is too long to be in the lock (upstream-formats 8.2). False:
+        same PREWRITE at a higher index, unless the value is too long to be in the lock (upstream-formats 6.1). False:
         there is no lock."""
         lock = self.locks.get(txn.mutations[0].key)
         if lock is None or lock[0] is not txn:

@@ -157,5 +157,5 @@ class _Encoder:
 
 
 def _restored(column: Column) -> bool:
-    """Whether a column of a clustered key is in the value too (upstream-formats 5.3): a VARCHAR is."""
+    """Whether a column of a clustered key is in the value too (upstream-formats 4.3): a VARCHAR is."""
     return column.kind.type.charset != "binary"

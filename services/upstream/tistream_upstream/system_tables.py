@@ -1,6 +1,6 @@
 """Tables of the `mysql` schema that DDL writes, and the snapshot that a tenant begins with. Pure.
 
-Their rows are of row format v1 (upstream-formats 13).
+Their rows are of row format v1 (upstream-formats 7).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TiDB's JSON: TableInfo, ColumnInfo, IndexInfo, DBInfo, SchemaDiff and Job (upstream-formats 6). Pure."""
+"""TiDB's JSON: TableInfo, ColumnInfo, IndexInfo, DBInfo, SchemaDiff and Job (upstream-formats 5). Pure."""
 
 from __future__ import annotations
 

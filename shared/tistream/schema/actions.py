@@ -90,7 +90,7 @@ DROP_TABLE, DROP_VIEW, DROP_SEQUENCE = 4, 24, 36
 # A database is the object: `schema_id` names it, and the table name is empty.
 OF_SCHEMA = frozenset({1, 2, 26, 55, 63, 77, 80})
 # Nothing with a name in the schema is the object. Placement policies and resource groups put their own name into
-# `schema_name` (upstream-formats 13), which is no database.
+# `schema_name` (upstream-formats 7), which is no database.
 OF_NOTHING = frozenset({51, 52, 53, 62, 68, 69, 70, 76})
 DROPS = frozenset({DROP_SCHEMA, DROP_TABLE, DROP_VIEW, DROP_SEQUENCE})
 

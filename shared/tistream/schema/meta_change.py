@@ -1,4 +1,4 @@
-"""Committed rows of the `m` space and of `mysql.tidb_ddl_job` to records (upstream-formats 3.4, 3.5, 6 and 13)."""
+"""Committed rows of the `m` space and of `mysql.tidb_ddl_job` to records (upstream-formats 3.2, 3.3, 5 and 7)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class MetaDecoder:
 
 
 def parse_job(data: dict[str, Any], *, existed: bool) -> Job:
-    """A DDL job's JSON (upstream-formats 6.5)."""
+    """A DDL job's JSON (upstream-formats 5.1)."""
     return Job(
         id=_int(data["id"]),
         type=_int(data["type"]),

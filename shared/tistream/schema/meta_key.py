@@ -1,4 +1,4 @@
-"""The `m` key space (upstream-formats 3.4): strings `m|enc(K)|'s'` and hash fields `m|enc(K)|'h'|enc(F)`."""
+"""The `m` key space (upstream-formats 3.2): strings `m|enc(K)|'s'` and hash fields `m|enc(K)|'h'|enc(F)`."""
 
 from __future__ import annotations
 

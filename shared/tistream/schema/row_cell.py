@@ -1,4 +1,4 @@
-"""One cell of one row value, in plain Python: what the registry needs of `mysql.tidb_ddl_job` (upstream-formats 5)."""
+"""One cell of one row value, in plain Python: what the registry needs of `mysql.tidb_ddl_job` (upstream-formats 4)."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ _ACTION_DROP_PARTITION = 20
 
 
 def _visible_partitions(partition: dict[str, Any]) -> tuple[int, ...]:
-    """`definitions`, minus what DROP PARTITION has hidden already in its first step (upstream-formats 13)."""
+    """`definitions`, minus what DROP PARTITION has hidden already in its first step (upstream-formats 7)."""
     hidden: set[int] = set()
     if partition.get("ddl_action") == _ACTION_DROP_PARTITION:
         hidden = {definition["id"] for definition in partition.get("dropping_definitions") or ()}

@@ -1,4 +1,4 @@
-"""Rows older than a column show its origin default (upstream-formats 5.6, 13)."""
+"""Rows older than a column show its origin default (upstream-formats 4.5, 7)."""
 
 from __future__ import annotations
 

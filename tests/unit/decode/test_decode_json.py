@@ -1,4 +1,4 @@
-"""Binary JSON to text (upstream-formats 5.4, 13): every kind of value, and documents that lie."""
+"""Binary JSON to text (upstream-formats 4.4, 7): every kind of value, and documents that lie."""
 
 from __future__ import annotations
 

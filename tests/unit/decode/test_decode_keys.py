@@ -1,4 +1,4 @@
-"""Keys: table ids, kinds, integer handles (upstream-formats 3.1, 3.2)."""
+"""Keys: table ids, kinds, integer handles (upstream-formats 3.1)."""
 
 from __future__ import annotations
 

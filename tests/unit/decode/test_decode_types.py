@@ -1,4 +1,4 @@
-"""The bytes of every type, as TiDB prints them (upstream-formats 5.4)."""
+"""The bytes of every type, as TiDB prints them (upstream-formats 4.4)."""
 
 from __future__ import annotations
 

@@ -35,6 +35,25 @@ def test_links_lead_somewhere(document: Path) -> None:
     assert [link for link in links if "://" not in link and not (document.parent / link).exists()] == []
 
 
+CITED = ("design", "upstream-formats")
+CITATION = re.compile(r"\b(design|upstream-formats)(?:\.md)?\W? (\d+(?:\.\d+)*(?:(?:, | and )\d+(?:\.\d+)*)*)")
+
+
+def test_every_section_that_is_cited_is_there() -> None:
+    sections = {
+        name: set(re.findall(r"^##+ (\d+(?:\.\d+)*)\.? ", (ROOT / "docs" / f"{name}.md").read_text(), re.MULTILINE))
+        for name in CITED
+    }
+    cited = [
+        (str(path.relative_to(ROOT)), page, section)
+        for path in [*CODE, *DOCS, *(ROOT / "docs" / "adr").glob("*.md"), *(ROOT / "tests").rglob("*.py")]
+        for page, numbers in CITATION.findall(path.read_text())
+        for section in re.findall(r"\d+(?:\.\d+)*", numbers)
+    ]
+    assert len(cited) > 50
+    assert [one for one in cited if one[2] not in sections[one[1]]] == []
+
+
 def test_the_diagram_of_a_tasks_phases_is_that_of_the_code() -> None:
     drawn = re.search(
         r"```mermaid\nstateDiagram-v2\n(.*?)```", (ROOT / "docs" / "scheduling.md").read_text(), re.DOTALL

@@ -80,8 +80,8 @@ sim: $(INSTALLED) ## Seeds of the whole platform under faults on a virtual clock
 
 ROWS ?= 500
 IDLE ?= 2000
-hostile: $(INSTALLED) ## Two tenants of which one is hostile, and what the other notices: MINUTES=10 ROWS=500 (a second) IDLE=2000 (connections) SEED=1
-	@PYTHONPATH=tests $(BIN)/python -m support.hostile --minutes $(MINUTES) --rate $(ROWS) --idle $(IDLE) --seed $(SEED)
+hostile: $(INSTALLED) ## Two tenants of which one is hostile, and what the other notices: MINUTES=10 ROWS=500 (a second) IDLE=2000 (connections) SEED=1 ONLY=unread (kinds of attack)
+	@PYTHONPATH=benchmarks:tests $(BIN)/python -m support.hostile --minutes $(MINUTES) --rate $(ROWS) --idle $(IDLE) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
 
 HOURS ?= 24
 KEEP ?= 0

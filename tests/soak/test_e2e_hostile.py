@@ -7,6 +7,7 @@ from pathlib import Path
 
 from support.hostile import table
 from support.hostile.run import Options, run
+from tistream_api.params import FORMATS
 
 
 def test_what_one_tenant_does_the_other_does_not_notice(tmp_path: Path) -> None:
@@ -20,6 +21,7 @@ def test_what_one_tenant_does_the_other_does_not_notice(tmp_path: Path) -> None:
     assert [row["phase"] for row in outcome.rows][1:-1] == [
         "flood",
         "pulls",
+        *(f"unread {form}" for form in FORMATS),
         "names and junk",
         "damaged files",
         "key revoked",

@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 AT_ONCE_MIN = 8
 BESIDE_PART = 4  # of all that work at once one tenant's are this part, while there are others
+LOOK_MS = 250  # how soon who waits notices that its client has gone
 BESIDE_MS = 2_000  # how long somebody is there after having worked: who follows works now and then
 
 
@@ -46,9 +47,10 @@ class Working:
         self._numbers = 0
 
     def each(self, who: Hashable, items: Iterator[T], alive: Callable[[], None] = lambda: None) -> Iterator[T]:
-        """The same, each of which is made when there is room for it. Raises as `alive`, before the next is made."""
+        """The same, each of which is made when there is room for it. Raises as `alive`, before the next is made: while
+        it waits for room too."""
         while True:
-            self._begin(who)
+            self._begin(who, alive)
             try:
                 alive()
                 item = next(items)
@@ -58,13 +60,30 @@ class Working:
                 self._end(who)
             yield item
 
-    def _begin(self, who: Hashable) -> None:
+    def _begin(self, who: Hashable, alive: Callable[[], None]) -> None:
         admitted = new_event()
         with self._lock:
             self._numbers += 1
-            self._waiting.setdefault(who, deque()).append((self._numbers, admitted))
+            mine = self._numbers, admitted
+            self._waiting.setdefault(who, deque()).append(mine)
             self._admit()
-        admitted.wait()
+        try:
+            while not admitted.wait(LOOK_MS / 1000):
+                alive()
+        except BaseException:
+            self._leave(who, mine)
+            raise
+
+    def _leave(self, who: Hashable, mine: tuple[int, Event]) -> None:
+        """Out of the line; or it was admitted meanwhile."""
+        with self._lock:
+            if not mine[1].is_set():
+                self._waiting[who].remove(mine)
+                if not self._waiting[who]:
+                    del self._waiting[who]
+                self._admit()  # one tenant less there may leave more room to those that are
+                return
+        self._end(who)
 
     def _end(self, who: Hashable) -> None:
         with self._lock:

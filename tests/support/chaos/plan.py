@@ -26,12 +26,14 @@ class Kind(StrEnum):
     DRAIN = "drain"
     CUT = "cut"
     RESTART = "restart"
+    RESTORE = "restore"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`targets` are roles of processes (several: at once), the name of a disk, or the two between which nothing passes.
-    A kill takes no time. `pick` says which one where there are several of a role."""
+    A kill takes no time; of a restore `seconds` is how old the backup is. `pick` says which one where there are several
+    of a role."""
 
     kind: Kind
     targets: tuple[str, ...]
@@ -39,6 +41,8 @@ class Fault:
     pick: int = 0
 
     def __str__(self) -> str:
+        if self.kind == Kind.RESTORE:
+            return f"{self.kind} {' + '.join(self.targets)} of {self.seconds:.0f} s ago"
         lasting = f" for {self.seconds:.0f} s" if self.seconds else ""
         return f"{self.kind} {' + '.join(self.targets)}{lasting}"
 
@@ -59,6 +63,7 @@ PAUSED = (*SERVICES, "jvm", "worker", "up", EVERYTHING)
 
 _PAST_LEASE_SECONDS = (14.0, 20.0)  # a sorter is lost after 10 s without a heartbeat
 _AWAY_SECONDS = 60.0
+RESTORED = Fault(Kind.RESTORE, ("database",), 60.0)
 
 
 # Every pair that talks. A service's name alone: all of its processes.

@@ -19,6 +19,7 @@ from typing import IO
 import httpx
 
 from support.chaos import plan
+from support.chaos.database import Backups, counters
 from support.chaos.disk import CannotMount, Disk, mounted, read_only
 from support.chaos.operate import NotDone, Operator
 from support.chaos.outcome import LATE_MS, Outcome, StatusSeen, Struck
@@ -32,6 +33,7 @@ CLUSTER, TENANT = "1", "chaos"
 _CALM_MS = 7_000  # below 5 s for so long (a lag needs 5 s to show): the next fault may come
 _STARTING_SECONDS = 10
 _SETTLING_SECONDS = 60
+_STOPPING_SECONDS = 30
 _BACKLOG_SECONDS = 2.5
 _NEVER_MS = 90_000  # after so long without recovery the run goes on, and has failed
 
@@ -108,6 +110,7 @@ class Chaos:
     _statuses: list[StatusSeen] = field(default_factory=list)
     _known: bool = False  # the tenant, to the api
     _operator: Operator | None = None
+    _backups: Backups | None = None  # of the meta database, where it may be restored
     _load: subprocess.Popen[bytes] | None = None
     _verify: subprocess.Popen[bytes] | None = None
 
@@ -115,6 +118,8 @@ class Chaos:
         """The platform is there: load it, strike until time is up, stop everything, judge."""
         self._http = self.platform.http(2.0)
         self._operator = Operator(self.platform.url, random.Random(self.options.seed), self.platform.http(10.0))
+        if self.options.many:
+            self._backups = Backups(self.platform.data_dir / "meta.db", self.options.scratch / "backups")
         self._begin()
         started = time.monotonic()
         if not self._wait_calm(_now_ms()):
@@ -122,7 +127,11 @@ class Chaos:
             self.outcome.problems.append(
                 f"the lag was not below 5 s before any fault: this machine is too slow, or too busy, for {rate} rows/s"
             )
+        restored = not self.options.many or self.options.faults is not None
         for fault in self._faults():
+            if not restored and time.monotonic() - started >= self.options.seconds / 2:
+                restored = True
+                self._strike(plan.RESTORED)
             if time.monotonic() - started >= self.options.seconds:
                 break
             self._strike(fault)
@@ -250,6 +259,8 @@ class Chaos:
                     self._while_it_lasts(fault.seconds)
             case Kind.MOVE | Kind.SPLIT | Kind.MERGE | Kind.DRAIN:
                 self._operate(fault)
+            case Kind.RESTORE:
+                return self._restore(fault)
         return _now_ms()
 
     def _operate(self, fault: Fault) -> None:
@@ -269,13 +280,46 @@ class Chaos:
                     self._while_it_lasts(fault.seconds)
                     operator.drain(fault.targets[0], undo=done)
             self.say(f"{_clock(_now_ms())}   {done}")
-            deadline = time.monotonic() + _SETTLING_SECONDS
-            while not operator.settled():
-                if time.monotonic() > deadline:
-                    raise NotDone(f"{done}: tasks still move after {_SETTLING_SECONDS} s")
-                self._while_it_lasts(0.2)
+            self._settle(done)
         except (NotDone, httpx.HTTPError) as error:
             self.outcome.problems.append(f"{fault}: {error}")
+
+    def _settle(self, done: str) -> None:
+        """Raises NotDone; httpx.HTTPError while nobody answers."""
+        assert self._operator is not None
+        deadline = time.monotonic() + _SETTLING_SECONDS
+        while not self._operator.settled():
+            if time.monotonic() > deadline:
+                raise NotDone(f"{done}: tasks still move after {_SETTLING_SECONDS} s")
+            self._while_it_lasts(0.2)
+
+    def _restore(self, fault: Fault) -> int:
+        """When it ended. As docs/operations.md says: the meta servers are stopped, the database is put back, they are
+        started again; all others go on with what they know."""
+        backups = self._backups
+        assert backups is not None
+        while (copy := backups.of(fault.seconds)) is None:
+            self._while_it_lasts(0.5)
+        [up] = [process.pid for process in self.platform.alive() if process.role == "up"]
+        _signal([up], signal.SIGSTOP)  # it would start them at once
+        try:
+            _signal([process.pid for process in self.platform.alive() if process.role == "meta"], signal.SIGTERM)
+            deadline = time.monotonic() + _STOPPING_SECONDS
+            while any(process.role == "meta" for process in self.platform.alive()):
+                assert time.monotonic() < deadline, "the meta servers do not stop"
+                time.sleep(0.1)
+            before, after = counters(backups.database), copy.counters()
+            backups.restore(copy)
+        finally:
+            _signal([up], signal.SIGCONT)
+        end_ms = _now_ms()
+        forgotten = {name: f"{before[name]} -> {after.get(name)}" for name in before if before[name] != after.get(name)}
+        self.say(f"{_clock(end_ms)}   a copy of {time.monotonic() - copy.at:.0f} s ago: {forgotten}")
+        try:
+            self._settle("restored")
+        except (NotDone, httpx.HTTPError) as error:
+            self.outcome.problems.append(f"{fault}: {error}")
+        return end_ms
 
     def _spoil(self, fault: Fault) -> None:
         """A disk full or read-only, at a moment when the sorter is behind: while the upstream cannot push either, the
@@ -332,7 +376,8 @@ class Chaos:
                 assert self._operator is not None
                 found += self.platform.named(self._operator.owner(), living)
             else:
-                own = mains([process for process in living if process.role == target])
+                of_role = [process for process in living if process.role == target]
+                own = mains(of_role) or of_role[:1]  # `up` itself listens nowhere
                 found += own[(pick + at) % len(own) :][:1] if own else []
         return found
 
@@ -356,6 +401,8 @@ class Chaos:
         return False
 
     def _ask_status(self) -> None:
+        if self._backups is not None and self._known:
+            self._backups.take_when_due()
         url = f"{self.platform.url}/v1/clusters/{CLUSTER}/tenants/{TENANT}/status"
         try:
             assert self._http is not None

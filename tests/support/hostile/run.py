@@ -8,13 +8,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from support.compare import shown, tenant_differences
 from support.golden import Delivery
-from support.hostile import table
+from support.hostile import table, unread
 from support.hostile.attacker import Orders
 from support.hostile.burner import burning
 from support.hostile.files import Junk, ended_children_s, hostile_stores, mending
@@ -24,11 +24,13 @@ from support.hostile.world import CLUSTER, PATIENCE_S, Attack, Bad, Load, World,
 from support.waiting import eventually
 from tistream.model.ts import from_physical_ms
 from tistream.storage import layout
+from tistream_api.params import FORMATS
 
 PULLS_S = 12.0
 LATE_S = 5.0  # design.md 5: from there on status has to say what holds a tenant
 CONTROL = "as busy with others: "  # before the name of the attack whose clients' work it stands for
 CONTROLLED = 0.02  # processors: an attack that took less needs no control
+PHASES = ("flood", "unread", "names", "damage", "revoked", "all_at_once")
 KINDS = ("routes", "lists", "idle", "notifications", "bodies")
 
 
@@ -36,7 +38,7 @@ KINDS = ("routes", "lists", "idle", "notifications", "bodies")
 class Options:
     """`phase_s`: how long each attack goes on. `warm_s`: how long the other tenant's consumers are left alone first,
     who read what has been again and so ask for more as there is more. `calm_s`: how long they are between two attacks.
-    `scratch` is an empty folder."""
+    `scratch` is an empty folder. `only`: these of PHASES; empty: all."""
 
     scratch: Path
     phase_s: float = 8.0
@@ -46,11 +48,13 @@ class Options:
     junk: int = 1_000
     idle: int = 500
     seed: int = 1
+    only: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Outcome:
-    """`rows`: table.figures. `answers`: what the hostile tenant was told in all, by kind and status."""
+    """`rows`: table.figures. `answers`: what the hostile tenant was told in all, by kind and status. `unread`: what the
+    API server took for answers that nobody reads."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     answers: Counter[str] = field(default_factory=Counter)
@@ -58,6 +62,7 @@ class Outcome:
     verify: dict[str, Any] = field(default_factory=dict)
     stages: dict[str, Any] = field(default_factory=dict)  # the other tenant's lag by stage, as the API has noted it
     held: dict[str, dict[str, Any]] = field(default_factory=dict)  # by phase: what the hostile one was told holds it
+    unread: list[unread.Taken] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
@@ -68,9 +73,11 @@ def run(options: Options, say: Callable[[str], None] = print) -> Outcome:
         Run(options, world, outcome, say).run()
         for trace in world.services.unexpected():
             outcome.problems.append(f"an exception that nobody foresaw: {trace}")
-    kept = {"phases": outcome.rows, "stages": outcome.stages, "problems": outcome.problems}
+    taken = [asdict(one) for one in outcome.unread]
+    kept = {"phases": outcome.rows, "unread": taken, "stages": outcome.stages, "problems": outcome.problems}
     (options.scratch / "hostile.json").write_text(json.dumps(kept, indent=1))
     say(table.markdown(outcome.rows))
+    say(unread.markdown(outcome.unread))
     return outcome
 
 
@@ -97,8 +104,8 @@ class Run:
             stack.callback(self.watch.stop)
             eventually(lambda: self.watch.seen.events["PullTable"] and self.watch.lag_seconds() < LATE_S)
             time.sleep(self.options.warm_s)
-            for phase in (self.calm, self.flood, self.names, self.damage, self.revoked, self.all_at_once, self.after):
-                phase()
+            for name in ("calm", *(self.options.only or PHASES), "after"):
+                getattr(self, name)()
             self.outcome.stages = self._stages()
             end_ts, self.outcome.verify = load.finish()
             self.watch.consumer().wait_for(end_ts, PATIENCE_S)
@@ -128,6 +135,17 @@ class Run:
         with self._phase("pulls", "pulls", "idle"):
             self.bad.push(0.32)
         self._between()
+
+    def unread(self) -> None:
+        """One token's answers that nobody reads, in each format, of a tenant that has much."""
+        flooded, seen = unread.Flooded(self.world), self.watch.seen
+        for form in FORMATS:
+            with self._phase(f"unread {form}"):
+                flood = unread.Flood(self.world, flooded, form, self.options.phase_s)
+                taken = flood.run(lambda: Counter(seen.events))
+            self.outcome.unread.append(taken)
+            self.outcome.problems += taken.problems
+            self.say(unread.markdown([taken]).splitlines()[-1])
 
     def names(self) -> None:
         """Huge and hostile ones in requests, and thousands of objects in the bucket that mean nothing."""

@@ -1,5 +1,5 @@
-"""What a run needs: one whole platform with auth, a MinIO whose keys a KES has, a MariaDB; two tenants, each with a key
-and a token."""
+"""What a run needs: one whole platform with auth, a MinIO whose keys a KES has, a MariaDB; tenants, each with a key and
+a token."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ SETTINGS = {
     "TISTREAM_API__LIMITS__REQUESTS_PER_SECOND": "300",
     "TISTREAM_API__LIMITS__NOTIFICATIONS_PER_SECOND": "100",
     "TISTREAM_SORTER__TICK__IDLE_MANIFEST_MS": "500",
+    "TISTREAM_API__PULLS_MAX": "96",  # as in deploy/k8s/base/api.yaml,
+    "TISTREAM_API__PULL_MEMORY_BYTES": str(2 << 30),  # and half of the memory that its containers may have
 }
 
 
@@ -133,7 +135,7 @@ class World:
         return "\n".join(texts)
 
 
-WHO = ("good", "bad")
+WHO = ("good", "bad", "flooded")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from starlette.requests import ClientDisconnect
 
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock
@@ -106,6 +107,34 @@ def test_what_fails_or_is_dropped_leaves_its_room() -> None:
     assert list(working.each("b", iter(range(3)))) == [0, 1, 2], "who gives out a piece works at nothing"
     dropped.close()
     assert list(working.each("a", iter(()))) == []
+
+
+def test_who_has_gone_stands_in_line_no_longer() -> None:
+    """Though those before it go on for as long as they like."""
+    working, began, raised = Working(1, ManualClock()), list[str](), list[BaseException]()
+    first = Worker(working, "a", 1, began)
+    eventually(lambda: began == ["a"], pause_s=0)
+    left = threading.Event()
+
+    def alive() -> None:
+        if left.is_set():
+            raise ClientDisconnect
+
+    def pull() -> None:
+        try:
+            list(working.each("b", iter([1]), alive))
+        except ClientDisconnect as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=pull, daemon=True)
+    thread.start()
+    eventually(lambda: "b" in working._waiting, pause_s=0)
+    left.set()
+    thread.join(PATIENCE_S)
+    assert raised, "it waits for its turn still"
+    assert "b" not in working._waiting
+    ended([first])
+    assert list(working.each("c", iter([1]))) == [1], "the room is there as before"
 
 
 def test_small_machines_have_room_for_those_that_wait_for_the_object_store() -> None:

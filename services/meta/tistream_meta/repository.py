@@ -122,6 +122,8 @@ class Repository:
                 if counter_rows.read(connection, tables.ROUTE_VERSION) < above.version:
                     counter_rows.raise_by(connection, tables.LAST_TASK_ID, FORGOTTEN_IDS)
                 counter_rows.raise_to(connection, tables.ROUTE_VERSION, above.version + 1)
+                # Of a restored database: an API server that knows as many changes of tokens must not know others.
+                counter_rows.raise_to(connection, tables.TOKENS_VERSION, self._now(connection))
                 row = connection.execute(select(owner.c.owner_rev, owner.c.lease_until_ms)).one()
                 left = (row.owner_rev, row.lease_until_ms)
             return taken, self._owner(connection)
@@ -135,6 +137,9 @@ class Repository:
         if taken:
             self._owner_rev = found.owner_rev
         return found
+
+    def _now(self, connection: Connection) -> int:
+        return int(connection.execute(select(self._now_ms)).scalar_one())
 
     def owner(self) -> Owner:
         """Who holds the lease, or held it last."""
@@ -374,7 +379,7 @@ class Repository:
     # -- tokens --------------------------------------------------------------------------------------------------
 
     def tokens_version(self) -> int:
-        """It grows whenever a token is made or revoked."""
+        """It grows whenever a token is made or revoked, and at each election."""
         return self._transactions.run(lambda connection: counter_rows.read(connection, tables.TOKENS_VERSION))
 
     def known_tokens(self) -> KnownTokens:

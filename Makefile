@@ -54,7 +54,8 @@ chaos: $(INSTALLED) ## Kill, pause, fill disks under load and verify: MINUTES=10
 	@scripts/chaos --minutes $(MINUTES) --rate $(RATE) --seed $(SEED) $(if $(MANY),--many) $(if $(CUTS),--cuts)
 
 COMPOSE ?= docker compose
-compose-up: ## The containers of docker-compose.yml, with a simulated upstream; settings in .env (docs/compose.md)
+compose-up: ## The containers of docker-compose.yml, with a simulated upstream; settings in .env (docs/compose.md; PINNED=1: no image by its tag alone)
+	@$(if $(PINNED),scripts/pinned-images)
 	$(COMPOSE) --profile demo up --build --detach --wait
 
 NEEDS := PYTHONPATH=tests $(BIN)/python -m support.needs

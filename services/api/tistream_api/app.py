@@ -34,6 +34,7 @@ from tistream.storage.tenant_keys import keys_of
 from tistream.wire.client import DEADLINE_S, HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.token_client import TokenClient
+from tistream_api.audit_routes import build_audit_router
 from tistream_api.callers import Callers
 from tistream_api.console_pages import build_pages
 from tistream_api.gate import SCHEME, SECURITY, Gate, refuse_undeclared
@@ -169,6 +170,7 @@ def build_app(
         build_usage_router(meta),
         build_tenant_end_router(meta),
         build_store_router(meta, asking, lambda key: tenants.view(key.cluster_id, key.tenant_id).route),
+        build_audit_router(meta),
     ]
     _include(app, gate, routers)
     if callers is not None:

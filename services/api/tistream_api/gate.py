@@ -15,6 +15,7 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 
+from tistream.acting import ADDRESS_MAX, Actor, acted_by
 from tistream.errors import Forbidden
 from tistream.wire.meta import Notification
 from tistream.wire.tokens import Action, home
@@ -109,8 +110,10 @@ class Gate:
         (self._limits.notification if access.in_body else self._limits.request)(who)
         # A meta server that hangs holds announcements, of which there are many; pulls and lists do without it.
         turn = request.state.turn = await self._turns.begin((*who, "push") if access.in_body else who)
+        actor = Actor(caller.name, None if request.client is None else request.client.host[:ADDRESS_MAX])
         try:
-            yield
+            with acted_by(actor):
+                yield
         finally:
             turn.end()
 

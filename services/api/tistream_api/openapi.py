@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
+from tistream.wire.audit import LIMIT_DEFAULT as AUDIT_LIMIT
+from tistream.wire.audit import LIMIT_MAX as AUDIT_LIMIT_MAX
 from tistream.wire.limits import QUOTA_MAX, Limits
 from tistream.wire.meta import DELETE_GRACE_MS, KMS_KEY_ID_PATTERN
 from tistream_api.encoding import FORMATS
@@ -79,6 +81,12 @@ _MS = {"type": "string", "pattern": "^[0-9]{1,16}$"}
 _USAGE = [
     _query("from", _MS, "milliseconds since the Unix epoch, inclusive; default: a day before `to`"),
     _query("to", _MS, "milliseconds since the Unix epoch, exclusive; default: the end of the present hour"),
+]
+_AUDIT = [
+    _query("after", {"type": "integer", "minimum": 0}, "the entries above this seq; default: the newest ones"),
+    _query("limit", {"type": "integer", "minimum": 1, "maximum": AUDIT_LIMIT_MAX, "default": AUDIT_LIMIT}, "how many"),
+    _query("cluster_id", {"type": "string"}, "with tenant_id: what is about that tenant alone"),
+    _query("tenant_id", {"type": "string"}, "with cluster_id"),
 ]
 LIMIT: dict[str, Any] = {
     "type": ["integer", "null"],
@@ -174,6 +182,11 @@ def ddl_doc() -> dict[str, Any]:
 def usage_doc() -> dict[str, Any]:
     """openapi_extra of usage."""
     return {"parameters": _USAGE}
+
+
+def audit_doc() -> dict[str, Any]:
+    """openapi_extra of AuditLog."""
+    return {"parameters": _AUDIT}
 
 
 def quotas_doc() -> dict[str, Any]:

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
 from tistream.model.ts import MAX_TS
+from tistream.wire.audit import LIMIT_DEFAULT as AUDIT_LIMIT
+from tistream.wire.audit import LIMIT_MAX as AUDIT_LIMIT_MAX
 
 LIMIT_DEFAULT = 10_000
 LIMIT_MAX = 1_000_000
@@ -24,12 +27,14 @@ ALL, ROWS, DDL = EVENTS = ("all", "rows", "ddl")
 PULL_PARAMETERS = ("start_ts", "cursor", "end_ts", "limit", "wait_ms", "follow", "format", "events")
 LIST_PARAMETERS = ("ts",)
 USAGE_PARAMETERS = ("from", "to")
+AUDIT_PARAMETERS = ("after", "limit", "cluster_id", "tenant_id")
 COVERAGE_PARAMETERS = ("start_key", "end_key")
 LAG_PARAMETERS = ("minutes",)
 LAG_MINUTES_MAX = 60
 DDL_PARAMETERS = ("before_ts", "limit")
 DDL_LIMIT_DEFAULT = 100
 DDL_LIMIT_MAX = 1_000
+MAX_SEQ = (1 << 63) - 1
 
 _DECIMAL = re.compile(r"[0-9]{1,40}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
@@ -132,6 +137,20 @@ def parse_usage(query: bytes) -> dict[str, int]:
     InvalidRequest."""
     given = _take_apart(query, USAGE_PARAMETERS)
     return {name: _number(name, text, 0, WALL_MS_MAX) for name, text in given.items()}
+
+
+def parse_audit(query: bytes) -> dict[str, int | str]:
+    """What of the audit log is asked for, as far as it is given. Raises InvalidRequest."""
+    given = _take_apart(query, AUDIT_PARAMETERS)
+    asked: dict[str, int | str] = {"limit": _number("limit", given.get("limit", str(AUDIT_LIMIT)), 1, AUDIT_LIMIT_MAX)}
+    if "after" in given:
+        asked["after"] = _number("after", given["after"], 0, MAX_SEQ)
+    if ("cluster_id" in given) != ("tenant_id" in given):
+        raise InvalidRequest("cluster_id and tenant_id are given together", {"parameter": "tenant_id"})
+    if "tenant_id" in given:
+        tenant = TenantKey.parse(given["cluster_id"], given["tenant_id"])
+        asked |= {"cluster_id": tenant.cluster_id, "tenant_id": tenant.tenant_id}
+    return asked
 
 
 def parse_none(query: bytes) -> None:

@@ -21,6 +21,9 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.tenant_keys import Encrypts
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
+from tistream_meta.audit.keeping import AuditKeeping
+from tistream_meta.audit.routes import refuse_unaudited
+from tistream_meta.audit.routes import router as audit_router
 from tistream_meta.erasing import PAUSE_MS, Erasing
 from tistream_meta.first_token import first_token
 from tistream_meta.forwarding import FORWARDED
@@ -74,6 +77,7 @@ def build_app(
             Loop("tokens", tokens.look, interval_ms=LOOK_MS, backoff_max_ms=LOOK_MS, metrics=loop_metrics),
             Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
             Loop("quotas", keeping.step, interval_ms=KEEPING_MS, metrics=loop_metrics),
+            Loop("audit", audit.step, interval_ms=KEEPING_MS, metrics=loop_metrics),
             Loop("erasing", erasing.step, interval_ms=PAUSE_MS, backoff_max_ms=10_000, metrics=loop_metrics),
             Loop("follow", server.follow_owner, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
         ]
@@ -120,7 +124,10 @@ def build_app(
     meter = UsageMeter(settings.node, new_instance(), clock, counted.requests_of_tenants, repository.usage.take)
     keeping = UsageKeeping(server, repository, clock, settings.usage_keep_ms, metrics)
     erasing = Erasing(counted, server, repository.ends, clock, settings.erase_quiet_ms, metrics)
+    audit = AuditKeeping(repository.audit, server.is_owner, settings.audit_keep_ms)
+    app.state.audit = repository.audit
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
-    for each in (router, store_router, tenant_end_router, token_router, usage_router):
+    for each in (router, store_router, tenant_end_router, token_router, usage_router, audit_router):
         app.include_router(each)
+    refuse_unaudited(app.routes)
     return app

@@ -26,6 +26,9 @@ from tistream.wire.limits import Limits as TenantLimits
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
 from tistream_meta import counter_rows, store_rows, tables, task_rows, tenant_rows, token_rows
+from tistream_meta.audit import log as audit_log
+from tistream_meta.audit import shown
+from tistream_meta.audit.log import AuditLog
 from tistream_meta.database import DEFAULT_LIMITS, Limits, now_ms, open_engine
 from tistream_meta.migrations import migrate
 from tistream_meta.model import FOR_EVER, Change, Child, Encryption, Node, Owner, Plan, Retention, Store, Tenant
@@ -58,6 +61,7 @@ class Repository:
         self.prepared = False  # whether the tables are there
         self.usage = UsageBook(self._transactions)
         self.ends = TenantEnds(self._write, self._now_ms)
+        self.audit = AuditLog(self._transactions, self._write, self._now_ms)
         self._unsure: tuple[int, int] | None = None  # (owner_rev, lease_until_ms) of an election that may have been won
 
     @classmethod
@@ -118,6 +122,8 @@ class Repository:
                 if counter_rows.read(connection, tables.ROUTE_VERSION) < above.version:
                     counter_rows.raise_by(connection, tables.LAST_TASK_ID, FORGOTTEN_IDS)
                 counter_rows.raise_to(connection, tables.ROUTE_VERSION, above.version + 1)
+                # Of a restored database: an API server that knows as many changes of tokens must not know others.
+                counter_rows.raise_to(connection, tables.TOKENS_VERSION, self._now(connection))
                 row = connection.execute(select(owner.c.owner_rev, owner.c.lease_until_ms)).one()
                 left = (row.owner_rev, row.lease_until_ms)
             return taken, self._owner(connection)
@@ -131,6 +137,9 @@ class Repository:
         if taken:
             self._owner_rev = found.owner_rev
         return found
+
+    def _now(self, connection: Connection) -> int:
+        return int(connection.execute(select(self._now_ms)).scalar_one())
 
     def owner(self) -> Owner:
         """Who holds the lease, or held it last."""
@@ -170,36 +179,35 @@ class Repository:
         `retention` None: the default, or what it has; so `encryption` and `index_keys`. Raises AlreadyDiffers where it
         has another."""
 
-        def body(connection: Connection) -> tuple[Tenant, Change | None]:
-            tenant, new = tenant_rows.create(connection, key, retention, encryption, default, self._now_ms, index_keys)
-            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
+        def create(connection: Connection) -> tuple[Tenant, bool]:
+            return tenant_rows.create(connection, key, retention, encryption, default, self._now_ms, index_keys)
 
-        return self._write(body)
+        return self._change_tenant(key, create)
 
     def set_retention(self, key: TenantKey, retention: Retention) -> tuple[Tenant, Change | None]:
         """Say how long a tenant's rows are kept; the same again changes nothing. Raises UnknownName."""
-
-        def body(connection: Connection) -> tuple[Tenant, Change | None]:
-            tenant, new = tenant_rows.set_retention(connection, key, retention)
-            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
-
-        return self._write(body)
+        return self._change_tenant(key, lambda connection: tenant_rows.set_retention(connection, key, retention))
 
     def set_limits(self, key: TenantKey, limits: TenantLimits) -> tuple[Tenant, Change | None]:
         """Say what a tenant may use; the same again changes nothing. Raises UnknownName."""
-
-        def body(connection: Connection) -> tuple[Tenant, Change | None]:
-            tenant, new = tenant_rows.set_limits(connection, key, limits)
-            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
-
-        return self._write(body)
+        return self._change_tenant(key, lambda connection: tenant_rows.set_limits(connection, key, limits))
 
     def set_encryption(self, key: TenantKey, encryption: Encryption) -> tuple[Tenant, Change | None]:
         """Say what a tenant's objects are encrypted with; the same again changes nothing. Raises UnknownName."""
+        return self._change_tenant(key, lambda connection: tenant_rows.set_encryption(connection, key, encryption))
+
+    def _change_tenant(
+        self, key: TenantKey, change: Callable[[Connection], tuple[Tenant, bool]]
+    ) -> tuple[Tenant, Change | None]:
+        """`change` tells the tenant as it is after it, and whether that is new."""
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
-            tenant, new = tenant_rows.set_encryption(connection, key, encryption)
-            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,)) if new else None
+            known = tenant_rows.find(connection, key)
+            tenant, new = change(connection)
+            if not new:
+                return tenant, None
+            audit_log.note_tenant(connection, self._now_ms, key, known, tenant)
+            return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,))
 
         return self._write(body)
 
@@ -246,13 +254,18 @@ class Repository:
         """The first of `count` ids in a row that no task ever had."""
         return self._write(lambda connection: counter_rows.next_task_ids(connection, count))
 
-    def order(self, orders: Sequence[Order]) -> Change:
-        """Note what tasks are to be sealed into, or that they are not any more, in one transaction."""
+    def order(self, orders: Sequence[Order], *, asked: bool = False) -> Change:
+        """Note what tasks are to be sealed into, or that they are not any more, in one transaction. `asked`: by an
+        operator."""
 
         def body(connection: Connection) -> Change:
+            task_ids = [task_id for one in orders for task_id in one.task_ids]
+            known = task_rows.some(connection, task_ids) if asked else ()
             for one in orders:
                 task_rows.order(connection, one)
-            return self._of_tasks(connection, [task_id for one in orders for task_id in one.task_ids])
+            change = self._of_tasks(connection, task_ids)
+            audit_log.note_tasks(connection, self._now_ms, known, change.tasks)
+            return change
 
         return self._write(body)
 
@@ -267,12 +280,17 @@ class Repository:
 
         return self._write(body)
 
-    def take(self, commands: Sequence[Command]) -> Change:
-        """Take steps, in one transaction: name next sorters, give that up, hand tasks over under new epochs."""
+    def take(self, commands: Sequence[Command], *, asked: bool = False) -> Change:
+        """Take steps, in one transaction: name next sorters, give that up, hand tasks over under new epochs. `asked`:
+        by an operator."""
 
         def body(connection: Connection) -> Change:
+            task_ids = [command.task_id for command in commands]
+            known = task_rows.some(connection, task_ids) if asked else ()
             task_rows.take(connection, commands)
-            return self._of_tasks(connection, [command.task_id for command in commands])
+            change = self._of_tasks(connection, task_ids)
+            audit_log.note_tasks(connection, self._now_ms, known, change.tasks)
+            return change
 
         return self._write(body)
 
@@ -307,7 +325,9 @@ class Repository:
             if found is None:
                 raise UnknownName(f"no node {node_id}")
             connection.execute(update(nodes).where(nodes.c.node_id == node_id).values(draining=int(draining)))
-            node = replace(_node(found), draining=draining)
+            known = _node(found)
+            node = replace(known, draining=draining)
+            audit_log.note(connection, self._now_ms, shown.node(node_id), shown.of_node(known), shown.of_node(node))
             return Change(counter_rows.next_version(connection), nodes=(node,))
 
         return self._write(body)
@@ -361,7 +381,7 @@ class Repository:
     # -- tokens --------------------------------------------------------------------------------------------------
 
     def tokens_version(self) -> int:
-        """It grows whenever a token is made or revoked."""
+        """It grows whenever a token is made or revoked, and at each election."""
         return self._transactions.run(lambda connection: counter_rows.read(connection, tables.TOKENS_VERSION))
 
     def known_tokens(self) -> KnownTokens:
@@ -429,6 +449,7 @@ def _seed(connection: Connection) -> None:
     # A database of before there was a counter of starts has numbers already.
     started = connection.execute(select(func.coalesce(func.max(tables.nodes.c.start_epoch), 0))).scalar_one()
     first = {tables.ROUTE_VERSION: 1, tables.LAST_TASK_ID: 0, tables.LAST_START: started, tables.TOKENS_VERSION: 1}
+    first[tables.LAST_AUDIT] = 0
     for name, value in first.items():
         counter_rows.seed(connection, name, value)
     if connection.execute(select(tables.owner)).one_or_none() is None:

@@ -46,6 +46,7 @@ from tistream.wire.meta import (
     TenantList,
 )
 from tistream.wire.route_mark import Mark
+from tistream_meta.audit.routes import AuditedRoute
 from tistream_meta.forwarding import elsewhere as _elsewhere
 from tistream_meta.forwarding import server_of as _server
 from tistream_meta.model import Child, Encryption, Retention
@@ -56,7 +57,7 @@ from tistream_meta.store_keeping import Told
 
 _TS = re.compile(r"[0-9]{1,20}")
 
-router = APIRouter()
+router = APIRouter(route_class=AuditedRoute)
 
 NodeId = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
 WaitMs = Annotated[int, Query(ge=0, le=60_000)]

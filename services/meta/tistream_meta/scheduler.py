@@ -144,7 +144,7 @@ class Scheduler:
             self._reports.placement(task).after(Step.PREPARE, node_id)
         except WrongStep as error:
             raise InvalidRequest(str(error)) from error
-        return self._repository.take([Command(task_id, Step.PREPARE, node_id, "asked for")])
+        return self._repository.take([Command(task_id, Step.PREPARE, node_id, "asked for")], asked=True)
 
     def split(self, book: Book, task_id: int, key: bytes | None, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
         """Order a task to be split at a key, or where its load halves; and the ids of its children. The same again
@@ -180,7 +180,7 @@ class Scheduler:
     def _ask(self, wish: seals.Wish) -> tuple[Change, tuple[int, ...]]:
         order = self._order(wish)
         assert order.seal is not None
-        (change,) = self._take_orders([order])
+        (change,) = self._take_orders([order], asked=True)
         return change, tuple(_ids(order.seal.children))
 
     def _working(self, book: Book, task_id: int, now_ms: int) -> tuple[Task, seals.Told]:
@@ -244,10 +244,10 @@ class Scheduler:
         stop_at = None if wish.stop_at is None else seals.own_stop(wish.stop_at, children[0])
         return seals.Order(wish.task_ids, Seal(children, stop_at, final=stop_at is None), wish.why)
 
-    def _take_orders(self, orders: Sequence[seals.Order]) -> Iterator[Change]:
+    def _take_orders(self, orders: Sequence[seals.Order], *, asked: bool = False) -> Iterator[Change]:
         if not orders:
             return
-        change = self._repository.order(orders)
+        change = self._repository.order(orders, asked=asked)
         for one in orders:
             children = _ids(one.seal.children) if one.seal else []
             log.info("seal", extra={"tasks": one.task_ids, "children": children, "why": one.why})

@@ -51,6 +51,9 @@ class MetaSettings(ServiceSettings):
     usage_keep_ms: int = Field(
         default=93 * 24 * HOUR_MS, ge=24 * HOUR_MS, description="how long it is kept what tenants have used, by hour"
     )
+    audit_keep_ms: int = Field(
+        default=400 * 24 * HOUR_MS, ge=24 * HOUR_MS, description="how long it is kept who has changed what"
+    )
     erase_quiet_ms: int = Field(
         default=600_000, ge=0, description="how long nothing may be found of a deleted tenant before its name is free"
     )

@@ -10,12 +10,13 @@ from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey, parse_store_id
 from tistream.model.ts import MAX_TS
 from tistream.wire.meta import Accepted, RetireStore
+from tistream_meta.audit.routes import AuditedRoute
 from tistream_meta.forwarding import elsewhere as _elsewhere
 from tistream_meta.forwarding import server_of as _server
 
 _TS = re.compile(r"[0-9]{1,20}")
 
-router = APIRouter()
+router = APIRouter(route_class=AuditedRoute)
 
 
 @router.put(

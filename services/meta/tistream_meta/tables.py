@@ -141,10 +141,29 @@ tokens = Table(
     Column("revoked_ms", BigInteger),
 )
 
+# What was changed, and by whom: audit/log.py. No row is ever changed; retention deletes them.
+audit = Table(
+    "audit",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("action", String(64), nullable=False),
+    Column("actor", Text, nullable=False),  # JSON: a name may have any character
+    Column("address", String(64)),
+    Column("cause", String(64)),
+    Column("subject", String(160), nullable=False),
+    Column("cluster_id", String(63)),
+    Column("tenant_id", String(63)),
+    Column("was", Text),  # JSON
+    Column("became", Text),  # JSON
+    Index("audit_by_tenant", "cluster_id", "tenant_id", "seq"),
+    Index("audit_by_time", "at_ms"),
+)
+
 counters = Table(
     "counters",
     metadata,
-    Column("name", String(32), primary_key=True),  # ROUTE_VERSION, LAST_TASK_ID, LAST_START, TOKENS_VERSION
+    Column("name", String(32), primary_key=True),  # ROUTE_VERSION, LAST_TASK_ID, LAST_START, …
     Column("value", BigInteger, nullable=False),
 )
 
@@ -152,3 +171,4 @@ ROUTE_VERSION = "route_version"
 LAST_TASK_ID = "last_task_id"
 LAST_START = "last_start"
 TOKENS_VERSION = "tokens_version"
+LAST_AUDIT = "last_audit"

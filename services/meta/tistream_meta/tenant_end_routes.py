@@ -9,13 +9,14 @@ from fastapi import APIRouter, Request
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.wire.meta import DELETE_GRACE_MAX_MS, DeleteTenant, PauseTenant, TenantInfo
+from tistream_meta.audit.routes import AuditedRoute
 from tistream_meta.forwarding import elsewhere as _elsewhere
 from tistream_meta.forwarding import server_of as _server
 from tistream_meta.route_table import tenant_info
 
 _MS = re.compile(r"[0-9]{1,15}")
 
-router = APIRouter()
+router = APIRouter(route_class=AuditedRoute)
 
 
 @router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/pause", operation_id="PauseTenant")

@@ -3,7 +3,8 @@
 paused       nothing more is taken in; what is there is served
 delete_at    the same, until a time that an operator may still take back
 erasing      no task, no store, not served; what object storage has of it is being deleted (erasing.py)
-gone         no row names it: neither a token nor what it has used. Its name may be registered anew
+gone         no row names it but those of the audit log: neither a token nor what it has used. Its name may be
+             registered anew
 
 A store is read, or retired: nobody reads it, its files are being deleted; then no row names it.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
@@ -19,6 +21,9 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
 from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream_meta import counter_rows, store_rows, tables, task_rows, tenant_rows
+from tistream_meta.audit import log as audit_log
+from tistream_meta.audit import shown
+from tistream_meta.audit.acts import doing
 from tistream_meta.model import Change, Tenant
 
 T = TypeVar("T")
@@ -39,7 +44,7 @@ class TenantEnds:
 
     def pause(self, key: TenantKey, *, paused: bool) -> tuple[Tenant, Change | None]:
         """Take nothing more in, or go on; the same again changes nothing. Raises UnknownName, InvalidRequest."""
-        return self._write(lambda connection: _set(connection, key, paused=int(paused)))
+        return self._write(lambda connection: self._set(connection, key, paused=int(paused)))
 
     def delete_in(self, key: TenantKey, grace_ms: int) -> tuple[Tenant, Change | None]:
         """Let it be erased once that time has passed; an earlier order is replaced. Raises UnknownName,
@@ -47,13 +52,13 @@ class TenantEnds:
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
             now_ms: int = connection.execute(select(self._now_ms)).scalar_one()
-            return _set(connection, key, delete_at_ms=int(now_ms) + grace_ms)
+            return self._set(connection, key, delete_at_ms=int(now_ms) + grace_ms)
 
         return self._write(body)
 
     def keep(self, key: TenantKey) -> tuple[Tenant, Change | None]:
         """Take the order to delete it back. Raises UnknownName; InvalidRequest where it is being erased."""
-        return self._write(lambda connection: _set(connection, key, delete_at_ms=None))
+        return self._write(lambda connection: self._set(connection, key, delete_at_ms=None))
 
     def begin_erasing(self, key: TenantKey) -> Change | None:
         """Take its tasks and stores away, if its time has come and it has not been done; None if not."""
@@ -67,13 +72,16 @@ class TenantEnds:
             )
             if begun.rowcount != 1:
                 return None
+            known = tenant_rows.one(connection, key)
+            audit_log.note_tenant(connection, self._now_ms, key, replace(known, erasing=False), known)
             gone = tuple(task.task_id for task in task_rows.all_tasks(connection) if task.tenant == key)
             for table in (tables.tasks, tables.stores):
                 connection.execute(_delete(table, key))
             version = counter_rows.next_version(connection)
-            return Change(version, tenants=(tenant_rows.one(connection, key),), gone=gone)
+            return Change(version, tenants=(known,), gone=gone)
 
-        return self._write(body)
+        with doing("BeginErasing"):
+            return self._write(body)
 
     def retire_store(self, key: TenantKey, store_id: int, through_ts: int) -> Change | None:
         """Let nobody read a store any more: its files up to there are to be deleted. None if that was said before.
@@ -81,7 +89,11 @@ class TenantEnds:
 
         def body(connection: Connection) -> Change | None:
             store = store_rows.retire(connection, key, store_id, through_ts)
-            return None if store is None else Change(counter_rows.next_version(connection), stores=(store,))
+            if store is None:
+                return None
+            subject = shown.store(key, store_id)
+            audit_log.note(connection, self._now_ms, subject, shown.READ, shown.retired(through_ts))
+            return Change(counter_rows.next_version(connection), stores=(store,))
 
         return self._write(body)
 
@@ -90,33 +102,38 @@ class TenantEnds:
 
         def body(connection: Connection) -> Change:
             store_rows.forget(connection, key, store_id)
+            audit_log.note(connection, self._now_ms, shown.store(key, store_id), shown.RETIRED, None)
             return Change(counter_rows.next_version(connection), left=((key, store_id),))
 
-        return self._write(body)
+        with doing("ForgetStore"):
+            return self._write(body)
 
     def forget(self, key: TenantKey) -> Change:
         """Remove every row of a tenant that is being erased, and what tokens grant of it."""
 
         def body(connection: Connection) -> Change:
-            if not tenant_rows.one(connection, key).erasing:
+            known = tenant_rows.one(connection, key)
+            if not known.erasing:
                 raise InvalidRequest(f"tenant {key} is not being erased")
             _forget_grants(connection, key)
             for table in _OF_TENANT:
                 connection.execute(_delete(table, key))
+            audit_log.note_tenant(connection, self._now_ms, key, known, None)
             return Change(counter_rows.next_version(connection), erased=(key,))
 
-        return self._write(body)
+        with doing("ForgetTenant"):
+            return self._write(body)
 
-
-def _set(connection: Connection, key: TenantKey, **values: Any) -> tuple[Tenant, Change | None]:
-    known = tenant_rows.one(connection, key)
-    if known.erasing:
-        raise InvalidRequest(f"tenant {key} is being deleted, which cannot be taken back any more")
-    if all(getattr(known, name) == value for name, value in values.items()):
-        return known, None
-    connection.execute(update(tables.tenants).where(tenant_rows.is_key(key)).values(**values))
-    tenant = tenant_rows.one(connection, key)
-    return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,))
+    def _set(self, connection: Connection, key: TenantKey, **values: Any) -> tuple[Tenant, Change | None]:
+        known = tenant_rows.one(connection, key)
+        if known.erasing:
+            raise InvalidRequest(f"tenant {key} is being deleted, which cannot be taken back any more")
+        if all(getattr(known, name) == value for name, value in values.items()):
+            return known, None
+        connection.execute(update(tables.tenants).where(tenant_rows.is_key(key)).values(**values))
+        tenant = tenant_rows.one(connection, key)
+        audit_log.note_tenant(connection, self._now_ms, key, known, tenant)
+        return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,))
 
 
 def _delete(table: Table, key: TenantKey) -> Any:

@@ -133,10 +133,16 @@ def every(connection: Connection) -> tuple[Tenant, ...]:
 
 def one(connection: Connection, key: TenantKey) -> Tenant:
     """A tenant. Raises UnknownName."""
-    found = connection.execute(_ALL.where(is_key(key))).one_or_none()
+    found = find(connection, key)
     if found is None:
         raise UnknownName(f"no tenant {key}")
-    return _tenant(found)
+    return found
+
+
+def find(connection: Connection, key: TenantKey) -> Tenant | None:
+    """A tenant, if there is one."""
+    found = connection.execute(_ALL.where(is_key(key))).one_or_none()
+    return None if found is None else _tenant(found)
 
 
 def is_key(key: TenantKey) -> ColumnElement[bool]:

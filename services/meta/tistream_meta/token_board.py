@@ -8,6 +8,7 @@ from tistream.clock import Clock
 from tistream.concurrency import new_condition
 from tistream.errors import Fenced, Unavailable
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
+from tistream_meta.audit.acts import doing
 from tistream_meta.repository import Repository
 
 LOOK_MS = 300
@@ -38,7 +39,8 @@ class TokenBoard:
         if not self._repository.prepared:
             return
         if self._first is not None and self._is_owner():
-            self.store(self._first)
+            with doing("KeepFirstToken"):
+                self.store(self._first)
             self._first = None
         began_ms = self._clock.monotonic_ms()
         version = self._repository.tokens_version()

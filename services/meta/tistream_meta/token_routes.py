@@ -8,10 +8,11 @@ from fastapi import APIRouter, Path, Query, Request
 
 from tistream.wire.token_client import TokenClient
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo, TokenList
+from tistream_meta.audit.routes import AuditedRoute
 from tistream_meta.forwarding import elsewhere
 from tistream_meta.token_board import TokenBoard
 
-router = APIRouter()
+router = APIRouter(route_class=AuditedRoute)
 
 TokenId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
@@ -21,7 +22,7 @@ def _board(request: Request) -> TokenBoard:
     return board
 
 
-@router.post("/v1/tokens", status_code=201, operation_id="StoreToken")
+@router.post("/v1/tokens", status_code=201, operation_id="CreateToken")
 def store_token(request: Request, body: StoreToken) -> TokenInfo:
     """Keep a token that the API has made. The same again is no error."""
     if (owner := elsewhere(request)) is not None:

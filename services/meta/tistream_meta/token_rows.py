@@ -15,6 +15,8 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, or_
 from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached, UnknownName
 from tistream.wire.tokens import Grant, KnownToken, KnownTokens, StoreToken, TokenInfo, beneath
 from tistream_meta import counter_rows, tables
+from tistream_meta.audit import log as audit_log
+from tistream_meta.audit import shown
 
 VALID_MAX = 1_000  # of one tenant, of parts of it, or of one cluster as a whole
 ENDED_MAX = 1_000
@@ -67,7 +69,9 @@ def store(connection: Connection, token: StoreToken, now_ms: ColumnElement[int])
         "expires_ms": token.expires_ms,
     }
     connection.execute(insert(_TOKENS).values(**values))
-    return _changed(connection, token.token_id)
+    made = _changed(connection, token.token_id)
+    audit_log.note(connection, now_ms, shown.token(made), None, shown.of_token(made))
+    return made
 
 
 def revoke(connection: Connection, token_id: str, now_ms: ColumnElement[int]) -> TokenInfo:
@@ -78,7 +82,9 @@ def revoke(connection: Connection, token_id: str, now_ms: ColumnElement[int]) ->
     if found.revoked_ms is not None:
         return _info(found)
     connection.execute(update(_TOKENS).where(_TOKENS.c.token_id == token_id).values(revoked_ms=now_ms))
-    return _changed(connection, token_id)
+    was, became = _info(found), _changed(connection, token_id)
+    audit_log.note(connection, now_ms, shown.token(became), shown.of_token(was), shown.of_token(became))
+    return became
 
 
 def _make_room(connection: Connection, grants: list[Grant], length: int, now_ms: ColumnElement[int]) -> None:

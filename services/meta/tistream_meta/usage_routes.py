@@ -12,13 +12,14 @@ from tistream.model.ids import TenantKey
 from tistream.wire.limits import Limits
 from tistream.wire.meta import Accepted
 from tistream.wire.usage import HOUR_MS, RANGE_MAX_MS, QuotasInfo, SetQuotas, Usage, UsageReport, hour_of
+from tistream_meta.audit.routes import AuditedRoute
 from tistream_meta.forwarding import elsewhere
 from tistream_meta.usage_keeping import UsageKeeping
 
 _MS = re.compile(r"[0-9]{1,18}")
 _DAY_MS = 24 * HOUR_MS
 
-router = APIRouter()
+router = APIRouter(route_class=AuditedRoute)
 
 From = Annotated[str | None, Query(alias="from")]
 

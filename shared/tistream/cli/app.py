@@ -172,6 +172,23 @@ def task_merge(
 
 
 @app.command()
+def audit(
+    after: Annotated[int | None, typer.Option(min=0, help="Every entry above this number, not the newest.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many of the newest.")] = 50,
+    cluster: Annotated[str | None, typer.Option(help="With --tenant: what is about that tenant alone.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="With --cluster.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """What was changed, by whom, from where, what from and what to."""
+    with importing():
+        from tistream.cli.audit import show_audit
+        from tistream.cli.client import ApiClient
+
+    show_audit(ApiClient(url), after, limit, (cluster, tenant), as_json)
+
+
+@app.command()
 def owner(url: Url = DEFAULT_URL) -> None:
     """The meta server that decides, and its election number."""
     with importing():

@@ -10,7 +10,7 @@ import httpx
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from tistream import cause, concurrency, trace
+from tistream import acting, cause, concurrency, trace
 from tistream.errors import RetryableError, Unavailable
 from tistream.wire import problem
 
@@ -117,6 +117,8 @@ class HttpClient:
         headers = {"content-type": content_type} if content_type else {}
         if (cause_id := cause.current()) is not None:
             headers[cause.HEADER] = cause_id
+        if (actor := acting.current()) is not None:
+            headers[acting.HEADER] = acting.spelled(actor)
         read_s = self._deadline_s if deadline_s is None else deadline_s
         timeout = httpx.Timeout(read_s, connect=_CONNECT_S, pool=_POOL_S)
         for attempt in range(1, attempts + 1):

@@ -1,0 +1,39 @@
+"""What is being done here, and by whom, as the audit log will have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from tistream import acting, cause
+
+PLATFORM = acting.Actor("the platform", None)
+UNNAMED = "Unnamed"
+
+_action: ContextVar[str | None] = ContextVar("tistream_action", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One request of an operator's, or one step that the platform takes by itself."""
+
+    action: str
+    actor: acting.Actor
+    cause: str | None
+
+
+@contextmanager
+def doing(action: str) -> Iterator[None]:
+    """What is noted inside is noted as this, by whoever `acting` says."""
+    token = _action.set(action)
+    try:
+        yield
+    finally:
+        _action.reset(token)
+
+
+def current() -> Act:
+    """As it stands here."""
+    return Act(_action.get() or UNNAMED, acting.current() or PLATFORM, cause.current())

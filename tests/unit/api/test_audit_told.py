@@ -1,0 +1,107 @@
+"""What is changed through the API is in the audit log, with who asked for it and from where; commands show it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner
+
+from support.audit_world import CHANGES, World, matches
+from tistream import acting, cause
+from tistream.cli.app import app as command
+from tistream.clock import ManualClock
+from tistream.storage.memory import MemoryObjectStore
+from tistream.wire.client import DEADLINE_S, HttpClient
+from tistream_api.app import build_app
+from tistream_api.gate import every_route
+from tistream_api.settings import ApiSettings
+
+CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
+AUTH_ON = {"CreateToken"}  # a server that asks nobody makes none: tests/service/api/test_token_rules.py
+CHANGES_NOTHING = {"Notify"}
+
+
+class Through(httpx.BaseTransport):
+    """To the meta server in this process."""
+
+    def __init__(self, meta: TestClient) -> None:
+        self._meta = meta
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        headers = {name: value for name, value in request.headers.items() if name != "host"}
+        answer = self._meta.request(
+            request.method, str(request.url), content=request.read(), headers=headers, follow_redirects=False
+        )
+        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    one = World(tmp_path)
+    yield one
+    one.repository.close()
+
+
+@pytest.fixture
+def api(world: World) -> TestClient:
+    def new_http(*, deadline_s: float = DEADLINE_S) -> HttpClient:
+        return HttpClient(deadline_s=deadline_s, transport=Through(world.client))
+
+    app = build_app(ApiSettings(), MemoryObjectStore(), ManualClock(4_000_000_000_000), new_http)
+    return TestClient(app, base_url="http://127.0.0.1:8000", client=("127.8.7.6", 1))
+
+
+def test_each_route_of_the_api_that_changes_something_leaves_an_entry(world: World, api: TestClient) -> None:
+    """A route that is new is in none of these sets: it says here what the log has of it."""
+    routes = [route for route in every_route(api.app.routes) if CHANGING & (getattr(route, "methods", None) or set())]
+    assert {route.operation_id for route in routes} == CHANGES.keys() | CHANGES_NOTHING
+    world.ready_to_change()
+    for action, (method, path, body, expected) in CHANGES.items():
+        before = world.entries()[-1]["seq"]
+        if action in AUTH_ON:
+            assert api.request(method, path, json=body).status_code == 409
+            world.ask(method, path, body)
+            continue
+        forged = acting.spelled(acting.Actor("token 00000000000000ff", "192.0.2.7"))
+        headers = {acting.HEADER: forged, cause.HEADER: f"why-{action}", "x-forwarded-for": "192.0.2.8"}
+        answer = api.request(method, path, json=body, headers=headers)
+        assert answer.status_code < 300, answer.text
+        found = world.entries(after=before)
+        assert matches([[one["subject"], one["was"], one["became"]] for one in found], expected), (action, found)
+        for one in found:
+            assert (one["action"], one["actor"], one["address"]) == (action, "everybody", "127.8.7.6")
+            assert one["cause"] == f"why-{action}"
+
+
+def test_what_is_asked_through_the_api_is_what_the_meta_server_tells(world: World, api: TestClient) -> None:
+    for number in range(5):
+        world.tenant(f"t{number}")
+    assert [one["seq"] for one in api.get("/v1/audit?after=1&limit=2").json()["entries"]] == [2, 3]
+    assert [one["seq"] for one in api.get("/v1/audit?cluster_id=7&tenant_id=t3").json()["entries"]] == [4]
+    wrong = ["limit=0", "limit=1001", "after=x", "cluster_id=7", "tenant_id=..&cluster_id=7", "since=3"]
+    assert {api.get(f"/v1/audit?{query}").status_code for query in wrong} == {400}
+
+
+def test_the_command_prints_a_line_for_each_entry(
+    world: World, api: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.ready_to_change()
+    evil = acting.spelled(acting.Actor("subject \x1b[2J\nroot", "192.0.2.7"))
+    method, path, body, _ = CHANGES["SetRetention"]
+    world.ask(method, path, body, **{acting.HEADER: evil, cause.HEADER: "why"})
+    monkeypatch.setattr(httpx, "Client", lambda **_: api)
+    head, *rows = CliRunner().invoke(command, ["audit", "--url", "http://127.0.0.1:8000"]).output.splitlines()
+    assert head.split() == ["seq", "time", "action", "subject", "by", "from", "change", "cause"]
+    assert len(rows) == len(world.entries())
+    assert "\x1b" not in rows[-1]
+    assert "SetRetention  tenant 7/acme  subject \\u001b[2J\\nroot  192.0.2.7" in rows[-1]
+    assert rows[-1].endswith("retention_ms: null -> 604800000  why")
+    lines = CliRunner().invoke(command, ["audit", "--url", "http://127.0.0.1:8000", "--after", "0", "--json"]).output
+    assert [json.loads(line) for line in lines.splitlines()] == world.entries(after=0, limit=1000)
+    alone = CliRunner().invoke(command, ["audit", "--cluster", "7"])
+    assert "--cluster and --tenant are given together" in str(alone.exception)

@@ -36,6 +36,7 @@ SHOWN_TOKEN = {
 NEW_TENANT = {
     "retention_ms": None,
     "kms_key_id": None,
+    "index_keys": None,
     "paused": False,
     "delete_at_ms": None,
     "erasing": False,

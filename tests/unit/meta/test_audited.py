@@ -21,6 +21,7 @@ from tistream.wire.tokens import hash_of
 from tistream_meta.app import build_app
 from tistream_meta.audit.keeping import AuditKeeping
 from tistream_meta.audit.routes import NotAudited, changing, refuse_unaudited
+from tistream_meta.model import Store
 from tistream_meta.repository import Repository
 from tistream_meta.settings import MetaSettings
 
@@ -96,6 +97,28 @@ def test_what_the_platform_does_later_of_what_was_asked_for_is_in_the_log(world:
     assert (begun["action"], begun["actor"], begun["was"]) == ("BeginErasing", "the platform", {"erasing": False})
     assert (gone["action"], gone["subject"], gone["became"]) == ("ForgetTenant", "tenant 7/acme", None)
     assert gone["was"]["delete_at_ms"] is not None
+
+
+def test_a_store_that_is_retired_is_in_the_log_when_it_is_asked_for_and_when_it_is_gone(world: World) -> None:
+    world.tenant("acme")
+    key = TenantKey("7", "acme")
+    world.server.write(lambda: world.repository.give([Store(key, 3)]))
+    before = world.entries()[-1]["seq"]
+    actor = acting.spelled(acting.Actor("token 00000000000000ff", "192.0.2.7"))
+    for _ in range(2):
+        world.ask("PUT", f"/upcall{ACME}/stores/3/retirement", {"taken_ts": "0"}, **{acting.HEADER: actor})
+    world.repository.ends.forget_store(key, 3)
+    asked, gone = world.entries(after=before)
+    assert (asked["action"], asked["actor"], asked["subject"]) == (
+        "RetireStore",
+        "token 00000000000000ff",
+        "store 3 of tenant 7/acme",
+    )
+    assert (asked["was"], asked["became"]) == (
+        {"retired": False, "through_ts": None},
+        {"retired": True, "through_ts": "0"},
+    )
+    assert (gone["action"], gone["actor"], gone["became"]) == ("ForgetStore", "the platform", None)
 
 
 def test_the_first_token_is_in_the_log_and_the_file_s_text_is_not(tmp_path: Path) -> None:

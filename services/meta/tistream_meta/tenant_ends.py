@@ -24,6 +24,7 @@ from tistream_meta import counter_rows, store_rows, tables, task_rows, tenant_ro
 from tistream_meta.audit import log as audit_log
 from tistream_meta.audit import shown
 from tistream_meta.audit.acts import doing
+from tistream_meta.audit.shown import Subject
 from tistream_meta.model import Change, Tenant
 
 T = TypeVar("T")
@@ -115,7 +116,7 @@ class TenantEnds:
             known = tenant_rows.one(connection, key)
             if not known.erasing:
                 raise InvalidRequest(f"tenant {key} is not being erased")
-            _forget_grants(connection, key)
+            self._forget_grants(connection, key)
             for table in _OF_TENANT:
                 connection.execute(_delete(table, key))
             audit_log.note_tenant(connection, self._now_ms, key, known, None)
@@ -135,24 +136,24 @@ class TenantEnds:
         audit_log.note_tenant(connection, self._now_ms, key, known, tenant)
         return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,))
 
+    def _forget_grants(self, connection: Connection, key: TenantKey) -> None:
+        """A tenant that is registered under its name later is somebody else's: no token of before may open it."""
+        tokens, changed = tables.tokens, False
+        for row in connection.execute(select(tokens.c.token_id, tokens.c.grants)).all():
+            grants = json.loads(row.grants)
+            kept = [one for one in grants if (one["cluster"], one["tenant"]) != (key.cluster_id, key.tenant_id)]
+            if len(kept) == len(grants):
+                continue
+            changed, subject = True, Subject(f"token {row.token_id}", key)
+            audit_log.note(connection, self._now_ms, subject, {"grants": grants}, {"grants": kept} if kept else None)
+            mine = tokens.c.token_id == row.token_id
+            if kept:
+                connection.execute(update(tokens).where(mine).values(grants=json.dumps(kept)))
+            else:
+                connection.execute(delete(tokens).where(mine))
+        if changed:
+            counter_rows.raise_by(connection, tables.TOKENS_VERSION, 1)
+
 
 def _delete(table: Table, key: TenantKey) -> Any:
     return delete(table).where(table.c.cluster_id == key.cluster_id, table.c.tenant_id == key.tenant_id)
-
-
-def _forget_grants(connection: Connection, key: TenantKey) -> None:
-    """A tenant that is registered under its name later is somebody else's: no token of before may open it."""
-    tokens, changed = tables.tokens, False
-    for row in connection.execute(select(tokens.c.token_id, tokens.c.grants)).all():
-        grants = json.loads(row.grants)
-        kept = [one for one in grants if (one["cluster"], one["tenant"]) != (key.cluster_id, key.tenant_id)]
-        if len(kept) == len(grants):
-            continue
-        changed = True
-        mine = tokens.c.token_id == row.token_id
-        if kept:
-            connection.execute(update(tokens).where(mine).values(grants=json.dumps(kept)))
-        else:
-            connection.execute(delete(tokens).where(mine))
-    if changed:
-        counter_rows.raise_by(connection, tables.TOKENS_VERSION, 1)

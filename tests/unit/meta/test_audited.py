@@ -89,11 +89,13 @@ def test_a_change_and_its_entry_are_there_together_or_not_at_all(world: World) -
 def test_what_the_platform_does_later_of_what_was_asked_for_is_in_the_log(world: World) -> None:
     world.tenant("acme")
     key, ends = TenantKey("7", "acme"), world.repository.ends
+    world.ask("POST", "/v1/tokens", CHANGES["CreateToken"][2])
     ends.delete_in(key, 0)
     before = world.entries()[-1]["seq"]
     assert ends.begin_erasing(key) is not None
     ends.forget(key)
-    begun, gone = world.entries(after=before)
+    begun, closed, gone = world.entries(after=before)
+    assert (closed["action"], closed["subject"], closed["became"]) == ("ForgetTenant", "token 00000000000000aa", None)
     assert (begun["action"], begun["actor"], begun["was"]) == ("BeginErasing", "the platform", {"erasing": False})
     assert (gone["action"], gone["subject"], gone["became"]) == ("ForgetTenant", "tenant 7/acme", None)
     assert gone["was"]["delete_at_ms"] is not None

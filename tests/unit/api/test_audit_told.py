@@ -17,7 +17,12 @@ from tistream.cli.app import app as command
 from tistream.clock import ManualClock
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import DEADLINE_S, HttpClient
+from tistream.wire.meta_client import MetaClient
+from tistream.wire.token_client import TokenClient
+from tistream.wire.tokens import hash_of, spell
+from tistream_api import app as api_app
 from tistream_api.app import build_app
+from tistream_api.callers import Callers
 from tistream_api.gate import every_route
 from tistream_api.settings import ApiSettings
 
@@ -77,6 +82,44 @@ def test_each_route_of_the_api_that_changes_something_leaves_an_entry(world: Wor
         for one in found:
             assert (one["action"], one["actor"], one["address"]) == (action, "everybody", "127.8.7.6")
             assert one["cause"] == f"why-{action}"
+
+
+def test_the_log_names_the_token_that_asked_and_is_told_to_who_operates_the_platform_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    http, clock = HttpClient(transport=Through(world.client)), ManualClock(4_000_000_000_000)
+    secret = "s" * 43
+    everything, cluster, tenant, reader = (f"{number:016x}" for number in range(1, 5))
+    granted: dict[str, dict[str, object]] = {
+        everything: {"actions": ["operate"], "cluster": "*"},
+        cluster: {"actions": ["operate"], "cluster": "7"},
+        tenant: {"actions": ["operate"], "cluster": "7", "tenant": "acme"},
+        reader: {"actions": ["read", "push"], "cluster": "*"},
+    }
+    for token_id, grant in granted.items():
+        world.ask("POST", "/v1/tokens", {"token_id": token_id, "secret_hash": hash_of(secret), "grants": [grant]})
+    world.app.state.tokens.look()
+    callers = Callers(TokenClient(MetaClient(http, "http://meta")), clock, None)
+    callers.follow()
+    monkeypatch.setattr(api_app, "_callers", lambda *_: callers)
+    app = build_app(ApiSettings(auth="on"), MemoryObjectStore(), clock, lambda **_: http)
+    api = TestClient(app, client=("192.0.2.9", 1))
+
+    def ask(token_id: str, method: str, path: str, body: object = None) -> httpx.Response:
+        bearer = {"authorization": f"Bearer {spell(token_id, secret)}"}
+        return api.request(method, path, json=body, headers=bearer)
+
+    answer = ask(cluster, "POST", "/v1/clusters/7/tenants", {"tenant_id": "acme"})
+    assert answer.status_code == 201
+    told = ask(everything, "GET", "/v1/audit")
+    entry = told.json()["entries"][-1]
+    assert (entry["action"], entry["actor"], entry["address"]) == ("CreateTenant", f"token {cluster}", "192.0.2.9")
+    assert entry["cause"] == answer.headers[cause.HEADER]
+    assert secret not in told.text
+    assert hash_of(secret) not in told.text
+    for narrow in (cluster, tenant, reader):
+        for query in ("", "?cluster_id=7&tenant_id=acme"):
+            assert ask(narrow, "GET", f"/v1/audit{query}").status_code == 403, (narrow, query)
 
 
 def test_what_is_asked_through_the_api_is_what_the_meta_server_tells(world: World, api: TestClient) -> None:

@@ -23,6 +23,7 @@ from tistream.schema.meta_change import DDL_JOB_TABLE_ID, MetaDecoder, MetaRow
 from tistream.schema.snapshot import parse_snapshot
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
+from tistream_api.compression import compressed
 from tistream_api.cursor import Position, Scope
 from tistream_api.encoding import new_encoder
 from tistream_api.group_cache import GroupCache
@@ -151,6 +152,7 @@ class World:
         form: str = "ndjson",
         events: str = "all",
         follow: bool = False,
+        coding: str | None = None,
     ) -> Iterator[bytes]:
         """One answer as it is sent."""
         scope = Scope(self.tenant, *names)
@@ -162,7 +164,7 @@ class World:
             return wanted(params.events, self.source, scope, at, high, budget)
 
         progress = StandingProgress(self.end_ts)
-        encoder = new_encoder(params, one)
+        encoder = compressed(new_encoder(params, one), coding)
         return Pull(scope, params, start, progress, scan, ManualClock(), lambda *_: None, encoder, one).answer()
 
     def follow(self, *names: str, start: Position, form: str, events: str) -> bytes:

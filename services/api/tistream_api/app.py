@@ -47,7 +47,7 @@ from tistream_api.lag_history import LagHistory
 from tistream_api.lag_sampler import LagSampler
 from tistream_api.lists import Lists
 from tistream_api.memory import Memory
-from tistream_api.memory_limit import give_back, pull_bytes
+from tistream_api.memory_limit import give_back, memory_limit, pull_bytes
 from tistream_api.metrics_gate import MetricsGate
 from tistream_api.operator_routes import build_operator_router
 from tistream_api.params import LAG_MINUTES_MAX
@@ -157,7 +157,7 @@ def build_app(
     tenants = Tenants(http, meta, objects, cache, clock, executor, app.state.stopping, registry, keys)
     readiness = Readiness(http, meta, tenants, warm)
     limits = _limits(settings, tenants, clock)
-    slots, working = threading.Semaphore(settings.pulls_max), Working(at_once_of(os.cpu_count() or 1), clock)
+    slots, working = threading.Semaphore(settings.pulls_max), _working(clock)
     pulls = Pulls(clock, _budget(settings), slots, limits, tenants.metrics, working, _memory(settings, clock, registry))
     lists, status = Lists(clock, settings.list_wait_ms), TenantStatus(asking, tenants, clock)
     sampler = LagSampler(asking, tenants, clock, LagHistory(LAG_MINUTES_MAX * 60_000 // settings.lag_every_ms))
@@ -203,6 +203,10 @@ def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Caller
 
 def _budget(settings: ApiSettings) -> Budget:
     return Budget(rows=settings.chunk_rows, chunk_bytes=settings.chunk_bytes)
+
+
+def _working(clock: Clock) -> Working:
+    return Working(at_once_of(os.cpu_count() or 1, memory_limit()), clock)
 
 
 def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) -> Memory:

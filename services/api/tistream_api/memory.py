@@ -1,8 +1,9 @@
 """How much memory pulls may hold: one budget of bytes for all, of which whoever reads and words rows has a share.
 
-A share is what one pull holds at its worst, from the rows that it decodes to the bytes that its client has not read.
-One that waits for rows to come holds none. Of those who wait for a share that tenant's is next which has the fewest
-bytes, and no tenant has more than half: one whose clients read nothing leaves the other half to others.
+A share is what one pull holds at its worst between two steps of its work, from the rows that it has decoded to the
+bytes that its client has not read; what a step takes for a moment beside is working.py's. One that waits for rows to
+come holds none. Of those who wait for a share that tenant's is next which has the fewest bytes, and no tenant has more
+than half: one whose clients read nothing leaves the other half to others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_lock
 from tistream.errors import TooManyRequests
 
-SHARE_BYTES = 64 << 20  # decoded rows, the events made of them, and what the encoder has of them
+SHARE_BYTES = 64 << 20  # decoded rows, events, what encoder and compressor have: test_held_bytes.py
 PARTS = 2  # of all: one tenant has no more than one of them
 WAIT_MS = 5_000
 LOOK_MS = 250  # how soon who waits notices that its client has gone

@@ -21,15 +21,18 @@ from tistream_api.piece import Piece
 
 T = TypeVar("T")
 
-AT_ONCE_MIN = 8
+AT_ONCE_MIN, AT_ONCE_LEAST = 8, 4  # where there is memory for so many; a live stream waits behind no long pull
+WORK_BYTES = 128 << 20  # for a moment, beside what it holds then: a row group is unpacked, decoded and worded
+WORK_PART = 4  # of the process's memory this part is for that
 BESIDE_PART = 4  # of all that work at once one tenant's are this part, while there are others
 LOOK_MS = 250  # how soon who waits notices that its client has gone
 BESIDE_MS = 2_000  # how long somebody is there after having worked: who follows works now and then
 
 
-def at_once_of(cores: int) -> int:
-    """How many work at a time: some of them wait for the object store."""
-    return max(AT_ONCE_MIN, 2 * cores)
+def at_once_of(cores: int, memory: int) -> int:
+    """How many work at a time: some of them wait for the object store. `memory`: bytes that the process may have; a
+    container may have few of them on a machine with many cores."""
+    return max(AT_ONCE_LEAST, min(max(AT_ONCE_MIN, 2 * cores), memory // WORK_PART // WORK_BYTES))
 
 
 class Working:

@@ -11,7 +11,7 @@ from pathlib import Path
 from support.hostile import run as phases
 from support.hostile.run import Options, run
 
-PHASES = 8  # that last as long as they are told to
+PHASES = 11  # that last as long as they are told to
 WARM_S = 60.0
 
 

@@ -146,6 +146,7 @@ class Run:
             self.outcome.unread.append(taken)
             self.outcome.problems += taken.problems
             self.say(unread.markdown([taken]).splitlines()[-1])
+        self._between()
 
     def names(self) -> None:
         """Huge and hostile ones in requests, and thousands of objects in the bucket that mean nothing."""

@@ -21,7 +21,7 @@ from bench.inputs import changes, mixed_rows
 from support.hostile.wire import request
 from support.hostile.world import CLUSTER, PATIENCE_S, World
 from support.platform import mains
-from support.pull import Consumer
+from support.pull import Consumer, Refused
 from support.waiting import eventually
 from tistream.storage import layout
 from tistream_api.memory import KEPT_BYTES
@@ -56,7 +56,14 @@ class Flooded:
             self.end_ts = second.resolved_ts
         assert self.size >= CHANGES_BYTES, self.size
         with world.services.http(90) as http:
-            Consumer(world.services.url, self.tenant, http).wait_for(self.end_ts, PATIENCE_S)
+            consumer = Consumer(world.services.url, self.tenant, http)
+            eventually(lambda: self._resolved_ts(consumer) >= self.end_ts)
+
+    def _resolved_ts(self, consumer: Consumer) -> int:
+        try:
+            return int(consumer.status()["resolved_ts"])
+        except Refused:  # nothing is known of it yet
+            return 0
 
     def question(self, form: str, at: float) -> bytes:
         """For all from `at` (a part of the whole) on, as many as an answer may hold."""

@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock
-from tistream_api.working import BESIDE_MS, Working, at_once_of
+from tistream_api.working import BESIDE_MS, WORK_BYTES, Working, at_once_of
 
 
 class Worker:
@@ -137,5 +137,18 @@ def test_who_has_gone_stands_in_line_no_longer() -> None:
     assert list(working.each("c", iter([1]))) == [1], "the room is there as before"
 
 
-def test_small_machines_have_room_for_those_that_wait_for_the_object_store() -> None:
-    assert [at_once_of(cores) for cores in (1, 2, 4, 16)] == [8, 8, 8, 32]
+@pytest.mark.parametrize(
+    ("cores", "memory", "at_once"),
+    [
+        (1, 4 << 30, 8),
+        (2, 64 << 30, 8),
+        (16, 64 << 30, 32),
+        (64, 4 << 30, 8),  # a container sees all processors of its machine
+        (64, 1 << 30, 4),
+    ],
+)
+def test_who_waits_for_the_object_store_leaves_room_and_what_work_takes_is_a_quarter_of_the_memory(
+    cores: int, memory: int, at_once: int
+) -> None:
+    assert at_once_of(cores, memory) == at_once
+    assert at_once <= 4 or at_once * WORK_BYTES <= memory // 4

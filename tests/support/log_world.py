@@ -40,10 +40,14 @@ ROUTE = routed((1, WHOLE))
 
 def pool(objects: ObjectStore) -> CommittedTask:
     """A tenant whose snapshot has one table, and its one task."""
+    put_snapshot(objects)
+    return CommittedTask(objects, TENANT, SNAPSHOT_TS)
+
+
+def put_snapshot(objects: ObjectStore) -> None:
     info = {"id": 1, "db_name": name("d"), "state": 5}
     snap = {"version": 1, "snapshot_ts": SNAPSHOT_TS, "databases": [{"db_info": info, "tables": [table_info(99, "t")]}]}
     objects.put(layout.schema_snap(TENANT), orjson.dumps(snap))
-    return CommittedTask(objects, TENANT, SNAPSHOT_TS)
 
 
 def meta_row(ts: int, *key: bytes, value: Any) -> Row:
@@ -97,6 +101,7 @@ def whole(task: CommittedTask, objects: MemoryObjectStore) -> Node:
     for info in objects.list_after(""):
         if not info.key.startswith("schema/"):
             own.put(info.key, objects.get(info.key))
+    put_snapshot(own)  # the registry that was first has deleted it
     node = Node(own, [0], Keeping(base_objects=1 << 30, quiet_segments=1 << 30))
     # It reads what no registry could read any more: the pool of these tests never deletes rows.
     node.follower._from_where = node.follower._resolved_ts  # type: ignore[method-assign]

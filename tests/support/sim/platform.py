@@ -92,6 +92,16 @@ class SimRepository:
         """What is kept there of usage: its calls are transactions too."""
         return SimRepository(self._inner.usage, self._scheduler, self._faults, self._may_die)
 
+    @property
+    def ends(self) -> SimRepository:
+        """How tenants and stores end, likewise."""
+        return SimRepository(self._inner.ends, self._scheduler, self._faults, self._may_die)
+
+    @property
+    def audit(self) -> SimRepository:
+        """The audit log, likewise."""
+        return SimRepository(self._inner.audit, self._scheduler, self._faults, self._may_die)
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call = getattr(self._inner, name)
 

@@ -10,7 +10,7 @@ from support.effort import FULL
 from support.sim import world
 
 FIRST = int(os.environ.get("TISTREAM_SIM_FIRST", "1"))
-SEEDS = int(os.environ.get("TISTREAM_SIM_SEEDS", "120" if FULL else "2"))
+SEEDS = int(os.environ.get("TISTREAM_SIM_SEEDS", "120" if FULL else "1"))
 TWICE = 7
 SHORT_MS = 12_000  # a difference shows in the order of what happens, long before the end
 

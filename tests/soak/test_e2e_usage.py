@@ -1,4 +1,7 @@
-"""What is metered of a tenant is what the store and the access log say, on a whole platform on MinIO."""
+"""What is metered of a tenant is what the store and the access log say, on a whole platform on MinIO.
+
+If who meters is killed, what is durable, or was told, is counted once.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import pytest
 from support import golden
 from support.golden import GoldenSet
 from support.metered import Metered, agree, platform_on_a_wire, pull_all
-from support.platform import COMMAND
+from support.platform import COMMAND, _kill
 from support.waiting import eventually
 
 
@@ -81,3 +84,31 @@ def test_the_command_shows_usage_and_changes_quotas(metered: Metered, pushed: Go
     for query in ("?from=x", "?from=1&from=2", "?since=1", "?from=5&to=1"):
         url = f"{metered.services.url}/v1/clusters/{key.cluster_id}/tenants/{key.tenant_id}/usage{query}"
         assert httpx.get(url, trust_env=False).status_code == 400
+
+
+def test_who_is_killed_loses_nothing_of_what_is_durable_or_was_told(metered: Metered, pushed: GoldenSet) -> None:
+    loaded = pushed
+    late = golden.load_as("large", "7", "late")
+    services, half = metered.services, len(late.deliveries) // 2
+    before = agree(metered, loaded.tenant)["total"]
+    services.create_for(late)
+    for delivery in late.deliveries[:half]:
+        metered.bucket.put(delivery.key, delivery.data)
+    for name in ("sorter", "api", "dispatcher"):
+        _kill(services._children[name].pid)
+        services._children[name].wait()
+        services.start_one(name)
+    services.wait_ready()
+    for delivery in late.deliveries[half:]:
+        metered.bucket.put(delivery.key, delivery.data)
+    came = pull_all(metered, late, "api", late.end_ts)
+    total = agree(metered, late.tenant)["total"]
+    assert int(total["bytes_in"]) == sum(len(file.data) for file in late.files), "who was killed counts once"
+    assert (int(total["bytes_served"]), int(total["rows_served"])) == came
+    size, rows = pull_all(metered, loaded, "api", loaded.end_ts)
+    after = agree(metered, loaded.tenant)["total"]
+    assert after["bytes_in"] == before["bytes_in"]
+    assert int(after["bytes_served"]) == int(before["bytes_served"]) + size
+    assert int(after["rows_served"]) == int(before["rows_served"]) + rows
+    for kind, count in after["requests"].items():
+        assert int(count) <= metered.on_the_wire(loaded.tenant).get(kind, 0)

@@ -1,0 +1,67 @@
+"""Services one by one on what a cluster shares: a real MySQL server and a real S3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from support import golden, mariadb, minio
+from support.mariadb import MariaDb
+from support.services import Services
+from support.waiting import PATIENCE_S
+from tistream.storage.open import open_objects
+
+NODES = {"meta": 3, "schema": 1, "dispatcher": 2, "sorter": 2, "api": 2}
+
+
+@dataclass
+class Shared:
+    """Started services, with their database and the URL of their object store."""
+
+    up: Services
+    database: MariaDb
+    bucket: str
+
+    def push(self, deliveries: list[golden.Delivery]) -> None:
+        """As an agent would, without announcing anything."""
+        objects = open_objects(self.bucket)
+        for delivery in deliveries:
+            objects.put(delivery.key, delivery.data)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Who is registered; nobody while nobody can say."""
+        answer = httpx.get(f"{self.up.url}/v1/nodes", trust_env=False, timeout=PATIENCE_S)
+        found: list[dict[str, Any]] = answer.json()["nodes"] if answer.status_code == httpx.codes.OK else []
+        return found
+
+
+@contextmanager
+def shared_services(directory: Path) -> Iterator[Shared]:
+    """Several of each but the registry; stopped at the end."""
+    with (
+        mariadb.running(directory / "mariadb") as database,
+        minio.running(directory / "minio") as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in server.environ.items():
+            patch.setenv(name, value)
+        bucket = server.url(server.new_bucket(), "some/prefix")
+        services = Services(
+            directory / "services", ranges=4, nodes=NODES, database_url=database.url, objects_url=bucket
+        )
+        try:
+            services.start()
+            yield Shared(services, database, bucket)
+            services.wait_ready()  # one that was started again may not have come to where it hears SIGTERM
+            services.stop()
+        except BaseException:
+            print(services.report())
+            raise
+        finally:
+            services.close()

@@ -17,6 +17,7 @@ from typing import Any
 import pymysql
 
 from support import kept
+from support.halting import halt
 from support.not_run import not_run
 from support.platform import _die_with_us, free_port
 from support.waiting import PATIENCE_S
@@ -166,18 +167,22 @@ class MariaDb:
     @contextlib.contextmanager
     def hanging(self) -> Iterator[None]:
         """It accepts connections, as its machine does, and answers nothing."""
-        self._halt("pause", signal.SIGSTOP)
+        assert self._process is not None
+        pid = self._process.pid
+        if self._in_container:
+            self._container("pause")
+        else:
+            halt([pid])
         try:
             yield
         finally:
-            self._halt("unpause", signal.SIGCONT)
+            if self._in_container:
+                self._container("unpause")
+            else:
+                os.kill(pid, signal.SIGCONT)
 
-    def _halt(self, verb: str, number: signal.Signals) -> None:
-        assert self._process is not None
-        if self._in_container:
-            subprocess.run(["docker", verb, container(self.port)], capture_output=True, check=True)
-        else:
-            self._process.send_signal(number)
+    def _container(self, verb: str) -> None:
+        subprocess.run(["docker", verb, container(self.port)], capture_output=True, check=True)
 
     def stop(self) -> None:
         """As an operator would."""

@@ -17,7 +17,7 @@ from support.services import Services
 from support.waiting import PATIENCE_S
 from tistream.storage.open import open_objects
 
-NODES = {"meta": 3, "schema": 1, "dispatcher": 2, "sorter": 2, "api": 2}
+NODES = {"meta": 2, "schema": 1, "dispatcher": 2, "sorter": 2, "api": 2}
 
 
 @dataclass

@@ -24,6 +24,7 @@ from support.chaos.disk import CannotMount, Disk, mounted, read_only
 from support.chaos.operate import NotDone, Operator
 from support.chaos.outcome import LATE_MS, Outcome, StatusSeen, Struck
 from support.chaos.plan import Fault, Kind
+from support.halting import halt
 from support.lan_platform import LanPlatform
 from support.platform import COMMAND, Platform, Process, _die_with_us, mains
 from support.sim.audit import Audit, of_directory
@@ -301,7 +302,7 @@ class Chaos:
         while (copy := backups.of(fault.seconds)) is None:
             self._while_it_lasts(0.5)
         [up] = [process.pid for process in self.platform.alive() if process.role == "up"]
-        _signal([up], signal.SIGSTOP)  # it would start them at once
+        halt([up])  # it would start them at once
         try:
             _signal([process.pid for process in self.platform.alive() if process.role == "meta"], signal.SIGTERM)
             deadline = time.monotonic() + _STOPPING_SECONDS

@@ -159,7 +159,7 @@ def test_golden_schema_through_the_pool() -> None:
     )
 
 
-@pytest.mark.parametrize("seed", seeds(2, 4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_many_tasks_many_ticks_restarts_and_a_rival_tell_the_same(seed: int) -> None:
     rng = random.Random(seed)
     data = golden.load("everything")

@@ -12,8 +12,8 @@ from support.waiting import eventually
 
 
 def halt(pids: Iterable[int]) -> None:
-    """SIGSTOP, and wait until every thread has stopped. Before the one that takes the signal is scheduled, the others of
-    its process go on: on a busy machine they still answer."""
+    """SIGSTOP, and wait until every thread has stopped. Before the one that takes the signal is scheduled, the others
+    of its process go on: on a busy machine they still answer."""
     halted = list(pids)
     for pid in halted:
         os.kill(pid, signal.SIGSTOP)

@@ -21,6 +21,7 @@ from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 
+MANY_CHAINS = 8
 _MANIFEST = re.compile(r"committed/.*/task-(\d+)/manifest/(\d{20})$")
 
 
@@ -84,6 +85,7 @@ class Audit:
     sealed: int = 0  # pending parts that are segments already
     seals: int = 0
     late: int = 0  # manifests put below the floor
+    crowded: int = 0  # manifests that know many chains of a store
     deletes: int = 0  # of what tasks have written
     compacted: int = 0  # segments that were replaced by larger ones
     live: dict[int, set[str]] = field(default_factory=dict)  # by task: segments, since its first state
@@ -143,6 +145,7 @@ class Audit:
         self.ticks += bool(new.segments)
         self.checkpoints += new.live_segments is not None
         self.sealed += sum(part.kind == SEALED for part in new.pending)
+        self.crowded += any(len(chains) >= MANY_CHAINS for chains in new.positions.values())
         before = self.last.get(task_id)
         expected = before.number + 1 if before else 1
         self._require(11, (new.task_id, new.number) == (task_id, number), f"{task_id}/{number} names another")

@@ -34,6 +34,7 @@ class Chaos:
         for member in self.platform.members.values():
             self.platform.start(member)
         self._revive()
+        self._back_up()
         self._wait(at_work, self.platform.scheduler.now_ms + AT_WORK_MS)
 
     def _wait(self, at_work: Callable[[], bool], until_ms: int) -> None:
@@ -91,7 +92,8 @@ class Chaos:
         if not self.going:
             return
         strikes = (self._some_kill, self._some_pause, self._some_replace, self._cut, self._isolate, self._some_storm)
-        self.rng.choices((*strikes, self._operate, self._kill_many), (3, 3, 2, 1, 1, 3, 5, 0.3))[0]()
+        rare = (self._kill_many, self._some_forget)
+        self.rng.choices((*strikes, self._operate, *rare), (3, 3, 2, 1, 1, 3, 5, 0.3, 0.7))[0]()
         self._next()
 
     def _someone(self) -> Member:
@@ -163,6 +165,24 @@ class Chaos:
     def _proceed(self, process: Process) -> None:
         self._tell(f"proceed {process}")
         self.platform.scheduler.proceed(process)
+
+    def _back_up(self) -> None:
+        """A managed database can go back to any point in time, to within so much."""
+        if self.going:
+            self.platform.back_up()
+            self._later(500, self._back_up)
+
+    def _some_forget(self) -> None:
+        self.forget(self.rng.choice((1_000, 4_000, 10_000)))
+
+    def forget(self, age_ms: int) -> None:
+        """The meta database is restored from a backup, while no meta server runs."""
+        metas = {member.name for member in self.platform.of("meta")}
+        processes = [member.process for member in self.platform.of("meta") if member.process is not None]
+        for process in [*processes, *(one for one in self.replaced if one.name in metas)]:
+            self.platform.kill(process)
+        if self.platform.forget(age_ms):
+            self._tell(f"forget {age_ms} ms")
 
     def _cut(self) -> None:
         pair = frozenset(member.name for member in self.rng.sample(list(self.platform.members.values()), 2))

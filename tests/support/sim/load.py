@@ -41,18 +41,19 @@ def random_config(rng: random.Random, begin_ms: int) -> ClusterConfig:
         row_locks=often(0.2),
         sourced=often(0.1),
     )
+    flapping = rng.random() < 0.15  # agents that begin chain after chain
     churn = Churn(
-        per_s=rng.choice((0.3, 1.0, 3.0)),
+        per_s=5.0 if flapping else rng.choice((0.3, 1.0, 3.0)),
         split=often(1.5),
         batch_split=often(0.6),
         merge=often(1.0),
         move=often(2.0),
-        restart=often(0.8),
+        restart=8.0 if flapping else often(0.8),
         crash=often(0.4),
         gone=often(0.2),
         lost_push=rng.random(),
-        new_chain=rng.random(),
-        late_upload=often(0.6),
+        new_chain=1.0 if flapping else rng.random(),
+        late_upload=0.6 if flapping else often(0.6),
         repeated_file=often(0.1),
         unannounced=often(0.5),
         idle_untold=often(0.1),

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -227,6 +229,7 @@ class SimPlatform:
         self.outside = Process("outside")
         self.superseded: list[Process] = []  # those that have ended themselves, a newer start having replaced them
         self._lifespans: list[AbstractAsyncContextManager[Any]] = []
+        self._copies: list[tuple[int, Path]] = []  # of the meta database: when (virtual ms), and where
 
     def of(self, role: str) -> list[Member]:
         """The members of a role."""
@@ -295,6 +298,33 @@ class SimPlatform:
     def transport(self, process: Process | None = None) -> SimTransport:
         return SimTransport(self.network, process or self.outside)
 
+    # -- the meta database, and its backups ---------------------------------------------------------------------------
+
+    @property
+    def _database(self) -> Path:
+        return self._directory / "meta.db"
+
+    def back_up(self) -> None:
+        """A copy of the meta database, as it is now, once it is there."""
+        if not self._database.exists():
+            return
+        path = self._directory / f"copy-{len(self._copies)}.db"
+        source, target = sqlite3.connect(self._database), sqlite3.connect(path)
+        with contextlib.closing(source), contextlib.closing(target):
+            source.backup(target)
+        self._copies.append((self.scheduler.now_ms, path))
+
+    def forget(self, age_ms: int) -> bool:
+        """The meta database is what it was so long ago; whether there is a copy that is as old. No process may live
+        that has it open."""
+        old = [path for at_ms, path in self._copies if at_ms <= self.scheduler.now_ms - age_ms]
+        if not old:
+            return False
+        for suffix in ("", "-wal", "-shm"):  # the dead still have the files open: they keep what they had
+            self._database.with_name(self._database.name + suffix).unlink(missing_ok=True)
+        shutil.copyfile(old[-1], self._database)
+        return True
+
     # -- what a process is made of ------------------------------------------------------------------------------------
 
     def _app(self, member: Member, process: Process) -> FastAPI:
@@ -307,7 +337,7 @@ class SimPlatform:
         new_http = lambda deadline_s=PATIENCE_S: self.client(process, min(deadline_s, PATIENCE_S))  # noqa: E731
         match member.role:
             case "meta":
-                url = f"sqlite:///{self._directory}/meta.db"
+                url = f"sqlite:///{self._database}"
                 # Shorter than in production, so that tasks move within a seed's time.
                 patience = {"lease_ms": 3_000, "suspect_ms": 1_500, "lost_ms": 4_000, "erase_quiet_ms": 1_000}
                 meta = MetaSettings(**common, **patience, database_url=url, ranges_per_tenant=self.ranges)

@@ -166,6 +166,8 @@ class World:
                 "large jobs": self.platform.large_jobs,
                 "requests between processes": self.platform.network.requests,
                 "strikes": len(self.chaos.told),
+                "databases restored": sum(": forget " in line for line in self.chaos.told),
+                "manifests with many chains of a store": audit.crowded,
                 "tasks lost to a newer epoch": said["task is lost"] + said["task is held by a newer epoch"],
                 "replaced processes that ended themselves": len(
                     set(self.chaos.replaced) & set(self.platform.superseded)

@@ -305,14 +305,18 @@ class SimPlatform:
         return self._directory / "meta.db"
 
     def back_up(self) -> None:
-        """A copy of the meta database, as it is now, once it is there."""
+        """A copy of the meta database, as it is now, once a tenant is registered: who restores an older one has to
+        register it again."""
         if not self._database.exists():
             return
         path = self._directory / f"copy-{len(self._copies)}.db"
         source, target = sqlite3.connect(self._database), sqlite3.connect(path)
         with contextlib.closing(source), contextlib.closing(target):
             source.backup(target)
-        self._copies.append((self.scheduler.now_ms, path))
+            tables = {name for (name,) in target.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            registered = "tenants" in tables and target.execute("SELECT count(*) FROM tenants").fetchone()[0]
+        if registered:
+            self._copies.append((self.scheduler.now_ms, path))
 
     def forget(self, age_ms: int) -> bool:
         """The meta database is what it was so long ago; whether there is a copy that is as old. No process may live

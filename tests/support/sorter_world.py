@@ -26,8 +26,8 @@ from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
-from tistream_sorter.compaction import Rewrite, Rewritten
 from tistream_sorter.jobs.compact import rewrite_guarded
+from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.jobs.shard_io import process_guarded
 from tistream_sorter.metrics import SorterMetrics

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tistream_meta.liveness import Timings
 from tistream_meta.model import FOR_EVER, Retention
-from tistream_meta.scheduler import Rules
+from tistream_meta.scheduling_rules import SchedulingRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,4 +21,4 @@ class Options:
     announcements_max: int
     retention: Retention = FOR_EVER  # of a tenant that is registered without one
     encrypts: bool = False  # the object store can encrypt a tenant's objects with a key of its own
-    rules: Rules = field(default_factory=Rules)
+    rules: SchedulingRules = field(default_factory=SchedulingRules)

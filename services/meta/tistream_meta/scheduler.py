@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tistream.errors import InvalidRequest, UnknownName
 from tistream_meta import seals
@@ -17,9 +17,10 @@ from tistream_meta.book import Book
 from tistream_meta.liveness import NodeState
 from tistream_meta.model import Change, Child, Seal, Task
 from tistream_meta.placement import Phase, Placement, Step, WrongStep
-from tistream_meta.policies import DEFAULT_LIMITS, Command, Limits, Loads, alive, spread, urgent
+from tistream_meta.policies import Command, Loads, alive, spread, urgent
 from tistream_meta.reports import Reports
 from tistream_meta.repository import Repository
+from tistream_meta.scheduling_rules import SchedulingRules
 
 log = logging.getLogger(__name__)
 
@@ -31,21 +32,13 @@ AGAIN_PART = 5  # while the budget held moves back, so many times sooner: others
 States = Mapping[str, NodeState]
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """How much is moved at a time, and what is split and merged."""
-
-    moves: Limits = DEFAULT_LIMITS
-    seals: seals.Rules = seals.DEFAULT_RULES
-
-
 class Scheduler:
     """Works on the owner's book. Not thread-safe. Times are monotonic milliseconds.
 
     What operators ask for raises UnknownName, or InvalidRequest where it cannot be.
     """
 
-    def __init__(self, repository: Repository, reports: Reports, rules: Rules) -> None:
+    def __init__(self, repository: Repository, reports: Reports, rules: SchedulingRules) -> None:
         self._repository, self._reports, self._rules = repository, reports, rules
         self._news: set[int] = set()  # tasks that were not looked at since
         self._homeless: set[int] = set()  # those that were looked at while no sorter was alive

@@ -10,7 +10,8 @@ from tistream import trace
 from tistream.clock import Clock
 from tistream.format.segment import SegmentRef
 from tistream.storage.measured import MeasuredObjectStore
-from tistream_sorter.compaction import CompactRules, Pauses, Rewrite, Rewritten, rewrite
+from tistream_sorter.compaction import CompactRules, Pauses, rewrite
+from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.status import log_fields
 from tistream_sorter.task import Task

@@ -12,7 +12,7 @@ from tistream.format.manifest import PendingPart
 from tistream.model.span import KeySpan
 from tistream.wire.file_batch import RowGroupRef
 from tistream_sorter.jobs.pruning import ReadRules
-from tistream_sorter.jobs.shard import Shard, ShardFile, StoreRules
+from tistream_sorter.jobs.shard import ShardFile, StoreRules
 from tistream_sorter.key_scale import KEY_BYTES, Load, between, evenly
 
 ROW_BYTES = 128  # what a row costs beside its values: roughly, in memory and in time
@@ -173,14 +173,3 @@ def touched(span: KeySpan, files: Sequence[ShardFile], parts: Sequence[PendingPa
         bounds = [(min(low for low, _ in bounds), max(high for _, high in bounds))]
     clipped = [KeySpan(low, high).clip(span) for low, high in bounds]
     return [piece for piece in clipped if piece is not None]
-
-
-def bundles(shards: Sequence[Shard], count: int) -> list[list[Shard]]:
-    """Spread shards over at most `count` Spark tasks by weight, heaviest first."""
-    out: list[list[Shard]] = [[] for _ in range(min(count, len(shards)))]
-    weights = [0] * len(out)
-    for shard in sorted(shards, key=lambda shard: -shard.weight):
-        lightest = weights.index(min(weights))
-        out[lightest].append(shard)
-        weights[lightest] += shard.weight
-    return out

@@ -18,9 +18,10 @@ from tistream.wire.file_batch import FileRef
 from tistream.wire.meta import SealOrder
 from tistream.wire.sorter import Coverage, Hold, StoreNeed, TaskStatus
 from tistream_sorter.collection import COLLECT_DEFAULT, CollectRules
-from tistream_sorter.compaction import COMPACT_DEFAULT, CompactRules, Rewritten, replaced
+from tistream_sorter.compaction import COMPACT_DEFAULT, CompactRules, replaced
 from tistream_sorter.damage import Damages
 from tistream_sorter.inbox import Inbox, groups_of
+from tistream_sorter.jobs.rewrite import Rewritten
 from tistream_sorter.jobs.shard import ShardResult
 from tistream_sorter.load import LoadMeter
 from tistream_sorter.positions import Positions, closed, outlived

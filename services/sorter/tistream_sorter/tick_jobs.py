@@ -11,7 +11,7 @@ from tistream.clock import Clock
 from tistream.format.manifest import Manifest
 from tistream.storage.measured import MeasuredObjectStore
 from tistream_sorter.claims import Held
-from tistream_sorter.compaction import Rewrite, Rewritten
+from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.task import Task

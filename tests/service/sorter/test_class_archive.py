@@ -36,9 +36,8 @@ def test_java_starts_quietly_with_an_archive_that_does_not_fit(tmp_path: Path, c
 def _made(folder: Path) -> Path:
     archive = folder / "share" / "classes.jsa"
     # In a process of its own: it ends the JVM that PySpark keeps for all of a process's sessions.
-    make = (
-        f"from pathlib import Path; from tistream_sorter.jobs.class_archive import make; make(Path({str(archive)!r}))"
-    )
+    module = "tistream_sorter.jobs.make_class_archive"
+    make = f"from pathlib import Path; from {module} import make; make(Path({str(archive)!r}))"
     subprocess.run([sys.executable, "-c", make], check=True, capture_output=True)
     assert list(archive.parent.iterdir()) == [archive], "nothing else is left behind"
     return archive

@@ -38,12 +38,12 @@ from tistream_schema.app import build_app as build_schema
 from tistream_schema.settings import SchemaSettings
 from tistream_sorter.app import Outside
 from tistream_sorter.app import build_app as build_sorter
-from tistream_sorter.compaction import Rewrite, Rewritten
+from tistream_sorter.jobs.bundles import bundles
 from tistream_sorter.jobs.compact import rewrite_guarded
+from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.jobs.shard_io import process_guarded
 from tistream_sorter.settings import CollectSettings, CompactSettings, SorterSettings, TickSettings
-from tistream_sorter.shards import bundles
 
 PATIENCE_S = 2.0  # for every answer; longer ones of production would let most of a seed's time pass in waiting
 

@@ -13,7 +13,8 @@ from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream_sorter.collection import CollectRules
-from tistream_sorter.compaction import CompactRules, Rewrite, Rewritten
+from tistream_sorter.compaction import CompactRules
+from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 
 TINY = TinyTenant()
 

@@ -21,8 +21,9 @@ from tistream.pool.rows import read_row_groups
 from tistream.pool.writer import write_segment
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
-from tistream_sorter.compaction import CompactRules, Rewrite, Rewritten, replaced, rewrite
+from tistream_sorter.compaction import CompactRules, replaced, rewrite
 from tistream_sorter.jobs.compact import PACKED_ROWS, rewrite_guarded
+from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.task_state import TaskIdentity, first_state
 
 TENANT = TenantKey("7", "t")

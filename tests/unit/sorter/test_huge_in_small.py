@@ -18,7 +18,7 @@ from tistream.pool.task_log import TaskLog
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import Body
-from tistream_sorter.compaction import Rewrite, Rewritten
+from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult, StoreRules
 from tistream_sorter.sweep import EVERY_MS
 from tistream_sorter.task import TickLimits

@@ -16,7 +16,7 @@ from tistream.format import manifest as manifests
 from tistream.format.manifest import KIND_TICK, Manifest
 from tistream.storage import layout, manifest_log
 from tistream.storage.memory import MemoryObjectStore
-from tistream_sorter.compaction import Rewrite, Rewritten
+from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.tick import lookup_needed
 

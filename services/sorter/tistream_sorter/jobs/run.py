@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tistream.storage.tenant_keys import TenantKeys
-from tistream_sorter.compaction import Rewrite, Rewritten
 from tistream_sorter.jobs import shard_io
+from tistream_sorter.jobs.bundles import bundles
+from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
-from tistream_sorter.shards import bundles
 
 CLOSURE_BYTES_MAX = 256 << 10
 POOL, LARGE_POOL = "default", "large"  # of equals the first by name goes first

@@ -1,4 +1,4 @@
-"""Deletes what nobody needs any more, as collection.py tells (docs/adr/0009). All I/O; decides nothing."""
+"""Garbage collection: deletes the objects that collection.py selects (docs/adr/0009). All I/O; decides nothing."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tistream_sorter.task_state import TaskState
 
 log = logging.getLogger(__name__)
 
-DELETES_MAX = 1_000  # of one task in one turn: others wait
-HERITAGE_DOUBLINGS = 6  # of the pause between looks at a sealed task of which there is nothing to delete
+DELETES_MAX = 1_000  # of one task per turn, so that the other tasks get theirs
+HERITAGE_DOUBLINGS = 6  # of the pause between scans of a sealed task, while there is nothing to delete
 
 
 class Collector:
@@ -40,8 +40,8 @@ class Collector:
         self._schema_logs: dict[TenantKey, SchemaLog] = {}
 
     def collect(self, held: Sequence[Held]) -> bool:
-        """One turn for each task. What fails for one is tried again at the next turn; the others go on. Whether there
-        is more to delete at once."""
+        """One turn for each task. An error of one task is retried at the next turn and does not stop the others. Return
+        whether there is more to delete at once."""
         tenants = {one.task.state.identity.tenant for one in held}
         self._schema_logs = {tenant: known for tenant, known in self._schema_logs.items() if tenant in tenants}
         more = False
@@ -54,7 +54,7 @@ class Collector:
         return more
 
     def close(self) -> None:
-        """No more deletes."""
+        """Stop the threads that delete."""
         self._deleter.close()
 
     def _turn(self, held: Held) -> bool:
@@ -65,7 +65,7 @@ class Collector:
             held.looked_ms = now_ms
         if held.task.read_by_registry and state.retention.keep_ms is not None and held.read_at != state.number:
             held.task.read_through(self._schema_read_ts(state.identity.tenant))
-            held.read_at = state.number  # of a task at rest nothing more comes of age
+            held.read_at = state.number  # an idle task has no further rows that expire
         if (ancestors := held.task.ancestors) and now_ms >= held.heritage_ms:
             found = [self._look_at_ancestor(held, state, ancestor, now_ms) for ancestor in ancestors]
             held.heritage_looks = 0 if any(found) else min(held.heritage_looks + 1, HERITAGE_DOUBLINGS)
@@ -79,7 +79,8 @@ class Collector:
         return len(keys) == DELETES_MAX
 
     def _look(self, held: Held, state: TaskState, now_ms: int) -> None:
-        """What earlier epochs have left. `state` was read before: what it ceases to name meanwhile is noted anyway."""
+        """Find what earlier epochs left behind. `state` was read before the scan: what later manifests drop is noted by
+        the tick."""
         identity = state.identity
         found = left_behind(self._keys(identity.tenant, identity.task_id), state)
         held.garbage.note(found, now_ms)
@@ -87,7 +88,7 @@ class Collector:
         held.garbage.note(self._manifests_below_floor(identity.tenant, identity.task_id), now_ms)
 
     def _look_at_ancestor(self, held: Held, state: TaskState, ancestor: int, now_ms: int) -> bool:
-        """What a sealed task has left, and nobody who carries on names. Whether there is more of it than was known."""
+        """Find objects of a sealed task that none of its children names. Return whether any of them is new."""
         tenant = state.identity.tenant
         keys = list(self._keys(tenant, ancestor))
         old = self._manifests_below_floor(tenant, ancestor)
@@ -124,7 +125,7 @@ class Collector:
         return out
 
     def _schema_read_ts(self, tenant: TenantKey) -> int:
-        """How far the schema registry's log goes: what it has not read of the pool must stay."""
+        """The highest ts in the schema registry's log: rows that the registry has not read must stay in the pool."""
         known = self._schema_logs.get(tenant, SchemaLog())
         last = known.key
         for info in self._objects.list_after(layout.schema_log_prefix(tenant), last):
@@ -137,7 +138,7 @@ class Collector:
 
 @dataclass(frozen=True, slots=True)
 class SchemaLog:
-    """The newest object of a schema registry's log that is known, and how far it goes."""
+    """The newest known object of a schema registry's log, and its highest ts."""
 
     key: str = ""
     high_ts: int = 0
@@ -145,7 +146,7 @@ class SchemaLog:
 
 @dataclass(frozen=True, slots=True)
 class _Sealed:
-    """A task as the lineage follows it from its seal."""
+    """A sealed task, in the form in which the lineage follows tasks."""
 
     task_id: int
     span: KeySpan

@@ -1,6 +1,6 @@
-"""Which objects nobody needs any more (docs/adr/0009), and since when. Pure, but for its lock; times are monotonic ms.
+"""Which objects of a task are garbage (docs/adr/0009), and since when. Pure, but for its lock; times are monotonic ms.
 
-Objects are a task's own: what it shares with the heirs of a sealed task is told by `unnamed`.
+Objects are a task's own. Of those that it shares with other children of a sealed task, `unnamed` finds the garbage.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ COLLECT_DEFAULT = CollectRules()
 
 
 class Garbage:
-    """Keys that no manifest names any more, each with the time at which that was seen. Written by the tick thread, and
-    by the one that deletes."""
+    """Keys that no manifest names any more, each with the time of that observation. Used by the tick thread and by the
+    thread that deletes."""
 
     def __init__(self) -> None:
         self._lock = new_lock()
-        self._since_ms: dict[str, int] = {}  # in the order of time
+        self._since_ms: dict[str, int] = {}  # ordered by time
 
     def note(self, keys: Iterable[str], now_ms: int) -> bool:
-        """These are needed no more. What is known keeps its time; whether any was not."""
+        """Add garbage; known keys keep their time. Return whether any key is new."""
         with self._lock:
             known = len(self._since_ms)
             for key in keys:
@@ -43,20 +43,20 @@ class Garbage:
             return len(self._since_ms) > known
 
     def due(self, now_ms: int, grace_ms: int, count_max: int) -> list[str]:
-        """Those that may be deleted now, the oldest first."""
+        """At most `count_max` keys whose grace time is over, oldest first."""
         with self._lock:
             ready = (key for key, since_ms in self._since_ms.items() if now_ms - since_ms >= grace_ms)
             return [key for key, _ in zip(ready, range(count_max), strict=False)]
 
     def deleted(self, keys: Iterable[str]) -> None:
-        """They are gone."""
+        """Remove keys that have been deleted."""
         with self._lock:
             for key in keys:
                 self._since_ms.pop(key, None)
 
 
 def dropped(before: TaskState, manifest: Manifest, after: TaskState) -> set[str]:
-    """What the manifest that leads from `before` to `after` ceases to name, of the task's own objects."""
+    """The task's own objects that `before` names and `after` does not; `manifest` leads from one to the other."""
     named = {part.key for part in before.pending} - {part.key for part in after.pending}
     if manifest.live_segments is not None:
         named |= {segment.key for segment in before.live_segments}
@@ -75,8 +75,8 @@ def manifests_below(state: TaskState, low: int, high: int) -> list[str]:
 
 
 def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
-    """Of all objects below a task's prefix those that epochs before `state`'s have left, and that it does not name:
-    nobody can commit under those epochs any more. Its own epoch's may be about to be named."""
+    """Objects below a task's prefix that an earlier epoch wrote and `state` does not name: those epochs are fenced and
+    cannot commit. Objects of the state's own epoch may be about to be named, and are left out."""
     named = names(state.pending, state.live_segments)
     return [
         key
@@ -88,12 +88,12 @@ def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
 def unnamed(
     keys: Iterable[str], carrying_on: Iterable[tuple[Sequence[PendingPart], Sequence[SegmentRef]]]
 ) -> list[str]:
-    """Of a sealed task's objects those that none of the tasks that carry on names. None of them ever will: a task
-    inherits from seals alone."""
+    """Objects of a sealed task that none of its children (`carrying_on`) names. None of them ever will: a child task
+    inherits objects from a seal only."""
     named = {key for pending, live in carrying_on for key in names(pending, live)}
     return [key for key in keys if key not in named]
 
 
 def names(pending: Iterable[PendingPart], live: Iterable[SegmentRef]) -> set[str]:
-    """The objects that a state rests on."""
+    """Keys of the objects that a state names."""
     return {part.key for part in pending} | {segment.key for segment in live}

@@ -1,4 +1,4 @@
-"""Has small segments written as larger ones, as compaction.py tells. Commits nothing: the task's next manifest does."""
+"""Runs the merges that compaction.py selects, as jobs. Commits nothing: the task's next manifest does."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tistream_sorter.task import Task
 
 log = logging.getLogger(__name__)
 
-UNITS_MAX = 8  # of one job: what comes back is committed before more is begun
+UNITS_MAX = 8  # of one job: its results are committed before the next job begins
 
 
 class Rewriter(Protocol):
-    """Writes segments as one, as a job."""
+    """Runs merges of segments as one job."""
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]: ...
 
@@ -41,20 +41,20 @@ class Compactor:
     ) -> None:
         self._objects, self._runner, self._rules = objects, runner, rules
         self._clock, self._new_nonce, self._metrics = clock, new_nonce, metrics
-        self._alone: frozenset[str] = frozenset()  # segments that could not be read, or are too much with another
-        self._looked: dict[int, tuple[SegmentRef, ...]] = {}  # by task: segments of which there is nothing to do
+        self._alone: frozenset[str] = frozenset()  # keys of segments that cannot be read or merged
+        self._looked: dict[int, tuple[SegmentRef, ...]] = {}  # by task: a list of segments without work
         self._pauses = Pauses()
         self._one_by_one = False
 
     def compact(self, tasks: Sequence[Task]) -> bool:
-        """One job, if there is anything to do; whether there was."""
+        """Run the due merges as one job. Return whether there were any."""
         if self._rules is None:
             return False
         held = {task.task_id for task in tasks}
         self._looked = {task_id: live for task_id, live in self._looked.items() if task_id in held}
         self._pauses.keep_only(held)
         found = [(task, unit) for task in tasks if (unit := self._unit(task, self._rules)) is not None][:UNITS_MAX]
-        # After a job that died as a whole each task has one of its own: one cannot stop the others.
+        # After a job that failed as a whole each task gets a job of its own, so that one cannot block the others.
         jobs = [[one] for one in found] if self._one_by_one else [found] if found else []
         died = [job for job in jobs if not self._job(job)]
         self._one_by_one = bool(died)
@@ -76,7 +76,7 @@ class Compactor:
         return unit
 
     def _job(self, found: Sequence[tuple[Task, Rewrite]]) -> bool:
-        """Whether there was an answer."""
+        """Run one job and return whether it succeeded."""
         try:
             with trace.root("compact", attributes={"tistream.tasks": len(found)}):
                 results = self._runner.rewrite([unit for _, unit in found])
@@ -108,6 +108,6 @@ class Compactor:
         task.rewritten(done)
 
     def _failed(self, task: Task, unit: Rewrite) -> None:
-        """It may have been written all the same: under this name nobody will look for it."""
+        """Record a failed merge. Its output may exist; no manifest will name it, so its key is garbage."""
         self._metrics.compact_failures.inc()
         task.wasted(unit.key)

@@ -1,13 +1,13 @@
-"""Which small segments are to become one, and what a task's list of segments is afterwards (docs/adr/0009). Pure.
+"""Compaction: which small segments are merged, and the task's list of segments afterwards (docs/adr/0009). Pure.
 
-Neighbours in the list alone are put together, so that a segment stays narrow in commit_ts; and the task's own alone:
-what it shares with other heirs of a sealed task is told apart by its key.
+Only neighbours in the list are merged, so that a segment covers a narrow range of commit_ts; and only the task's own
+segments, which their keys identify: other child tasks may share the inherited ones.
 
-Neighbours wait until there are `small_bytes` of them, and `fan_in_full` or more: then they become one, and each of
-their bytes has been written again once. Written together they are fewer bytes, down to a third: so a segment of a
-quarter of that is no small one any more, and stays as it is. Who pushes little would wait for long, and its list of
-segments would be long: so `fan_in` neighbours of one tier or lower ones become one before, the lowest tiers first, and
-only where that at least doubles the largest of them. Tier t holds segments of `fan_in`^t to `fan_in`^(t+1) KiB.
+A *full* merge takes `fan_in_full` or more neighbours that weigh `small_bytes` together; each of their bytes is rewritten
+once. The output may shrink to a third, so a segment of `small_bytes`/4 or more is never compacted again. A tenant with
+little traffic would wait long for a full merge while its list of segments grows. Therefore `fan_in` neighbours of a
+tier or of lower tiers are merged earlier, the lowest tiers first, if that at least doubles the largest of them. Tier t
+holds segments of `fan_in`^t to `fan_in`^(t+1) KiB.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PAUSE_MS, PAUSE_MAX_MS = 5_000, 600_000  # after a job that failed
 
 @dataclass(frozen=True, slots=True)
 class CompactRules:
-    """See SorterSettings.compact. `rows_max` bounds what one job holds in memory, with what its rows unpack to: as much
-    as a shard of a tick does, since it runs beside those."""
+    """See SorterSettings.compact. `rows_max` and `unpacked_max` bound the memory of one job to that of a shard of a tick,
+    because both run side by side."""
 
     fan_in: int = 128
     fan_in_full: int = 16
@@ -43,7 +43,7 @@ COMPACT_DEFAULT = CompactRules()
 def rewrite(
     identity: TaskIdentity, live: Sequence[SegmentRef], skip: frozenset[str], nonce: str, rules: CompactRules
 ) -> Rewrite | None:
-    """What to put together next, if anything; segments whose keys are in `skip` are left alone."""
+    """The next merge, or None. Segments whose keys are in `skip` are left alone."""
     own = layout.task_prefix(identity.tenant, identity.task_id)
     tiers = [_tier(segment, own, skip, rules) for segment in live]
     found = _full(live, tiers, rules) or _many(live, tiers, rules)
@@ -55,22 +55,21 @@ def rewrite(
 
 @dataclass(slots=True)
 class Pauses:
-    """Tasks of which a job has failed for the time being: each is left alone for a while, which doubles each time.
-    Monotonic milliseconds."""
+    """Exponential backoff of tasks whose compaction failed. Times are monotonic milliseconds."""
 
-    _until: dict[int, tuple[int, int]] = field(default_factory=dict)  # by task: when it is over, how long it was
+    _until: dict[int, tuple[int, int]] = field(default_factory=dict)  # by task: end and length of the pause
 
     def over(self, task_id: int, now_ms: int) -> bool:
         """Whether the task may be tried."""
         return task_id not in self._until or now_ms >= self._until[task_id][0]
 
     def failed(self, task_id: int, now_ms: int) -> None:
-        """It has failed, again or for the first time."""
+        """Record a failure: the pause doubles with each one."""
         pause_ms = min(2 * self._until[task_id][1], PAUSE_MAX_MS) if task_id in self._until else PAUSE_MS
         self._until[task_id] = now_ms + pause_ms, pause_ms
 
     def worked(self, task_id: int) -> None:
-        """It has not."""
+        """Record a success: end the backoff."""
         self._until.pop(task_id, None)
 
     def keep_only(self, task_ids: Container[int]) -> None:
@@ -79,7 +78,7 @@ class Pauses:
 
 
 def replaced(state: TaskState, done: Rewritten) -> TaskState | None:
-    """The state with the output in the place of its inputs; None if these are not all there, side by side, any more."""
+    """The state with the output in place of its inputs; None if the inputs are not all there side by side any more."""
     assert done.output is not None
     keys = [segment.key for segment in state.live_segments]
     try:
@@ -94,7 +93,7 @@ def replaced(state: TaskState, done: Rewritten) -> TaskState | None:
 
 
 def _full(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: CompactRules) -> tuple[SegmentRef, ...]:
-    """Neighbours that make a large one, or are as much as a job takes."""
+    """Neighbours that together reach `small_bytes` or the limits of a job; empty if there are none."""
     for begin, end in _runs(tiers, _tiers(rules)):
         first, last = _fitting(live, begin, end, rules.fan_in_full, rules)
         if last > first and (last < end or sum(one.size for one in live[first:last]) >= rules.small_bytes):
@@ -103,7 +102,7 @@ def _full(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: Compac
 
 
 def _many(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: CompactRules) -> tuple[SegmentRef, ...]:
-    """Neighbours that are many."""
+    """At least `fan_in` neighbours of low tiers; empty if there are none."""
     for tier in range(_tiers(rules)):
         for begin, end in _runs(tiers, tier):
             first, last = _fitting(live, begin, end, rules.fan_in, rules)
@@ -114,7 +113,7 @@ def _many(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: Compac
 
 
 def _tier(segment: SegmentRef, own: str, skip: frozenset[str], rules: CompactRules) -> int | None:
-    """None: it stays as it is."""
+    """The segment's tier; None if it is not compacted."""
     if segment.size >= rules.small_bytes // 4 or segment.key in skip or not segment.key.startswith(own):
         return None
     tier, size = 0, segment.size // TIER_BYTES
@@ -141,8 +140,8 @@ def _runs(tiers: Sequence[int | None], highest: int) -> Iterator[tuple[int, int]
 
 
 def _fitting(live: Sequence[SegmentRef], begin: int, end: int, count: int, rules: CompactRules) -> tuple[int, int]:
-    """[begin, end) of the first neighbours there of which one job takes `count`, and those behind them that it takes as
-    well; nothing if there are none. What begins with a few that are as much as a job takes goes on behind these."""
+    """[begin, end) of the first run of at least `count` neighbours within the limits of one job, extended as far as the
+    limits allow; an empty range if there is no such run. A few segments that fill a job by themselves are skipped."""
     while end - begin >= count:
         size = rows = 0
         at = begin

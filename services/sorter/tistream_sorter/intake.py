@@ -1,8 +1,8 @@
-"""How many bytes of change files a tenant has sent: each file once, as the manifests have it (docs/adr/0014). Pure.
+"""Bytes of change files that a tenant has pushed, each file counted once, according to the manifests (docs/adr/0014).
+Pure.
 
-Every file goes to every task of its tenant, so one of them counts: the one with the first keys, of which there is one
-at any time. A file counts when a manifest's positions move over it; where a merge has taken them back, it comes again
-and does not.
+Every file goes to every task of its tenant, so only one task counts: the one with the lowest keys. A file is counted
+when a manifest's positions move past it. After a merge has moved positions back it arrives again and is not counted.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from tistream.wire.usage import hour_of
 from tistream_sorter.positions import received
 from tistream_sorter.task_state import TaskIdentity, TaskState
 
-HOURS_MAX = 72  # with intake, that a manifest restates: nobody who asks later is told of older ones
+HOURS_MAX = 72  # with intake that a manifest restates: older hours cannot be reported any more
 
 Chains = Mapping[int, tuple[ChainPosition, ...]]
 
 
 def counts(identity: TaskIdentity) -> bool:
-    """Whether it is this task that counts."""
+    """Whether this task counts the files of its tenant."""
     return not identity.span.start
 
 
 def uncounted(state: TaskState, ref: FileRef) -> int:
-    """What a file that is taken adds, in bytes: 0 if it was counted before, or by another task."""
+    """Bytes that a file adds to the count: 0 if it was counted before, or if another task counts."""
     if not counts(state.identity):
         return 0
     before = _at(state.intake.through, ref.store_id, ref.chain_ts)
@@ -35,7 +35,7 @@ def uncounted(state: TaskState, ref: FileRef) -> int:
 
 
 def counted(state: TaskState, now_ms: int) -> TaskState:
-    """The state with what it has taken since its last manifest put down to the present hour (wall clock)."""
+    """The state with the bytes since its last manifest added to the current hour (wall clock)."""
     intake = state.intake
     through = _ahead(received(intake.through, state.positions, state.flushed_ts), state.positions)
     if not state.taken_bytes and through == intake.through:
@@ -49,7 +49,8 @@ def counted(state: TaskState, now_ms: int) -> TaskState:
 
 
 def inherited(identity: TaskIdentity, first: Manifest, positions: Chains) -> IntakeCount:
-    """What an heir at these positions goes on from; `first` is the seal of the parent with the lowest keys."""
+    """The count with which a child task at these positions begins; `first` is the seal of the parent with the lowest
+    keys."""
     if not counts(identity):
         return NOTHING_TAKEN
     stores = {*first.positions, *first.intake.through}
@@ -67,7 +68,7 @@ def _furthest(*several: tuple[ChainPosition, ...]) -> tuple[ChainPosition, ...]:
 
 
 def _ahead(reached: Chains, positions: Chains) -> dict[int, tuple[ChainPosition, ...]]:
-    """Of what was reached that which lies above the positions."""
+    """The parts of `reached` that lie above the positions."""
     found = {
         store: tuple(chain for chain in chains if (_at(positions, store, chain.first_ts) or 0) < chain.at_ts)
         for store, chains in reached.items()

@@ -1,6 +1,6 @@
-"""How much a task has had to do lately, and where its keys would be cut into halves of that. Pure; time is an argument.
+"""The recent load of a task, and the key that would cut it into halves. Pure; time is an argument.
 
-Written by one thread; what others read is replaced, never changed.
+One thread writes. Other threads may read at any time, because values are replaced and never changed in place.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from tistream.model.span import KeySpan
 from tistream.wire.file_batch import RowGroupRef
 from tistream_sorter.key_scale import Load, halving
 
-MEAN_MS = 30_000  # what came so long ago counts a third
-RECENT_MAX = 256  # row groups of which the keys are remembered
-SPLIT_EVERY_MS = 5_000  # how often the key is thought about at most
+MEAN_MS = 30_000  # time constant of the mean: bytes of that age count a third
+RECENT_MAX = 256  # row groups whose key bounds are kept
+SPLIT_EVERY_MS = 5_000  # at most once in this time is the split key computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +27,16 @@ class _Recent:
 
 
 class LoadMeter:
-    """Of one task. All times are monotonic milliseconds."""
+    """The load of one task. All times are monotonic milliseconds."""
 
     def __init__(self, span: KeySpan) -> None:
         self._span = span
-        self._sum: tuple[float, int] = 0.0, 0  # bytes, faded, and as of when
+        self._sum: tuple[float, int] = 0.0, 0  # decayed bytes, and the time of the last decay
         self._recent: tuple[_Recent, ...] = ()
-        self._split: tuple[tuple[_Recent, ...], int, bytes] = (), 0, b""  # of what it was thought, when, and the key
+        self._split: tuple[tuple[_Recent, ...], int, bytes] = (), 0, b""  # last input, time and result
 
     def took(self, groups: Iterable[RowGroupRef], now_ms: int) -> None:
-        """Row groups were read, and what they hold is committed."""
+        """Add row groups whose rows were read and committed."""
         found = list(groups)
         if not found:
             return
@@ -49,7 +49,7 @@ class LoadMeter:
         self._recent = (*self._recent, *known)[-RECENT_MAX:]
 
     def per_second(self, now_ms: int) -> float:
-        """Bytes a second: an exponentially weighted mean, which falls while nothing comes."""
+        """Bytes per second: an exponentially weighted mean, which decays while no file arrives."""
         return self._faded(now_ms) * 1_000 / MEAN_MS
 
     def split_key(self, now_ms: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What the manifests of the tasks held say of tenants' usage, for the meta servers (docs/adr/0014)."""
+"""Usage reports derived from the manifests of the held tasks, for the meta servers (docs/adr/0014)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ Hour = tuple[str, str, int]
 
 
 class PoolUsage:
-    """Of the newest manifests; called by one thread. `tasks` are their states."""
+    """Finds what the newest manifests add to earlier reports. Called by one thread; `tasks` returns the states."""
 
     def __init__(self, tasks: Callable[[], Iterable[TaskState]]) -> None:
         self._tasks = tasks
-        self._taken: dict[Hour, int] = {}  # bytes, as they were told
-        self._stored: dict[int, tuple[int, int]] = {}  # task -> the hour and the manifest that were told
+        self._taken: dict[Hour, int] = {}  # bytes, as last reported
+        self._stored: dict[int, tuple[int, int]] = {}  # task -> the hour and the manifest last reported
 
     def due(self, now_ms: int) -> tuple[list[Intake], list[StoredUsage]]:
-        """What was not told yet: bytes taken, by hour; and what is stored, for each hour since it was told last. An
-        hour in which nobody has told had the same as before: else there were another manifest."""
+        """What has not been reported: bytes ingested, by hour; and stored bytes, for each hour since the last report.
+
+        An hour without a report had the same stored bytes as the hour before: a change would have made a manifest.
+        """
         intake: list[Intake] = []
         stored: list[StoredUsage] = []
         states = list(self._tasks())
@@ -37,7 +39,7 @@ class PoolUsage:
         return intake, stored
 
     def told(self, intake: Sequence[Intake], stored: Sequence[StoredUsage]) -> None:
-        """These have been taken."""
+        """Mark these reports as acknowledged."""
         for one in intake:
             self._taken[_hour(one)] = one.bytes_in
         for task in stored:

@@ -1,4 +1,4 @@
-"""Where a task is in its stores' chains of files, and what follows (design.md 2). Pure."""
+"""A task's position in each chain of files of each store, and which file comes next (design.md 2). Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tistream.wire.file_batch import FileRef
 
 Positions = dict[int, tuple[ChainPosition, ...]]
 
-CHAINS_KEPT = 8  # chains of one store that are told, closed ones among them: who sends may not know that they are
-CHAINS_MAX = 1_024  # of one store that are open; dispatchers begin no more than 1,000 (tistream_dispatcher.chain)
+CHAINS_KEPT = 8  # of one store that are reported, closed ones included: a dispatcher may not know yet that they are closed
+CHAINS_MAX = 1_024  # open chains of one store; a dispatcher begins at most 1,000 (tistream_dispatcher.chain)
 
 
 def follows(positions: Positions, ref: FileRef) -> bool:
@@ -23,25 +23,25 @@ def follows(positions: Positions, ref: FileRef) -> bool:
 
 
 def has_room(positions: Positions, ref: FileRef) -> bool:
-    """Whether the file's chain is known, or may begin."""
+    """Whether the file's chain is known, or there is room for a new chain."""
     chains = positions.get(ref.store_id, ())
     return len(chains) < CHAINS_MAX or any(chain.first_ts == ref.chain_ts for chain in chains)
 
 
 def closed(positions: Positions, flushed_ts: int, ref: FileRef) -> bool:
-    """Whether the file is a late one of a chain in whose place another has come, flushed through its beginning: nothing
-    rests on it any more, and its dispatcher may delete it at any moment (design.md 2, docs/adr/0009)."""
+    """Whether the file's chain is closed: a later chain of the store has begun, and its beginning is flushed. Nothing
+    depends on such a file any more, and its dispatcher may delete it at any moment (design.md 2, docs/adr/0009)."""
     return any(ref.chain_ts < chain.first_ts <= flushed_ts for chain in positions.get(ref.store_id, ()))
 
 
 def outlived(positions: Positions, flushed_ts: int, ref: FileRef) -> bool:
-    """Whether the file's chain is closed, and has no place here: it was let go, or never begun."""
+    """Whether the file's chain is closed and has no position: it was dropped, or never begun."""
     known = any(chain.first_ts == ref.chain_ts for chain in positions.get(ref.store_id, ()))
     return not known and closed(positions, flushed_ts, ref)
 
 
 def moved(positions: Positions, ref: FileRef) -> Positions:
-    """The positions once `ref` is taken."""
+    """The positions after `ref`."""
     chains = positions.get(ref.store_id, ())
     kept = tuple(chain for chain in chains if chain.first_ts != ref.chain_ts)
     added = (*kept, ChainPosition(ref.chain_ts, ref.ts))
@@ -49,10 +49,10 @@ def moved(positions: Positions, ref: FileRef) -> Positions:
 
 
 def without_closed(positions: Positions, flushed_ts: int, kept: int = CHAINS_KEPT) -> Positions:
-    """The positions without the oldest chains that are closed, as far as there are more than `kept` of a store.
+    """The positions without the oldest closed chains of each store, if it has more than `kept` chains.
 
-    One that is open is never let go: a slice may wait for its late files (design.md 2). Nor is the newest that began
-    at or below flushed_ts: it says which are closed.
+    An open chain is never dropped, because a slice may wait for its late files (design.md 2). Neither is the newest
+    chain that began at or below flushed_ts: it defines which chains are closed.
     """
     return {store: _without_closed(chains, flushed_ts, kept) for store, chains in positions.items()}
 
@@ -63,7 +63,7 @@ def _without_closed(chains: tuple[ChainPosition, ...], flushed_ts: int, kept: in
 
 
 def received(positions: Positions, durable: Positions, flushed_ts: int) -> Positions:
-    """The positions without those chains that the durable ones have let go."""
+    """The positions without the chains that the durable positions have dropped."""
     return {store: _received(chains, durable.get(store, ()), flushed_ts) for store, chains in positions.items()}
 
 
@@ -76,11 +76,11 @@ def _received(
 
 
 def common(several: Sequence[Mapping[int, tuple[ChainPosition, ...]]], flushed_ts: int) -> Positions:
-    """Where all of several tasks have been: what one of them alone has taken comes again, for it as a repeat.
+    """The lowest positions of several tasks: files that only one of them has taken arrive again, as repeats.
 
-    A chain that some task has not begun is left out, so that it comes from its first file; unless that task has a later
-    one, and all have flushed through where that begins: then nothing rests on the older one any more, nobody sends it,
-    and the position of those who have it is kept (design.md 2).
+    A chain that one of the tasks has not begun is left out, so that it is sent from its first file. The exception is a
+    chain that is closed for that task, because it has a later one whose beginning all of them have flushed: nothing
+    depends on the older chain, no dispatcher sends it, and the position of the other tasks is kept (design.md 2).
     """
     stores = {store for positions in several for store in positions}
     found = {
@@ -100,7 +100,7 @@ def _common(several: Sequence[tuple[ChainPosition, ...]], flushed_ts: int) -> tu
 
 
 def _settled(first_ts: int, several: Sequence[tuple[ChainPosition, ...]], flushed_ts: int) -> bool:
-    """Whether every task has begun the chain, or needs it no more."""
+    """Whether every task has begun the chain, or does not need it any more."""
     return all(
         any(chain.first_ts == first_ts or first_ts < chain.first_ts <= flushed_ts for chain in chains)
         for chains in several

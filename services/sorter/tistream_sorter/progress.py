@@ -1,5 +1,5 @@
-"""What followers of many tasks ask for again and again: the progress of those that moved since they asked last. Pure,
-but for its lock."""
+"""Incremental progress of many tasks: a follower polls for those that changed since its last call. Pure, but for its
+lock."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tistream_sorter.task_state import TaskState
 
 
 class ProgressFeed:
-    """Numbers every change of a task's state that somebody may ask for. `boot` names this process: numbers of another
-    mean nothing here."""
+    """Numbers every change of a task's state. `boot` identifies this process: versions of another process do not
+    compare with its own."""
 
     def __init__(self, boot: str) -> None:
         self._boot = boot
         self._lock = new_lock()
         self._version = 0
-        self._seen: dict[int, tuple[TaskState, int]] = {}  # task -> its state, and under which number
+        self._seen: dict[int, tuple[TaskState, int]] = {}  # task -> its state, and the version of that state
 
     def after(self, tasks: Iterable[Task], boot: str, version: int) -> ProgressPage:
-        """The tasks that changed after `version`; all of them, if that is of another process."""
+        """The tasks that changed after `version`; all tasks, if `boot` is another process."""
         known = version if boot == self._boot else 0
         moved: list[TaskState] = []
         with self._lock:
-            # Of an heir without a manifest its own manifests say nothing yet.
+            # A child task without a manifest has no progress of its own yet.
             held = {task.task_id: state for task in tasks if not (state := task.state).inherited}
             for task_id in self._seen.keys() - held.keys():
                 del self._seen[task_id]

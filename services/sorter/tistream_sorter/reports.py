@@ -1,4 +1,4 @@
-"""What the meta server is told of tasks with each heartbeat. Pure."""
+"""Task reports in a sorter's heartbeat. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def reports(
     now_ms: int,
     fenced: Iterable[tuple[int, int, int]] = (),
 ) -> list[TaskReport]:
-    """Of tasks that work, of those that are sealed, of those that could be taken over (monotonic time), and of those
-    that another epoch has claimed.
+    """Heartbeat reports for running, sealed, prepared and fenced tasks. `now_ms`: monotonic.
 
-    A task that stopped is not told of; nor is an heir before its first manifest: until then its parents are needed.
+    A stopped task is not reported. Neither is a child task before its first manifest: until then its parents are
+    still needed.
     """
     working = [_working(task, now_ms) for task in held if task.stopped is None and not task.state.inherited]
     coming = [TaskReport(task_id=one, task_epoch=0, prepared=True) for one in prepared]

@@ -1,4 +1,4 @@
-"""What a task keeps of what it has committed (docs/adr/0009). Pure; `now_ms` is wall clock."""
+"""Retention: which committed segments a task keeps (docs/adr/0009). Pure; `now_ms` is wall clock."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from tistream_sorter.task_state import TaskState
 
 @dataclass(slots=True)
 class Readable:
-    """What has been in manifests for a while, in which readers that follow have come by: after a stall hours may be
-    flushed at once, and would be too old to be kept before anybody could read them. Monotonic milliseconds."""
+    """The ts that has been durable for at least `pause_ms`, so that followers had time to read it.
+
+    After a stall hours of changes may be flushed at once; they would exceed the retention before any consumer could
+    read them. Times are monotonic milliseconds.
+    """
 
     pause_ms: int
     _flushed: deque[tuple[int, int]] = field(
@@ -20,7 +23,7 @@ class Readable:
     )  # (when it was first seen to be durable, flushed_ts)
 
     def through(self, flushed_ts: int, now_ms: int) -> int:
-        """The ts up to which that is so. `flushed_ts` is durable by now."""
+        """The highest such ts. `flushed_ts` is durable now."""
         if not self._flushed or flushed_ts > self._flushed[-1][1]:
             self._flushed.append((now_ms, flushed_ts))
         while len(self._flushed) > 1 and now_ms - self._flushed[1][0] >= self.pause_ms:
@@ -32,8 +35,8 @@ class Readable:
 def retained(state: TaskState, now_ms: int) -> TaskState:
     """The state without the segments whose rows all lie at or below its new retained_ts, which never goes down.
 
-    After a merge a parent without the schema's keys may have let go of more than the schema registry has read: that is
-    told to readers (retained_ts), and the segments stay until it has (schema_retained_ts).
+    After a merge a parent without schema keys may have dropped more than the schema registry has read. Readers see
+    this in retained_ts; the segments stay until the registry has read them (schema_retained_ts).
     """
     ts = max(state.retained_ts, _allowed(state, now_ms))
     schema_ts = max(state.schema_retained_ts, min(ts, state.retention.read_ts))
@@ -45,8 +48,8 @@ def retained(state: TaskState, now_ms: int) -> TaskState:
 
 
 def _allowed(state: TaskState, now_ms: int) -> int:
-    """Age is counted from the older of two clocks, this node's and the upstream's: one that is years ahead, whichever
-    it is, must not empty the pool."""
+    """The ts up to which rows may be dropped. Age is counted from the earlier of two clocks, this node's and the
+    upstream's: a clock that is years ahead must not empty the pool."""
     keep_ms = state.retention.keep_ms
     newest_ms = min(now_ms, physical_ms(state.flushed_ts))
     if keep_ms is None or newest_ms <= keep_ms:

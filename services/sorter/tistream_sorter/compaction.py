@@ -3,10 +3,11 @@
 Only neighbours in the list are merged, so that a segment covers a narrow range of commit_ts; and only the task's own
 segments, which their keys identify: other child tasks may share the inherited ones.
 
-A *full* merge takes `fan_in_full` or more neighbours that weigh `small_bytes` together; each byte is rewritten once. The output may shrink to a third, so a segment of `small_bytes`/4 or more is never compacted again. A tenant with
-little traffic would wait long for a full merge while its list of segments grows. Therefore `fan_in` neighbours of a
-tier or of lower tiers are merged earlier, the lowest tiers first, if that at least doubles the largest of them. Tier t
-holds segments of `fan_in`^t to `fan_in`^(t+1) KiB.
+A *full* merge takes `fan_in_full` or more neighbours that weigh `small_bytes` together; each byte is rewritten once.
+The output may shrink to a third, so a segment of `small_bytes`/4 or more is never compacted again. A tenant with little
+traffic would wait long for a full merge while its list of segments grows. Therefore `fan_in` neighbours of a tier or of
+lower tiers are merged earlier, the lowest tiers first, if that at least doubles the largest of them. Tier t holds
+segments of `fan_in`^t to `fan_in`^(t+1) KiB.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import pytest
 
 import tistream_api.app
-import tistream_api.key_set
-import tistream_api.readiness
-import tistream_meta.database
-import tistream_meta.token_board
+import tistream_api.auth.key_set
+import tistream_api.tenant.readiness
+import tistream_meta.database.engine
+import tistream_meta.tenants.token_board
 from support.short_java import OPTIONS, VARIABLE
 from support.waiting import PATIENCE_S
 from tistream.service import peers
@@ -33,10 +33,10 @@ def patient_calls() -> Iterator[None]:
         patch.setattr(meta_client, "USAGE_DEADLINE_S", PATIENCE_S)
         patch.setattr(sorter_client, "TASKS_DEADLINE_S", PATIENCE_S)
         patch.setattr(tistream_api.app, "STATUS_DEADLINE_S", PATIENCE_S)
-        patch.setattr(tistream_api.key_set, "DEADLINE_S", PATIENCE_S)
-        patch.setattr(tistream_api.readiness, "DEADLINE_S", PATIENCE_S)
-        patch.setattr(tistream_meta.database, "BUSY_TIMEOUT_MS", int(PATIENCE_S * 1000))
-        patch.setattr(tistream_meta.token_board, "STALE_MS", int(PATIENCE_S * 1000))
+        patch.setattr(tistream_api.auth.key_set, "DEADLINE_S", PATIENCE_S)
+        patch.setattr(tistream_api.tenant.readiness, "DEADLINE_S", PATIENCE_S)
+        patch.setattr(tistream_meta.database.engine, "BUSY_TIMEOUT_MS", int(PATIENCE_S * 1000))
+        patch.setattr(tistream_meta.tenants.token_board, "STALE_MS", int(PATIENCE_S * 1000))
         yield
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support.hostile import table
 from support.hostile.run import Options, run
-from tistream_api.params import FORMATS
+from tistream_api.request.params import FORMATS
 
 
 def test_what_one_tenant_does_the_other_does_not_notice(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.space import samples
-from tistream_sorter.compaction import CompactRules
+from tistream_sorter.upkeep.compaction_plan import CompactRules
 
 KEEP_S = 200
 RULES = CompactRules()

@@ -15,8 +15,8 @@ from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.tenant_keys import TenantKeys
 from tistream.wire.tokens import hash_of
 from tistream_meta.app import build_app
-from tistream_meta.repository import Repository
-from tistream_meta.server import MetaServer
+from tistream_meta.database.repository import Repository
+from tistream_meta.owner.server import MetaServer
 from tistream_meta.settings import MetaSettings
 
 ACME = "/v1/clusters/7/tenants/acme"

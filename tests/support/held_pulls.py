@@ -20,11 +20,11 @@ from tistream.pool.writer import write_segment
 from tistream.schema.history import History
 from tistream.schema.snapshot import parse_snapshot
 from tistream.storage.memory import MemoryObjectStore
-from tistream_api.cursor import Position
-from tistream_api.group_cache import GroupCache
-from tistream_api.memory_limit import give_back
-from tistream_api.segment_index import SegmentIndex
-from tistream_api.source import TenantSource
+from tistream_api.admission.memory_limit import give_back
+from tistream_api.read.cursor import Position
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.segment_index import SegmentIndex
+from tistream_api.read.source import TenantSource
 
 SNAPSHOT_TS = 1_790_000_000_000 << 18
 ROWS, SEGMENT_ROWS = 262_144, 131_072

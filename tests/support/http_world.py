@@ -36,15 +36,15 @@ from tistream.wire.sorter import TaskList
 from tistream_dispatcher.app import build_app as build_dispatcher
 from tistream_dispatcher.settings import CollectSettings, DispatcherSettings
 from tistream_meta.app import build_app as build_meta
-from tistream_meta.server import MetaServer
+from tistream_meta.owner.server import MetaServer
 from tistream_meta.settings import MetaSettings
 from tistream_sorter import routes as sorter_routes
-from tistream_sorter.assignment import TaskRules, coming_tasks, seal_orders, wanted_tasks
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node import SorterNode
-from tistream_sorter.progress import ProgressFeed
-from tistream_sorter.shards import CutRules
-from tistream_sorter.task import TickLimits
+from tistream_sorter.node.assignment import TaskRules, coming_tasks, seal_orders, wanted_tasks
+from tistream_sorter.node.node import SorterNode
+from tistream_sorter.node.progress import ProgressFeed
+from tistream_sorter.task.task import TickLimits
+from tistream_sorter.upkeep.shards import CutRules
 
 CLOCK = SystemClock()
 LOST_MS = 100_000  # more than any thread stalls: it passes where a test says so (`World.long_silence`)

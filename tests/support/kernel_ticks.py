@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from tistream.model.ts import Window
-from tistream_sorter.jobs.contracts import (
+from tistream_sorter.match.contracts import (
     CHANGE_COLUMNS,
     COMMITTED,
     PREWRITE,
@@ -15,8 +15,8 @@ from tistream_sorter.jobs.contracts import (
     SCANS_SCHEMA,
     UNMATCHED_SCHEMA,
 )
-from tistream_sorter.jobs.kernel import Matched, MatchRules, match
-from tistream_sorter.slice_history import HISTORY
+from tistream_sorter.match.kernel import Matched, MatchRules, match
+from tistream_sorter.watermark.slice_history import HISTORY
 
 CHANGES = pa.schema(
     [

@@ -12,8 +12,8 @@ from tistream.pool.writer import write_segment
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.tenant_keys import TenantKeys
-from tistream_api.group_cache import GroupCache, Keeping
-from tistream_api.plan import GroupRef
+from tistream_api.read.group_cache import GroupCache, Keeping
+from tistream_api.read.plan import GroupRef
 
 KEYED, PLAIN = TenantKey("7", "keyed"), TenantKey("7", "plain")
 KEEP_MS = 30_000

@@ -20,7 +20,7 @@ from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
 from tistream_meta.app import build_app
-from tistream_meta.server import MetaServer
+from tistream_meta.owner.server import MetaServer
 from tistream_meta.settings import MetaSettings
 
 T = TypeVar("T")

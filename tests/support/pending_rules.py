@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 
 from tistream_sorter.jobs.shard import StoreRules
-from tistream_sorter.shards import CutRules
+from tistream_sorter.upkeep.shards import CutRules
 
 # Every value points, every row above the watermark is sealed, every part is large, and chunks hold one row group.
 EXTREME = CutRules(1, 1 << 30, rows_small=0, store=StoreRules(1, 1, 1))

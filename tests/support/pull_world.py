@@ -23,19 +23,19 @@ from tistream.schema.meta_change import DDL_JOB_TABLE_ID, MetaDecoder, MetaRow
 from tistream.schema.snapshot import parse_snapshot
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
-from tistream_api.compression import compressed
-from tistream_api.cursor import Position, Scope
-from tistream_api.encoding import new_encoder
-from tistream_api.group_cache import GroupCache
-from tistream_api.one_stream import one_stream
-from tistream_api.params import PullParams
-from tistream_api.pull import Pull
-from tistream_api.row_events import Barrier
-from tistream_api.scan import Budget
-from tistream_api.segment_index import SegmentIndex
-from tistream_api.source import TenantSource
-from tistream_api.source_contract import Batch
-from tistream_api.wanted import wanted
+from tistream_api.encode.compression import compressed
+from tistream_api.encode.encoding import new_encoder
+from tistream_api.encode.one_stream import one_stream
+from tistream_api.pull.answer import Pull
+from tistream_api.read.cursor import Position, Scope
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.row_events import Barrier
+from tistream_api.read.scan import Budget
+from tistream_api.read.segment_index import SegmentIndex
+from tistream_api.read.source import TenantSource
+from tistream_api.read.source_contract import Batch
+from tistream_api.read.wanted import wanted
+from tistream_api.request.params import PullParams
 
 Change = Callable[[pl.DataFrame], pl.DataFrame]
 

@@ -15,10 +15,10 @@ from tistream.model.ids import TenantKey
 from tistream.schema.history import History
 from tistream.schema.records import Record
 from tistream.storage.memory import MemoryObjectStore
-from tistream_api.cursor import Position, Scope, decode
-from tistream_api.group_cache import GroupCache
-from tistream_api.scan import Budget
-from tistream_api.source import TenantSource
+from tistream_api.read.cursor import Position, Scope, decode
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.scan import Budget
+from tistream_api.read.source import TenantSource
 
 SNAPSHOT = 10
 TENANT = TenantKey("7", "acme")

@@ -20,8 +20,8 @@ from tistream.storage import layout
 from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.file_batch import WATERMARKS
-from tistream_sorter.slice_history import History
-from tistream_sorter.slices import SliceMap
+from tistream_sorter.watermark.slice_history import History
+from tistream_sorter.watermark.slices import SliceMap
 from tistream_upstream.cluster import Cluster
 from tistream_upstream.config import Churn, ClusterConfig, TxnMix
 from tistream_upstream.effects import AskCoverage, Effect, Push, Told

@@ -23,16 +23,16 @@ from tistream.schema.meta_change import DDL_JOB_TABLE_ID, MetaDecoder, MetaRow
 from tistream.schema.snapshot import parse_snapshot
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
-from tistream_api.cursor import Position, Scope
-from tistream_api.group_cache import GroupCache
-from tistream_api.ndjson import NdjsonEncoder
-from tistream_api.params import PullParams
-from tistream_api.pull import Pull
-from tistream_api.row_events import Barrier
-from tistream_api.scan import Budget, Scan
-from tistream_api.segment_index import SegmentIndex
-from tistream_api.source import TenantSource
-from tistream_api.source_contract import Batch
+from tistream_api.encode.ndjson import NdjsonEncoder
+from tistream_api.pull.answer import Pull
+from tistream_api.read.cursor import Position, Scope
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.row_events import Barrier
+from tistream_api.read.scan import Budget, Scan
+from tistream_api.read.segment_index import SegmentIndex
+from tistream_api.read.source import TenantSource
+from tistream_api.read.source_contract import Batch
+from tistream_api.request.params import PullParams
 
 Event = dict[str, Any]
 

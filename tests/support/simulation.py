@@ -28,10 +28,10 @@ from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
 from tistream_dispatcher.router import Router, TaskSpan
 from tistream_sorter.jobs.shard_io import process_guarded
-from tistream_sorter.positions import moved
-from tistream_sorter.restate import manifest_of
-from tistream_sorter.task_state import TaskIdentity, TaskState, first_state, recovered_state
-from tistream_sorter.tick import TaskFile, conclude, lookup_needed, needs_job, plan, take
+from tistream_sorter.state.positions import moved
+from tistream_sorter.state.task_state import TaskIdentity, TaskState, first_state, recovered_state
+from tistream_sorter.task.restate import manifest_of
+from tistream_sorter.task.tick import TaskFile, conclude, lookup_needed, needs_job, plan, take
 
 
 @dataclass

@@ -31,12 +31,12 @@ from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.jobs.shard_io import process_guarded
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node import SorterNode
-from tistream_sorter.shards import CutRules
-from tistream_sorter.task import TickLimits
-from tistream_sorter.task_state import TaskIdentity
-from tistream_sorter.tick import TaskFile
-from tistream_sorter.tick_jobs import Runner
+from tistream_sorter.node.node import SorterNode
+from tistream_sorter.node.tick_jobs import Runner
+from tistream_sorter.state.task_state import TaskIdentity
+from tistream_sorter.task.task import TickLimits
+from tistream_sorter.task.tick import TaskFile
+from tistream_sorter.upkeep.shards import CutRules
 
 
 class InlineRunner:

@@ -18,7 +18,7 @@ from tistream.schema.log_format import LogObject
 from tistream.storage import layout
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.measured import MeasuredObjectStore
-from tistream_sorter.collection import CollectRules
+from tistream_sorter.upkeep.gc_plan import CollectRules
 
 TINY = TinyTenant()
 HOUR_S = 3_600

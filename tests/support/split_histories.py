@@ -13,8 +13,8 @@ from support.pending_rules import any_rules
 from support.sim.audit import ObservedStore
 from support.simulated import arrival
 from support.split_world import PoolReader, SplitWorld
-from tistream_sorter.collection import CollectRules
-from tistream_sorter.compaction import CompactRules
+from tistream_sorter.upkeep.compaction_plan import CompactRules
+from tistream_sorter.upkeep.gc_plan import CollectRules
 from tistream_upstream.config import ClusterConfig
 
 SECOND = 1_000 << 18

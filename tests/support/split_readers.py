@@ -22,17 +22,17 @@ from tistream.wire.meta import TenantRoute
 from tistream.wire.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.sorter import TaskList
 from tistream.wire.sorter_client import SorterClient
-from tistream_api.cursor import Scope
-from tistream_api.group_cache import GroupCache
-from tistream_api.memory import Memory
+from tistream_api.admission.memory_budget import Memory
+from tistream_api.admission.tenant_limits import TenantLimits
+from tistream_api.admission.token_bucket import Limits
 from tistream_api.metrics import ApiMetrics
-from tistream_api.params import PullParams
-from tistream_api.pulls import Pulls
-from tistream_api.rates import Limits
-from tistream_api.scan import Budget
-from tistream_api.tenant_limits import TenantLimits
-from tistream_api.tenant_view import TenantView
-from tistream_api.working import Working
+from tistream_api.pull.decode_slots import Working
+from tistream_api.pull.start import Pulls
+from tistream_api.read.cursor import Scope
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.scan import Budget
+from tistream_api.request.params import PullParams
+from tistream_api.tenant.tenant_view import TenantView
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.follower import SchemaFollower
 from tistream_schema.keeping import Keeping

@@ -31,15 +31,15 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
 from tistream.wire.meta import ChildTask, RouteTable, SealOrder, TaskReport, TaskRoute, TenantRoute
 from tistream_dispatcher.router import Router, TaskSpan
-from tistream_sorter.assignment import TaskRules, kept, seal_orders, wanted_tasks
-from tistream_sorter.collection import COLLECT_DEFAULT, CollectRules
-from tistream_sorter.compaction import CompactRules
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node import SorterNode
-from tistream_sorter.shards import CutRules
-from tistream_sorter.task import Task, TickLimits
-from tistream_sorter.tick import TaskFile
-from tistream_sorter.tick_jobs import Runner
+from tistream_sorter.node.assignment import TaskRules, kept, seal_orders, wanted_tasks
+from tistream_sorter.node.node import SorterNode
+from tistream_sorter.node.tick_jobs import Runner
+from tistream_sorter.task.task import Task, TickLimits
+from tistream_sorter.task.tick import TaskFile
+from tistream_sorter.upkeep.compaction_plan import CompactRules
+from tistream_sorter.upkeep.gc_plan import COLLECT_DEFAULT, CollectRules
+from tistream_sorter.upkeep.shards import CutRules
 
 RULES = TaskRules(keep_index_keys=False, checkpoint_every=5)
 NODE = "sorter"

@@ -17,9 +17,9 @@ from tistream.model.span import WHOLE
 from tistream.pool.writer import write_segment
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
-from tistream_sorter.compaction import CompactRules, replaced, rewrite
 from tistream_sorter.jobs.compact import rewrite_guarded
-from tistream_sorter.task_state import TaskIdentity, first_state
+from tistream_sorter.state.task_state import TaskIdentity, first_state
+from tistream_sorter.upkeep.compaction_plan import CompactRules, replaced, rewrite
 
 WHAT = (
     "a task whose ticks write a segment a second, 1,024 in all, each with one row of each of 500 tables, in memory: as "

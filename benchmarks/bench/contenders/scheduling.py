@@ -19,14 +19,14 @@ from tistream.wire.meta import Heartbeat, RouteTable, TaskReport, TaskRoute
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.route_merge import merged
-from tistream_meta.liveness import Timings
+from tistream_meta.database.repository import Repository
+from tistream_meta.decide.incarnations import Start
+from tistream_meta.decide.liveness import Timings
+from tistream_meta.decide.options import Options
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.options import Options
-from tistream_meta.reports import Holding
-from tistream_meta.repository import Repository
-from tistream_meta.scheduler import TASK_LOAD
-from tistream_meta.server import MetaServer
-from tistream_meta.starts import Start
+from tistream_meta.owner.reports import Holding
+from tistream_meta.owner.scheduler import TASK_LOAD
+from tistream_meta.owner.server import MetaServer
 
 TASKS_A_TENANT = 100
 STEP_MS = 250

@@ -12,10 +12,10 @@ from bench.inputs.tasks import identity, task_files
 from tistream.errors import TiStreamError
 from tistream.storage.open import open_objects
 from tistream_sorter.jobs.run import SparkRunner
-from tistream_sorter.jobs.session import build_session
-from tistream_sorter.shards import CutRules
-from tistream_sorter.task_state import first_state
-from tistream_sorter.tick import TaskFile, conclude, plan, take
+from tistream_sorter.spark.session import build_session
+from tistream_sorter.state.task_state import first_state
+from tistream_sorter.task.tick import TaskFile, conclude, plan, take
+from tistream_sorter.upkeep.shards import CutRules
 
 COPIES = 8  # names under which each file is there: what a worker knows of a file it has seen must not help it
 

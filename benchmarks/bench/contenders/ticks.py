@@ -13,10 +13,10 @@ from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.open import open_objects
 from tistream_sorter.app import tick_limits
 from tistream_sorter.jobs.run import SparkRunner
-from tistream_sorter.jobs.session import build_session
 from tistream_sorter.metrics import SorterMetrics
-from tistream_sorter.node import SorterNode
+from tistream_sorter.node.node import SorterNode
 from tistream_sorter.settings import TickSettings
+from tistream_sorter.spark.session import build_session
 
 WARM_TICKS = 5
 

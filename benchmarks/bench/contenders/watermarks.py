@@ -19,8 +19,8 @@ from tistream_dispatcher.change_source import read_file, route
 from tistream_dispatcher.router import Router, TaskSpan
 from tistream_dispatcher.window import batch_for
 from tistream_sorter.routes import by_task
-from tistream_sorter.task_state import first_state
-from tistream_sorter.tick import rested, take
+from tistream_sorter.state.task_state import first_state
+from tistream_sorter.task.tick import rested, take
 
 POSTS = 10  # batches, and ticks, a second
 

@@ -15,17 +15,17 @@ from tistream.schema.history import History
 from tistream.schema.snapshot import parse_snapshot
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream_api.cursor import Position, Scope
-from tistream_api.encoding import FORMATS
-from tistream_api.group_cache import GroupCache
-from tistream_api.params import PullParams
-from tistream_api.piece import Piece
-from tistream_api.pull import Pull
-from tistream_api.row_events import Barrier
-from tistream_api.scan import Budget, Scan
-from tistream_api.segment_index import SegmentIndex
-from tistream_api.source import TenantSource
-from tistream_api.source_contract import Batch
+from tistream_api.encode.encoding import FORMATS
+from tistream_api.encode.piece import Piece
+from tistream_api.pull.answer import Pull
+from tistream_api.read.cursor import Position, Scope
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.row_events import Barrier
+from tistream_api.read.scan import Budget, Scan
+from tistream_api.read.segment_index import SegmentIndex
+from tistream_api.read.source import TenantSource
+from tistream_api.read.source_contract import Batch
+from tistream_api.request.params import PullParams
 
 SNAPSHOT_TS = 1_790_000_000_000 << 18
 

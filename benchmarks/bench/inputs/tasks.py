@@ -13,8 +13,8 @@ from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
 from tistream_dispatcher.router import Router, TaskSpan
-from tistream_sorter.task_state import TaskIdentity
-from tistream_sorter.tick import TaskFile
+from tistream_sorter.state.task_state import TaskIdentity
+from tistream_sorter.task.tick import TaskFile
 
 TASK_ID = 1
 

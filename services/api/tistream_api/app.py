@@ -34,42 +34,42 @@ from tistream.storage.tenant_keys import keys_of
 from tistream.wire.client import DEADLINE_S, HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.token_client import TokenClient
-from tistream_api.audit_routes import build_audit_router
-from tistream_api.callers import Callers
-from tistream_api.console_pages import build_pages
-from tistream_api.gate import SCHEME, SECURITY, Gate, refuse_undeclared
-from tistream_api.group_cache import GroupCache, Keeping
-from tistream_api.head_requests import HeadRequests
-from tistream_api.insight_routes import build_insight_router
-from tistream_api.jwt_callers import JwtCallers
-from tistream_api.key_set import reader
-from tistream_api.lag_history import LagHistory
-from tistream_api.lag_sampler import LagSampler
-from tistream_api.lists import Lists
-from tistream_api.memory import Memory
-from tistream_api.memory_limit import give_back, memory_limit, pull_bytes
-from tistream_api.metrics_gate import MetricsGate
-from tistream_api.operator_routes import build_operator_router
-from tistream_api.params import LAG_MINUTES_MAX
-from tistream_api.pulls import Pulls
-from tistream_api.rates import Limits, own_or
-from tistream_api.raw_path import RawPath
-from tistream_api.readiness import Readiness
-from tistream_api.refusals import Refusals
-from tistream_api.routes import build_router
-from tistream_api.scan import Budget
-from tistream_api.served import Served
+from tistream_api.admission.delayed_rejections import SlowRefusals
+from tistream_api.admission.gate import SCHEME, SECURITY, Gate, refuse_undeclared
+from tistream_api.admission.memory_budget import Memory
+from tistream_api.admission.memory_limit import give_back, memory_limit, pull_bytes
+from tistream_api.admission.metering import Served
+from tistream_api.admission.metrics_gate import MetricsGate
+from tistream_api.admission.reject_throttle import Refusals
+from tistream_api.admission.request_queue import new_turns
+from tistream_api.admission.tenant_limits import TenantLimits
+from tistream_api.admission.token_bucket import Limits, own_or
+from tistream_api.auth.callers import Callers
+from tistream_api.auth.jwt_callers import JwtCallers
+from tistream_api.auth.key_set import reader
+from tistream_api.pull.decode_slots import Working, at_once_of
+from tistream_api.pull.start import Pulls
+from tistream_api.read.group_cache import GroupCache, Keeping
+from tistream_api.read.scan import Budget
+from tistream_api.request.head_requests import HeadRequests
+from tistream_api.request.params import LAG_MINUTES_MAX
+from tistream_api.request.raw_path import RawPath
+from tistream_api.routes.audit_routes import build_audit_router
+from tistream_api.routes.console_pages import build_pages
+from tistream_api.routes.insight_routes import build_insight_router
+from tistream_api.routes.operator_routes import build_operator_router
+from tistream_api.routes.pull_routes import build_router
+from tistream_api.routes.store_routes import build_store_router
+from tistream_api.routes.tenant_end_routes import build_tenant_end_router
+from tistream_api.routes.token_routes import build_token_router
+from tistream_api.routes.usage_routes import build_usage_router
 from tistream_api.settings import ApiSettings
-from tistream_api.slow_refusals import SlowRefusals
-from tistream_api.store_routes import build_store_router
-from tistream_api.tenant_end_routes import build_tenant_end_router
-from tistream_api.tenant_limits import TenantLimits
-from tistream_api.tenant_status import TenantStatus
-from tistream_api.tenants import Tenants
-from tistream_api.token_routes import build_token_router
-from tistream_api.turns import new_turns
-from tistream_api.usage_routes import build_usage_router
-from tistream_api.working import Working, at_once_of
+from tistream_api.status.lag_history import LagHistory
+from tistream_api.status.lag_sampler import LagSampler
+from tistream_api.status.tenant_status import TenantStatus
+from tistream_api.tenant.lists import Lists
+from tistream_api.tenant.readiness import Readiness
+from tistream_api.tenant.tenants import Tenants
 
 log = logging.getLogger(__name__)
 

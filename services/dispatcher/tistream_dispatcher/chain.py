@@ -28,7 +28,7 @@ from tistream.format.manifest import ChainPosition
 from tistream.model.ts import MAX_TS
 
 GRACE_MS = 2_000  # a file that cannot be read may still be under way
-CHAINS_MAX = 1_000  # open chains of one store; a sorter takes a few more (tistream_sorter.positions)
+CHAINS_MAX = 1_000  # open chains of one store; a sorter takes a few more (tistream_sorter.state.positions)
 _REMEMBERED = 64  # files taken, per chain: tells a repeated announcement from a stranger with an old ts
 
 STAGE_MISSING = "push"

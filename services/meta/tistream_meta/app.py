@@ -21,26 +21,26 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.tenant_keys import Encrypts
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
-from tistream_meta.audit.keeping import AuditKeeping
-from tistream_meta.audit.routes import refuse_unaudited
-from tistream_meta.audit.routes import router as audit_router
-from tistream_meta.erasing import PAUSE_MS, Erasing
-from tistream_meta.first_token import first_token
-from tistream_meta.forwarding import FORWARDED
-from tistream_meta.liveness import Timings
+from tistream_meta.database.repository import Repository
+from tistream_meta.decide.liveness import Timings
+from tistream_meta.decide.model import Retention
+from tistream_meta.decide.options import Options
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.model import Retention
-from tistream_meta.options import Options
-from tistream_meta.repository import Repository
-from tistream_meta.routes import router
-from tistream_meta.server import MetaServer
+from tistream_meta.owner.audit_keeping import AuditKeeping
+from tistream_meta.owner.server import MetaServer
+from tistream_meta.owner.usage_keeping import UsageKeeping
+from tistream_meta.routes.audit_routes import refuse_unaudited
+from tistream_meta.routes.audit_routes import router as audit_router
+from tistream_meta.routes.forwarding import FORWARDED
+from tistream_meta.routes.meta_routes import router
+from tistream_meta.routes.store_routes import router as store_router
+from tistream_meta.routes.tenant_end_routes import router as tenant_end_router
+from tistream_meta.routes.token_routes import router as token_router
+from tistream_meta.routes.usage_routes import router as usage_router
 from tistream_meta.settings import MetaSettings
-from tistream_meta.store_routes import router as store_router
-from tistream_meta.tenant_end_routes import router as tenant_end_router
-from tistream_meta.token_board import LOOK_MS, TokenBoard
-from tistream_meta.token_routes import router as token_router
-from tistream_meta.usage_keeping import UsageKeeping
-from tistream_meta.usage_routes import router as usage_router
+from tistream_meta.tenants.erasing import PAUSE_MS, Erasing
+from tistream_meta.tenants.first_token import first_token
+from tistream_meta.tenants.token_board import LOOK_MS, TokenBoard
 
 KEEPING_MS = 60_000
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from tistream_meta.liveness import NodeState
-from tistream_meta.model import Store
+from tistream_meta.decide.liveness import NodeState
+from tistream_meta.decide.model import Store
 
 
 class MetaMetrics:

@@ -9,9 +9,9 @@ from pydantic import Field, field_validator
 from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
 from tistream.service.settings import ServiceSettings, settings_config
 from tistream.wire.usage import HOUR_MS
-from tistream_meta.database import DEFAULT_LIMITS, LOCK_WAIT_S, Limits, checked_url
-from tistream_meta.first_token import first_token
-from tistream_meta.ranges import RANGES_MAX
+from tistream_meta.database.engine import DEFAULT_LIMITS, LOCK_WAIT_S, Limits, checked_url
+from tistream_meta.decide.ranges import RANGES_MAX
+from tistream_meta.tenants.first_token import first_token
 
 
 class MetaSettings(ServiceSettings):

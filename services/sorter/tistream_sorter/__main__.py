@@ -33,7 +33,7 @@ def main() -> None:
 def _started(settings: SorterSettings) -> Future[SparkSession]:
     """The session to come. What its thread needs is imported before there are two that import."""
     java.ensure()
-    from tistream_sorter.jobs.session import build_session
+    from tistream_sorter.spark.session import build_session
 
     executor = ThreadPoolExecutor(1, "spark")
     session = executor.submit(build_session, settings.spark.master, f"tistream-{settings.node}", settings.spark.conf)

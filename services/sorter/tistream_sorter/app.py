@@ -27,20 +27,20 @@ from tistream.storage.tenant_keys import TenantKeys, keys_of
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.sorter import Hold
-from tistream_sorter.assignment import TaskRules, coming_tasks, kept, seal_orders, wanted_tasks
-from tistream_sorter.collection import CollectRules
-from tistream_sorter.compaction import CompactRules
 from tistream_sorter.jobs.shard import StoreRules
 from tistream_sorter.metrics import HoldsTold, SorterMetrics
-from tistream_sorter.node import SorterNode
-from tistream_sorter.pool_usage import PoolUsage
-from tistream_sorter.progress import ProgressFeed
+from tistream_sorter.node.assignment import TaskRules, coming_tasks, kept, seal_orders, wanted_tasks
+from tistream_sorter.node.node import SorterNode
+from tistream_sorter.node.pool_usage import PoolUsage
+from tistream_sorter.node.progress import ProgressFeed
+from tistream_sorter.node.tick_jobs import Runner
 from tistream_sorter.routes import router
 from tistream_sorter.settings import CollectSettings, CompactSettings, SorterSettings, TickSettings
-from tistream_sorter.shards import CutRules
-from tistream_sorter.task import TickLimits
-from tistream_sorter.task_state import TaskIdentity
-from tistream_sorter.tick_jobs import Runner
+from tistream_sorter.state.task_state import TaskIdentity
+from tistream_sorter.task.task import TickLimits
+from tistream_sorter.upkeep.compaction_plan import CompactRules
+from tistream_sorter.upkeep.gc_plan import CollectRules
+from tistream_sorter.upkeep.shards import CutRules
 
 log = logging.getLogger(__name__)
 

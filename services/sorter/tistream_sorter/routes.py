@@ -14,10 +14,10 @@ from tistream.model.span import KeySpan
 from tistream.trace import Mark
 from tistream.wire import file_batch
 from tistream.wire.sorter import Coverage, FilesReceipt, ProgressPage, StoreNeed, TaskList
-from tistream_sorter.node import SorterNode
-from tistream_sorter.progress import ProgressFeed
-from tistream_sorter.status import chains
-from tistream_sorter.tick import TaskFile
+from tistream_sorter.node.node import SorterNode
+from tistream_sorter.node.progress import ProgressFeed
+from tistream_sorter.task.status import chains
+from tistream_sorter.task.tick import TaskFile
 
 router = APIRouter()
 

@@ -4,7 +4,7 @@ A task's manifests are numbered from 1 without a hole. Each is one object, creat
 
     b"TSMF" | u32 LE version = 5 | u32 LE crc32 of the rest | zstd( u32 LE header length | header JSON | Arrow IPC )
 
-The Arrow part is one IPC stream each for `slices` and `waiting` (tistream_sorter.slices), concatenated; their
+The Arrow part is one IPC stream each for `slices` and `waiting` (tistream_sorter.watermark.slices), concatenated; their
 lengths stand in the header. What a manifest restates is complete: positions, pending parts, slices and waiting
 watermarks. Only segments are incremental: `segments` are the new ones, and `live_segments` (checkpoint manifests
 only) are all that readers need, those of this manifest included.

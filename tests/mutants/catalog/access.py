@@ -16,7 +16,7 @@ def access_grant_covers_what_is_above(original: Function) -> Function:
     """A token for one table opens its database, and its tenant."""
 
     def broken(grant: Any, resource: Any) -> bool:
-        from tistream_api.access import _touches
+        from tistream_api.auth.access import _touches
 
         return _touches(grant, resource)
 

@@ -33,7 +33,7 @@ def rollback_forgotten(original: Function) -> Function:
     """A rollback does not end its prewrite."""
 
     def broken(entries: Any, *rest: Any) -> Any:
-        from tistream_sorter.jobs.contracts import ROLLBACK
+        from tistream_sorter.match.contracts import ROLLBACK
 
         return original(entries.filter(entries["type"] != ROLLBACK), *rest)
 

@@ -26,7 +26,7 @@ def lease_not_awaited(original: Function) -> Function:
     def broken(self: Any, *arguments: Any, **options: Any) -> Any:
         from sqlalchemy import update
 
-        from tistream_meta import tables
+        from tistream_meta.database import tables
 
         self._transactions.run(lambda connection: connection.execute(update(tables.owner).values(lease_until_ms=0)))
         return original(self, *arguments, **options)
@@ -49,7 +49,7 @@ def replaced_start_registers_again(original: Function) -> Function:
     """A process that was replaced and wakes registers again, and so does its successor, for ever."""
 
     def broken(registered: Any, start: Any) -> Any:
-        from tistream_meta.starts import Standing
+        from tistream_meta.decide.incarnations import Standing
 
         found = original(registered, start)
         return Standing.UNKNOWN if found is Standing.SUPERSEDED else found

@@ -96,7 +96,7 @@ def children_with_a_gap(original: Function) -> Function:
 
     def broken(order: Any, identity: Any) -> Any:
         from tistream.errors import InvalidRequest
-        from tistream_sorter.seal_orders import Order, _span
+        from tistream_sorter.task.seal_orders import Order, _span
 
         try:
             return original(order, identity)

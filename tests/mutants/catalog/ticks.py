@@ -45,7 +45,7 @@ def idle_tenant_writes(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_sorter:heirs._clipped",
+    "tistream_sorter:from_parents._clipped",
     invariants=(7, 13),
     catchers=("test_what_waits_is_carried_on_by_the_child_of_its_key",),
 )

@@ -27,8 +27,9 @@ from tistream.cli.client import ApiClient
 from tistream.cli.errors import CliError
 from tistream.cli.token import create_token
 from tistream.service.app import THREADS
-from tistream_api import jwt_callers, refusals
-from tistream_api.rates import BURST_S
+from tistream_api.admission import reject_throttle as refusals
+from tistream_api.admission.token_bucket import BURST_S
+from tistream_api.auth import jwt_callers
 from tistream_api.settings import LimitSettings
 
 LIMITS = LimitSettings(pulls_at_once=3)

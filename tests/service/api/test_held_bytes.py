@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from support.waiting import PATIENCE_S
-from tistream_api.memory import SHARE_BYTES
+from tistream_api.admission.memory_budget import SHARE_BYTES
 
 TESTS = Path(__file__).parents[2]
 

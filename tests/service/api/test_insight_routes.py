@@ -13,8 +13,8 @@ from support import golden
 from support.api_world import Platform, platform
 from support.pull import PROBLEM, Consumer
 from support.waiting import eventually
-from tistream_api.console_pages import read_pages
-from tistream_api.stage_lags import STAGES
+from tistream_api.routes.console_pages import read_pages
+from tistream_api.status.stage_lags import STAGES
 
 EVERYTHING = golden.load("everything")
 

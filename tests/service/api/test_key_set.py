@@ -15,7 +15,7 @@ from support.certificates import Authority, Certificates
 from support.waiting import PATIENCE_S
 from tistream.errors import TiStreamError, Unavailable
 from tistream.service.settings import SettingsError
-from tistream_api import key_set
+from tistream_api.auth import key_set
 from tistream_api.settings import OidcSettings
 
 KEYS = b'{"keys": []}'

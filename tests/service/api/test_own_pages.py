@@ -11,7 +11,7 @@ import pytest
 from support.http_world import Server
 from support.token_world import Platform, platform_in
 from support.waiting import PATIENCE_S
-from tistream_api.own_pages import refusal
+from tistream_api.auth.browser_guard import refusal
 
 HOST = "127.0.0.1:8000"
 

@@ -23,7 +23,7 @@ from tistream.cli.errors import CliError
 from tistream.cli.pull_directory import ToFiles
 from tistream.cli.pull_format import PullRequest
 from tistream.cli.pull_formats import ToOneStream, ToStream, pull_pages
-from tistream_api.cursor import Position, Scope, decode
+from tistream_api.read.cursor import Position, Scope, decode
 
 REQUEST = PullRequest("7", "acme", limit=25_000)
 

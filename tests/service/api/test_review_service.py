@@ -22,10 +22,10 @@ from tistream.wire.client import HttpClient
 from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream_api.app import build_app
-from tistream_api.group_cache import GroupCache
+from tistream_api.read.group_cache import GroupCache
 from tistream_api.settings import ApiSettings
-from tistream_api.tenant_status import TenantStatus
-from tistream_api.tenants import Tenants
+from tistream_api.status.tenant_status import TenantStatus
+from tistream_api.tenant.tenants import Tenants
 
 
 @pytest.fixture(scope="module")

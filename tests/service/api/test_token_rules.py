@@ -18,7 +18,7 @@ from tistream.cli.client import ApiClient
 from tistream.cli.errors import CliError
 from tistream.cli.token import create_token
 from tistream.wire.tokens import EVERYTHING
-from tistream_api.jwt_callers import LEEWAY_MS
+from tistream_api.auth.jwt_callers import LEEWAY_MS
 
 DAY_S = 86_400
 

@@ -16,10 +16,10 @@ from support.api_world import Platform, free_port, platform
 from support.http_world import CLOCK, Server, never_superseded
 from support.pull import Consumer
 from support.waiting import PATIENCE_S, eventually
+from tistream_api.admission.memory_budget import SHARE_BYTES
 from tistream_api.app import build_app
-from tistream_api.memory import SHARE_BYTES
-from tistream_api.params import FORMATS
-from tistream_api.routes import watched
+from tistream_api.request.params import FORMATS
+from tistream_api.routes.pull_routes import watched
 from tistream_api.settings import ApiSettings
 
 FLOODED, OTHER = golden.load("large"), golden.load("everything")

@@ -15,8 +15,8 @@ from bench.report import placed, section
 from bench.results import result
 from support import oracle
 from tistream.storage.memory import MemoryObjectStore
-from tistream_sorter.task_state import first_state
-from tistream_sorter.tick import take
+from tistream_sorter.state.task_state import first_state
+from tistream_sorter.task.tick import take
 
 
 @pytest.mark.parametrize(

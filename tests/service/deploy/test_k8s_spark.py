@@ -22,8 +22,8 @@ from support.tiny_kubernetes import TinyKubernetes, tiny_kubernetes
 from support.waiting import PATIENCE_S
 from tistream.storage.open import open_objects
 from tistream_sorter.jobs.run import SparkRunner
-from tistream_sorter.jobs.session import build_session
 from tistream_sorter.settings import SorterSettings
+from tistream_sorter.spark.session import build_session
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.errors import AlreadyDiffers, Unavailable, UnknownName
 from tistream.wire.meta import CreateTenant, Notification, SetRetention, StartOf
 from tistream.wire.meta_client import MetaClient, StaleRoutes
-from tistream_meta.server import MetaServer
+from tistream_meta.owner.server import MetaServer
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.service.settings import SettingsError, load_settings
-from tistream_meta.database import open_engine
+from tistream_meta.database.engine import open_engine
+from tistream_meta.database.repository import Repository
 from tistream_meta.migrations import files
-from tistream_meta.repository import Repository
 from tistream_meta.settings import MetaSettings
 
 # As docs/database.md has it.

@@ -15,8 +15,8 @@ from support.waiting import eventually
 from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream_meta import migrations
-from tistream_meta.database import open_engine
-from tistream_meta.repository import Repository
+from tistream_meta.database.engine import open_engine
+from tistream_meta.database.repository import Repository
 
 NEWEST = max(migrations.files("mysql"))
 BUSY = "another process is bringing the meta database up to date"

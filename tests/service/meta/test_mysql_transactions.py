@@ -19,9 +19,9 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Fenced, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
-from tistream_meta.database import Limits, now_ms, open_engine
-from tistream_meta.repository import Repository
-from tistream_meta.transactions import CommitUnknown, Transactions
+from tistream_meta.database.engine import Limits, now_ms, open_engine
+from tistream_meta.database.repository import Repository
+from tistream_meta.database.transactions import CommitUnknown, Transactions
 
 ACME, BETA = TenantKey("7", "acme"), TenantKey("7", "beta")
 LEASE_MS = 600_000

@@ -10,14 +10,14 @@ from sqlalchemy import Engine, inspect, text
 from tistream.errors import AlreadyDiffers, Fenced, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
-from tistream_meta import tables
-from tistream_meta.database import open_engine
+from tistream_meta.database import tables
+from tistream_meta.database.engine import open_engine
+from tistream_meta.database.repository import Repository
+from tistream_meta.decide.incarnations import Start
+from tistream_meta.decide.model import FOR_EVER, Encryption, Retention
+from tistream_meta.decide.placement import Step
+from tistream_meta.decide.policies import Command
 from tistream_meta.migrations import NewerDatabase, files, migrate
-from tistream_meta.model import FOR_EVER, Encryption, Retention
-from tistream_meta.placement import Step
-from tistream_meta.policies import Command
-from tistream_meta.repository import Repository
-from tistream_meta.starts import Start
 
 ACME = TenantKey("7", "acme")
 LEASE_MS = 60_000

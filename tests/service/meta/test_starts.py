@@ -22,9 +22,9 @@ from tistream.wire.client import HttpClient
 from tistream.wire.meta import StartOf
 from tistream.wire.meta_client import Membership, MetaClient
 from tistream_meta.app import build_app
-from tistream_meta.model import Node
+from tistream_meta.decide.incarnations import Standing, Start, standing
+from tistream_meta.decide.model import Node
 from tistream_meta.settings import MetaSettings
-from tistream_meta.starts import Standing, Start, standing
 
 PATIENT = {"lease_ms": LEASE_MS, "suspect_ms": LOST_MS // 2, "lost_ms": LOST_MS}
 

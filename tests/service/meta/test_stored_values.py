@@ -10,12 +10,12 @@ from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import MAX_TS
-from tistream_meta.model import Child, Seal, Store
-from tistream_meta.placement import Step
-from tistream_meta.policies import Command
-from tistream_meta.repository import Repository
-from tistream_meta.seals import CarryOn, Order, halves
-from tistream_meta.starts import Start
+from tistream_meta.database.repository import Repository
+from tistream_meta.decide.incarnations import Start
+from tistream_meta.decide.model import Child, Seal, Store
+from tistream_meta.decide.placement import Step
+from tistream_meta.decide.policies import Command
+from tistream_meta.decide.split_merge import CarryOn, Order, halves
 
 LONGEST = "A" + "z" * 62
 ACME = TenantKey("7", "acme")

@@ -12,7 +12,7 @@ from support.waiting import eventually
 from tistream.errors import Superseded, Unavailable, UnknownName
 from tistream.wire.meta import StartOf, StoreReport, TenantRoute
 from tistream.wire.meta_client import MetaClient
-from tistream_meta.model import Change
+from tistream_meta.decide.model import Change
 
 
 @pytest.fixture

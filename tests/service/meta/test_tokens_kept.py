@@ -15,11 +15,12 @@ from tistream.clock import ManualClock, SystemClock
 from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached, Unavailable, UnknownName
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.tokens import EVERYTHING, Grant, StoreToken, hash_of
-from tistream_meta import token_board, token_rows
 from tistream_meta.app import build_app
-from tistream_meta.repository import Repository
+from tistream_meta.database import token_rows
+from tistream_meta.database.repository import Repository
 from tistream_meta.settings import MetaSettings
-from tistream_meta.token_board import TokenBoard
+from tistream_meta.tenants import token_board
+from tistream_meta.tenants.token_board import TokenBoard
 
 FAR_MS = 1 << 52
 FIRST = "tst_00000000000000aa_" + "F" * 43

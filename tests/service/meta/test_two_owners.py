@@ -16,12 +16,12 @@ from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import Mark
-from tistream_meta.liveness import Timings
+from tistream_meta.database.repository import Repository
+from tistream_meta.decide.incarnations import Start
+from tistream_meta.decide.liveness import Timings
+from tistream_meta.decide.options import Options
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.options import Options
-from tistream_meta.repository import Repository
-from tistream_meta.server import MetaServer
-from tistream_meta.starts import Start
+from tistream_meta.owner.server import MetaServer
 
 LEASE_MS, LOST_MS = 600_000, 100_000
 

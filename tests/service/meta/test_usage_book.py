@@ -11,8 +11,8 @@ from tistream.errors import UnknownName
 from tistream.model.ids import TenantKey
 from tistream.storage.measured import KINDS
 from tistream.wire.usage import HOUR_MS, CountedUsage, Intake, StoredUsage, Usage, UsageReport
-from tistream_meta.repository import Repository
-from tistream_meta.usage_book import UsageBook
+from tistream_meta.database.repository import Repository
+from tistream_meta.database.usage_book import UsageBook
 
 ACME, OTHER = TenantKey("7", "acme"), TenantKey("7", "other")
 TEN, ELEVEN = 10 * HOUR_MS, 11 * HOUR_MS

@@ -11,7 +11,7 @@ import pytest
 
 from support.effort import FULL
 from tistream.service import java
-from tistream_sorter.jobs import class_archive
+from tistream_sorter.spark import class_archive
 
 
 def _java(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -36,7 +36,7 @@ def test_java_starts_quietly_with_an_archive_that_does_not_fit(tmp_path: Path, c
 def _made(folder: Path) -> Path:
     archive = folder / "share" / "classes.jsa"
     # In a process of its own: it ends the JVM that PySpark keeps for all of a process's sessions.
-    module = "tistream_sorter.jobs.make_class_archive"
+    module = "tistream_sorter.spark.make_class_archive"
     make = f"from pathlib import Path; from {module} import make; make(Path({str(archive)!r}))"
     subprocess.run([sys.executable, "-c", make], check=True, capture_output=True)
     assert list(archive.parent.iterdir()) == [archive], "nothing else is left behind"
@@ -51,8 +51,8 @@ def test_an_archive_is_made_and_sparks_classes_come_from_it(tmp_path: Path) -> N
     log = tmp_path / "classes.log"
     program = f"""
 from tistream.service import java
-from tistream_sorter.jobs import class_archive
-from tistream_sorter.jobs.session import build_session
+from tistream_sorter.spark import class_archive
+from tistream_sorter.spark.session import build_session
 from pathlib import Path
 java.ensure()
 options = class_archive.java_options(Path({str(archive)!r})) + " -Xlog:class+load:file={log}"

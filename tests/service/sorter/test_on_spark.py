@@ -13,7 +13,7 @@ from support.sorter_world import SorterWorld
 from tistream.service import java
 from tistream.storage.open import open_objects
 from tistream_sorter.jobs.run import SparkRunner
-from tistream_sorter.jobs.session import build_session
+from tistream_sorter.spark.session import build_session
 
 pytestmark = pytest.mark.spark
 

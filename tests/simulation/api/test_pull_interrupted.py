@@ -12,13 +12,13 @@ import pytest
 from support.pull_world import StandingProgress, golden_world
 from tistream.clock import ManualClock
 from tistream.errors import Unavailable
-from tistream_api import cursor as cursors
-from tistream_api.cursor import Position, Scope
-from tistream_api.ndjson import NdjsonEncoder
-from tistream_api.params import PullParams
-from tistream_api.pull import INTERRUPTED_MS, Pull
-from tistream_api.scan import Budget, Scan
-from tistream_api.source_contract import Batch
+from tistream_api.encode.ndjson import NdjsonEncoder
+from tistream_api.pull.answer import INTERRUPTED_MS, Pull
+from tistream_api.read import cursor as cursors
+from tistream_api.read.cursor import Position, Scope
+from tistream_api.read.scan import Budget, Scan
+from tistream_api.read.source_contract import Batch
+from tistream_api.request.params import PullParams
 
 BUDGET = Budget(rows=1_000)
 

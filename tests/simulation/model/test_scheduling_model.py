@@ -17,9 +17,9 @@ import pytest
 
 from support.effort import cases
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
-from tistream_meta.liveness import NodeState
-from tistream_meta.placement import Phase, Placement, Step
-from tistream_meta.policies import schedule
+from tistream_meta.decide.liveness import NodeState
+from tistream_meta.decide.placement import Phase, Placement, Step
+from tistream_meta.decide.policies import schedule
 
 NODES = ("a", "b", "c")
 

@@ -8,7 +8,7 @@ from tistream.model.ts import from_physical_ms, physical_ms
 from tistream.schema import log_format
 from tistream.schema.log_format import LogObject
 from tistream.storage import layout
-from tistream_sorter.collection import CollectRules
+from tistream_sorter.upkeep.gc_plan import CollectRules
 
 TINY = TinyTenant()
 KEEP_MS, GRACE_MS = 10_000, 3_000

@@ -24,7 +24,7 @@ from support.hostile.world import CLUSTER, PATIENCE_S, Attack, Bad, Load, World,
 from support.waiting import eventually
 from tistream.model.ts import from_physical_ms
 from tistream.storage import layout
-from tistream_api.params import FORMATS
+from tistream_api.request.params import FORMATS
 
 PULLS_S = 12.0
 LATE_S = 5.0  # design.md 5: from there on status has to say what holds a tenant
@@ -358,7 +358,7 @@ class Run:
 
     def _served(self) -> int:
         lines = (self.world.services.logs / "api.log").read_text().splitlines()
-        told = (json.loads(line) for line in lines if '"logger":"tistream_api.served"' in line)
+        told = (json.loads(line) for line in lines if '"logger":"tistream_api.admission.metering"' in line)
         own = str(self.world.tenant("good"))
         return sum(line["rows"] for line in told if line["tenant"] == own and line["status"] < 300)
 

@@ -24,7 +24,7 @@ from support.platform import mains
 from support.pull import Consumer, Refused
 from support.waiting import eventually
 from tistream.storage import layout
-from tistream_api.memory import KEPT_BYTES
+from tistream_api.admission.memory_budget import KEPT_BYTES
 
 WHO = "flooded"
 CONNECTIONS = 84
@@ -242,7 +242,7 @@ class Flood:
         with self._log.open("rb") as log:
             log.seek(skipped)
             lines = log.read().rpartition(b"\n")[0].splitlines()
-        told = [json.loads(line) for line in lines if b'"logger":"tistream_api.served"' in line]
+        told = [json.loads(line) for line in lines if b'"logger":"tistream_api.admission.metering"' in line]
         own = [
             line for line in told if line["tenant"] == str(self._flooded.tenant) and line["path"].endswith("/changes")
         ]

@@ -31,8 +31,8 @@ from tistream_dispatcher.app import build_app as build_dispatcher
 from tistream_dispatcher.settings import CollectSettings as SourceSettings
 from tistream_dispatcher.settings import DispatcherSettings
 from tistream_meta.app import build_app as build_meta
-from tistream_meta.database import open_engine
-from tistream_meta.repository import Repository
+from tistream_meta.database.engine import open_engine
+from tistream_meta.database.repository import Repository
 from tistream_meta.settings import MetaSettings
 from tistream_schema.app import build_app as build_schema
 from tistream_schema.settings import SchemaSettings

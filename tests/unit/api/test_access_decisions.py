@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tistream.wire.tokens import EVERYTHING, Grant
-from tistream_api.access import Resource, about, may, may_give, may_some
+from tistream_api.auth.access import Resource, about, may, may_give, may_some
 
 ORDERS = Resource("7", "acme", "shop", "orders")
 LEVELS = ("cluster", "tenant", "database", "table")

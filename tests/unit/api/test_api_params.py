@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tistream.errors import InvalidRequest
-from tistream_api.params import parse_coverage, parse_list, parse_none, parse_pull
+from tistream_api.request.params import parse_coverage, parse_list, parse_none, parse_pull
 
 WRONG = {
     b"": "start_ts",

@@ -15,12 +15,12 @@ from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
 from tistream.pool.writer import write_segment
 from tistream.storage.memory import MemoryObjectStore
-from tistream_api.cursor import Position, Scope
-from tistream_api.group_cache import GroupCache
-from tistream_api.ndjson import NdjsonEncoder
-from tistream_api.pulls import Answer
-from tistream_api.scan import REPLANS, Budget, Scan
-from tistream_api.source import TenantSource
+from tistream_api.encode.ndjson import NdjsonEncoder
+from tistream_api.pull.start import Answer
+from tistream_api.read.cursor import Position, Scope
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.scan import REPLANS, Budget, Scan
+from tistream_api.read.source import TenantSource
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from tistream.model.ts import from_physical_ms
 from tistream.wire.dispatcher import StoreStatus
 from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import Chain, Hold, TaskStatus
-from tistream_api.holders import holders
-from tistream_api.status import Picture, held_by
+from tistream_api.status.lateness import Picture, held_by
+from tistream_api.status.placement_answer import holders
 
 NOW_MS = 1_700_000_000_000
 

@@ -21,9 +21,9 @@ from tistream.wire.meta_client import MetaClient
 from tistream.wire.token_client import TokenClient
 from tistream.wire.tokens import hash_of, spell
 from tistream_api import app as api_app
+from tistream_api.admission.gate import every_route
 from tistream_api.app import build_app
-from tistream_api.callers import Callers
-from tistream_api.gate import every_route
+from tistream_api.auth.callers import Callers
 from tistream_api.settings import ApiSettings
 
 CHANGING = {"POST", "PUT", "PATCH", "DELETE"}

@@ -17,8 +17,8 @@ from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.token_client import TokenClient
 from tistream.wire.tokens import EVERYTHING, KnownToken, KnownTokens, hash_of, spell
-from tistream_api.callers import Callers
-from tistream_api.jwt_callers import LEEWAY_MS, REFRESH_LEAST_MS, REFRESH_MS, JwtCallers, keys_of
+from tistream_api.auth.callers import Callers
+from tistream_api.auth.jwt_callers import LEEWAY_MS, REFRESH_LEAST_MS, REFRESH_MS, JwtCallers, keys_of
 from tistream_api.settings import OidcSettings
 
 ID, SECRET = "0123456789abcdef", "S" * 43

@@ -15,9 +15,9 @@ from support.review_world import SNAPSHOT, change, review_world
 from support.row_bytes import compact, row_v2
 from support.schema_records import DONE, column, database, drop, job, table, table_info
 from tistream.errors import InvalidRequest
-from tistream_api.cursor import Position, Scope, decode
-from tistream_api.params import parse_pull
-from tistream_api.scan import Budget
+from tistream_api.read.cursor import Position, Scope, decode
+from tistream_api.read.scan import Budget
+from tistream_api.request.params import parse_pull
 
 Event = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fastapi import APIRouter, FastAPI
 
-from tistream_api.gate import DECLARED, OPERATE_PLATFORM, READ_TABLE, Access, NotDeclared, refuse_undeclared
+from tistream_api.admission.gate import DECLARED, OPERATE_PLATFORM, READ_TABLE, Access, NotDeclared, refuse_undeclared
 from tistream_api.settings import ApiSettings, OidcSettings
 
 

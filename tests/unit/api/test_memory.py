@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock, SystemClock
 from tistream.errors import TooManyRequests
-from tistream_api.memory import KEPT_BYTES, SHARE_BYTES, Memory, Room
+from tistream_api.admission.memory_budget import KEPT_BYTES, SHARE_BYTES, Memory, Room
 
 
 def nobody_goes() -> None:

@@ -7,7 +7,7 @@ from test_api_status import NOW_MS, picture, store, task
 
 from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import Hold
-from tistream_api.overview import summary
+from tistream_api.status.overview import summary
 
 DAMAGED = Hold(stage="damaged", store_id="1", object="a/b", reason="its CRC-32 is another")
 ROUTE = TenantRoute(cluster_id="7", tenant_id="acme", snapshot_ts=1, tasks=[], stores=[], retention_ms=3_600_000)

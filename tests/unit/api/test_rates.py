@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tistream.clock import ManualClock
 from tistream.errors import TooManyRequests
-from tistream_api.rates import BURST_S, Bucket, Limits
-from tistream_api.tenant_limits import REMEMBERED, TenantLimits
+from tistream_api.admission.tenant_limits import REMEMBERED, TenantLimits
+from tistream_api.admission.token_bucket import BURST_S, Bucket, Limits
 
 ACME, BETA = ("7", "acme"), ("7", "beta")
 

@@ -20,8 +20,8 @@ from tistream.wire.client import HttpClient
 from tistream.wire.meta import RouteTable, TaskRoute, TenantRoute
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.schema import LogPage
-from tistream_api.group_cache import GroupCache
-from tistream_api.tenants import Tenants
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.tenant.tenants import Tenants
 
 
 class Held(Executor):

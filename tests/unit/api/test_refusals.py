@@ -12,9 +12,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from tistream.clock import ManualClock
 from tistream.concurrency import Event, new_event
-from tistream_api.callers import Caller
-from tistream_api.rates import BURST_S
-from tistream_api.refusals import (
+from tistream_api.admission.delayed_rejections import BODY_BYTES_MAX, HEADER, SlowRefusals
+from tistream_api.admission.reject_throttle import (
     REMEMBERED,
     WAIT_MAX_S,
     WAITING_EACH,
@@ -22,7 +21,8 @@ from tistream_api.refusals import (
     Refusals,
     network_of,
 )
-from tistream_api.slow_refusals import BODY_BYTES_MAX, HEADER, SlowRefusals
+from tistream_api.admission.token_bucket import BURST_S
+from tistream_api.auth.callers import Caller
 
 
 def test_a_few_come_at_once_and_then_one_after_the_other() -> None:

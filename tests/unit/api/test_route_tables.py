@@ -14,8 +14,8 @@ from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta import RouteTable, TenantRoute
 from tistream.wire.meta_client import MetaClient, StaleRoutes
-from tistream_api.group_cache import GroupCache
-from tistream_api.tenants import Tenants
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.tenant.tenants import Tenants
 
 
 def table(version: int, *tenants: str, owner_rev: int = 1, **services: str) -> RouteTable:

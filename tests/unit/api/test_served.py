@@ -12,7 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 from tistream.clock import ManualClock
 from tistream.service.usage import UsageMeter
 from tistream.wire.usage import HOUR_MS, CountedUsage, UsageReport
-from tistream_api.served import Served, part_of
+from tistream_api.admission.metering import Served, part_of
 
 PATH = "/v1/clusters/7/tenants/acme/changes"
 
@@ -59,7 +59,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 @pytest.fixture(autouse=True)
 def _told(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "tistream_api.served")
+    caplog.set_level(logging.INFO, "tistream_api.admission.metering")
 
 
 def test_a_line_says_what_was_sent_and_that_is_metered(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,8 +7,8 @@ from tistream.model.ts import from_physical_ms
 from tistream.wire.dispatcher import StoreStatus
 from tistream.wire.meta import StoreRoute, TaskRoute, TenantRoute
 from tistream.wire.sorter import Chain, TaskStatus
-from tistream_api.lag_history import LagHistory
-from tistream_api.stage_lags import STAGES, UNKNOWN, stage_lags
+from tistream_api.status.lag_history import LagHistory
+from tistream_api.status.stage_lags import STAGES, UNKNOWN, stage_lags
 
 NOW_MS = 1_700_000_000_000
 ACME, OTHER = TenantKey("7", "acme"), TenantKey("7", "other")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tistream.wire.dispatcher import StoreList, StoreStatus
 from tistream.wire.meta import StoreRoute, TenantRoute
 from tistream.wire.sorter import Hold
-from tistream_api.store_statuses import merged, unread
+from tistream_api.status.store_statuses import merged, unread
 
 
 def route(**stores: str | None) -> TenantRoute:

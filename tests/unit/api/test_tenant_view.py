@@ -26,19 +26,19 @@ from tistream.wire.schema import LogPage
 from tistream.wire.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.sorter import TaskList, TaskStatus
 from tistream.wire.sorter_client import SorterClient
-from tistream_api.cursor import Position, Scope, encode
-from tistream_api.group_cache import GroupCache
-from tistream_api.memory import SHARE_BYTES, Memory
+from tistream_api.admission.memory_budget import SHARE_BYTES, Memory
+from tistream_api.admission.tenant_limits import TenantLimits
+from tistream_api.admission.token_bucket import Limits
 from tistream_api.metrics import ApiMetrics
-from tistream_api.params import FORMATS, PullParams
-from tistream_api.pulls import Answer, Pulls
-from tistream_api.rates import Limits
-from tistream_api.row_events import Barrier
-from tistream_api.scan import Budget
-from tistream_api.tenant_limits import TenantLimits
-from tistream_api.tenant_view import BARRIER_LINES_MS, BARRIERS_MAX, TenantView
-from tistream_api.watched import LOOK_MS
-from tistream_api.working import Working
+from tistream_api.pull.decode_slots import Working
+from tistream_api.pull.guarded_progress import LOOK_MS
+from tistream_api.pull.start import Answer, Pulls
+from tistream_api.read.cursor import Position, Scope, encode
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.row_events import Barrier
+from tistream_api.read.scan import Budget
+from tistream_api.request.params import FORMATS, PullParams
+from tistream_api.tenant.tenant_view import BARRIER_LINES_MS, BARRIERS_MAX, TenantView
 
 TENANT = TenantKey("7", "acme")
 SNAPSHOT = 100

@@ -9,7 +9,7 @@ import pytest
 
 from support.waiting import PATIENCE_S
 from tistream.errors import TooManyRequests
-from tistream_api.turns import Turn, Turns, new_turns
+from tistream_api.admission.request_queue import Turn, Turns, new_turns
 
 ACME, BETA = ("7", "acme"), ("7", "beta")
 

@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock
-from tistream_api.working import BESIDE_MS, WORK_BYTES, Working, at_once_of
+from tistream_api.pull.decode_slots import BESIDE_MS, WORK_BYTES, Working, at_once_of
 
 
 class Worker:

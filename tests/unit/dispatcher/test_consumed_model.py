@@ -20,8 +20,8 @@ from tistream.wire.sorter import TaskStatus
 from tistream_dispatcher.chain import SeenFile, StoreChains
 from tistream_dispatcher.consumed import consumed
 from tistream_dispatcher.receivers import Receivers
-from tistream_sorter.positions import Positions, common, follows, moved, outlived, received, without_closed
-from tistream_sorter.status import chains as on_the_wire
+from tistream_sorter.state.positions import Positions, common, follows, moved, outlived, received, without_closed
+from tistream_sorter.task.status import chains as on_the_wire
 
 STORE, EPOCH = 1, 5
 KEPT = 2  # chains; closed ones beyond are let go

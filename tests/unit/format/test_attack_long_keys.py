@@ -12,9 +12,9 @@ from tistream.format import change_file, change_rows
 from tistream.model.span import KeySpan, shown_key
 from tistream.schema.meta_change import MetaRow, UndecodableMeta
 from tistream_sorter.jobs import shard_io
-from tistream_sorter.slices import SliceMap
-from tistream_sorter.status import slice_holds
-from tistream_sorter.task_state import TaskIdentity, first_state
+from tistream_sorter.state.task_state import TaskIdentity, first_state
+from tistream_sorter.task.status import slice_holds
+from tistream_sorter.watermark.slices import SliceMap
 
 LONG = b"x" * (1 << 20)
 SHORT_LINE = 1_000

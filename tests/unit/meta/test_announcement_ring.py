@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from support.waiting import PATIENCE_S
 from tistream.wire.meta import Announcement
-from tistream_meta.announcements import AnnouncementBoard, AnnouncementRing
+from tistream_meta.owner.announcements import AnnouncementBoard, AnnouncementRing
 
 
 def announced(ts: int) -> Announcement:

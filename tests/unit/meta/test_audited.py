@@ -19,10 +19,10 @@ from tistream.model.ids import TenantKey
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.tokens import hash_of
 from tistream_meta.app import build_app
-from tistream_meta.audit.keeping import AuditKeeping
-from tistream_meta.audit.routes import NotAudited, changing, refuse_unaudited
-from tistream_meta.model import Store
-from tistream_meta.repository import Repository
+from tistream_meta.database.repository import Repository
+from tistream_meta.decide.model import Store
+from tistream_meta.owner.audit_keeping import AuditKeeping
+from tistream_meta.routes.audit_routes import NotAudited, changing, refuse_unaudited
 from tistream_meta.settings import MetaSettings
 
 

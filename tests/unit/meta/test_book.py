@@ -8,13 +8,13 @@ from pathlib import Path
 from support.effort import seeds
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
-from tistream_meta.book import Book
-from tistream_meta.model import Change, Child, Seal
-from tistream_meta.placement import Step
-from tistream_meta.policies import Command
-from tistream_meta.repository import Repository
-from tistream_meta.seals import CarryOn, Order, halves
-from tistream_meta.starts import Start
+from tistream_meta.database.repository import Repository
+from tistream_meta.decide.incarnations import Start
+from tistream_meta.decide.model import Change, Child, Seal
+from tistream_meta.decide.placement import Step
+from tistream_meta.decide.policies import Command
+from tistream_meta.decide.split_merge import CarryOn, Order, halves
+from tistream_meta.owner.catalog import Book
 
 SORTERS = ["sorter-1", "sorter-2", "sorter-3"]
 TENANTS = [TenantKey("c", name) for name in ("a", "b", "c")]

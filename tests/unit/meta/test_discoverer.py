@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from tistream.model.ids import TenantKey
-from tistream_meta.discoverer import Discoverers
-from tistream_meta.liveness import NodeState
+from tistream_meta.decide.discoverer import Discoverers
+from tistream_meta.decide.liveness import NodeState
 
 ALIVE, SUSPECT, LOST, DRAINING = NodeState.ALIVE, NodeState.SUSPECT, NodeState.LOST, NodeState.DRAINING
 TENANTS = [TenantKey("7", f"tenant-{number}") for number in range(2_000)]

@@ -11,8 +11,8 @@ from tistream.schema.log_format import BaseHead, LogObject
 from tistream.schema.snapshot import parse_snapshot
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
-from tistream_meta.snapshot import SnapshotFacts, parse
-from tistream_meta.tenant_start import TenantStarts
+from tistream_meta.tenants.snapshot import SnapshotFacts, parse
+from tistream_meta.tenants.tenant_start import TenantStarts
 
 SET = golden.load("everything")
 

@@ -11,14 +11,14 @@ from tistream.clock import ManualClock
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.client import HttpClient
 from tistream.wire.meta_client import MetaClient
-from tistream_meta.heard import HeardNodes
-from tistream_meta.liveness import NodeState, Timings
+from tistream_meta.database.repository import Repository
+from tistream_meta.decide.incarnations import Start
+from tistream_meta.decide.liveness import NodeState, Timings
+from tistream_meta.decide.model import Node
+from tistream_meta.decide.options import Options
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.model import Node
-from tistream_meta.options import Options
-from tistream_meta.repository import Repository
-from tistream_meta.server import MetaServer
-from tistream_meta.starts import Start
+from tistream_meta.owner.node_liveness import HeardNodes
+from tistream_meta.owner.server import MetaServer
 
 TIMINGS = Timings(4_000, 10_000)
 NODE = Node("sorter-1", "sorter", "http://sorter-1", 1, "i")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tistream_meta.liveness import Liveness, Timings, liveness
+from tistream_meta.decide.liveness import Liveness, Timings, liveness
 
 TIMINGS = Timings(suspect_ms=100, lost_ms=300)
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.effort import examples
-from tistream_meta.liveness import Liveness, NodeState, node_state
-from tistream_meta.placement import TRANSITIONS, Phase, Placement, Step, WrongStep
-from tistream_meta.policies import Command, Limits, Loads, schedule, urgent
+from tistream_meta.decide.liveness import Liveness, NodeState, node_state
+from tistream_meta.decide.placement import TRANSITIONS, Phase, Placement, Step, WrongStep
+from tistream_meta.decide.policies import Command, Limits, Loads, schedule, urgent
 
 ALIVE, SUSPECT, LOST, DRAINING = NodeState.ALIVE, NodeState.SUSPECT, NodeState.LOST, NodeState.DRAINING
 NODES = ["a", "b", "c"]

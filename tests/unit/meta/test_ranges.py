@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.effort import examples
-from tistream_meta.ranges import DDL_JOB_TABLE, RANGES_MAX, cut, row_key, table_key
+from tistream_meta.decide.ranges import DDL_JOB_TABLE, RANGES_MAX, cut, row_key, table_key
 
 
 @settings(max_examples=examples(60), deadline=None)

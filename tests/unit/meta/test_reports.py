@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
-from tistream_meta.model import Task
-from tistream_meta.reports import MEASURING_MS, Holding, Reports
-from tistream_meta.starts import Start
+from tistream_meta.decide.incarnations import Start
+from tistream_meta.decide.model import Task
+from tistream_meta.owner.reports import MEASURING_MS, Holding, Reports
 
 TASK = Task(1, TenantKey("c", "t"), KeySpan(b"", b""), "s1", 3)
 FIRST, NEXT = Start("a", 1), Start("b", 2)

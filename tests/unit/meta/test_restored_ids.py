@@ -7,16 +7,17 @@ from pathlib import Path
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.wire.route_mark import Mark
-from tistream_meta.book import Book
-from tistream_meta.liveness import NodeState
-from tistream_meta.model import Child
-from tistream_meta.placement import Step
-from tistream_meta.policies import Command
-from tistream_meta.reports import Holding, Reports
-from tistream_meta.repository import FORGOTTEN_IDS, Repository
-from tistream_meta.scheduler import Rules, Scheduler
-from tistream_meta.seals import DEFAULT_RULES, halves
-from tistream_meta.starts import Start
+from tistream_meta.database.repository import FORGOTTEN_IDS, Repository
+from tistream_meta.decide.incarnations import Start
+from tistream_meta.decide.liveness import NodeState
+from tistream_meta.decide.model import Child
+from tistream_meta.decide.placement import Step
+from tistream_meta.decide.policies import Command
+from tistream_meta.decide.scheduling_rules import SchedulingRules
+from tistream_meta.decide.split_merge import DEFAULT_RULES, halves
+from tistream_meta.owner.catalog import Book
+from tistream_meta.owner.reports import Holding, Reports
+from tistream_meta.owner.scheduler import Scheduler
 
 ACME, OTHER = TenantKey("7", "acme"), TenantKey("7", "other")
 WHOLE = KeySpan(b"", b"")
@@ -45,7 +46,7 @@ def test_a_seal_whose_children_cannot_be_holds_no_other_tenant(tmp_path: Path) -
         repository.activate(tenant, 42, [WHOLE])
     repository.take([Command(task, Step.HAND_OVER, "sorter-1", "test") for task in (1, 2)])
     book, reports = Book(repository.plan()), Reports()
-    scheduler = Scheduler(repository, reports, Rules())
+    scheduler = Scheduler(repository, reports, SchedulingRules())
     taken = tuple(Child(1 + at, span) for at, span in enumerate(HALVES))  # 2 is the other tenant's
     free = tuple(Child(11 + at, span) for at, span in enumerate(HALVES))
     reports.take("sorter-1", start, 1, [Holding(1, 1, sealed=taken), Holding(2, 1, sealed=free)], 0)

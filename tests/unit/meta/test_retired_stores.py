@@ -9,9 +9,9 @@ from test_tenant_ends import ACME, OTHERS, World
 
 from tistream.errors import InvalidRequest, UnknownName
 from tistream.storage import layout
-from tistream_meta.book import Book
-from tistream_meta.liveness import NodeState
-from tistream_meta.store_keeping import StoreKeeping, Told
+from tistream_meta.decide.liveness import NodeState
+from tistream_meta.owner.catalog import Book
+from tistream_meta.owner.store_keeping import StoreKeeping, Told
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from tistream.model.span import KeySpan
 from tistream.wire.meta import RouteTable
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.route_merge import merged
-from tistream_meta.book import Book
-from tistream_meta.liveness import NodeState
-from tistream_meta.model import Change, Node, Plan, Task, Tenant
-from tistream_meta.route_board import RouteBoard
-from tistream_meta.route_table import RouteMaker
+from tistream_meta.decide.liveness import NodeState
+from tistream_meta.decide.model import Change, Node, Plan, Task, Tenant
+from tistream_meta.owner.catalog import Book
+from tistream_meta.owner.route_board import RouteBoard
+from tistream_meta.owner.route_table import RouteMaker
 
 NODES = ["sorter-1", "sorter-2", "sorter-3"]
 TENANTS = [TenantKey("c", f"t{number}") for number in range(5)]

@@ -17,9 +17,9 @@ from tistream.schema import snapshot_cuts
 from tistream.storage import layout
 from tistream.storage.in_pieces import PIECE_BYTES
 from tistream.storage.memory import MemoryObjectStore
-from tistream_meta import tenant_start
-from tistream_meta.snapshot import SnapshotFacts, parse
-from tistream_meta.tenant_start import TenantStarts
+from tistream_meta.tenants import tenant_start
+from tistream_meta.tenants.snapshot import SnapshotFacts, parse
+from tistream_meta.tenants.tenant_start import TenantStarts
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "data/golden/everything/objects/data_change_buffer/cluster-7/Tenant-acme"
 BAD, GOOD = TenantKey("7", "bad"), TenantKey("7", "good")

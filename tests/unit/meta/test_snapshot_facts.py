@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from tistream.errors import CorruptObject
-from tistream_meta.snapshot import parse
+from tistream_meta.tenants.snapshot import parse
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "data/golden/everything/objects/data_change_buffer/cluster-7/Tenant-acme"
 

@@ -12,8 +12,19 @@ from support.effort import examples
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import from_physical_ms
-from tistream_meta.model import Child, Seal, Task
-from tistream_meta.seals import MARGIN_TS, CarryOn, Order, Rules, Told, carried_on, halves, own_stop, under_way, wishes
+from tistream_meta.decide.model import Child, Seal, Task
+from tistream_meta.decide.split_merge import (
+    MARGIN_TS,
+    CarryOn,
+    Order,
+    Rules,
+    Told,
+    carried_on,
+    halves,
+    own_stop,
+    under_way,
+    wishes,
+)
 
 ACME, OTHER = TenantKey("c1", "acme"), TenantKey("c1", "other")
 RULES = Rules(hot=1_000, cold=100, settle_ms=1_000, patience_ms=5_000)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from support.effort import examples
 from tistream.model.ids import TenantKey
-from tistream_meta.book import Book
-from tistream_meta.liveness import NodeState
-from tistream_meta.model import Node, Plan, Store, Tenant
-from tistream_meta.store_keeping import MOVES_MAX, MOVES_MS, StoreKeeping, Told
-from tistream_meta.store_policy import RESTING, UNEVEN, Loads, allot
+from tistream_meta.decide.liveness import NodeState
+from tistream_meta.decide.model import Node, Plan, Store, Tenant
+from tistream_meta.decide.store_policy import RESTING, UNEVEN, Loads, allot
+from tistream_meta.owner.catalog import Book
+from tistream_meta.owner.store_keeping import MOVES_MAX, MOVES_MS, StoreKeeping, Told
 
 ALIVE, SUSPECT, LOST, DRAINING = NodeState.ALIVE, NodeState.SUSPECT, NodeState.LOST, NodeState.DRAINING
 ACME = TenantKey("7", "acme")

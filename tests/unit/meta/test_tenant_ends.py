@@ -19,13 +19,13 @@ from tistream.wire.meta import TenantRoute
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.tokens import Grant, StoreToken
 from tistream.wire.usage import HOUR_MS, CountedUsage, UsageReport
-from tistream_meta.erasing import Erasing
-from tistream_meta.liveness import Timings
+from tistream_meta.database.repository import Repository
+from tistream_meta.decide.liveness import Timings
+from tistream_meta.decide.model import Store
+from tistream_meta.decide.options import Options
 from tistream_meta.metrics import MetaMetrics
-from tistream_meta.model import Store
-from tistream_meta.options import Options
-from tistream_meta.repository import Repository
-from tistream_meta.server import MetaServer
+from tistream_meta.owner.server import MetaServer
+from tistream_meta.tenants.erasing import Erasing
 
 ACME = TenantKey("7", "acme")
 OTHERS = [TenantKey("7", "acme2"), TenantKey("7", "acm"), TenantKey("77", "acme")]

@@ -6,15 +6,16 @@ from pathlib import Path
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
-from tistream_meta.book import Book
-from tistream_meta.liveness import NodeState
-from tistream_meta.placement import Step
-from tistream_meta.policies import Command
-from tistream_meta.reports import Holding, Reports
-from tistream_meta.repository import Repository
-from tistream_meta.scheduler import Rules, Scheduler
-from tistream_meta.seals import DEFAULT_RULES, halves
-from tistream_meta.starts import Start
+from tistream_meta.database.repository import Repository
+from tistream_meta.decide.incarnations import Start
+from tistream_meta.decide.liveness import NodeState
+from tistream_meta.decide.placement import Step
+from tistream_meta.decide.policies import Command
+from tistream_meta.decide.scheduling_rules import SchedulingRules
+from tistream_meta.decide.split_merge import DEFAULT_RULES, halves
+from tistream_meta.owner.catalog import Book
+from tistream_meta.owner.reports import Holding, Reports
+from tistream_meta.owner.scheduler import Scheduler
 
 ACME = TenantKey("7", "acme")
 BEAT_MS = 1_000
@@ -33,7 +34,7 @@ class Merges:
         repository.activate(ACME, 42, halves(KeySpan(b"", b""), b"m") or ())
         repository.take([Command(task, Step.HAND_OVER, "sorter-1", "test") for task in (1, 2)])
         self.book, self.reports = Book(repository.plan()), Reports()
-        self.scheduler = Scheduler(repository, self.reports, Rules())
+        self.scheduler = Scheduler(repository, self.reports, SchedulingRules())
         self.now_ms = 0
 
     def until(self, ordered: bool) -> int:

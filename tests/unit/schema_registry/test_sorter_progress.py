@@ -14,10 +14,10 @@ from tistream.wire.sorter_client import SorterClient
 from tistream_schema.expected_tasks import SchemaTask
 from tistream_schema.metrics import SchemaMetrics
 from tistream_schema.sorter_progress import SorterProgress
-from tistream_sorter.progress import ProgressFeed
-from tistream_sorter.task import Task, TickLimits
-from tistream_sorter.task_state import TaskIdentity, first_state
-from tistream_sorter.tick import CutRules
+from tistream_sorter.node.progress import ProgressFeed
+from tistream_sorter.state.task_state import TaskIdentity, first_state
+from tistream_sorter.task.task import Task, TickLimits
+from tistream_sorter.task.tick import CutRules
 
 URL = "http://sorter-1"
 LIMITS = TickLimits(1 << 20, 10_000, 99, CutRules(1, 1 << 20))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from support.sorter_world import SorterWorld
 from support.tiny_tenant import TinyTenant, commit, prewrite, watermark, whole
 from tistream.model.span import WHOLE
-from tistream_sorter.inbox import Inbox, bytes_of
+from tistream_sorter.task.inbox import Inbox, bytes_of
 
 TINY = TinyTenant()
 FIRST = TINY.file(1, 200, 0, [whole(b"a", 120, 130, 5)], watermark(6, 5, 150, base_ts=100))

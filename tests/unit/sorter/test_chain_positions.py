@@ -8,7 +8,7 @@ from support.sorter_world import SorterWorld
 from support.tiny_tenant import TinyTenant, key, watermark, whole
 from tistream.format.manifest import ChainPosition
 from tistream.wire.file_batch import FileRef
-from tistream_sorter.positions import follows, moved
+from tistream_sorter.state.positions import follows, moved
 
 TINY = TinyTenant()
 FIRST = TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tistream.format.manifest import ChainPosition
-from tistream_sorter.positions import CHAINS_KEPT, Positions, common
+from tistream_sorter.state.positions import CHAINS_KEPT, Positions, common
 
 
 def chains(*pairs: tuple[int, int]) -> tuple[ChainPosition, ...]:

@@ -12,9 +12,9 @@ from tistream.storage import layout
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream_sorter.collection import CollectRules
-from tistream_sorter.compaction import CompactRules
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
+from tistream_sorter.upkeep.compaction_plan import CompactRules
+from tistream_sorter.upkeep.gc_plan import CollectRules
 
 TINY = TinyTenant()
 

@@ -21,10 +21,10 @@ from tistream.pool.rows import read_row_groups
 from tistream.pool.writer import write_segment
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
-from tistream_sorter.compaction import CompactRules, replaced, rewrite
 from tistream_sorter.jobs.compact import PACKED_ROWS, rewrite_guarded
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
-from tistream_sorter.task_state import TaskIdentity, first_state
+from tistream_sorter.state.task_state import TaskIdentity, first_state
+from tistream_sorter.upkeep.compaction_plan import CompactRules, replaced, rewrite
 
 TENANT = TenantKey("7", "t")
 IDENTITY = TaskIdentity(TENANT, 3, WHOLE, 100, 5)

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from support.effort import examples
 from support.kernel_ticks import CHANGES, NOTHING_KNOWN, Entry, Ticks, entry, record_key, rows_of, states
 from tistream.model.tidb_key import KeyKind, key_parts
-from tistream_sorter.jobs.bank import Bank
-from tistream_sorter.jobs.contracts import COMMIT, COMMITTED, PREWRITE, READY_SCHEMA, ROLLBACK, UNMATCHED_SCHEMA
-from tistream_sorter.jobs.contracts import SCANS_SCHEMA as SCANS
-from tistream_sorter.jobs.exact import Resolved, resolve
-from tistream_sorter.jobs.order import segment_order
-from tistream_sorter.jobs.packed import stable_order
-from tistream_sorter.jobs.pairs import CLASS_BITS, _hashes, settle
+from tistream_sorter.match.bank import Bank
+from tistream_sorter.match.contracts import COMMIT, COMMITTED, PREWRITE, READY_SCHEMA, ROLLBACK, UNMATCHED_SCHEMA
+from tistream_sorter.match.contracts import SCANS_SCHEMA as SCANS
+from tistream_sorter.match.exact import Resolved, resolve
+from tistream_sorter.match.order import segment_order
+from tistream_sorter.match.packed import stable_order
+from tistream_sorter.match.pairs import CLASS_BITS, _hashes, settle
 
 HANDLE = b"\x80\x00\x00\x00\x00\x00\x00"
 EXACT = [record_key(HANDLE + bytes([n])) for n in range(3)]  # 19 bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.split_world import SplitWorld
 from support.tiny_tenant import TinyTenant, key, watermark, whole
 from tistream.storage.manifest_follow import TaskObjects
-from tistream_sorter.progress import ProgressFeed
+from tistream_sorter.node.progress import ProgressFeed
 
 TINY = TinyTenant()
 M = key(b"m")

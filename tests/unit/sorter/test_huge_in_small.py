@@ -20,8 +20,8 @@ from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import Body
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult, StoreRules
-from tistream_sorter.sweep import EVERY_MS
-from tistream_sorter.task import TickLimits
+from tistream_sorter.task.task import TickLimits
+from tistream_sorter.upkeep.sweep import EVERY_MS
 
 TINY = TinyTenant()
 FIRST = TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100))

@@ -14,12 +14,12 @@ from tistream.model.ts import MAX_TS
 from tistream.wire.file_batch import RowGroupRef
 from tistream_sorter.jobs.pruning import ReadRules
 from tistream_sorter.jobs.shard import ShardFile
-from tistream_sorter.promotion import promoted
-from tistream_sorter.shards import ROW_BYTES, CutRules, cut
-from tistream_sorter.slice_cuts import Cuts
-from tistream_sorter.slice_history import History
-from tistream_sorter.sweep import AGAIN_MS, BYTES_MAX, EVERY_MS, Sweeps
-from tistream_sorter.watermark import Watermark
+from tistream_sorter.task.promotion import promoted
+from tistream_sorter.upkeep.shards import ROW_BYTES, CutRules, cut
+from tistream_sorter.upkeep.sweep import AGAIN_MS, BYTES_MAX, EVERY_MS, Sweeps
+from tistream_sorter.watermark.slice_cuts import Cuts
+from tistream_sorter.watermark.slice_history import History
+from tistream_sorter.watermark.watermark_rows import Watermark
 
 
 def file_of(*groups: tuple[bytes, int, int]) -> ShardFile:

@@ -16,9 +16,9 @@ from tistream.format.manifest import NOTHING_TAKEN, IntakeCount
 from tistream.storage import layout
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.wire.usage import HOUR_MS, hour_of
-from tistream_sorter.intake import counts
-from tistream_sorter.pool_usage import PoolUsage, stored_bytes
-from tistream_sorter.task_state import TaskState
+from tistream_sorter.node.pool_usage import PoolUsage, stored_bytes
+from tistream_sorter.state.intake import counts
+from tistream_sorter.state.task_state import TaskState
 from tistream_upstream.config import ClusterConfig
 
 TINY = TinyTenant()
@@ -139,7 +139,7 @@ def test_sums_are_the_store_s_own_after_splits_merges_and_crashes(config: Cluste
 
 def test_the_newest_hours_are_restated(monkeypatch: pytest.MonkeyPatch) -> None:
     hours_max = 12  # in place of three days
-    monkeypatch.setattr("tistream_sorter.intake.HOURS_MAX", hours_max)
+    monkeypatch.setattr("tistream_sorter.state.intake.HOURS_MAX", hours_max)
     world = SplitWorld(TINY)
     push(world, 200, 0)
     settle(world)

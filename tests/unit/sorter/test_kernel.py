@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from support.effort import examples
 from support.kernel_ticks import Entry, Ticks, entry, record_key, rows_of, scan, states
-from tistream_sorter.jobs.contracts import (
+from tistream_sorter.match.contracts import (
     COMMIT,
     COMMITTED,
     POINTED_WIDE,
@@ -18,7 +18,7 @@ from tistream_sorter.jobs.contracts import (
     ROLLBACK,
     UNMATCHED_WIDE,
 )
-from tistream_sorter.jobs.sealing import in_order
+from tistream_sorter.match.sealing import in_order
 
 transactions = st.dictionaries(
     keys=st.tuples(st.binary(min_size=1, max_size=2), st.integers(1, 50)),

@@ -8,7 +8,7 @@ from tistream.errors import KeyUnusable
 from tistream.storage import layout
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import Body
-from tistream_sorter.node import KEY_AGAIN_MS
+from tistream_sorter.node.node import KEY_AGAIN_MS
 
 TINY = TinyTenant()
 M = key(b"m")

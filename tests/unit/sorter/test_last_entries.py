@@ -5,7 +5,7 @@ from __future__ import annotations
 from test_slices import begun, row
 
 from support.kernel_ticks import Ticks, entry, record_key, rows_of
-from tistream_sorter.jobs.contracts import COMMIT, COMMITTED, PREWRITE
+from tistream_sorter.match.contracts import COMMIT, COMMITTED, PREWRITE
 
 
 def test_a_merge_waits_for_the_very_last_entry_of_its_source() -> None:

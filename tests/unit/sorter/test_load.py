@@ -6,7 +6,7 @@ import pytest
 
 from tistream.model.span import WHOLE, KeySpan
 from tistream.wire.file_batch import RowGroupRef
-from tistream_sorter.load import MEAN_MS, LoadMeter
+from tistream_sorter.upkeep.load import MEAN_MS, LoadMeter
 
 
 def group(low: bytes | None, high: bytes | None, length: int = 1_000) -> RowGroupRef:

@@ -7,8 +7,8 @@ import pytest
 from support.split_world import SplitWorld
 from support.tiny_tenant import TinyTenant, key, watermark
 from tistream.storage import layout
-from tistream_sorter import positions
-from tistream_sorter.positions import CHAINS_KEPT
+from tistream_sorter.state import positions
+from tistream_sorter.state.positions import CHAINS_KEPT
 
 TINY = TinyTenant()
 M = key(b"m")

@@ -17,9 +17,10 @@ from support.tiny_tenant import Row, TinyTenant, watermark
 from tistream.format.manifest import ChainPosition
 from tistream.model.span import KeySpan
 from tistream.wire.file_batch import WATERMARKS
-from tistream_sorter import slice_work, tick
-from tistream_sorter.slice_work import GOING_ON, SLICES_A_STEP, WAITING_A_STEP, passed_over
-from tistream_sorter.watermark import Waiting, Watermark, joined
+from tistream_sorter.task import tick
+from tistream_sorter.watermark import slice_work
+from tistream_sorter.watermark.slice_work import GOING_ON, SLICES_A_STEP, WAITING_A_STEP, passed_over
+from tistream_sorter.watermark.watermark_rows import Waiting, Watermark, joined
 
 MANY = 20_000
 TINY = TinyTenant()

@@ -6,9 +6,9 @@ from tistream.format.manifest import UNMATCHED, PendingPart
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS, Window
-from tistream_sorter.jobs.kernel import MatchRules
 from tistream_sorter.jobs.shard import Shard, ShardResult
-from tistream_sorter.tick import _carried
+from tistream_sorter.match.kernel import MatchRules
+from tistream_sorter.task.tick import _carried
 
 SPANS = (KeySpan(b"", b"h"), KeySpan(b"h", b"p"), KeySpan(b"p", b""))
 

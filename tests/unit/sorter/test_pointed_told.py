@@ -9,9 +9,9 @@ from tistream.format.source_file import SourceFile
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.storage import layout
-from tistream_sorter.shards import CutRules
-from tistream_sorter.task import Task, TickLimits
-from tistream_sorter.task_state import TaskIdentity, TaskState, first_state
+from tistream_sorter.state.task_state import TaskIdentity, TaskState, first_state
+from tistream_sorter.task.task import Task, TickLimits
+from tistream_sorter.upkeep.shards import CutRules
 
 TENANT = TenantKey("7", "acme")
 EVERYTHING = KeySpan(b"", b"")

@@ -16,8 +16,8 @@ from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream_sorter.collection import CollectRules
-from tistream_sorter.compaction import CompactRules
+from tistream_sorter.upkeep.compaction_plan import CompactRules
+from tistream_sorter.upkeep.gc_plan import CollectRules
 
 TINY = TinyTenant()
 GRACE_MS, EVERY_MS = 5_000, 60_000

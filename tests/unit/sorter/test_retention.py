@@ -19,9 +19,9 @@ from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream_sorter.collection import CollectRules
-from tistream_sorter.retention import retained
-from tistream_sorter.task_state import Retention, TaskIdentity, TaskState, first_state
+from tistream_sorter.state.task_state import Retention, TaskIdentity, TaskState, first_state
+from tistream_sorter.upkeep.gc_plan import CollectRules
+from tistream_sorter.upkeep.retention import retained
 
 TINY = TinyTenant()
 KEEP_MS = 1_000

@@ -18,7 +18,7 @@ from tistream.storage import layout, manifest_log
 from tistream.storage.memory import MemoryObjectStore
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
-from tistream_sorter.tick import lookup_needed
+from tistream_sorter.task.tick import lookup_needed
 
 TINY = TinyTenant()
 FIRST = TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.kernel_ticks import Ticks, entry, record_key, rows_of, scan, states
-from tistream_sorter.jobs.contracts import COMMIT, COMMITTED, PREWRITE, ROLLBACK
+from tistream_sorter.match.contracts import COMMIT, COMMITTED, PREWRITE, ROLLBACK
 
 COVERED = states((-1, 1, 10, 100, -1, -1, -1, -1), (0, 1, 15, 200, 1, 15, 200, -1))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from test_slices import SNAPSHOT, begun, row
 
-from tistream_sorter.slices import SliceMap
-from tistream_sorter.watermark import joined, to_table
+from tistream_sorter.watermark.slices import SliceMap
+from tistream_sorter.watermark.watermark_rows import joined, to_table
 
 
 def test_an_hour_behind_a_missing_file_is_one_waiting_row() -> None:

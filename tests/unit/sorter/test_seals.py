@@ -19,8 +19,8 @@ from tistream.storage import layout, manifest_log
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.meta import SealOrder
-from tistream_sorter.assignment import coming_tasks, wanted_tasks
-from tistream_sorter.task_state import TaskIdentity
+from tistream_sorter.node.assignment import coming_tasks, wanted_tasks
+from tistream_sorter.state.task_state import TaskIdentity
 
 TINY = TinyTenant()
 FIRST = TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100))

@@ -15,7 +15,7 @@ from tistream.model.span import WHOLE, KeySpan
 from tistream.wire.file_batch import RowGroupRef
 from tistream_sorter.jobs.pruning import ReadRules
 from tistream_sorter.jobs.shard import ShardFile
-from tistream_sorter.shards import CutRules, cut
+from tistream_sorter.upkeep.shards import CutRules, cut
 
 
 def file(*groups: tuple[bytes, bytes, int]) -> ShardFile:

@@ -19,9 +19,9 @@ from tistream.format.manifest import KIND_SEAL, Manifest
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.wire.file_batch import WATERMARKS
-from tistream_sorter.slice_heirs import inherited_slices
-from tistream_sorter.slice_history import History
-from tistream_sorter.slices import SliceMap
+from tistream_sorter.watermark.slice_heirs import inherited_slices
+from tistream_sorter.watermark.slice_history import History
+from tistream_sorter.watermark.slices import SliceMap
 
 SNAPSHOT = 10
 

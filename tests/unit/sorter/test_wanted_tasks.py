@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tistream.wire.meta import RouteTable, TaskRoute, TenantRoute
-from tistream_sorter.assignment import TaskRules, wanted_tasks
+from tistream_sorter.node.assignment import TaskRules, wanted_tasks
 
 
 def table(node: str, start_epoch: int, *, index_keys: bool | None = None) -> RouteTable:

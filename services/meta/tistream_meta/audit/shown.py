@@ -8,7 +8,7 @@ from typing import Any
 
 from tistream.model.ids import TenantKey
 from tistream.wire.tokens import TokenInfo, home
-from tistream_meta.model import Node, Task, Tenant
+from tistream_meta.decide.model import Node, Task, Tenant
 
 Values = Mapping[str, Any]
 

@@ -16,8 +16,8 @@ from tistream.pool.rows import read_row_groups
 from tistream.pool.writer import write_segment
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream_sorter.jobs.contracts import wide
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
+from tistream_sorter.match.contracts import wide
 
 # A row group holds one table's rows, or several small tables' up to so many: who pulls one of many tables reads little
 # of others. (A tick's own segments share row groups of 65,536 rows: they are written once a second.)

@@ -19,9 +19,9 @@ from tistream.model.span import shown_key
 from tistream.pool.rows import read_row_groups
 from tistream.storage.change_reader import read_source
 from tistream.storage.object_store import ObjectStore
-from tistream_sorter.jobs.contracts import READY_SCHEMA, READY_WIDE, UNMATCHED_SCHEMA, wide
-from tistream_sorter.jobs.key_range import inside
 from tistream_sorter.jobs.pointers import NOWHERE, Bools, Fetch, Int64s, SourceBook, fetches, renumbered
+from tistream_sorter.match.contracts import READY_SCHEMA, READY_WIDE, UNMATCHED_SCHEMA, wide
+from tistream_sorter.match.key_range import inside
 
 IDENTITY = ("start_ts", "key")
 

@@ -10,7 +10,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.storage.measured import Traffic
 from tistream.wire.file_batch import RowGroupRef
-from tistream_sorter.jobs.kernel import MatchRules
+from tistream_sorter.match.kernel import MatchRules
 
 
 @dataclass(frozen=True, slots=True)

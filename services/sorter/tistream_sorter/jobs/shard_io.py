@@ -29,17 +29,17 @@ from tistream.storage.open import open_objects
 from tistream.storage.tenant_keys import KeyIds, keys_of
 from tistream.storage.write_behind import WriteBehind
 from tistream_sorter.jobs.compact import rewrite_guarded
-from tistream_sorter.jobs.contracts import CHANGE_COLUMNS, UNMATCHED_SCHEMA
-from tistream_sorter.jobs.kernel import IDENTITY, Matched, match
-from tistream_sorter.jobs.key_range import inside
 from tistream_sorter.jobs.pending_parts import follow, read_ready, read_unmatched, sealed_identities
 from tistream_sorter.jobs.pointers import SourceBook, pointers
 from tistream_sorter.jobs.pruning import ReadRules, read_anyway, read_too
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
-from tistream_sorter.jobs.sealing import in_order
 from tistream_sorter.jobs.shard import Shard, ShardFile, ShardResult
 from tistream_sorter.jobs.shard_output import ShardOutput, Target
 from tistream_sorter.jobs.stages import Stages
+from tistream_sorter.match.contracts import CHANGE_COLUMNS, UNMATCHED_SCHEMA
+from tistream_sorter.match.kernel import IDENTITY, Matched, match
+from tistream_sorter.match.key_range import inside
+from tistream_sorter.match.sealing import in_order
 
 EXAMPLES = 3
 WRITERS, WRITING_BYTES = 2, 64 << 20

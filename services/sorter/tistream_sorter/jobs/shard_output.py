@@ -19,11 +19,11 @@ from tistream.model.ts import MAX_TS
 from tistream.pool.writer import write_segment
 from tistream.storage import layout
 from tistream.storage.object_store import Body, ObjectStore
-from tistream_sorter.jobs.contracts import UNMATCHED_SCHEMA, widened
 from tistream_sorter.jobs.pending_parts import pointer_column, recalled, with_pointers
 from tistream_sorter.jobs.pointers import NOWHERE, SourceBook, few_left, sources_of, who_points
-from tistream_sorter.jobs.sealing import ORDERED, in_order, split, value_bytes
 from tistream_sorter.jobs.shard import Shard
+from tistream_sorter.match.contracts import UNMATCHED_SCHEMA, widened
+from tistream_sorter.match.sealing import ORDERED, in_order, split, value_bytes
 
 NAMES_PER_SHARD = 10_000
 FEW = 4  # what is left of a row group is copied once it weighs so many times less than what points at first

@@ -1,0 +1,79 @@
+"""Lets refusals wait for as long as reject_throttle.py says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tistream.concurrency import Event
+from tistream.wire.tokens import home
+from tistream_api.admission.reject_throttle import Refusals, network_of
+from tistream_api.auth.callers import Caller
+
+BODY_BYTES_MAX = 64 << 10  # what was sent is in memory as long
+HEADER = "tistream-waited-ms"  # of a refusal that has waited: for how long
+_LOOK_S = 0.2  # how often a refusal that waits looks whether the process ends
+
+
+class SlowRefusals:
+    """Middleware, outside of the gates, which note who was let in: its tenant is who is refused, or itself if it has
+    none, else its address.
+
+    Who would wait and may not (too many do, or it has sent much) is told at once, and its connection is closed. When
+    the process ends all are told.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        refusals: Refusals,
+        stopping: Event,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._app, self._refusals, self._stopping, self._sleep = app, refusals, stopping, sleep
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        received = 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            return message
+
+        async def held(message: Message) -> None:
+            if message["type"] == "http.response.start" and 400 <= message["status"] < 500:
+                await self._hold(scope, message, received)
+            await send(message)
+
+        await self._app(scope, counted, held)
+
+    async def _hold(self, scope: Scope, start: Message, received: int) -> None:
+        who = _who(scope)
+        wait_s = self._refusals.wait_s(who)
+        if wait_s <= 0:
+            return
+        if received > BODY_BYTES_MAX or not self._refusals.begin(who):
+            MutableHeaders(scope=start)["connection"] = "close"
+            return
+        left_s = wait_s
+        try:
+            while left_s > 0 and not self._stopping.is_set():
+                await self._sleep(min(left_s, _LOOK_S))
+                left_s -= min(left_s, _LOOK_S)
+        finally:
+            self._refusals.end(who)
+        waited_ms = scope["state"]["waited_ms"] = round(1000 * (wait_s - left_s))
+        MutableHeaders(scope=start)[HEADER] = str(waited_ms)
+
+
+def _who(scope: Scope) -> str:
+    caller: Caller | None = scope["state"].get("caller")
+    if caller is not None:
+        of = home(caller.grants)
+        return f"caller {caller.name}" if of is None else f"tenant {'/'.join(of)}"
+    client = scope.get("client")
+    return f"address {'' if client is None else network_of(client[0])}"

@@ -1,0 +1,152 @@
+"""The memory budget of pulls: bytes of the process, of which each pull that reads and encodes rows holds a share.
+
+A share covers what one pull holds at most between two steps of its work: from the rows that it has decoded to the
+bytes that its client has not read. What a step needs for a moment is in decode_slots.py. A pull that waits for new rows
+holds no share. If pulls wait for a share, the tenant with the fewest bytes is next; no tenant has more than half of the
+budget, so a tenant whose clients read nothing leaves the other half to others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from tistream.clock import Clock
+from tistream.concurrency import Event, new_event, new_lock
+from tistream.errors import TooManyRequests
+
+SHARE_BYTES = 64 << 20  # decoded rows, events, what encoder and compressor have: test_held_bytes.py
+PARTS = 2  # of all: one tenant has no more than one of them
+WAIT_MS = 5_000
+LOOK_MS = 250  # how soon who waits notices that its client has gone
+KEPT_BYTES = 4 * SHARE_BYTES  # given back by pulls, but not yet by the allocators
+
+
+@dataclass(slots=True)
+class _Waiter:
+    number: int
+    amount: int
+    admitted: Event
+
+
+class Memory:
+    """Thread-safe. `bytes_max` of all; less than one share is one share, or nobody could be answered."""
+
+    def __init__(self, bytes_max: int, clock: Clock, wait_ms: int = WAIT_MS) -> None:
+        self._all = max(bytes_max, SHARE_BYTES)
+        self._of_one = max(self._all // PARTS, SHARE_BYTES)
+        self._clock, self._wait_ms = clock, wait_ms
+        self._lock = new_lock()
+        self._of: Counter[Hashable] = Counter()
+        self._waiting: dict[Hashable, deque[_Waiter]] = {}
+        self._numbers = self._most = self._high = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of all shares now."""
+        with self._lock:
+            return self._of.total()
+
+    @property
+    def most(self) -> int:
+        """The most that `held` has been."""
+        return self._most
+
+    def begin(self, who: Hashable, amount: int, alive: Callable[[], None]) -> None:
+        """Take a share, when it is its turn; `end` follows. Raises TooManyRequests after a while, and as `alive`."""
+        with self._lock:
+            self._numbers += 1
+            mine = _Waiter(self._numbers, amount, new_event())
+            self._waiting.setdefault(who, deque()).append(mine)
+            self._admit()
+        until_ms = self._clock.monotonic_ms() + self._wait_ms
+        try:
+            while not mine.admitted.wait(LOOK_MS / 1000):
+                alive()
+                if self._clock.monotonic_ms() >= until_ms:
+                    raise TooManyRequests("the memory for pulls is used up by those that are under way", 2.0)
+        except BaseException:
+            self._leave(who, mine)
+            raise
+
+    def end(self, who: Hashable, amount: int) -> None:
+        """Give a share back."""
+        with self._lock:
+            self._of[who] -= amount
+            if not self._of[who]:
+                del self._of[who]
+            self._admit()
+
+    def fallen(self) -> bool:
+        """Whether so much was given back, since this was last so, that the allocators should give it back too."""
+        with self._lock:
+            held = self._of.total()
+            if self._high - held < KEPT_BYTES:
+                return False
+            self._high = held
+            return True
+
+    def _leave(self, who: Hashable, mine: _Waiter) -> None:
+        with self._lock:
+            if not mine.admitted.is_set():
+                self._waiting[who].remove(mine)
+                if not self._waiting[who]:
+                    del self._waiting[who]
+                self._admit()
+                return
+        self.end(who, mine.amount)
+
+    def _admit(self) -> None:
+        while True:
+            may = [
+                (self._of[who], line[0].number, who)
+                for who, line in self._waiting.items()
+                if self._of[who] + line[0].amount <= self._of_one
+            ]
+            if not may:
+                return
+            *_, who = min(may, key=lambda one: one[:2])
+            first = self._waiting[who][0]
+            held = self._of.total() + first.amount
+            if held > self._all:
+                return
+            self._waiting[who].popleft()
+            if not self._waiting[who]:
+                del self._waiting[who]
+            self._of[who] += first.amount
+            self._most, self._high = max(self._most, held), max(self._high, held)
+            first.admitted.set()
+
+
+class Room:
+    """One pull's share. `alive` raises where nobody waits for the answer any more."""
+
+    def __init__(self, memory: Memory, who: Hashable, alive: Callable[[], None], amount: int = SHARE_BYTES) -> None:
+        self._memory, self._who, self._alive, self._amount = memory, who, alive, amount
+        self._lock = new_lock()
+        self._has = self._over = False
+
+    def take(self) -> None:
+        """Have it; again changes nothing. Raises TooManyRequests."""
+        if self._has:
+            return
+        self._memory.begin(self._who, self._amount, self._alive)
+        with self._lock:
+            self._has = True
+            over = self._over
+        if over:  # the answer was dropped meanwhile
+            self.give()
+
+    def give(self) -> None:
+        """Have it no more; again changes nothing."""
+        with self._lock:
+            had, self._has = self._has, False
+        if had:
+            self._memory.end(self._who, self._amount)
+
+    def close(self) -> None:
+        """For good."""
+        with self._lock:
+            self._over = True
+        self.give()

@@ -1,0 +1,37 @@
+"""`/metrics` of an API server with auth: for services, for who scrapes, and for who may operate the whole platform."""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tistream.errors import Forbidden, TiStreamError
+from tistream.service import problems
+from tistream.service.guard import METRICS, Guard
+from tistream_api.auth.access import Resource, may
+from tistream_api.auth.callers import Callers
+
+
+class MetricsGate:
+    """Middleware: the route is made where there are no callers (tistream.service.app)."""
+
+    def __init__(self, app: ASGIApp, callers: Callers, guard: Guard | None) -> None:
+        self._app, self._callers, self._guard = app, callers, guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == METRICS:
+            try:
+                self._check(scope)
+            except TiStreamError as error:
+                await problems.for_error(error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        """Raises TiStreamError."""
+        authorization = Headers(scope=scope).get("authorization")
+        if self._guard is not None and self._guard.refusal(METRICS, authorization) is None:
+            return
+        caller = scope["state"]["caller"] = self._callers.of(authorization)
+        if not may(caller.grants, "operate", Resource()):
+            raise Forbidden("the token does not grant operate of this platform")

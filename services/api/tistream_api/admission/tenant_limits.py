@@ -1,0 +1,100 @@
+"""Keeps each tenant within its limits, so that one cannot take what others need."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tistream.clock import Clock
+from tistream.concurrency import Lock, new_lock
+from tistream.errors import TooManyRequests
+from tistream_api.admission.token_bucket import Bucket, Limits
+
+Tenant = tuple[str, str]
+"""Cluster and tenant, as somebody has named them: there may be no such."""
+
+REMEMBERED = 4_096  # tenants; beyond, those that have done nothing lately are forgotten
+
+
+@dataclass(slots=True)
+class _Buckets:
+    requests: Bucket
+    notifications: Bucket
+    sent: Bucket
+
+
+@dataclass(slots=True)
+class TenantLimits:
+    """Thread-safe. `limits_of` tells a tenant's limits; `pulls_max` is what this server answers at once, of all."""
+
+    clock: Clock
+    limits_of: Callable[[Tenant], Limits]
+    pulls_max: int
+    _of: dict[Tenant, _Buckets] = field(default_factory=dict)
+    _pulls: Counter[Tenant] = field(default_factory=Counter)
+    _lock: Lock = field(default_factory=new_lock)
+
+    def request(self, tenant: Tenant) -> None:
+        """One more request. Raises TooManyRequests."""
+        limits = self.limits_of(tenant)
+        with self._lock:
+            now_ms = self.clock.monotonic_ms()
+            wait_s = self._buckets(tenant, now_ms).requests.take(now_ms, limits.requests_per_second)
+        _refuse("requests", wait_s)
+
+    def notification(self, tenant: Tenant) -> None:
+        """One more announced file. Raises TooManyRequests."""
+        limits = self.limits_of(tenant)
+        with self._lock:
+            now_ms = self.clock.monotonic_ms()
+            wait_s = self._buckets(tenant, now_ms).notifications.take(now_ms, limits.notifications_per_second)
+        _refuse("notifications", wait_s)
+
+    def begin_pull(self, tenant: Tenant) -> None:
+        """One more pull under way: `end_pull` follows. Raises TooManyRequests."""
+        limits = self.limits_of(tenant)
+        most = max(1, self.pulls_max // 2)
+        if limits.pulls_at_once:  # never all that there are
+            most = min(max(1, self.pulls_max - max(1, self.pulls_max // 8)), limits.pulls_at_once)
+        with self._lock:
+            if self._pulls[tenant] >= most:
+                raise TooManyRequests(f"{most} pulls of this tenant are under way, as many as may be at once")
+            self._pulls[tenant] += 1
+
+    def end_pull(self, tenant: Tenant) -> None:
+        """One less."""
+        with self._lock:
+            self._pulls[tenant] -= 1
+            if not self._pulls[tenant]:
+                del self._pulls[tenant]
+
+    def sent(self, tenant: Tenant, amount: int) -> float:
+        """So many bytes of pulls were sent: for how many seconds to send no more."""
+        limits = self.limits_of(tenant)
+        with self._lock:
+            now_ms = self.clock.monotonic_ms()
+            return self._buckets(tenant, now_ms).sent.charge(now_ms, limits.served_bytes_per_second, amount)
+
+    def _buckets(self, tenant: Tenant, now_ms: int) -> _Buckets:
+        found = self._of.get(tenant)
+        if found is None:
+            if len(self._of) >= REMEMBERED:
+                self._forget_idle(now_ms)
+            found = self._of[tenant] = _Buckets(Bucket(now_ms), Bucket(now_ms), Bucket(now_ms))
+        return found
+
+    def _forget_idle(self, now_ms: int) -> None:
+        for tenant, own in list(self._of.items()):
+            limits = self.limits_of(tenant)
+            if (
+                own.requests.idle(now_ms, limits.requests_per_second)
+                and own.notifications.idle(now_ms, limits.notifications_per_second)
+                and own.sent.idle(now_ms, limits.served_bytes_per_second)
+            ):
+                del self._of[tenant]
+
+
+def _refuse(what: str, wait_s: float) -> None:
+    if wait_s > 0:
+        raise TooManyRequests(f"more {what} of this tenant than its limit allows", wait_s)

@@ -1,0 +1,118 @@
+"""Who calls: the bearer of a token of ours, or of one that an OpenID Connect issuer has signed."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tistream.clock import Clock
+from tistream.concurrency import new_condition
+from tistream.errors import Unauthenticated, Unavailable
+from tistream.service.metrics import LoopMetrics
+from tistream.service.worker import Loop
+from tistream.wire.token_client import TokenClient
+from tistream.wire.tokens import EVERYTHING, Grant, KnownToken, hash_of, take_apart
+from tistream_api.auth.jwt_callers import JwtCallers, Unknown
+
+FOLLOW_WAIT_MS = 10_000
+HEARD_WAITS, HEARD_WAIT_S = 20, 0.1
+_SCHEME = "bearer "
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody who was let in; `name` is for the log. `token_id` None: not by a token of ours."""
+
+    name: str
+    grants: tuple[Grant, ...]
+    expires_ms: int | None = None
+    token_id: str | None = None
+
+
+EVERYBODY = Caller("everybody", (EVERYTHING,))
+
+
+class Callers:
+    """Thread-safe: run `follow` in a loop. A check asks nobody; it goes on while no meta server answers."""
+
+    def __init__(self, tokens: TokenClient, clock: Clock, jwts: JwtCallers | None) -> None:
+        self._client, self._clock, self._jwts = tokens, clock, jwts
+        self._version = -1
+        self._known: Mapping[str, KnownToken] | None = None  # replaced as a whole
+        self._told = new_condition()
+        self._revoked: set[str] = set()  # here, whatever is told of them; nothing that is revoked comes back
+
+    def follow(self) -> int:
+        """Loop body: wait for other tokens, and take them."""
+        told = self._client.known(self._version, 0 if self._known is None else FOLLOW_WAIT_MS)
+        same = told.version == self._version
+        self._known = {token.token_id: token for token in told.tokens}
+        self._version = told.version
+        with self._told:
+            self._told.notify_all()
+        return 50 if same else 0
+
+    def hear(self, token_id: str) -> bool:
+        """Wait until the meta server tells of a token, so that who made it here is let in by it; False: it is not heard
+        of within two seconds."""
+        with self._told:
+            for _ in range(HEARD_WAITS):
+                if token_id in (self._known or {}):
+                    return True
+                self._told.wait(HEARD_WAIT_S)
+        return False
+
+    def forget(self, token_id: str) -> None:
+        """Let nobody in by a token from now on, though it goes on to be told for a while."""
+        self._revoked.add(token_id)
+
+    def loops(self, metrics: LoopMetrics) -> list[Loop]:
+        """What keeps it up to date."""
+        found = [Loop("tokens", self.follow, interval_ms=0, backoff_max_ms=1_000, metrics=metrics)]
+        if self._jwts is not None:
+            found.append(Loop("keys", self._jwts.refresh, interval_ms=500, metrics=metrics))
+        return found
+
+    def of(self, authorization: str | None) -> Caller:
+        """Who sends this header. Raises Unauthenticated; Unavailable: nothing to check it with has come yet."""
+        text = _bearer(authorization)
+        now_ms = self._clock.now_ms()
+        parts = take_apart(text)
+        if parts is not None:
+            return self._of_ours(*parts, now_ms)
+        if self._jwts is None:
+            raise Unauthenticated("the token is not valid")
+        try:
+            name, grants, expires_ms = self._jwts.of(text, now_ms)
+        except Unknown as error:
+            raise Unauthenticated("the token is not valid") from error
+        return Caller(name, grants, expires_ms)
+
+    def still(self, caller: Caller) -> bool:
+        """Whether who was let in would be let in now."""
+        if caller.expires_ms is not None and self._clock.now_ms() >= caller.expires_ms:
+            return False
+        return caller.token_id is None or self._valid(caller.token_id) is not None
+
+    def _valid(self, token_id: str) -> KnownToken | None:
+        return None if token_id in self._revoked else (self._known or {}).get(token_id)
+
+    def _of_ours(self, token_id: str, secret: str, now_ms: int) -> Caller:
+        if self._known is None:
+            raise Unavailable("no meta server has told the tokens yet")
+        token = self._valid(token_id)
+        # The id is no secret, and may be looked up; of the secret's hash no comparison tells how much of it is right.
+        if token is None or not hmac.compare_digest(token.secret_hash, hash_of(secret)):
+            raise Unauthenticated("the token is not valid")
+        if token.expires_ms is not None and now_ms >= token.expires_ms:
+            raise Unauthenticated("the token is not valid")
+        return Caller(f"token {token_id}", tuple(token.grants), token.expires_ms, token_id)
+
+
+def _bearer(authorization: str | None) -> str:
+    if authorization is None:
+        raise Unauthenticated("this call wants a token: Authorization: Bearer …")
+    if not authorization.lower().startswith(_SCHEME):
+        raise Unauthenticated("the Authorization is none of the kind Bearer")
+    return authorization[len(_SCHEME) :].strip()

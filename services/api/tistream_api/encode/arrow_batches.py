@@ -1,0 +1,221 @@
+"""Events as Arrow record batches, one schema per table and shape (docs/api.md, "Formats"). Pure.
+
+Between two ddl events rows are grouped by table; `seq`, the event's number in the answer, is the order of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from tistream.decode.kinds import arrow_type, kind_of
+from tistream.schema.sql_type import sql_type
+from tistream.schema.table import Column
+from tistream.schema.visible import TableVersion
+from tistream_api.encode.end import End
+from tistream_api.read.cursor import Place
+from tistream_api.read.events import Ddls, Events, Image, Ints, Rows
+
+VERSION = "1"
+BATCH_ROWS = 16_384
+
+_OPS = pa.array(["delete", "put"], pa.string())
+_NAMES = pa.struct([pa.field("database", pa.string()), pa.field("table", pa.string())])
+_ROWID = pa.field("_tidb_rowid", pa.int64())
+DDL_SCHEMA = pa.schema(
+    [
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("commit_ts", pa.int64(), nullable=False),
+        pa.field("database", pa.string(), nullable=False),
+        pa.field("table", pa.string(), nullable=False),
+        pa.field("query", pa.large_string(), nullable=False),
+        pa.field("action", pa.string(), nullable=False),
+        pa.field("schema_version", pa.int64(), nullable=False),
+        pa.field("involved", pa.list_(_NAMES), nullable=False),
+    ],
+    metadata={"tistream.version": VERSION, "tistream.type": "ddl"},
+)
+
+
+def batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
+    """The events, the first of which is number `seq`, in batches of at most BATCH_ROWS; ddl events stand alone."""
+    if not len(events):
+        return
+    ddl = events.place != int(Place.ROW)
+    edges = np.flatnonzero(ddl[1:] != ddl[:-1]) + 1
+    for start, end in pairwise([0, *edges.tolist(), len(events)]):
+        stretch = events.between(start, end)
+        if ddl[start]:
+            yield _ddl_batch(stretch, seq + start)
+        else:
+            yield from _row_batches(stretch, seq + start)
+
+
+def end_batch(end: End) -> pa.RecordBatch:
+    """One row: where the answer stands."""
+    schema = pa.schema(
+        [pa.field("resolved_ts", pa.int64()), pa.field("cursor", pa.string(), nullable=False)],
+        metadata={"tistream.version": VERSION, "tistream.type": end.type},
+    )
+    return pa.record_batch([pa.array([end.resolved_ts], pa.int64()), pa.array([end.cursor])], schema=schema)
+
+
+def row_schema(version: TableVersion) -> pa.Schema:
+    """The schema of a table's row events."""
+    table = version.table
+    row = [_field(column) for column in table.visible_columns]
+    key = [_field(column) for column in table.key_columns] or [_ROWID]
+    return _row_schema(key, row, {"database": version.database, "table": table.name, "table_id": str(table.id)})
+
+
+def nameless_schema(database: str, table: str) -> pa.Schema:
+    """The schema of no row events, where nothing bears the name: objects without members, and no table_id."""
+    return _row_schema([], [], {"database": database, "table": table})
+
+
+def _row_schema(key: list[pa.Field], row: list[pa.Field], named: dict[str, str]) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field("seq", pa.int64(), nullable=False),
+            pa.field("op", pa.string(), nullable=False),
+            pa.field("commit_ts", pa.int64(), nullable=False),
+            pa.field("start_ts", pa.int64(), nullable=False),
+            pa.field("schema_version", pa.int64(), nullable=False),
+            pa.field("key", pa.struct(key), nullable=False),
+            pa.field("row", pa.struct(row)),
+            pa.field("old_row", pa.struct(row)),
+        ],
+        metadata={
+            "tistream.version": VERSION,
+            "tistream.type": "row",
+            **{f"tistream.{name}": value for name, value in named.items()},
+        },
+    )
+
+
+def _row_batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
+    """Of row events alone: table by table, in the order in which they first appear."""
+    numbers, firsts = np.unique(events.source, return_index=True)
+    shapes: dict[Hashable, list[int]] = {}
+    for number in numbers[np.argsort(firsts)].tolist():
+        rows = events.sets[number]
+        assert isinstance(rows, Rows)
+        shapes.setdefault(_shape(rows), []).append(number)
+    for same in shapes.values():
+        at = np.arange(len(events)) if len(same) == len(numbers) else np.flatnonzero(np.isin(events.source, same))
+        chosen = events if len(same) == len(numbers) else events.chosen(at)
+        table = _TableBatches([events.sets[number] for number in same], same)
+        for start in range(0, len(at), BATCH_ROWS):
+            end = start + BATCH_ROWS
+            yield table.batch(chosen.between(start, end), seq + at[start:end])
+
+
+def _shape(rows: Rows) -> Hashable:
+    """What two sets must have in common to be in one batch."""
+    table = rows.version.table
+    columns = tuple((column.name, sql_type(column)) for column in table.visible_columns)
+    return rows.version.database, table.name, table.id, columns, tuple(column.name for column in table.key_columns)
+
+
+class _TableBatches:
+    """Makes the batches of sets that have one shape."""
+
+    def __init__(self, sets: Sequence[Rows | Ddls], numbers: Sequence[int]) -> None:
+        self._sets = [one for one in sets if isinstance(one, Rows)]
+        self._numbers = np.array(numbers, np.int64)
+        first = self._sets[0]
+        self._new = _Side([one.new for one in self._sets])
+        self._old = _Side([one.old for one in self._sets])
+        self._schema = row_schema(first.version)
+        self._row_fields, self._key_fields = (list(self._schema.field(name).type) for name in ("row", "key"))
+
+    def batch(self, events: Events, seq: Ints) -> pa.RecordBatch:
+        """Events of these sets."""
+        new, old = (self._places(events, "new_at", self._new), self._places(events, "old_at", self._old))
+        columns = [
+            pa.array(seq),
+            _OPS.take(pa.array(events.op)),
+            pa.array(events.commit_ts),
+            pa.array(events.start_ts),
+            pa.array(self._places(events, "schema_version", None)),
+            self._key(new, old),
+            _struct(self._new.columns, self._row_fields, new),
+            _struct(self._old.columns, self._row_fields, old),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _key(self, new: Ints, old: Ints) -> pa.Array:
+        """Of the new row, where there is one."""
+        deletes = new < 0
+        if not deletes.any():
+            return _struct(self._new.keys, self._key_fields, new)
+        if deletes.all():
+            return _struct(self._old.keys, self._key_fields, old)
+        both = [pa.concat_arrays(pair) for pair in zip(self._new.keys, self._old.keys, strict=True)]
+        return _struct(both, self._key_fields, np.where(deletes, old + self._new.rows, new))
+
+    def _places(self, events: Events, name: str, side: _Side | None) -> Ints:
+        """A field of Rows, event by event; as places, counted through the images of all sets."""
+        if len(self._sets) == 1:
+            out: Ints = getattr(self._sets[0], name)[events.at]
+            return out
+        found = np.empty(len(events), np.int64)
+        for number, (source, one) in enumerate(zip(self._numbers.tolist(), self._sets, strict=True)):
+            mine = events.source == source
+            values = getattr(one, name)[events.at[mine]]
+            found[mine] = values if side is None else np.where(values < 0, -1, values + side.begins[number])
+        return found
+
+
+class _Side:
+    """One side of several sets: their images one after the other."""
+
+    def __init__(self, images: Sequence[Image | None]) -> None:
+        there = [image for image in images if image is not None]
+        sizes = [0 if image is None else len(image.keys[0]) for image in images]
+        self.begins = np.cumsum([0, *sizes])
+        self.rows = sum(sizes)
+        self.columns = [_joined(arrays) for arrays in zip(*(image.columns for image in there), strict=True)]
+        self.keys = [_joined(arrays) for arrays in zip(*(image.keys for image in there), strict=True)]
+
+
+def _struct(arrays: Sequence[pa.Array], fields: list[pa.Field], places: Ints) -> pa.Array:
+    """Rows of these columns as objects; a negative place is null."""
+    gone = places < 0
+    if gone.all():
+        return pa.nulls(len(places), pa.struct(fields))
+    if not arrays:
+        there = pa.py_buffer(np.packbits(~gone, bitorder="little"))
+        return pa.StructArray.from_buffers(pa.struct([]), len(places), [there])
+    mask = pa.array(gone) if gone.any() else None
+    begin = int(places[np.argmin(gone)] - np.argmin(gone))  # where row 0 would be, if rows followed each other
+    together = 0 <= begin <= len(arrays[0]) - len(places)
+    if together and (gone | (places - np.arange(len(places)) == begin)).all():
+        picked = [array.slice(begin, len(places)) for array in arrays]
+    else:
+        at = pa.array(places, mask=gone)
+        picked = [array.take(at) for array in arrays]
+    return pa.StructArray.from_arrays(picked, fields=fields, mask=mask)
+
+
+def _field(column: Column) -> pa.Field:
+    return pa.field(column.name, arrow_type(kind_of(column)), metadata={"tidb.type": sql_type(column)})
+
+
+def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _ddl_batch(events: Events, seq: int) -> pa.RecordBatch:
+    found = []
+    for number, (source, at) in enumerate(zip(events.source.tolist(), events.at.tolist(), strict=True)):
+        one = events.sets[source]
+        assert isinstance(one, Ddls)
+        event = one.events[at]
+        named = {name: getattr(event, name) for name in DDL_SCHEMA.names[1:-1]}
+        involved = [{"database": database, "table": table} for database, table in event.involved]
+        found.append({"seq": seq + number, **named, "involved": involved})
+    return pa.RecordBatch.from_pylist(found, schema=DDL_SCHEMA)

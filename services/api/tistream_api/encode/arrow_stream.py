@@ -1,0 +1,45 @@
+"""Events as Arrow IPC streams, one after the other in one body (docs/api.md, "Formats"). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from tistream_api.encode.arrow_batches import batches, end_batch
+from tistream_api.encode.end import End
+from tistream_api.encode.piece import Piece
+from tistream_api.read.events import Events
+
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+
+
+class ArrowEncoder:
+    """A stream goes on while the schema stays the same."""
+
+    def __init__(self) -> None:
+        self._seq = 0
+        self._schema: pa.Schema | None = None
+
+    def events(self, events: Events) -> Iterator[Piece]:
+        """Batches, each behind its schema where that is another one."""
+        for batch in batches(events, self._seq):
+            yield from self._put(batch)
+        self._seq += len(events)
+
+    def end(self, end: End) -> Iterator[Piece]:
+        """A stream of one row, closed."""
+        yield b"".join([*self._put(end_batch(end)), *self.close()])
+
+    def close(self) -> Iterator[Piece]:
+        """The end of the stream that is open."""
+        if self._schema is not None:
+            self._schema = None
+            yield END_OF_STREAM
+
+    def _put(self, batch: pa.RecordBatch) -> Iterator[Piece]:
+        if self._schema is None or not self._schema.equals(batch.schema, check_metadata=True):
+            yield from self.close()
+            self._schema = batch.schema
+            yield batch.schema.serialize().to_pybytes()
+        yield memoryview(batch.serialize())

@@ -1,0 +1,113 @@
+"""What of an answer is compressed on its way: zstd or gzip, where Accept-Encoding names them. Pure."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Protocol
+
+import zstandard
+
+from tistream_api.encode.encoding import Encoder
+from tistream_api.encode.end import End
+from tistream_api.encode.piece import Piece
+from tistream_api.read.events import Events
+
+LEVEL = 1  # of both: an answer is made once for one reader, who waits for it
+CODINGS = ("zstd", "gzip")  # which of them, if the reader likes them equally
+COMPRESSED_FORMATS = ("parquet",)  # nothing is won by doing so twice
+_GZIP = 31  # zlib's window bits, with gzip's head and tail
+
+
+def coding_of(accept_encoding: str | None, form: str) -> str | None:
+    """The Content-Encoding of an answer; None: as it is, also for whoever takes anything (`*`)."""
+    if accept_encoding is None or form in COMPRESSED_FORMATS:
+        return None
+    weights = dict(map(_weighed, accept_encoding.split(",")))
+    best = max(CODINGS, key=lambda coding: weights.get(coding, 0.0))
+    return best if 0 < weights.get(best, 0.0) >= weights.get("identity", 0.0) else None
+
+
+def _weighed(part: str) -> tuple[str, float]:
+    """A coding and its q, 0 for one that is malformed."""
+    name, _, more = part.partition(";")
+    text = more.strip().removeprefix("q=") if more else "1"
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = 0.0
+    return name.strip().lower(), weight if 0 <= weight <= 1 else 0.0
+
+
+class Compressor(Protocol):
+    """A stream of bytes on its way to a reader."""
+
+    def compress(self, data: Piece) -> bytes:
+        """What can be sent of it now."""
+
+    def pushed(self) -> bytes:
+        """Whatever was held back: a reader can decompress everything then."""
+
+    def flush(self) -> bytes:
+        """The end."""
+
+
+class _Zstd:
+    def __init__(self) -> None:
+        self._stream = zstandard.ZstdCompressor(level=LEVEL).compressobj()
+
+    def compress(self, data: Piece) -> bytes:
+        return bytes(self._stream.compress(data))
+
+    def pushed(self) -> bytes:
+        return bytes(self._stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
+
+    def flush(self) -> bytes:
+        return bytes(self._stream.flush())
+
+
+class _Gzip:
+    def __init__(self) -> None:
+        self._stream = zlib.compressobj(LEVEL, zlib.DEFLATED, _GZIP)
+
+    def compress(self, data: Piece) -> bytes:
+        return self._stream.compress(data)
+
+    def pushed(self) -> bytes:
+        return self._stream.flush(zlib.Z_SYNC_FLUSH)
+
+    def flush(self) -> bytes:
+        return self._stream.flush()
+
+
+class CompressedEncoder:
+    """An encoder whose bytes are compressed; where the answer stands is always sent at once."""
+
+    def __init__(self, inner: Encoder, compressor: Compressor) -> None:
+        self._inner, self._compressor = inner, compressor
+
+    def events(self, events: Events) -> Iterator[Piece]:
+        """See Encoder."""
+        return self._sent(self._inner.events(events))
+
+    def end(self, end: End) -> Iterator[Piece]:
+        """See Encoder."""
+        yield from self._sent(self._inner.end(end))
+        yield self._compressor.pushed()
+
+    def close(self) -> Iterator[Piece]:
+        """See Encoder."""
+        yield from self._sent(self._inner.close())
+        yield self._compressor.flush()
+
+    def _sent(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        for piece in pieces:
+            if data := self._compressor.compress(piece):
+                yield data
+
+
+def compressed(encoder: Encoder, coding: str | None) -> Encoder:
+    """The same encoder in this Content-Encoding."""
+    if coding is None:
+        return encoder
+    return CompressedEncoder(encoder, _Zstd() if coding == "zstd" else _Gzip())

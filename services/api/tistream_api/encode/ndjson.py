@@ -1,0 +1,140 @@
+"""Events as NDJSON, one a line (design.md 5). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+
+from tistream.decode.json_lines import Group, LineWriter, Part
+from tistream.decode.json_text import object_parts, quoted
+from tistream.decode.render_kernel import Form
+from tistream.decode.string_cells import gather_bytes
+from tistream.schema.ddl_event import DdlEvent
+from tistream.schema.table import Table
+from tistream_api.encode.end import End
+from tistream_api.read.events import Ddls, Events, Image, Ints, Rows
+
+PIECE_BYTES = 1 << 20
+MIXED_EVENTS = 16_384  # of several tables in turn: rendered table by table, at most so many at once
+
+_OPS = pa.array(["delete", "put"], pa.large_string())
+Bytes = npt.NDArray[np.uint8]
+
+
+class NdjsonEncoder:
+    """Lines, whatever came before."""
+
+    def events(self, events: Events) -> Iterator[bytes]:
+        """The lines of the events, about PIECE_BYTES at a time."""
+        if not len(events):
+            return
+        if (events.source == events.source[0]).all():
+            yield from _one_set(events)
+            return
+        for start in range(0, len(events), MIXED_EVENTS):
+            mixed = _mixed(events.between(start, start + MIXED_EVENTS))
+            for at in range(0, len(mixed), PIECE_BYTES):
+                yield mixed[at : at + PIECE_BYTES].tobytes()
+
+    def end(self, end: End) -> Iterator[bytes]:
+        """`resolved` or `continue`."""
+        line: dict[str, str] = {"type": end.type}
+        if end.resolved_ts is not None:
+            line["resolved_ts"] = str(end.resolved_ts)
+        line["cursor"] = end.cursor
+        yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+
+    def close(self) -> Iterator[bytes]:
+        """Nothing follows the last line."""
+        return iter(())
+
+
+def _one_set(events: Events) -> Iterator[bytes]:
+    one = events.sets[int(events.source[0])]
+    if isinstance(one, Ddls):
+        yield b"".join(_ddl_line(one.events[at]) for at in events.at.tolist())
+        return
+    for written in _writer(one, events).write(PIECE_BYTES):
+        yield written.data.tobytes()
+
+
+def _mixed(events: Events) -> Bytes:
+    """The lines of events that are not all of one set: written set by set, then put into their order."""
+    places, sizes = np.empty((2, len(events)), np.int64)
+    data: list[Bytes] = []
+    begin = 0
+    for number in np.unique(events.source).tolist():
+        one, at = events.sets[number], np.flatnonzero(events.source == number)
+        if isinstance(one, Ddls):
+            lines = [_ddl_line(one.events[place]) for place in events.at[at].tolist()]
+            pieces = [(np.frombuffer(b"".join(lines), np.uint8), np.array([len(line) for line in lines]))]
+        else:
+            written = _writer(one, events.chosen(at)).write(PIECE_BYTES)
+            pieces = [(piece.data.copy(), np.diff(piece.offsets)) for piece in written]
+        lengths = np.concatenate([length for _, length in pieces])
+        places[at] = begin + np.cumsum(lengths) - lengths
+        sizes[at] = lengths
+        begin += int(lengths.sum())
+        data.extend(piece for piece, _ in pieces)
+    return _gathered(np.concatenate(data), places, sizes)
+
+
+def _gathered(data: Bytes, places: Ints, sizes: Ints) -> Bytes:
+    out = np.empty(len(data), np.uint8)
+    data.flags.writeable = False
+    gather_bytes(data, places, sizes, out, np.empty(len(sizes) + 1, np.int64), np.empty(len(sizes), np.bool_))
+    return out
+
+
+def _writer(rows: Rows, events: Events) -> LineWriter:
+    """Of events that are all of `rows`."""
+    version, at = rows.version, events.at
+    table = version.table
+    visible = table.visible_columns
+    new, old = rows.new_at[at], rows.old_at[at]
+    names = f',"database":{quoted(version.database)},"table":{quoted(table.name)},"table_id":"{table.id}"'
+    stamps = [
+        Part('","commit_ts":"', Form.INT, pa.array(events.commit_ts)),
+        Part('","start_ts":"', Form.INT, pa.array(events.start_ts)),
+        Part(f'"{names},"schema_version":"', Form.INT, pa.array(rows.schema_version[at])),
+    ]
+    groups = [
+        Group('{"type":"row","op":"', [Part("", Form.RAW, _OPS)], events.op),
+        Group("", stamps),
+        Group('","key":', _key(table, rows.new), new, brackets=True, silent=True),
+        Group("", _key(table, rows.old), np.where(new < 0, old, -1), brackets=True, silent=True),
+        Group(',"row":', object_parts(visible, rows.new.columns) if rows.new else (), new, brackets=True),
+        Group(',"old_row":', object_parts(visible, rows.old.columns) if rows.old else (), old, brackets=True),
+    ]
+    return LineWriter(len(events), groups, "}\n")
+
+
+def _key(table: Table, image: Image | None) -> Sequence[Part]:
+    if image is None:
+        return ()
+    if not table.key_columns:
+        return [Part('"_tidb_rowid":', Form.INT_TEXT, image.keys[0])]
+    return object_parts(table.key_columns, image.keys)
+
+
+def ddl_object(event: DdlEvent) -> dict[str, Any]:
+    """A ddl event as an answer's members."""
+    return {
+        "type": "ddl",
+        "commit_ts": str(event.commit_ts),
+        "database": event.database,
+        "table": event.table,
+        "query": event.query,
+        "action": event.action,
+        "schema_version": str(event.schema_version),
+        "involved": [{"database": database, "table": table} for database, table in event.involved],
+    }
+
+
+def _ddl_line(event: DdlEvent) -> bytes:
+    return orjson.dumps(ddl_object(event), option=orjson.OPT_APPEND_NEWLINE)

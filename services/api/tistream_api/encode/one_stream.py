@@ -1,0 +1,128 @@
+"""A pull as a single Arrow IPC stream with a single schema: rows of one table, or DDL events (docs/api.md, "Arrow").
+
+Where the answer stands is told by batches without rows, as their custom metadata. A reader that ignores them reads
+every event of the answer, whatever library it uses. Pure but for what the source knows of the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from tistream_api.encode.arrow_batches import DDL_SCHEMA, batches, nameless_schema, row_schema
+from tistream_api.encode.arrow_stream import END_OF_STREAM
+from tistream_api.encode.end import End
+from tistream_api.encode.piece import Piece
+from tistream_api.read.cursor import Scope
+from tistream_api.read.events import Events, Rows
+from tistream_api.read.source import TenantSource
+from tistream_api.read.source_contract import Batch
+from tistream_api.request.params import ALL, DDL, PullParams
+
+
+class OneStream:
+    """The schema of an answer: that of its first event, or, where progress is told before any, the one in force.
+
+    `in_force`: resolved_ts (None inside a commit_ts) -> schema.
+    """
+
+    def __init__(self, in_force: Callable[[int | None], pa.Schema]) -> None:
+        self.schema: pa.Schema | None = None
+        self._in_force = in_force
+
+    def begun(self, end: End) -> pa.Schema:
+        """The schema with which progress is told."""
+        if self.schema is None:
+            self.schema = self._in_force(end.resolved_ts)
+        return self.schema
+
+    def until_change(self, found: Iterator[Batch]) -> Iterator[Batch]:
+        """Batches up to the first event of another schema; the last one then says so, and ends just below it."""
+        for batch in found:
+            beyond = self._first_of_another(batch.events)
+            if beyond is None:
+                yield batch
+                continue
+            ts = int(batch.events.commit_ts[beyond])  # a schema never changes inside a commit_ts
+            yield replace(batch, events=batch.events.before(ts), through=ts - 1, barrier=None, last=True)
+            return
+
+    def _first_of_another(self, events: Events) -> int | None:
+        if not len(events):
+            return None
+        numbers, firsts = np.unique(events.source, return_index=True)
+        for at, number in sorted(zip(firsts.tolist(), numbers.tolist(), strict=True)):
+            one = events.sets[number]
+            schema = row_schema(one.version) if isinstance(one, Rows) else DDL_SCHEMA
+            if self.schema is None:
+                self.schema = schema
+            elif not self.schema.equals(schema, check_metadata=True):
+                return int(at)
+        return None
+
+
+def one_stream(
+    params: PullParams, source: TenantSource, scope: Scope, resolved_ts: Callable[[], int]
+) -> OneStream | None:
+    """None: the answer has as many schemas as it needs."""
+    if params.format != "arrow" or params.events == ALL:
+        return None
+    if params.events == DDL:
+        return OneStream(lambda _: DDL_SCHEMA)
+    assert scope.database is not None
+    assert scope.table is not None
+    database, table = scope.database, scope.table
+
+    def in_force(ts: int | None) -> pa.Schema:
+        known = resolved_ts()
+        version = source.table(known if ts is None else min(ts, known), database, table)
+        return nameless_schema(database, table) if version is None else row_schema(version)
+
+    return OneStream(in_force)
+
+
+class OneStreamEncoder:
+    """See the module. What it is given has been through `OneStream.until_change`."""
+
+    def __init__(self, one: OneStream) -> None:
+        self._one = one
+        self._seq = 0
+        self._open = False
+
+    def events(self, events: Events) -> Iterator[Piece]:
+        """Batches, the first of them behind the schema."""
+        for batch in batches(events, self._seq):
+            yield from self._begin(batch.schema)
+            yield memoryview(batch.serialize())
+        self._seq += len(events)
+
+    def end(self, end: End) -> Iterator[Piece]:
+        """A batch without rows, whose metadata says where the answer stands."""
+        schema = self._one.begun(end)
+        yield from self._begin(schema)
+        told = {"tistream.type": end.type, "tistream.cursor": end.cursor}
+        if end.resolved_ts is not None:
+            told["tistream.resolved_ts"] = str(end.resolved_ts)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as stream:
+            stream.write_batch(_nothing(schema))  # the writer puts the schema before it
+            before = sink.tell()
+            stream.write_batch(_nothing(schema), told)
+            after = sink.tell()
+        yield sink.getvalue()[before:after].to_pybytes()
+
+    def close(self) -> Iterator[Piece]:
+        """The end of the stream."""
+        yield END_OF_STREAM
+
+    def _begin(self, schema: pa.Schema) -> Iterator[Piece]:
+        if not self._open:
+            self._open = True
+            yield schema.serialize().to_pybytes()
+
+
+def _nothing(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

@@ -1,0 +1,88 @@
+"""Events as Parquet files in a tar archive (docs/api.md, "Formats"). Pure."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tistream_api.encode.arrow_batches import batches
+from tistream_api.encode.end import End
+from tistream_api.encode.piece import Piece
+from tistream_api.read.events import Events
+
+HELD_BYTES = 8 << 20  # of events in memory: then they are written out; a tar archive has a file's size before it
+
+_BLOCK = 512
+_NO_MEMBERS = pa.field("_", pa.bool_())
+
+
+class ParquetEncoder:
+    """Holds batches until there are enough of them; one file per schema then, in the order of their first events."""
+
+    def __init__(self) -> None:
+        self._seq = 0
+        self._files = 0
+        self._held: dict[bytes, list[pa.RecordBatch]] = {}
+        self._held_bytes = 0
+
+    def events(self, events: Events) -> Iterator[Piece]:
+        """Files of what was held, once that is enough."""
+        for batch in batches(events, self._seq):
+            self._held.setdefault(batch.schema.serialize().to_pybytes(), []).append(batch)
+            self._held_bytes += batch.nbytes
+            if self._held_bytes >= HELD_BYTES:
+                yield from self._flush()
+        self._seq += len(events)
+
+    def end(self, end: End) -> Iterator[Piece]:
+        """What is held, and a JSON file that says where the answer stands."""
+        yield from self._flush()
+        resolved_ts = None if end.resolved_ts is None else str(end.resolved_ts)
+        line = {"type": end.type, "resolved_ts": resolved_ts, "cursor": end.cursor}
+        told = {name: value for name, value in line.items() if value is not None}
+        yield from self._member("end.json", orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE))
+
+    def close(self) -> Iterator[Piece]:
+        """The end of the archive: without it, it was cut."""
+        yield bytes(2 * _BLOCK)
+
+    def _flush(self) -> Iterator[Piece]:
+        held, self._held, self._held_bytes = self._held, {}, 0
+        while held:
+            found = held.pop(next(iter(held)))
+            metadata = found[0].schema.metadata
+            kind = metadata[b"tistream.type"].decode()
+            name = f"{kind}-{metadata[b'tistream.table_id'].decode()}" if kind == "row" else kind
+            yield from self._member(f"{name}.parquet", _file(pa.Table.from_batches(found)))
+
+    def _member(self, name: str, body: Piece) -> Iterator[Piece]:
+        self._files += 1
+        head = tarfile.TarInfo(f"{self._files:06d}-{name}")
+        head.size = len(body)
+        head.mode = 0o644
+        yield head.tobuf(tarfile.USTAR_FORMAT)
+        yield body
+        if gap := -len(body) % _BLOCK:
+            yield bytes(gap)
+
+
+def _file(table: pa.Table) -> memoryview:
+    for name in ("row", "old_row"):
+        at = table.schema.get_field_index(name)
+        if at >= 0 and table.schema.field(at).type.num_fields == 0:  # Parquet knows no object without members
+            table = table.set_column(at, pa.field(name, pa.struct([_NO_MEMBERS])), _with_a_member(table.column(at)))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, **_OPTIONS)
+    return memoryview(sink.getvalue())
+
+
+def _with_a_member(column: pa.ChunkedArray) -> pa.Array:
+    gone = column.combine_chunks().is_null()
+    return pa.StructArray.from_arrays([pa.nulls(len(column), pa.bool_())], fields=[_NO_MEMBERS], mask=gone)
+
+
+_OPTIONS = {"compression": "zstd", "compression_level": 1, "write_statistics": ["commit_ts"]}

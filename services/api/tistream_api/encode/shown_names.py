@@ -1,0 +1,56 @@
+"""Which names a DDL event shows: those that its reader may read. A RENAME concerns the database that a table leaves and
+the one that it comes to, and whoever may read the one need not hear of the other. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from tistream.schema.ddl_event import DdlEvent
+from tistream_api.encode.encoding import Encoder
+from tistream_api.encode.end import End
+from tistream_api.encode.piece import Piece
+from tistream_api.read.events import Ddls, Events
+
+MayRead = Callable[[str, str], bool]
+"""(database, table) -> whether the reader may; the table is "" for the database itself."""
+
+
+def shown(event: DdlEvent, may_read: MayRead) -> DdlEvent:
+    """The event without the names that its reader may not read: they are not in `involved`; an object with such a name
+    is called as it was; a query that holds one is empty."""
+    own = (event.database, event.table)
+    every = dict.fromkeys((*event.involved, own))
+    left = [name for name in every if name != ("", "") and not may_read(*name)]
+    if not left:
+        return event
+    involved = tuple(name for name in event.involved if name not in left)
+    kept = own if own not in left else next(iter(involved), ("", ""))
+    words = {part.lower() for name in left for part in name} - {part.lower() for name in involved for part in name}
+    query = event.query.lower()
+    told = any(word in query or word.replace("`", "``") in query for word in words - {""})
+    return replace(event, database=kept[0], table=kept[1], involved=involved, query="" if told else event.query)
+
+
+@dataclass(slots=True)
+class ShownNames:
+    """An encoder that is given what the reader may read of DDL events."""
+
+    inner: Encoder
+    may_read: MayRead
+
+    def events(self, events: Events) -> Iterator[Piece]:
+        """See Encoder."""
+        sets = tuple(
+            Ddls(tuple(shown(event, self.may_read) for event in one.events)) if isinstance(one, Ddls) else one
+            for one in events.sets
+        )
+        return self.inner.events(replace(events, sets=sets))
+
+    def end(self, end: End) -> Iterator[Piece]:
+        """See Encoder."""
+        return self.inner.end(end)
+
+    def close(self) -> Iterator[Piece]:
+        """See Encoder."""
+        return self.inner.close()

@@ -1,0 +1,244 @@
+"""One answer to a pull: a page that ends where design.md 5 says, or an endless stream.
+
+An answer is an iterator of bytes. What can go wrong before the first of them is an error with a status. Later, what may
+pass (an object store that does not answer) ends a page early, where its last line says, and only delays a stream; an
+answer that retention overtakes ends where its last line says;
+anything else cuts the answer, which then never ends with a `resolved` that is not true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from tistream.clock import Clock
+from tistream.errors import Gone, RetryableError, Undecodable
+from tistream_api.admission.memory_budget import Room
+from tistream_api.encode.encoding import Encoder
+from tistream_api.encode.end import End
+from tistream_api.encode.one_stream import OneStream
+from tistream_api.encode.piece import Piece
+from tistream_api.read import cursor as cursors
+from tistream_api.read.cursor import Place, Position, Scope
+from tistream_api.read.events import Events
+from tistream_api.read.row_events import Barrier
+from tistream_api.read.source_contract import Batch
+from tistream_api.request.params import PullParams
+
+INTERRUPTED_MS = 500  # a stream's pause when what it reads cannot be had
+IDLE_MS = 1_000  # how often a stream without events shows that it lives
+
+
+class Progress(Protocol):
+    """How far a tenant can be read."""
+
+    def resolved_ts(self) -> int:
+        """Everything at or below it can be read now. Never goes down."""
+
+    def wait_above(self, ts: int, timeout_ms: int) -> bool:
+        """Wait until resolved_ts > `ts`, the time has passed, or the service stops; whether it is above."""
+
+    def stopping(self) -> bool:
+        """Whether the service, or what the caller may have of it, is about to end."""
+
+    def met(self, barrier: Barrier) -> None:
+        """A row that cannot be shown stands in the way of some pull."""
+
+
+ScanFrom = Callable[[Position, int, int | None], Iterator[Batch]]
+"""(start, high, limit) -> batches: scan.Scan for one scope; with a limit, chunks need not be much larger."""
+
+
+@dataclass(slots=True)
+class Pull:
+    """One request: its scope, where it stands, and what it reads from. `now` is sent, `at` moves with it."""
+
+    scope: Scope
+    params: PullParams
+    start: Position
+    progress: Progress
+    scan: ScanFrom
+    clock: Clock
+    count: Callable[[int, int, int], None]  # events, rows among them, and bytes about to be sent
+    encoder: Encoder
+    one: OneStream | None = None  # the answer is a single Arrow stream
+    room: Room | None = None  # what it may hold in memory; None: nobody counts it
+    _begun: bool = False
+
+    def answer(self) -> Iterator[Piece]:
+        """The answer's bytes. Raises Undecodable before the first of them."""
+        for piece in self._stream() if self.params.follow else self._page():
+            self.count(0, 0, len(piece))
+            yield piece
+
+    # ---- a page
+
+    def _page(self) -> Iterator[Piece]:
+        deadline_ms = self.clock.monotonic_ms() + self.params.wait_ms
+        page = _Page(self.start, self.params.limit, self.one)
+        while True:
+            high = self._high()
+            if page.at.low_ts < high:
+                try:
+                    for events in self._wanted(page.take(self._scanned(page.at, high, self.params.limit))):
+                        yield from self._bytes(events)
+                except (RetryableError, Gone):
+                    if not page.sent:  # else what was sent stands, and the next answer goes on behind it
+                        raise
+            self._refuse(page.barrier, page.at, page.sent)
+            ended = self.params.end_ts is not None and page.at >= Position(self.params.end_ts)
+            if page.sent or page.full or page.barrier or ended:
+                break
+            left_ms = deadline_ms - self.clock.monotonic_ms()
+            if left_ms <= 0 or self.progress.stopping():
+                break
+            self._leave()
+            self.progress.wait_above(max(high, page.at.low_ts), left_ms)
+        yield from self._told(page.at)
+        yield from self.encoder.close()
+        self._leave()
+
+    def _scanned(self, at: Position, high: int, limit: int | None) -> Iterator[Batch]:
+        """Raises TooManyRequests: there is no memory to hold what is read."""
+        if self.room is not None:
+            self.room.take()
+        return self.scan(at, high, limit)
+
+    def _leave(self) -> None:
+        """When nothing is held."""
+        if self.room is not None:
+            self.room.give()
+
+    def _wanted(self, batches: Iterator[Events]) -> Iterator[Events]:
+        """Until the answer is to end; the next one goes on behind what was sent, if there is to be one."""
+        for events in batches:
+            yield events
+            if self.progress.stopping():
+                return
+
+    def _high(self) -> int:
+        resolved_ts = self.progress.resolved_ts()
+        return resolved_ts if self.params.end_ts is None else min(resolved_ts, self.params.end_ts)
+
+    def _refuse(self, barrier: Barrier | None, at: Position, sent: int) -> None:
+        """A 422, once the answer could do nothing but stand still."""
+        if barrier is None:
+            return
+        self.progress.met(barrier)
+        if sent or at > self.start:
+            return
+        extra = {
+            "table": barrier.table or "",
+            "table_id": str(barrier.table_id),
+            "key": barrier.key.hex(),
+            "commit_ts": str(barrier.commit_ts),
+            "reason": barrier.reason,
+        }
+        raise Undecodable(str(barrier), extra)
+
+    def _told(self, at: Position) -> Iterator[Piece]:
+        """`resolved` where a commit_ts ends, `continue` inside one."""
+        resolved_ts = at.commit_ts if at.place is Place.DONE else None
+        yield from self.encoder.end(End(cursors.encode(self.scope, at), resolved_ts))
+
+    def _bytes(self, events: Events) -> Iterator[Piece]:
+        if not self._begun and len(events):  # its head, before rows are worded: nothing can be refused any more
+            self._begun = True
+            yield b""
+        self.count(len(events), events.rows, 0)
+        yield from self.encoder.events(events)
+
+    # ---- an endless stream
+
+    def _stream(self) -> Iterator[Piece]:
+        page = _Page(self.start, None, self.one)
+        told_ms = None
+        while not self.progress.stopping():
+            high = self.progress.resolved_ts()
+            before, interrupted = page.sent, False
+            try:
+                for events in (
+                    self._wanted(page.take(self._scanned(page.at, high, None))) if page.at.low_ts < high else ()
+                ):
+                    yield from self._bytes(events)
+                    if len(events) and page.at.place is Place.DONE and not page.barrier:
+                        yield from self._told(page.at)
+                        told_ms = self.clock.monotonic_ms()
+            except RetryableError:
+                if told_ms is None and not page.sent:
+                    raise
+                interrupted = True
+            except Gone:  # retention has overtaken it: its next request is told so
+                if told_ms is None and not page.sent:
+                    raise
+                break
+            self._leave()
+            self._refuse(page.barrier, page.at, page.sent if told_ms is None else 1)
+            now_ms = self.clock.monotonic_ms()
+            if page.barrier or told_ms is None or now_ms - told_ms >= IDLE_MS:
+                yield from self._told(page.at)
+                told_ms = now_ms
+            if page.barrier or page.full:
+                break
+            if interrupted:
+                self.progress.wait_above(high, INTERRUPTED_MS)  # then on from where it stands
+            elif page.sent == before:
+                self.progress.wait_above(max(high, page.at.low_ts), max(1, IDLE_MS - (now_ms - told_ms)))
+        if not page.barrier:
+            yield from self._told(page.at)
+        yield from self.encoder.close()
+
+
+class _Page:
+    """Counts what is sent, and cuts where the limit says."""
+
+    def __init__(self, start: Position, limit: int | None, one: OneStream | None) -> None:
+        self.at = start
+        self.sent = 0
+        self.full = False
+        self.barrier: Barrier | None = None
+        self._limit, self._one = limit, one
+
+    def take(self, batches: Iterator[Batch]) -> Iterator[Events]:
+        """The events to send now. `at` says where the answer stands as soon as each has been sent."""
+        for batch in batches if self._one is None else self._one.until_change(batches):
+            left = None if self._limit is None else self._limit - self.sent
+            if batch.crowd is not None:
+                self._reach(batch.through)
+                if left is not None and self.sent and batch.crowd > left:
+                    self.full = True  # it might not fit: the next answer begins with it
+                    return
+            events = batch.events
+            if left is not None and len(events) > left:
+                yield from self._cut(batch, left)
+                self.full = True
+                return
+            if len(events):
+                self.sent += len(events)
+                self.at = events.position(len(events) - 1)
+            self._reach(batch.through)
+            self.barrier = batch.barrier
+            yield events
+            # Inside a commit_ts that comes in pieces a look at the next one tells whether anything of it is left.
+            if batch.last or (left is not None and len(events) == left and batch.through is not None):
+                self.full = True
+                return
+
+    def _cut(self, batch: Batch, left: int) -> Iterator[Events]:
+        """Of a batch that does not fit: the commit_ts that do; of the first one a part, if nothing else was sent."""
+        events = batch.events
+        beyond = int(events.commit_ts[left])
+        whole = events.before(beyond) if batch.through is not None else events.first(0)
+        if len(whole) or (self.sent and self.at.low_ts < beyond and self.at.place is Place.DONE):
+            self.sent += len(whole)
+            self._reach(beyond - 1)
+            yield whole
+        elif left:
+            self.sent += left
+            self.at = events.position(left - 1)
+            yield events.first(left)
+
+    def _reach(self, through: int | None) -> None:
+        if through is not None:
+            self.at = max(self.at, Position(through))

@@ -1,0 +1,146 @@
+"""Whose rows are read and worded next.
+
+Many pulls of one tenant that all work at once would leave another's a small share of the interpreter, and each of its
+steps would wait for all of them. So few work at a time, and of a tenant beside others very few; of those who wait that
+tenant's is next which has the fewest at work. A pull that waits for rows, or for its reader, works at nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tistream.clock import Clock
+from tistream.concurrency import Event, new_event, new_lock
+from tistream_api.encode.encoding import Encoder
+from tistream_api.encode.end import End
+from tistream_api.encode.piece import Piece
+from tistream_api.read.events import Events
+
+T = TypeVar("T")
+
+AT_ONCE_MIN, AT_ONCE_LEAST = 8, 4  # where there is memory for so many; a live stream waits behind no long pull
+WORK_BYTES = 128 << 20  # for a moment, beside what it holds then: a row group is unpacked, decoded and worded
+WORK_PART = 4  # of the process's memory this part is for that
+BESIDE_PART = 4  # of all that work at once one tenant's are this part, while there are others
+LOOK_MS = 250  # how soon who waits notices that its client has gone
+BESIDE_MS = 2_000  # how long somebody is there after having worked: who follows works now and then
+
+
+def at_once_of(cores: int, memory: int) -> int:
+    """How many work at a time: some of them wait for the object store. `memory`: bytes that the process may have; a
+    container may have few of them on a machine with many cores."""
+    return max(AT_ONCE_LEAST, min(max(AT_ONCE_MIN, 2 * cores), memory // WORK_PART // WORK_BYTES))
+
+
+class Working:
+    """Thread-safe. `at_once` of all; of a tenant that is alone a quarter less, so that another's need not wait for it,
+    and beside others a quarter. Not one alone: a live stream would stand behind each step of its own tenant's long
+    pulls."""
+
+    def __init__(self, at_once: int, clock: Clock) -> None:
+        self._at_once, self._clock = at_once, clock
+        self._alone, self._beside = max(1, at_once - max(1, at_once // 4)), max(1, at_once // BESIDE_PART)
+        self._lock = new_lock()
+        self._worked_ms: dict[Hashable, int] = {}  # when somebody ended last, in that order
+        self._working: Counter[Hashable] = Counter()
+        self._waiting: dict[Hashable, deque[tuple[int, Event]]] = {}
+        self._numbers = 0
+
+    def each(self, who: Hashable, items: Iterator[T], alive: Callable[[], None] = lambda: None) -> Iterator[T]:
+        """The same, each of which is made when there is room for it. Raises as `alive`, before the next is made: while
+        it waits for room too."""
+        while True:
+            self._begin(who, alive)
+            try:
+                alive()
+                item = next(items)
+            except StopIteration:
+                return
+            finally:
+                self._end(who)
+            yield item
+
+    def _begin(self, who: Hashable, alive: Callable[[], None]) -> None:
+        admitted = new_event()
+        with self._lock:
+            self._numbers += 1
+            mine = self._numbers, admitted
+            self._waiting.setdefault(who, deque()).append(mine)
+            self._admit()
+        try:
+            while not admitted.wait(LOOK_MS / 1000):
+                alive()
+        except BaseException:
+            self._leave(who, mine)
+            raise
+
+    def _leave(self, who: Hashable, mine: tuple[int, Event]) -> None:
+        """Out of the line; or it was admitted meanwhile."""
+        with self._lock:
+            if not mine[1].is_set():
+                self._waiting[who].remove(mine)
+                if not self._waiting[who]:
+                    del self._waiting[who]
+                self._admit()  # one tenant less there may leave more room to those that are
+                return
+        self._end(who)
+
+    def _end(self, who: Hashable) -> None:
+        with self._lock:
+            self._working[who] -= 1
+            if not self._working[who]:
+                del self._working[who]
+            self._worked_ms.pop(who, None)
+            self._worked_ms[who] = self._clock.monotonic_ms()
+            self._admit()
+
+    def _admit(self) -> None:
+        """Whoever there is room for."""
+        of_one = self._beside if self._several() else self._alone
+        while self._working.total() < self._at_once:
+            may = [
+                (self._working[who], line[0][0], who)
+                for who, line in self._waiting.items()
+                if self._working[who] < of_one
+            ]
+            if not may:
+                return
+            *_, who = min(may, key=lambda one: one[:2])
+            _, admitted = self._waiting[who].popleft()
+            if not self._waiting[who]:
+                del self._waiting[who]
+            self._working[who] += 1
+            admitted.set()
+
+    def _several(self) -> bool:
+        """Whether more than one tenant is there."""
+        since_ms = self._clock.monotonic_ms() - BESIDE_MS
+        while self._worked_ms and next(iter(self._worked_ms.values())) <= since_ms:
+            del self._worked_ms[next(iter(self._worked_ms))]
+        there: tuple[Mapping[Hashable, object], ...] = (self._worked_ms, self._working, self._waiting)
+        return any(len(one) > 1 for one in there) or len(set().union(*there)) > 1
+
+
+@dataclass(slots=True)
+class WorkingEncoder:
+    """An encoder whose events are worded when there is room."""
+
+    inner: Encoder
+    working: Working
+    who: Hashable
+    alive: Callable[[], None] = lambda: None
+
+    def events(self, events: Events) -> Iterator[Piece]:
+        """See Encoder."""
+        return self.working.each(self.who, self.inner.events(events), self.alive)
+
+    def end(self, end: End) -> Iterator[Piece]:
+        """See Encoder."""
+        return self.inner.end(end)
+
+    def close(self) -> Iterator[Piece]:
+        """See Encoder."""
+        return self.inner.close()

@@ -1,0 +1,128 @@
+"""Row groups of segments, read once and kept while there is room. Segments never change, so nothing grows stale; but
+the key of a tenant may be revoked. And what was made of them for pulls, on the same terms."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tistream import trace
+from tistream.clock import Clock
+from tistream.concurrency import new_lock
+from tistream.pool.footers import FooterCache
+from tistream.pool.rows import read_row_group
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+from tistream.storage.tenant_keys import TenantKeys
+from tistream_api.read.plan import GroupRef
+from tistream_api.read.shared_work import SharedWork
+from tistream_api.read.source_contract import GroupIndex
+
+WORK_PART = 4  # of the room this part is for what was made of row groups
+INDEX_COLUMNS = ("table_id", "commit_ts")
+# Below this a row group is fetched whole even if only its index is asked for: its rows will be asked for next.
+_SMALL_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How long row groups are kept: of tenants that have a key of their own only so long, since the key may be revoked
+    while the rows are in memory; of others while there is room."""
+
+    keys: TenantKeys
+    keyed_ms: int
+    clock: Clock
+
+    def until_ms(self, key: str, *, read: bool = True) -> int | None:
+        """Monotonic, of what is `read` now, or was at some time before; None: as long as there is room."""
+        if self.keys.known(layout.tenant_of(key)) is None:
+            return None
+        return self.clock.monotonic_ms() + (self.keyed_ms if read else 0)
+
+    def over(self, until_ms: int | None) -> bool:
+        """Whether that time has come."""
+        return until_ms is not None and self.clock.monotonic_ms() >= until_ms
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    table: pa.Table
+    until_ms: int | None
+
+
+class GroupCache:
+    """An LRU of decoded row groups, bounded by their bytes in memory; shared by all pulls. Thread-safe. `work` is what
+    pulls have made of them."""
+
+    def __init__(self, objects: ObjectStore, bytes_max: int, keeping: Keeping | None = None) -> None:
+        self._objects = objects
+        self._keeping = keeping
+        self.work = SharedWork(bytes_max // WORK_PART, self._over)
+        self._bytes_max = bytes_max - bytes_max // WORK_PART
+        self._lock = new_lock()
+        self._held: OrderedDict[tuple[str, int, bool], _Kept] = OrderedDict()
+        self._bytes = 0
+        self._footers = FooterCache()
+
+    def rows(self, group: GroupRef) -> pa.Table:
+        """The whole row group (tistream.format.segment.SCHEMA). Raises NotFoundYet, CorruptObject, Unavailable."""
+        key = (group.segment.key, group.index, True)
+        return self._get(key, lambda: self._read(group))
+
+    def index(self, group: GroupRef) -> GroupIndex:
+        """Which rows it holds. Raises as `rows`."""
+        key = (group.segment.key, group.index, True)
+        with self._lock:
+            whole = key in self._held
+        if whole or group.bytes_per_row * group.info.rows <= _SMALL_BYTES:
+            table = self.rows(group)
+        else:
+            table = self._get(
+                (*key[:2], False),
+                lambda: self._read(group, INDEX_COLUMNS),
+            )
+        table_id, commit_ts = (table.column(name).to_numpy() for name in INDEX_COLUMNS)
+        return GroupIndex(table_id, commit_ts, table.nbytes)
+
+    def until_ms(self, groups: Iterable[GroupRef]) -> int | None:
+        """How long what was made of these row groups may be kept: no longer than they are themselves. Monotonic."""
+        if self._keeping is None:
+            return None
+        found = []
+        for group in groups:
+            with self._lock:
+                kept = self._held.get((group.segment.key, group.index, True))
+            # Those that are not here any more may have been read at any time.
+            until_ms = kept.until_ms if kept is not None else self._keeping.until_ms(group.segment.key, read=False)
+            if until_ms is not None:
+                found.append(until_ms)
+        return min(found, default=None)
+
+    def _over(self, until_ms: int | None) -> bool:
+        return self._keeping is not None and self._keeping.over(until_ms)
+
+    def _read(self, group: GroupRef, columns: Sequence[str] | None = None) -> pa.Table:
+        with trace.child("read segment", attributes={"tistream.rows": group.info.rows}):
+            return read_row_group(self._objects, group.segment, group.index, columns, self._footers)
+
+    def _get(self, key: tuple[str, int, bool], read: Callable[[], pa.Table]) -> pa.Table:
+        with self._lock:
+            found = self._held.get(key)
+            if found is not None and self._over(found.until_ms):
+                self._bytes -= self._held.pop(key).table.nbytes
+            elif found is not None:
+                self._held.move_to_end(key)
+                return found.table
+        # From before it is read: then the key was good.
+        until_ms = None if self._keeping is None else self._keeping.until_ms(key[0])
+        table = read().combine_chunks()
+        with self._lock:
+            if key not in self._held:
+                self._held[key] = _Kept(table, until_ms)
+                self._bytes += table.nbytes
+            while self._bytes > self._bytes_max and len(self._held) > 1:
+                self._bytes -= self._held.popitem(last=False)[1].table.nbytes
+        return table

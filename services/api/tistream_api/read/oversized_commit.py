@@ -1,0 +1,154 @@
+"""A commit_ts with more rows than may be held at once, piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.errors import NotFoundYet, Unavailable
+from tistream.format.segment import SCHEMA
+from tistream.model.ts import Window
+from tistream_api.read import plan
+from tistream_api.read.cursor import Place, Position, Scope
+from tistream_api.read.events import NOTHING, Events
+from tistream_api.read.plan import GroupRef, Piece, Run
+from tistream_api.read.row_events import Barrier, Shapes, render
+from tistream_api.read.source_contract import Batch, Ints, Source
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRows:
+    """Some rows of a row group, by their places in it, ascending."""
+
+    group: GroupRef
+    at: Ints
+
+    def read(self, source: Source) -> pa.Table:
+        """The rows."""
+        table = source.rows(self.group)
+        if len(self.at) == len(table):
+            return table
+        if len(self.at) and self.at[-1] - self.at[0] + 1 == len(self.at):
+            return table.slice(int(self.at[0]), len(self.at))
+        return table.take(pa.array(self.at))
+
+
+class Crowd:
+    """One commit_ts of one scope, in pieces of at most `budget` rows."""
+
+    def __init__(
+        self,
+        source: Source,
+        scope: Scope,
+        commit_ts: int,
+        budget: int,
+        taken: Sequence[GroupRows],
+        start: Position,
+    ) -> None:
+        self._source = source
+        self._scope = scope
+        self._commit_ts = commit_ts
+        self._window = Window(commit_ts - 1, commit_ts)
+        self._taken = taken
+        self._inside = start.commit_ts == commit_ts and start.place is not Place.DONE
+        self._start = start
+        self._budget = budget
+        self._cuts: dict[tuple[int, int, bytes], list[bytes]] = {}  # of pieces, by transaction and lowest key
+
+    def batches(self) -> Iterator[Batch]:
+        """A batch that announces it, one for each piece, and one with the ddl events at its end."""
+        runs = [run for number, rows in enumerate(self._taken) for run in self._runs(number, rows)]
+        pieces = plan.pieces(runs, self._budget)
+        if not self._inside:  # nothing of it is sent before all of it was found decodable
+            barrier = self._check(pieces)
+            if barrier is not None:
+                yield Batch(NOTHING, self._commit_ts - 1, barrier=barrier)
+                return
+        ddl = Events.ordered([self._source.ddl_events(self._scope, self._window)])
+        yield Batch(NOTHING, self._commit_ts - 1, crowd=2 * sum(run.rows for run in runs) + len(ddl))
+        try:
+            for piece in self._held(pieces):
+                found = Events.ordered(render(self._read(piece), self._shapes(piece), piece.op).sets)
+                yield Batch(found.after(self._start) if self._inside else found, None)
+        except NotFoundYet as error:  # too late to plan again: a part of it has been sent
+            raise Unavailable(str(error)) from error
+        yield Batch(ddl.after(self._start) if self._inside else ddl, self._commit_ts)
+
+    def _runs(self, number: int, rows: GroupRows) -> Iterator[Run]:
+        table = rows.read(self._source).select(["table_id", "start_ts", "key"])
+        ids, starts = (table.column(name).to_numpy() for name in ("table_id", "start_ts"))
+        begins = np.flatnonzero((np.diff(ids, prepend=-1) != 0) | (np.diff(starts, prepend=-1) != 0))
+        keys = table.column("key")
+        for begin, end in pairwise([*begins.tolist(), len(ids)]):
+            start_ts, physical_id = int(starts[begin]), int(ids[begin])
+            logical_id = self._source.logical_id(physical_id, self._commit_ts)
+            for low, high in pairwise([*plan.strips(begin, end, self._budget), end]):
+                first, last = keys[low].as_py(), keys[high - 1].as_py()
+                yield Run(number, low, start_ts, logical_id, physical_id, high - low, first, last)
+
+    def _held(self, pieces: list[Piece]) -> Iterator[Piece]:
+        """Pieces that can be held, without those that lie before the start. Keys are looked at when their turn comes,
+        so that never all of them are held."""
+        for piece in pieces:
+            if self._inside and piece.over_before(self._start):
+                continue
+            for part in piece.cut_at(self._cuts_of(piece)) if piece.rows_max > self._budget else [piece]:
+                if not (self._inside and part.over_before(self._start)):
+                    yield part
+
+    def _cuts_of(self, piece: Piece) -> list[bytes]:
+        """Where a piece is cut; remembered, since deletes and puts are cut alike."""
+        name = (*piece.runs[0].transaction, piece.key_low)
+        if name not in self._cuts:
+            keys = [pl.Series(table["key"].cast(pa.binary())) for table in self._tables(piece, ["key"])]
+            self._cuts[name] = plan.key_cuts(pl.concat(keys).sort(), self._budget)
+        return self._cuts[name]
+
+    def _check(self, pieces: list[Piece]) -> Barrier | None:
+        whole = [piece for piece in pieces if piece.op != plan.OP_DELETE]
+        for piece in self._held(whole):  # both sides of every row are decoded once, with its whole range of keys
+            found = render(self._read(piece), self._shapes(piece)).barrier
+            if found:
+                return found
+        return None
+
+    def _read(self, piece: Piece) -> pa.Table:
+        return pa.concat_tables(self._tables(piece, SCHEMA.names))
+
+    def _tables(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
+        """These columns of its rows, one row group after the other: of a part of a row group copied, so that never all
+        that the piece reaches into is held."""
+        runs = sorted(piece.runs, key=lambda run: (run.place, run.begin))
+        for place, own in groupby(runs, key=lambda run: run.place):
+            rows = self._taken[place].read(self._source).select(columns)
+            for begin, end in _joined(own):
+                table = rows.slice(begin, end - begin)
+                if piece.op is not None:
+                    mask = pc.greater_equal(table["key"], piece.key_low)
+                    if piece.key_high is not None:
+                        mask = pc.and_(mask, pc.less(table["key"], piece.key_high))
+                    table = table.filter(mask)
+                yield table
+
+    def _shapes(self, piece: Piece) -> Shapes:
+        ids = sorted({run.physical_id for run in piece.runs})
+        return self._source.shapes(self._scope, ids, self._window)
+
+
+def _joined(runs: Iterable[Run]) -> Iterator[tuple[int, int]]:
+    """Where rows of one row group begin and end: runs that follow each other are one, since a strip may be one row."""
+    begin = end = 0
+    for run in runs:
+        if run.begin != end:
+            if end > begin:
+                yield begin, end
+            begin = run.begin
+        end = run.begin + run.rows
+    if end > begin:
+        yield begin, end

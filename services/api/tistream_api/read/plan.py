@@ -1,0 +1,241 @@
+"""Which row groups to read next, so that what is held at once stays within a budget. Pure.
+
+A pull goes through its window in chunks `(low, high]`. The manifests' row group bounds give a coarse cut without any
+I/O; the commit_ts columns of the groups inside it give an exact one. A commit_ts that alone holds more rows than the
+budget is cut further, into pieces that follow the order of events: transaction, table, deletes before puts, key.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from tistream.format.segment import RowGroupInfo, SegmentRef
+from tistream.model.ts import Window
+from tistream_api.read.cursor import Place, Position
+
+OP_DELETE = 0
+OP_PUT = 1
+STRIP_ROWS_MIN = 256  # however small the budget: runs are all in memory at once, and what is too long is cut by keys
+STRIPS = 16  # a run has at most the budget's 16th part: that is how exactly its bounds tell where a piece may end
+WIDE = 8  # budgets of rows in a piece, about, if it must be cut by its keys anyway: one look at them for so many
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRef:
+    """One row group of one segment."""
+
+    segment: SegmentRef
+    index: int
+
+    @property
+    def info(self) -> RowGroupInfo:
+        return self.segment.row_groups[self.index]
+
+    @property
+    def bytes_per_row(self) -> float:
+        """The segment's average: manifests know no row group's size."""
+        return self.segment.size / max(self.segment.rows, 1)
+
+
+def groups_in(segments: Iterable[SegmentRef], window: Window, ids: npt.NDArray[np.int64] | None) -> list[GroupRef]:
+    """The row groups that may hold rows of `window` and of the physical ids (ascending; None: every user table),
+    by their lowest commit_ts."""
+    found = [
+        GroupRef(segment, index)
+        for segment in segments
+        for index, group in enumerate(segment.row_groups)
+        if window.overlaps(group.commit_ts_min, group.commit_ts_max) and _may_hold(group, ids)
+    ]
+    return sorted(found, key=lambda ref: ref.info.commit_ts_min)
+
+
+def _may_hold(group: RowGroupInfo, ids: npt.NDArray[np.int64] | None) -> bool:
+    if ids is None:
+        return group.table_id_max > 0
+    at = int(np.searchsorted(ids, group.table_id_min))
+    return at < len(ids) and int(ids[at]) <= group.table_id_max
+
+
+def coarse_cut(groups: Sequence[GroupRef], window: Window, budget: int) -> tuple[int, list[GroupRef]]:
+    """The high end of a chunk whose row groups hold about `budget` rows in all, and those row groups.
+
+    `groups` as groups_in gives them. At least the groups that begin first are taken, whatever they hold.
+    """
+    rows = 0
+    high = window.high
+    for at, ref in enumerate(groups):
+        begins = max(ref.info.commit_ts_min, window.low + 1)
+        if rows >= budget and begins > max(groups[0].info.commit_ts_min, window.low + 1):
+            high = begins - 1
+            return high, [taken for taken in groups[:at] if taken.info.commit_ts_min <= high]
+        rows += ref.info.rows
+    return high, list(groups)
+
+
+def horizon(begins: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], window: Window, budget: int) -> int:
+    """The high end of a stride: the segments that begin in it hold at least `budget` rows, or all there are.
+
+    `begins` and `rows` are the lowest commit_ts and the row counts of the segments of the window, in any order.
+    """
+    begins = np.maximum(begins, window.low + 1)
+    order = np.argsort(begins, kind="stable")
+    at = int(np.searchsorted(np.cumsum(rows[order]), budget))
+    if at >= len(order):
+        return window.high
+    beyond = begins[order][begins[order] > begins[order[at]]]
+    return int(beyond[0]) - 1 if len(beyond) else window.high
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The chunk ends at `high`. `crowded` says that `high` is one commit_ts with too many rows to be held."""
+
+    high: int
+    rows: int
+    crowded: bool
+
+
+def exact_cut(commit_ts: npt.NDArray[np.int64], high: int, budget: int, budget_max: int) -> Cut:
+    """Where to end a chunk of at most `budget` rows; `commit_ts` are those of its candidates, in any order.
+
+    A first commit_ts with more rows than that is a chunk of its own up to `budget_max` rows, and crowded beyond.
+    """
+    if len(commit_ts) <= budget:
+        return Cut(high, len(commit_ts), crowded=False)
+    ascending = bool((commit_ts[1:] >= commit_ts[:-1]).all())  # of one row group they nearly always do
+    beyond = int(commit_ts[budget] if ascending else np.partition(commit_ts, budget)[budget])
+    fit = int(np.count_nonzero(commit_ts < beyond))
+    if fit:
+        return Cut(beyond - 1, fit, crowded=False)
+    rows = int(np.count_nonzero(commit_ts == beyond))
+    return Cut(beyond, rows, crowded=rows > budget_max)
+
+
+def rows_within(budget: int, budget_bytes: int, groups: Iterable[GroupRef]) -> int:
+    """The row budget, lowered where rows are so long that it would exceed `budget_bytes` of compressed data."""
+    longest = max((ref.bytes_per_row for ref in groups), default=0.0)
+    return max(1, min(budget, int(budget_bytes / longest))) if longest else budget
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows of one crowded commit_ts, transaction and physical table in one row group, in key order."""
+
+    place: int  # of the row group among those that hold rows of the commit_ts
+    begin: int  # of the run among those rows
+    start_ts: int
+    table_id: int  # logical
+    physical_id: int
+    rows: int  # few against the budget: a longer run is cut
+    first_key: bytes
+    last_key: bytes
+
+    @property
+    def transaction(self) -> tuple[int, int]:
+        return self.start_ts, self.table_id
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows to be held at once. Every event of a piece comes before every event of the next.
+
+    `op` None means both; the keys are `key_low <= key` and, if `key_high` is not None, `key < key_high`.
+    """
+
+    runs: tuple[Run, ...]
+    op: int | None = None
+    key_low: bytes = b""
+    key_high: bytes | None = None
+
+    @property
+    def rows_max(self) -> int:
+        """Its rows if all of its runs lie in it: what no look at its keys can make more."""
+        return sum(run.rows for run in self.runs)
+
+    def cut_at(self, keys: Sequence[bytes]) -> list[Piece]:
+        """The piece in parts that begin at `keys`, which ascend, and lie inside of it."""
+        bounds = [self.key_low, *keys, self.key_high]
+        return [
+            replace(self, runs=tuple(run for run in self.runs if _meets(run, low, high)), key_low=low, key_high=high)
+            for low, high in itertools.pairwise(bounds)
+            if low is not None
+        ]
+
+    def over_before(self, at: Position) -> bool:
+        """Whether all its events lie at or before a position inside the same commit_ts."""
+        if at.place is not Place.ROW:
+            return True
+        mine, there = self.runs[-1].transaction, (at.start_ts, at.table_id)
+        if mine != there or self.op is None:
+            return mine < there
+        return self.op < at.op or (self.op == at.op and self.key_high is not None and self.key_high <= at.key)
+
+
+def _meets(run: Run, low: bytes, high: bytes | None) -> bool:
+    return run.last_key >= low and (high is None or run.first_key < high)
+
+
+def strips(begin: int, end: int, budget: int) -> range:
+    """Where to cut the rows `begin` to `end`, all of one run, into runs that are short enough."""
+    return range(begin, end, max(STRIP_ROWS_MIN, budget // STRIPS))
+
+
+def pieces(runs: Iterable[Run], budget: int) -> list[Piece]:
+    """Cut a crowded commit_ts. Transactions and tables that fit the budget together make one piece.
+
+    A piece whose `rows_max` is above the budget must be cut by the keys of its rows before it is held: see `key_cuts`.
+    """
+    ordered = sorted(runs, key=lambda run: (run.start_ts, run.table_id, run.first_key))
+    out: list[Piece] = []
+    together: list[Run] = []
+    for _, grouped in itertools.groupby(ordered, key=lambda run: run.transaction):
+        same = list(grouped)
+        rows = sum(run.rows for run in same)
+        if together and rows + sum(run.rows for run in together) > budget:
+            out.append(Piece(tuple(together)))
+            together = []
+        if rows > budget:
+            for op in (OP_DELETE, OP_PUT):
+                out.extend(_by_key(same, op, budget))
+        else:
+            together.extend(same)
+    if together:
+        out.append(Piece(tuple(together)))
+    return out
+
+
+def _by_key(runs: Sequence[Run], op: int, budget: int) -> Iterable[Piece]:
+    """Pieces of one transaction and table in key order, cut where a run begins.
+
+    Row groups of one segment follow each other. Segments of one shard, or of several ticks, overlap: a run belongs to
+    every piece that it reaches into, and counts as a whole in each. While what reaches in from the piece before leaves
+    room, pieces are smaller for it; beyond, they are wide, and the keys themselves must tell.
+    """
+    key_low = b""
+    held: list[Run] = []
+    fresh = reached = 0  # rows of the runs that begin in the piece, and of those that reach into it
+    for run in runs:
+        least = budget // 4 if reached <= budget // 2 else WIDE * budget
+        full = fresh >= least and fresh + reached + run.rows > budget
+        if held and full and run.first_key > max(key_low, held[0].first_key):
+            yield Piece(tuple(held), op, key_low, run.first_key)
+            key_low = run.first_key
+            held = [one for one in held if one.last_key >= key_low]
+            fresh, reached = 0, sum(one.rows for one in held)
+        held.append(run)
+        fresh += run.rows
+    yield Piece(tuple(held), op, key_low, None)
+
+
+def key_cuts(ascending: pl.Series, budget: int) -> list[bytes]:
+    """Where to cut rows with these keys so that each part has at most `budget` of them. Rows of one key stay together;
+    a transaction has one of each."""
+    parts = -(-len(ascending) // budget)
+    found = [ascending[len(ascending) * part // parts] for part in range(1, parts)]
+    return [key for key, _ in itertools.groupby(found) if key > ascending[0]]

@@ -1,0 +1,185 @@
+"""Committed rows to row events, whole columns at a time. Pure. (design.md 5, "What an event says")"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.decode.arrow_buffers import number_array, validity
+from tistream.decode.keys import int_handles
+from tistream.decode.row_compare import same_rows
+from tistream.decode.rows import decode_rows
+from tistream.format.segment import OP_PUT as STORED_PUT
+from tistream.schema.visible import TableVersion
+from tistream_api.read.events import Image, Rows, ascend
+from tistream_api.read.plan import OP_DELETE, OP_PUT
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Rows with `low < commit_ts <= high` are shown as `version` says; None: they are not shown."""
+
+    low: int
+    high: int
+    version: TableVersion | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """What the schema history says about the rows of one chunk.
+
+    `intervals`: per physical id that is to be shown. `unknown`: ids that no schema ever named. From `version_ts[i]`
+    (exclusive) on, events bear `versions[i]`; `version_ts` ascends and begins below every row.
+    """
+
+    intervals: Mapping[int, Sequence[Interval]]
+    unknown: frozenset[int]
+    version_ts: Ints
+    versions: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A row that cannot be shown, and so nothing from its commit_ts on."""
+
+    commit_ts: int
+    table: str | None  # database.table
+    table_id: int  # physical
+    key: bytes
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"table {self.table}" if self.table else f"table id {self.table_id}"
+        return f"{where}, key {self.key.hex()}, commit_ts {self.commit_ts}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Row events of one chunk in no order, and the lowest barrier met."""
+
+    sets: list[Rows]
+    barrier: Barrier | None
+
+
+def render(rows: pa.Table, shapes: Shapes, op: int | None = None) -> Rendered:
+    """The events of committed rows (tistream.format.segment.SCHEMA, any order); `op` asks for deletes or puts alone."""
+    sets: list[Rows] = []
+    barriers: list[Barrier] = []
+    rows = rows.combine_chunks()
+    ids, commit_ts = (rows.column(name).to_numpy() for name in ("table_id", "commit_ts"))
+    if not ascend([ids, commit_ts]):
+        order = np.lexsort((commit_ts, ids))
+        rows = rows.take(pa.array(order)).combine_chunks()
+        ids, commit_ts = ids[order], commit_ts[order]
+    starts = np.flatnonzero(np.diff(ids, prepend=np.int64(-1)))
+    for start, end in pairwise([*starts.tolist(), len(ids)]):
+        physical_id = int(ids[start])
+        if physical_id in shapes.unknown:
+            barriers.append(_nameless(rows.slice(start, 1), physical_id))
+        for interval in shapes.intervals.get(physical_id, ()):
+            low, high = (
+                int(start + np.searchsorted(commit_ts[start:end], ts, side="right"))
+                for ts in (interval.low, interval.high)
+            )
+            if interval.version is not None and low < high:
+                part = _Part(rows.slice(low, high - low), interval.version, op)
+                sets.append(part.events(shapes))
+                barriers.extend(part.barriers)
+    return Rendered(sets, min(barriers, key=lambda barrier: barrier.commit_ts, default=None))
+
+
+def _nameless(row: pa.Table, physical_id: int) -> Barrier:
+    first = row.select(["commit_ts", "key"]).to_pylist()[0]
+    return Barrier(first["commit_ts"], None, physical_id, first["key"], "no schema ever named its table")
+
+
+class _Part:
+    """Rows of one physical table in one of its versions."""
+
+    def __init__(self, rows: pa.Table, version: TableVersion, op: int | None) -> None:
+        self.barriers: list[Barrier] = []
+        self._version = version
+        self._op = op
+        self._column = {name: _chunk(rows, name) for name in rows.schema.names}
+        put = self._column["op"].to_numpy(zero_copy_only=False) == STORED_PUT
+        valued, old = (validity(self._column[name]) for name in ("value", "old_value"))
+        if op is not None:  # of a delete the row before, of a put also what it brings
+            put, old = (put & old, old) if op == OP_DELETE else (put, old & put)
+        for row in np.flatnonzero(put & ~valued):
+            self._undecodable(int(row), "a put without a value")
+        self._put, self._new, self._old = put, put & valued, old
+
+    def events(self, shapes: Shapes) -> Rows:
+        """The part's events, deletes and puts each in the rows' own order."""
+        new, old = self._image("value", self._new), self._image("old_value", self._old)
+        come, gone = self._new, self._old & ~self._put
+        moved = np.zeros(len(self._put), dtype=bool)
+        if new is not None and old is not None:
+            both = np.flatnonzero(self._new & self._old)
+            moved[both] = ~same_rows(new.keys, old.keys, both)
+            come = come.copy()
+            come[both] = ~same_rows(new.columns, old.columns, both)
+            gone |= moved
+        nothing = np.empty(0, np.int64)
+        deletes = nothing if self._op == OP_PUT else np.flatnonzero(gone)
+        puts = nothing if self._op == OP_DELETE else np.flatnonzero(come)
+        rows = np.concatenate([deletes, puts]) if len(deletes) else puts
+        before = np.where(self._old[puts] & ~moved[puts], puts, -1)
+        commit_ts, start_ts = (self._column[name].to_numpy()[rows] for name in ("commit_ts", "start_ts"))
+        at = np.searchsorted(shapes.version_ts, commit_ts, side="left") - 1
+        return Rows(
+            self._version,
+            new,
+            old,
+            commit_ts,
+            start_ts,
+            shapes.versions[at],
+            np.repeat(np.array([OP_DELETE, OP_PUT]), [len(deletes), len(puts)]),
+            np.concatenate([np.full(len(deletes), -1), puts]),
+            np.concatenate([deletes, before]),
+            _taken(self._column["key"], rows),
+        )
+
+    def _image(self, name: str, rows: npt.NDArray[np.bool_]) -> Image | None:
+        """One side of these rows, decoded. What cannot be becomes barriers."""
+        if not rows.any():
+            return None
+        table = self._version.table
+        visible, keys = table.visible_columns, table.key_columns
+        columns = [*visible, *(column for column in keys if column not in visible)]
+        values, raw = self._column[name], self._column["key"]
+        if (validity(values) & ~rows).any():
+            values = pc.if_else(pa.array(rows), values, None)
+        decoded = decode_rows(table, columns, raw, values)
+        for bad, reason in decoded.errors.items():
+            self._undecodable(bad, reason)
+        arrays = [decoded.batch.column(at) for at in range(len(columns))]
+        if keys:
+            return Image(arrays[: len(visible)], [arrays[columns.index(column)] for column in keys])
+        handles, present = int_handles(raw)
+        return Image(arrays[: len(visible)], [number_array(handles, present)])
+
+    def _undecodable(self, row: int, reason: str) -> None:
+        commit_ts, physical_id, key = (self._column[name][row].as_py() for name in ("commit_ts", "table_id", "key"))
+        name = f"{self._version.database}.{self._version.table.name}"
+        self.barriers.append(Barrier(commit_ts, name, physical_id, key, reason))
+
+
+def _taken(values: pa.Array, rows: Ints) -> pa.Array:
+    """`values` at distinct `rows`; no copy where those are all of them in their order."""
+    if len(rows) == len(values) and (np.diff(rows) == 1).all():
+        return values
+    return values.take(pa.array(rows))
+
+
+def _chunk(rows: pa.Table, name: str) -> pa.Array:
+    column = rows.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

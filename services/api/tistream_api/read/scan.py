@@ -1,0 +1,260 @@
+"""Going through a window of a tenant's committed rows in the order of events, chunk by chunk.
+
+Memory is bounded by the chunk, whatever the window holds: plan.py decides what is read, this module reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.errors import NotFoundYet, Unavailable
+from tistream.format.segment import SCHEMA
+from tistream.model.ts import Window
+from tistream_api.read import plan
+from tistream_api.read.cursor import Place, Position, Scope
+from tistream_api.read.events import Events
+from tistream_api.read.oversized_commit import Crowd, GroupRows
+from tistream_api.read.plan import Cut, GroupRef
+from tistream_api.read.row_events import render
+from tistream_api.read.source_contract import Batch, GroupIndex, Ints, Source, Worked
+
+PAGE_ROWS_MIN = 4_096
+PAGE_FIRST_ROWS_MIN = 16
+CHUNK_GROWTH = 4
+STRIDE_CHUNKS = 4  # of index_rows: how far ahead row groups are looked up
+LOOK_CHUNKS = 4  # of decoded_bytes: how much may be decoded to find out where the next chunk ends
+REPLANS = 3
+IMAGES = 2  # of a row: new and old
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What is held at once: rows of a chunk, their compressed bytes, and rows of which only ids and ts are looked at.
+
+    `first_rows` is the first chunk's: small, so that the first byte comes soon; it grows from chunk to chunk.
+    `decoded_bytes` bounds a chunk's rows in memory, which compress as they like; its events take some times more.
+    `shown_bytes` bounds what their tables make of them beside: texts that a number stands for, or no cell at all.
+    """
+
+    rows: int = 32_768
+    first_rows: int = 8_192
+    chunk_bytes: int = 16 << 20
+    index_rows: int = 1 << 17
+    decoded_bytes: int = 32 << 20
+    shown_bytes: int = 64 << 20
+
+    def for_page(self, limit: int) -> Budget:
+        """The budget of an answer with at most `limit` events: a small page needs no large chunk."""
+        rows = min(self.rows, max(PAGE_ROWS_MIN, 2 * limit))
+        first = min(self.first_rows, rows, max(PAGE_FIRST_ROWS_MIN, 2 * limit))
+        return replace(self, rows=rows, first_rows=first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Rows of one row group that a chunk may take; `begins` is the lowest commit_ts that they may have."""
+
+    begins: int
+    rows: GroupRows
+    commit_ts: Ints
+    table_id: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A chunk: where it ends, its rows by row group, the same in memory (of a crowd, only some), and the most rows
+    that may be held at once."""
+
+    cut: Cut
+    parts: list[GroupRows]
+    tables: list[pa.Table]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Up to where a chunk goes, and its events, wherever in its first commit_ts who asks stands; or a crowd."""
+
+    high: int
+    batch: Batch | None
+    crowd: _Taken | None = None
+
+
+class _Weights:
+    """What the rows of a window's tables take in memory, once decoded, beside their own bytes."""
+
+    def __init__(self, source: Source, scope: Scope, window: Window) -> None:
+        self._source, self._scope, self._window = source, scope, window
+        self._known: dict[int, int] = {}  # of a row, by physical id
+
+    def of(self, rows: pa.Table) -> int:
+        """Of all these rows."""
+        ids, counts = np.unique(rows.column("table_id").to_numpy(), return_counts=True)
+        images = IMAGES if rows.column("old_value").null_count < len(rows) else 1
+        weights: Ints = np.array(self._each(ids), np.int64)
+        return images * int((weights * counts).sum())
+
+    def heaviest(self, ids: Sequence[Ints]) -> int:
+        """The most that a row takes of the tables with these physical ids."""
+        return max(self._each(np.unique(np.concatenate(ids))))
+
+    def _each(self, ids: Ints) -> list[int]:
+        """Of a row of each of these ids: in whichever version of the window it takes the most."""
+        ones: list[int] = ids.tolist()
+        if missing := [one for one in ones if one not in self._known]:
+            shown = self._source.shapes(self._scope, missing, self._window).intervals
+            for one in missing:
+                versions = (interval.version for interval in shown.get(one, ()))
+                self._known[one] = max((version.stored.shown_bytes for version in versions if version), default=0)
+        return [self._known[one] for one in ones]
+
+
+class Scan:
+    """The events of one scope after `start` with commit_ts <= `high`."""
+
+    def __init__(self, source: Source, scope: Scope, start: Position, high: int, budget: Budget) -> None:
+        self._source = source
+        self._scope = scope
+        self._start = start
+        self._high = high
+        self._budget = budget
+        self._low = start.low_ts  # everything at or below it was given
+        self._rows = min(budget.first_rows, budget.rows)  # of the next chunk
+
+    def batches(self) -> Iterator[Batch]:
+        """Batches in order; the last one's `through` is `high`, unless it has a barrier."""
+        replans = 0
+        while self._low < self._high:
+            before = self._low
+            try:
+                for batch in self._stride():
+                    yield batch
+                    if batch.barrier:
+                        return
+            except NotFoundYet as error:  # compacted meanwhile: the same rows are in other segments
+                replans = 0 if self._low > before else replans + 1
+                if replans > REPLANS:
+                    raise Unavailable(f"{error}, though it is live by the newest manifests") from error
+                self._source.replan()
+
+    def _stride(self) -> Iterator[Batch]:
+        """Chunks up to the horizon; `_low` moves on as each has been taken."""
+        window = Window(self._low, self._high)
+        end = self._source.horizon(window, STRIDE_CHUNKS * self._budget.index_rows)
+        window = Window(self._low, end)
+        ids = self._source.physical_ids(self._scope, window)
+        groups = plan.groups_in(self._source.segments(window), window, ids)
+        while self._low < end:
+            key = (self._scope, self._low, end, self._rows, self._budget)
+            step = self._source.shared(key, end, lambda: self._step(groups, end, ids))
+            if step.crowd is not None:
+                yield from self._crowd(step.crowd)
+            elif step.batch is not None:
+                yield self._rest(step.batch)
+            self._low = step.high
+            self._rows = min(self._rows * CHUNK_GROWTH, self._budget.rows)
+
+    def _step(self, groups: Sequence[GroupRef], end: int, ids: Ints | None) -> Worked[_Step]:
+        """What comes next: whichever pull asks first makes it, for all that stand where it does."""
+        near = [ref for ref in groups if ref.info.commit_ts_max > self._low]
+        high, near = plan.coarse_cut(near, Window(self._low, end), max(self._budget.index_rows, self._rows))
+        high, found = self._look(near, Window(self._low, high), ids)
+        taken = self._take(high, found)
+        if taken.cut.crowded:
+            return Worked(_Step(taken.cut.high, None, taken), None, ())
+        rows = pa.concat_tables(taken.tables) if taken.tables else SCHEMA.empty_table()
+        batch = self._batch(rows, Window(self._low, taken.cut.high))
+        step = _Step(taken.cut.high, batch)
+        if batch.barrier is not None or not len(batch.events):  # it may be shown later; nothing is soon made of nothing
+            return Worked(step, None, ())
+        return Worked(step, batch.events.held_bytes, [part.group for part in taken.parts])
+
+    def _look(self, near: list[GroupRef], window: Window, ids: Ints | None) -> tuple[int, list[_Found]]:
+        """Which rows of the row groups the window and the scope may want; a lower high end if looking costs too much.
+
+        `near` is in order of the lowest commit_ts: what begins later than the new high end need not be looked at.
+        """
+        found: list[_Found] = []
+        high, decoded = window.high, 0
+        for ref in near:
+            begins = max(ref.info.commit_ts_min, window.low + 1)
+            if decoded > LOOK_CHUNKS * self._budget.decoded_bytes and begins > found[0].begins:
+                high = begins - 1
+                break
+            index = self._source.index(ref)
+            decoded += index.decoded_bytes
+            at, commit_ts = _chosen(ref, index, window, ids)
+            found.append(_Found(begins, GroupRows(ref, at), commit_ts, index.table_id[at]))
+        return high, found
+
+    def _take(self, high: int, found: list[_Found]) -> _Taken:
+        """The next chunk, cut so that it can be held."""
+        most = plan.rows_within(self._budget.rows, self._budget.chunk_bytes, [one.rows.group for one in found])
+        every = np.concatenate([np.empty(0, np.int64), *(one.commit_ts for one in found)])
+        every = every[every <= high]
+        weights = _Weights(self._source, self._scope, Window(self._low, high))
+        while True:
+            cut = plan.exact_cut(every, high, min(self._rows, most), most)
+            parts = [GroupRows(one.rows.group, one.rows.at[one.commit_ts <= cut.high]) for one in found]
+            parts = [rows for rows in parts if len(rows.at)]
+            fit, tables = self._read(parts, weights)
+            if fit >= min(cut.rows, most):
+                if cut.crowded:  # a piece of it may be all of its heaviest table
+                    ids = [one.table_id[one.commit_ts == cut.high] for one in found]
+                    most = min(most, max(1, self._budget.shown_bytes // max(1, IMAGES * weights.heaviest(ids))))
+                return _Taken(cut, parts, tables, most)
+            most = fit
+
+    def _read(self, parts: list[GroupRows], weights: _Weights) -> tuple[int, list[pa.Table]]:
+        """About how many of these rows may be held, and the rows; those beyond what may be held are not read."""
+        rows = decoded = shown = 0
+        tables: list[pa.Table] = []
+        for part in parts:
+            tables.append(part.read(self._source))
+            rows += len(part.at)
+            decoded += tables[-1].nbytes
+            shown += weights.of(tables[-1])
+            over = max(decoded / self._budget.decoded_bytes, shown / self._budget.shown_bytes)
+            if over > 1:
+                return max(1, int(rows / over)), tables
+        return max(1, rows), tables
+
+    def _crowd(self, taken: _Taken) -> Iterator[Batch]:
+        commit_ts = taken.cut.high
+        if commit_ts - 1 > self._low:
+            yield self._rest(self._batch(SCHEMA.empty_table(), Window(self._low, commit_ts - 1)))
+        self._low = commit_ts - 1
+        taken.tables.clear()  # they are read again, piece by piece
+        yield from Crowd(self._source, self._scope, commit_ts, taken.most, taken.parts, self._start).batches()
+
+    def _batch(self, rows: pa.Table, window: Window) -> Batch:
+        ids = pc.unique(rows.column("table_id")).to_pylist()
+        rendered = render(rows, self._source.shapes(self._scope, ids, window))
+        ddl = self._source.ddl_events(self._scope, window)
+        found = Events.ordered([*rendered.sets, ddl])
+        barrier = rendered.barrier
+        if barrier is not None:
+            found = found.before(barrier.commit_ts)
+        return Batch(found, window.high if barrier is None else barrier.commit_ts - 1, barrier=barrier)
+
+    def _rest(self, batch: Batch) -> Batch:
+        """Of the first batch, which begins where the start's commit_ts does, what follows the start."""
+        if self._start.place is Place.DONE or self._low > self._start.low_ts:
+            return batch
+        return replace(batch, events=batch.events.after(self._start))
+
+
+def _chosen(ref: GroupRef, index: GroupIndex, window: Window, ids: Ints | None) -> tuple[Ints, Ints]:
+    """The places of the rows that the window and the scope may want, and their commit_ts."""
+    if ref.info.table_id_min == ref.info.table_id_max > 0:  # one table, in the order of commit_ts, and it is wanted
+        low, high = (int(np.searchsorted(index.commit_ts, ts, side="right")) for ts in (window.low, window.high))
+        return np.arange(low, high), index.commit_ts[low:high]
+    mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)
+    mask &= index.table_id > 0 if ids is None else np.isin(index.table_id, ids)
+    at = np.flatnonzero(mask)
+    return at, index.commit_ts[at]

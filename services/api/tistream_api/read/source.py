@@ -1,0 +1,173 @@
+"""What a pull reads from: one tenant's committed segments and its schema history, under one lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tistream.concurrency import Lock
+from tistream.errors import Gone, Unavailable
+from tistream.format.segment import SegmentRef
+from tistream.model.ts import MAX_TS, Window
+from tistream.schema.history import History, ListedTable
+from tistream.schema.visible import TableVersion, fold
+from tistream_api.read import plan
+from tistream_api.read.cursor import Scope
+from tistream_api.read.events import Ddls
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.plan import GroupRef
+from tistream_api.read.row_events import Interval, Shapes
+from tistream_api.read.segment_index import SegmentIndex
+from tistream_api.read.shared_work import Made
+from tistream_api.read.source_contract import GroupIndex, T, Worked
+
+Ints = npt.NDArray[np.int64]
+
+
+def not_kept(ts: int, earliest_ts: int) -> Gone:
+    """Changes above `ts` are not all kept."""
+    return Gone(f"ts {ts} lies below the earliest one kept, {earliest_ts}", {"earliest_ts": str(earliest_ts)})
+
+
+class TenantSource:
+    """source_contract.Source of one tenant. `lock` guards history and segments; row groups are read outside of it."""
+
+    def __init__(
+        self,
+        lock: Lock,
+        history: Callable[[], History | None],
+        segments: Callable[[], Iterable[SegmentIndex]],
+        cache: GroupCache,
+        replan: Callable[[], None],
+        retained_ts: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.replan = replan
+        self._lock = lock
+        self._history_now = history
+        self._segments = segments
+        self._cache = cache
+        self._retained_ts = retained_ts
+        self._worked_of: History | None = None
+        self._mine = object()  # what was worked out by another source, or of another history, is not mine
+
+    def _history(self) -> History:
+        history = self._history_now()
+        if history is None:
+            raise Unavailable("the tenant's schema history is being read anew")
+        return history
+
+    def horizon(self, window: Window, rows: int) -> int:
+        with self._lock:
+            found = [index.beginnings(window) for index in self._segments()]
+        begins = np.concatenate([np.empty(0, np.int64), *(begins for begins, _ in found)])
+        counts = np.concatenate([np.empty(0, np.int64), *(counts for _, counts in found)])
+        return plan.horizon(begins, counts, window, rows)
+
+    def segments(self, window: Window) -> list[SegmentRef]:
+        with self._lock:
+            retained_ts = self._retained_ts()
+            if window.low < retained_ts:
+                raise not_kept(window.low, retained_ts)
+            return [segment for index in self._segments() for segment in index.overlapping(window)]
+
+    def physical_ids(self, scope: Scope, window: Window) -> Ints | None:
+        if scope.database is None:
+            return None
+        with self._lock:
+            bearers = self._history().bearers(scope.database, scope.table, window.low, window.high)
+        return np.array(sorted({one for bearer in bearers for one in bearer.physical_ids}), dtype=np.int64)
+
+    def shapes(self, scope: Scope, ids: Sequence[int], window: Window) -> Shapes:
+        with self._lock:
+            history = self._history()
+            unknown = frozenset(one for one in ids if not history.ever_named(one))
+            intervals = {one: _shown(history, scope, one, window) for one in ids if one not in unknown}
+            versions = history.schema_versions(window.low, window.high)
+        return Shapes(
+            intervals=intervals,
+            unknown=unknown,
+            version_ts=np.array([low for low, _, _ in versions], dtype=np.int64),
+            versions=np.array([version for _, _, version in versions], dtype=np.int64),
+        )
+
+    def logical_id(self, physical_id: int, commit_ts: int) -> int:
+        with self._lock:
+            version = self._history().table_at(physical_id, commit_ts)
+        return physical_id if version is None else version.table.id
+
+    def ddl_events(self, scope: Scope, window: Window) -> Ddls:
+        with self._lock:
+            found = self._history().ddl_events(window.low, window.high, scope.database, scope.table)
+        return Ddls(tuple(found))
+
+    def rows(self, group: GroupRef) -> pa.Table:
+        return self._cache.rows(group)
+
+    def index(self, group: GroupRef) -> GroupIndex:
+        return self._cache.index(group)
+
+    def shared(self, key: Hashable, high: int, make: Callable[[], Worked[T]]) -> T:
+        with self._lock:
+            history = self._history()
+            if history is not self._worked_of:  # read anew: it may say something else
+                self._worked_of, self._mine = history, object()
+            mine = self._mine
+
+        def made() -> Made:
+            worked = make()
+            with self._lock:
+                stands = self._history_now() is history and high <= history.resolved_ts
+            return Made(worked.value, worked.size if stands else None, self._cache.until_ms(worked.of))
+
+        return cast(T, self._cache.work.get((mine, key), made))
+
+    def bears(self, scope: Scope, low: int, high: int) -> bool:
+        """Whether anything bears the scope's name at any time from `low` to `high`, both included."""
+        if scope.database is None:
+            return True
+        until = min(high + 1, MAX_TS)  # history tells what holds strictly before a ts
+        with self._lock:
+            history = self._history()
+            if scope.table is None:
+                return history.database_exists(scope.database, low, until)
+            return bool(history.bearers(scope.database, scope.table, low, until))
+
+    def databases(self, ts: int) -> list[str]:
+        """Databases visible at `ts`, which must not lie above what the history knows."""
+        with self._lock:
+            return self._history().databases(ts)
+
+    def tables(self, ts: int, database: str) -> list[ListedTable] | None:
+        """Base tables visible at `ts`; None if there is no such database then."""
+        with self._lock:
+            return self._history().tables(ts, database)
+
+    def table(self, ts: int, database: str, table: str) -> TableVersion | None:
+        """What bears the name at `ts`, a view or a sequence too; None if nothing does."""
+        name = (fold(database), fold(table))
+        with self._lock:
+            found = self._history().visible_tables(ts, database)
+            return next((version for version in found if version.folded == name), None)
+
+    def schema_version(self, ts: int) -> int:
+        """The one in force at `ts`."""
+        with self._lock:
+            return self._history().schema_version_at(ts)
+
+
+def _shown(history: History, scope: Scope, physical_id: int, window: Window) -> list[Interval]:
+    return [
+        Interval(low, high, version if version is not None and _within(scope, version) else None)
+        for low, high, version in history.versions_of(physical_id, window.low, window.high)
+    ]
+
+
+def _within(scope: Scope, version: TableVersion) -> bool:
+    if scope.database is None:
+        return True
+    database, table = version.folded
+    return database == fold(scope.database) and (scope.table is None or table == fold(scope.table))

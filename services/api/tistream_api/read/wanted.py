@@ -1,0 +1,32 @@
+"""Which events of a window a pull wants: rows, DDL or both. Pure but for what the source reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from tistream.model.ts import Window
+from tistream_api.read.cursor import Place, Position, Scope
+from tistream_api.read.events import Events
+from tistream_api.read.scan import Budget, Scan
+from tistream_api.read.source_contract import Batch, Source
+from tistream_api.request.params import ALL, DDL
+
+
+def wanted(kind: str, source: Source, scope: Scope, start: Position, high: int, budget: Budget) -> Iterator[Batch]:
+    """The scope's events after `start` with commit_ts <= `high`; `kind` is the parameter `events`."""
+    if kind == DDL:  # known from the schema history: no segment is read
+        if start.low_ts < high:
+            events = Events.ordered([source.ddl_events(scope, Window(start.low_ts, high))])
+            yield Batch(events.after(start), high)
+        return
+    batches = Scan(source, scope, start, high, budget).batches()
+    yield from batches if kind == ALL else map(_rows, batches)
+
+
+def _rows(batch: Batch) -> Batch:
+    """The same without DDL events: `through` says that they are passed."""
+    rows = batch.events.place == int(Place.ROW)
+    return batch if rows.all() else replace(batch, events=batch.events.chosen(np.flatnonzero(rows)))

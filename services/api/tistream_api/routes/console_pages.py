@@ -1,0 +1,89 @@
+"""The web console's files at `/console/`: read once, out of the package. Whatever they show they ask of the API."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib.resources import files
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+
+from tistream.errors import UnknownName
+from tistream_api.request.raw_path import name_of
+
+INDEX = "index.html"
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# Nothing from elsewhere, nothing inline, no frame around it; and no text ever becomes markup (trusted types).
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One file."""
+
+    body: bytes
+    media_type: str
+    etag: str
+
+
+def read_pages() -> dict[str, Page]:
+    """Every file of the console by its name."""
+    found = {}
+    for file in files("tistream_api").joinpath("console").iterdir():
+        ending = file.name[file.name.rfind(".") :]
+        if ending in _TYPES:
+            body = file.read_bytes()
+            found[file.name] = Page(body, _TYPES[ending], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return found
+
+
+def build_pages() -> APIRouter:
+    """`/console`, for everybody: the files name no tenant, and hold no secret."""
+    router = APIRouter(include_in_schema=False)
+    pages = read_pages()
+
+    @router.get("/")
+    async def root() -> Response:
+        """Whoever types the server's address alone gets to the console."""
+        return RedirectResponse("console/", 307, HEADERS)
+
+    @router.get("/docs")
+    async def docs() -> Response:
+        """The OpenAPI document as a page."""
+        return RedirectResponse("console/docs.html", 307, HEADERS)
+
+    @router.get("/console")
+    async def console() -> Response:
+        """To where relative names work, whatever prefix a proxy puts before."""
+        return RedirectResponse("console/", 308, HEADERS)
+
+    @router.get("/console/{name:path}")
+    async def page(request: Request, name: str) -> Response:
+        """One file, of those that there are: a name is looked up, and opens nothing."""
+        found = pages.get(name_of(name) or INDEX)
+        if found is None:
+            raise UnknownName("the console has no such file")
+        headers = {**HEADERS, "ETag": found.etag}
+        if request.headers.get("if-none-match") == found.etag:
+            return Response(None, 304, headers)
+        return Response(found.body, 200, headers, found.media_type)
+
+    return router

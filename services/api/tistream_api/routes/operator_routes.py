@@ -1,0 +1,110 @@
+"""What operators ask and tell: nodes, tasks, the owner. The meta server answers; the API's is the one public port."""
+
+from __future__ import annotations
+
+import re
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from tistream.errors import UnknownName
+from tistream.wire.meta_client import MetaClient
+from tistream_api.admission.gate import OPERATE_PLATFORM
+from tistream_api.request import params
+from tistream_api.request.bodies import Body
+from tistream_api.request.raw_path import name_of
+from tistream_api.routes import openapi
+
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_TASK = re.compile(r"[0-9]{1,19}")
+
+
+def _safe(form: re.Pattern[str], segment: str) -> str:
+    """A name for a path at the meta server. Raises UnknownName for what could lead anywhere else: `..`, say."""
+    name = name_of(segment)
+    if not form.fullmatch(name):
+        raise UnknownName(f"nothing has a name that is not of the form {form.pattern}")
+    return name
+
+
+def build_operator_router(meta: MetaClient) -> APIRouter:
+    """The routes of `tistream node`, `tistream task` and `tistream owner`."""
+    router = APIRouter(tags=["operate"])
+
+    def forward(request: Request, method: str, path: str, body: bytes | None = None) -> Response:
+        params.parse_none(request.scope["query_string"])
+        answer = meta.request(method, path, body)
+        return Response(answer.content, answer.status_code, media_type="application/json")
+
+    @router.get(
+        "/v1/nodes",
+        operation_id="ListNodes",
+        responses=openapi.OPERATE_PROBLEMS,
+        openapi_extra=OPERATE_PLATFORM.declared(),
+    )
+    def list_nodes(request: Request) -> Response:
+        """Every process but the meta servers, and whether it is alive, suspect, lost or draining."""
+        return forward(request, "GET", "/v1/nodes")
+
+    @router.post(
+        "/v1/nodes/{node_id}/drain",
+        operation_id="DrainNode",
+        status_code=202,
+        responses=openapi.OPERATE_PROBLEMS,
+        openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"draining": {"type": "boolean"}})),
+    )
+    def drain_node(request: Request, node_id: str, body: Body) -> Response:
+        """Move every task and store off a node, and give it none: `{"draining": true}`; false takes that back."""
+        return forward(request, "POST", f"/v1/nodes/{_safe(_NODE, node_id)}/drain", body)
+
+    @router.get(
+        "/v1/tasks",
+        operation_id="ListTasks",
+        responses=openapi.OPERATE_PROBLEMS,
+        openapi_extra=OPERATE_PLATFORM.declared(),
+    )
+    def list_tasks(request: Request) -> Response:
+        """Every task: which sorter has it, under which epoch, and in which phase it is."""
+        return forward(request, "GET", "/v1/tasks")
+
+    @router.post(
+        "/v1/tasks/{task_id}/move",
+        operation_id="MoveTask",
+        status_code=202,
+        responses=openapi.OPERATE_PROBLEMS,
+        openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"node_id": {"type": "string"}})),
+    )
+    def move_task(request: Request, task_id: str, body: Body) -> Response:
+        """Let another sorter take a task over, once it has prepared: `{"node_id": "sorter-2"}`."""
+        return forward(request, "POST", f"/v1/tasks/{_safe(_TASK, task_id)}/move", body)
+
+    @router.post(
+        "/v1/tasks/{task_id}/split",
+        operation_id="SplitTask",
+        status_code=202,
+        responses=openapi.OPERATE_PROBLEMS,
+        openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"key": {"type": ["string", "null"]}}, optional=True)),
+    )
+    def split_task(request: Request, task_id: str, body: Body) -> Response:
+        """Cut a task in two: `{"key": "7480…"}` (hexadecimal), or `{}`: where it halves the load."""
+        return forward(request, "POST", f"/v1/tasks/{_safe(_TASK, task_id)}/split", body)
+
+    @router.post(
+        "/v1/tasks/{task_id}/merge",
+        operation_id="MergeTasks",
+        status_code=202,
+        responses=openapi.OPERATE_PROBLEMS,
+        openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"neighbour": {"type": "integer"}})),
+    )
+    def merge_tasks(request: Request, task_id: str, body: Body) -> Response:
+        """Make one of a task and the one next to it: `{"neighbour": 4}`."""
+        return forward(request, "POST", f"/v1/tasks/{_safe(_TASK, task_id)}/merge", body)
+
+    @router.get(
+        "/v1/owner", operation_id="Owner", responses=openapi.OPERATE_PROBLEMS, openapi_extra=OPERATE_PLATFORM.declared()
+    )
+    def owner(request: Request) -> Response:
+        """The meta server that decides, and its election number."""
+        return forward(request, "GET", "/v1/owner")
+
+    return router

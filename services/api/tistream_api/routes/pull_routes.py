@@ -1,0 +1,290 @@
+"""HTTP surface of the API server (design.md 5). Parses, calls, translates; decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response, StreamingResponse
+from starlette.exceptions import HTTPException
+
+from tistream.concurrency import new_event
+from tistream.wire.meta import Notification
+from tistream.wire.meta_client import MetaClient
+from tistream.wire.tokens import Grant
+from tistream_api.admission import gate
+from tistream_api.admission.gate import Access, Gate, caller_of, turn_of
+from tistream_api.admission.metering import part_of
+from tistream_api.auth.access import Resource, may, may_some
+from tistream_api.encode.compression import coding_of
+from tistream_api.encode.encoding import FORMATS
+from tistream_api.encode.shown_names import MayRead
+from tistream_api.pull.start import Pulls
+from tistream_api.read.cursor import Scope
+from tistream_api.request import params
+from tistream_api.request.bodies import Body, read
+from tistream_api.request.head_requests import is_head
+from tistream_api.request.meta_paths import at_meta
+from tistream_api.request.raw_path import name_of
+from tistream_api.routes import openapi
+from tistream_api.status.tenant_status import TenantStatus
+from tistream_api.tenant.lists import Lists
+from tistream_api.tenant.tenant_view import TenantView
+from tistream_api.tenant.tenants import Tenants
+
+Call = Callable[..., Response]
+PULL: list[str | Enum] = ["pull"]
+TABLE_NAMES = 2  # of a database and of a table in it
+TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
+
+
+def build_router(
+    tenants: Tenants, pulls: Pulls, lists: Lists, status: TenantStatus, meta: MetaClient, guard: Gate
+) -> APIRouter:
+    """Every route of the API server but those that are open to everybody. To be included behind the gate."""
+    router = APIRouter()
+    _add_pulls(router, tenants, pulls, guard)
+    _add_lists(router, tenants, lists)
+    _add_status(router, tenants, status)
+    _add_forwarded(router, meta)
+    return router
+
+
+def _view(tenants: Tenants, cluster_id: str, tenant_id: str) -> TenantView:
+    return tenants.view(name_of(cluster_id), name_of(tenant_id))
+
+
+def _readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:
+    """Which names of the tenant may be shown; None: all."""
+    tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
+    if may(grants, "read", Resource(*tenant)):
+        return None
+
+    def may_read(database: str, table: str) -> bool:
+        if not table:  # a database, which lists show to whoever may read something of it
+            return may_some(grants, "read", Resource(*tenant, database))
+        return may(grants, "read", Resource(*tenant, database, table))
+
+    return may_read
+
+
+async def watched(request: Request) -> AsyncIterator[None]:
+    """`request.state.gone` is set when the client has gone: a pull looks at it before its first byte too."""
+    gone = request.state.gone = new_event()
+
+    async def until_gone() -> None:
+        with suppress(HTTPException):  # a body that nobody reads, and that is too large
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            gone.set()
+
+    watching = asyncio.create_task(until_gone())
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
+def _query(request: Request) -> bytes:
+    query: bytes = request.scope["query_string"]
+    return query
+
+
+def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -> None:
+    def answer(request: Request, view: TenantView, *names: str) -> Response:
+        asked = params.parse_pull(_query(request), one_table=len(names) == TABLE_NAMES)
+        scope = Scope(view.tenant, *map(name_of, names))
+        still, part = guard.still(caller_of(request)), part_of(request.scope)
+        asked = replace(asked, coding=coding_of(request.headers.get("accept-encoding"), asked.format))
+        headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": asked.coding} if asked.coding else {})
+        media_type = FORMATS[asked.format].media_type
+        may_read = _readable(caller_of(request).grants, view)
+        counted, gone = turn_of(request).end, request.state.gone.is_set
+        if is_head(request.scope):  # waits for nothing, and serves no rows
+            asked = replace(asked, wait_ms=0)
+            pulls.answer(view, scope, asked, still, counted=counted, may_read=may_read, gone=gone).close()
+            return StreamingResponse(iter(()), headers=headers, media_type=media_type)
+        found = pulls.answer(view, scope, asked, still, part.add_rows, counted, may_read, gone)
+        return StreamingResponse(iter(found), headers=headers, media_type=media_type)
+
+    def pull_route(path: str, operation_id: str, access: Access) -> Callable[[Call], Call]:
+        return router.get(
+            TENANT + path,
+            operation_id=operation_id,
+            tags=PULL,
+            response_class=StreamingResponse,
+            dependencies=[Depends(watched)],
+            responses=openapi.PULL_PROBLEMS,
+            openapi_extra=access.declared(openapi.pull_doc()),
+        )
+
+    @pull_route("/databases/{db}/tables/{table}/changes", "PullTable", gate.READ_TABLE)
+    def pull_table(request: Request, cluster_id: str, tenant_id: str, db: str, table: str) -> Response:
+        """Changes of whatever table bears the name at each time."""
+        return answer(request, _view(tenants, cluster_id, tenant_id), db, table)
+
+    @pull_route("/databases/{db}/changes", "PullDB", gate.READ_DATABASE)
+    def pull_db(request: Request, cluster_id: str, tenant_id: str, db: str) -> Response:
+        """Changes of the tables that are in the database at each time."""
+        return answer(request, _view(tenants, cluster_id, tenant_id), db)
+
+    @pull_route("/changes", "PullTenant", gate.READ_TENANT)
+    def pull_tenant(request: Request, cluster_id: str, tenant_id: str) -> Response:
+        """Changes of every table."""
+        return answer(request, _view(tenants, cluster_id, tenant_id))
+
+
+def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
+    @router.get(
+        TENANT + "/databases",
+        operation_id="ListDBs",
+        tags=["list"],
+        responses=openapi.LIST_PROBLEMS,
+        openapi_extra=gate.LIST_DATABASES.declared(openapi.list_doc()),
+    )
+    def list_dbs(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
+        """Databases at a time: those that the token may read something of."""
+        ts = params.parse_list(_query(request))
+        found = lists.databases(_view(tenants, cluster_id, tenant_id), ts)
+        grants, tenant = caller_of(request).grants, (name_of(cluster_id), name_of(tenant_id))
+        shown = [name for name in found["databases"] if may_some(grants, "read", Resource(*tenant, name))]
+        return {**found, "databases": shown}
+
+    @router.get(
+        TENANT + "/databases/{db}/tables",
+        operation_id="ListTables",
+        tags=["list"],
+        responses=openapi.LIST_PROBLEMS,
+        openapi_extra=gate.LIST_TABLES.declared(openapi.list_doc()),
+    )
+    def list_tables(request: Request, cluster_id: str, tenant_id: str, db: str) -> dict[str, Any]:
+        """Base tables of a database at a time: those that the token may read."""
+        ts = params.parse_list(_query(request))
+        found = lists.tables(_view(tenants, cluster_id, tenant_id), name_of(db), ts)
+        grants, database = caller_of(request).grants, (name_of(cluster_id), name_of(tenant_id), name_of(db))
+        shown = [table for table in found["tables"] if may(grants, "read", Resource(*database, table["name"]))]
+        return {**found, "tables": shown}
+
+
+def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> None:
+    @router.get(
+        TENANT + "/status",
+        operation_id="TenantStatus",
+        tags=["tenant"],
+        responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=gate.READ_TENANT.declared(),
+    )
+    def tenant_status(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
+        """How far the tenant can be read, and what holds it."""
+        params.parse_none(_query(request))
+        return status.status(_view(tenants, cluster_id, tenant_id))
+
+    @router.get(
+        TENANT + "/placement",
+        operation_id="TenantPlacement",
+        tags=["tenant"],
+        responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=gate.READ_TENANT.declared(),
+    )
+    def tenant_placement(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
+        """Which node holds each of the tenant's tasks and stores, and what it waits for."""
+        params.parse_none(_query(request))
+        return status.placement(_view(tenants, cluster_id, tenant_id))
+
+    @router.get(
+        TENANT + "/coverage",
+        operation_id="Coverage",
+        tags=["tenant"],
+        responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=gate.READ_TENANT.declared(openapi.coverage_doc()),
+    )
+    def coverage(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
+        """Slices of a key range: up to which entry of which region's log they are covered."""
+        start, end = params.parse_coverage(_query(request))
+        return status.coverage(_view(tenants, cluster_id, tenant_id), start, end)
+
+
+def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
+    """What the meta server answers; the API's is the one public port."""
+
+    def forward(method: str, path: str, body: bytes | None = None) -> Response:
+        answer = meta.request(method, path, body)
+        return Response(answer.content, answer.status_code, media_type="application/json")
+
+    @router.post(
+        "/v1/clusters/{cluster_id}/tenants",
+        operation_id="CreateTenant",
+        tags=["tenant"],
+        status_code=201,
+        responses=openapi.CREATE_PROBLEMS,
+        openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.create_doc()),
+    )
+    def create_tenant(request: Request, cluster_id: str, body: Body) -> Response:
+        """Register a tenant: `{"tenant_id": "acme"}`, and how long its rows are kept: `"retention_ms": "604800000"`;
+        with a key of its own: `"kms_key_id": "arn:…"`; with its index entries, for restores: `"index_keys": true`."""
+        params.parse_none(_query(request))
+        return forward("POST", at_meta(cluster_id), body)
+
+    @router.put(
+        TENANT + "/retention",
+        operation_id="SetRetention",
+        tags=["tenant"],
+        responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc({"retention_ms": openapi.RETENTION})),
+    )
+    def set_retention(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
+        """How long a tenant's rows are kept after their commit: `{"retention_ms": "604800000"}`; null: for ever."""
+        params.parse_none(_query(request))
+        return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/retention", body)
+
+    @router.put(
+        TENANT + "/encryption",
+        operation_id="SetEncryption",
+        tags=["tenant"],
+        responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.json_doc({"kms_key_id": openapi.KMS_KEY_ID})),
+    )
+    def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
+        """What a tenant's new objects are encrypted with: `{"kms_key_id": "arn:…"}` (SSE-KMS); null: no key of its own.
+        For who operates the cluster: the platform may use the keys of others too."""
+        params.parse_none(_query(request))
+        return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/encryption", body)
+
+    @router.get(
+        "/v1/clusters/{cluster_id}/tenants",
+        operation_id="ListTenants",
+        tags=["tenant"],
+        responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=gate.LIST_TENANTS.declared(),
+    )
+    def list_tenants(request: Request, cluster_id: str) -> Response:
+        """A cluster's tenants: those that the token may read or operate."""
+        params.parse_none(_query(request))
+        answer = meta.request("GET", at_meta(cluster_id))
+        found, grants = orjson.loads(answer.content), caller_of(request).grants
+        shown = []
+        for tenant in found["tenants"]:
+            resource = Resource(tenant["cluster_id"], tenant["tenant_id"])
+            if may(grants, "read", resource) or may(grants, "operate", resource):
+                shown.append(tenant)
+        return Response(orjson.dumps({**found, "tenants": shown}), media_type="application/json")
+
+    @router.post(
+        "/v1/notifications",
+        operation_id="Notify",
+        tags=["tenant"],
+        status_code=202,
+        responses=openapi.NOTIFY_PROBLEMS,
+        openapi_extra=gate.PUSH.declared(openapi.body_doc("cluster_id", "tenant_id", "store_id", "ts")),
+    )
+    def notify(request: Request, body: Body) -> Response:
+        """Announce a file: `{"cluster_id", "tenant_id", "store_id", "ts"}`, all strings."""
+        params.parse_none(_query(request))
+        # Made anew of what the gate has read: nobody reads another tenant in it.
+        return forward("POST", "/v1/notifications", read(Notification, body).model_dump_json().encode())

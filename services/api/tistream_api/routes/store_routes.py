@@ -1,0 +1,72 @@
+"""`tistream store retire`: asks every sorter of the tenant, then tells the meta server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from tistream.errors import FatalError, InvalidRequest, Unavailable, UnknownName
+from tistream.model.ids import TenantKey, parse_store_id
+from tistream.wire.client import HttpClient
+from tistream.wire.meta import RetireOrder, RetireStore, TenantRoute
+from tistream.wire.meta_client import MetaClient
+from tistream.wire.sorter import StoreNeed
+from tistream_api.admission import gate
+from tistream_api.request import params
+from tistream_api.request.bodies import Body, read
+from tistream_api.request.raw_path import name_of
+from tistream_api.routes import openapi
+from tistream_api.routes.pull_routes import TENANT
+from tistream_api.routes.store_retirement import taken_ts
+
+_STORE = re.compile(r"[0-9]{1,19}")
+_DISCARD = {"discard": {"type": "boolean", "example": False}}
+
+
+def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[TenantKey], TenantRoute]) -> APIRouter:
+    """To be included behind the gate. `route_of` raises UnknownName, Unavailable."""
+    router = APIRouter(tags=["tenant"])
+
+    @router.post(
+        TENANT + "/stores/{store_id}/retire",
+        operation_id="RetireStore",
+        status_code=202,
+        responses=openapi.TENANT_PROBLEMS,
+        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc(_DISCARD, optional=True)),
+    )
+    def retire_store(request: Request, cluster_id: str, tenant_id: str, store_id: str, body: Body) -> Response:
+        """Let a store go that is gone: nobody reads it any more, it leaves `status`, and its files are deleted. 400
+        with the reason while a slice waits for it, or a task needs its files; also where files are there that nobody
+        has taken, unless `{"discard": true}`. A store that pushes again is found again."""
+        params.parse_none(request.scope["query_string"])
+        key = TenantKey.parse(name_of(cluster_id), name_of(tenant_id))
+        name = name_of(store_id)
+        if not _STORE.fullmatch(name):
+            raise UnknownName(f"tenant {key} has no store {name[:80]!r}: a store's id is a decimal number")
+        store = parse_store_id(name)
+        order = read(RetireOrder, body)
+        through = taken_ts(store, _needs(http, route_of(key), store))
+        meta.retire_store(
+            key.cluster_id, key.tenant_id, str(store), RetireStore(taken_ts=str(through), discard=order.discard)
+        )
+        return Response(b"{}", 202, media_type="application/json")
+
+    return router
+
+
+def _needs(http: HttpClient, route: TenantRoute, store_id: int) -> dict[int, StoreNeed]:
+    """Of every task of the tenant. Raises Unavailable if one cannot be asked."""
+    if not route.tasks:
+        raise InvalidRequest("the tenant has no task yet: its schema_snap has not been read")
+    found = {}
+    for task in route.tasks:
+        if task.sorter_url is None:
+            raise Unavailable(f"task {task.task_id} has no sorter now")
+        try:
+            found[task.task_id] = http.get(f"{task.sorter_url}/v1/tasks/{task.task_id}/stores/{store_id}", StoreNeed)
+        except FatalError as error:  # it has just started, and does not hold the task yet
+            raise Unavailable(f"task {task.task_id}: {error}") from error
+    return found

@@ -1,0 +1,122 @@
+"""Tokens: made here, kept by the meta server. A secret leaves this process once, in the answer to who asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from tistream.clock import Clock
+from tistream.errors import AuthOff, Forbidden, UnknownName
+from tistream.wire.token_client import TokenClient
+from tistream.wire.tokens import GRANTS_MAX, MadeToken, NewToken, StoreToken, TokenInfo, TokenList, hash_of, spell
+from tistream_api.admission.gate import OPERATE_OWN, caller_of
+from tistream_api.auth.access import may_give
+from tistream_api.auth.callers import Callers
+from tistream_api.request import params
+from tistream_api.request.bodies import Body, read
+from tistream_api.request.raw_path import name_of
+from tistream_api.routes import openapi
+
+log = logging.getLogger(__name__)
+
+_ACTIONS = {"type": "array", "minItems": 1, "items": {"enum": ["read", "push", "operate"]}}
+_LEVEL = {"type": "string", "default": "*"}
+_GRANT = {
+    "type": "object",
+    "required": ["actions"],
+    "properties": {"actions": _ACTIONS, **dict.fromkeys(("cluster", "tenant", "database", "table"), _LEVEL)},
+    "additionalProperties": False,
+}
+_NEW = openapi.json_doc(
+    {
+        "label": {"type": "string", "maxLength": 128, "pattern": "^(?! *[=+@-])[ -~]*$"},
+        "grants": {"type": "array", "minItems": 1, "maxItems": GRANTS_MAX, "items": _GRANT},
+        "expires_in_s": {"type": ["integer", "null"], "minimum": 1},
+    },
+    required=["grants"],
+)
+
+
+def build_token_router(
+    tokens: TokenClient, callers: Callers | None, clock: Clock, new_secret: Callable[[], tuple[str, str]]
+) -> APIRouter:
+    """The routes of `tistream token`. `new_secret` draws a token's id and secret; `callers` None: auth is off."""
+    router = APIRouter(tags=["token"])
+
+    @router.post(
+        "/v1/tokens",
+        operation_id="CreateToken",
+        status_code=201,
+        responses=openapi.TOKEN_PROBLEMS,
+        openapi_extra=OPERATE_OWN.declared(_NEW),
+    )
+    def create_token(request: Request, body: Body) -> Response:
+        """Make a token, within what the caller's may operate; it ends no later. Its text is told this once."""
+        params.parse_none(request.scope["query_string"])
+        if callers is None:
+            # It would be valid from the day on that auth is on, whoever has planted it until then.
+            raise AuthOff(
+                "this API server runs with TISTREAM_API__AUTH=off, and makes no tokens: switch it on, and make them "
+                "with the first token (TISTREAM_META__FIRST_TOKEN_FILE; tistream up --auth)"
+            )
+        wanted, caller = read(NewToken, body), caller_of(request)
+        if not may_give(caller.grants, wanted.grants):
+            raise Forbidden("the token does not grant operate of all that the new one would be for")
+        token_id, secret = new_secret()
+        wanted_ms = None if wanted.expires_in_s is None else clock.now_ms() + 1000 * wanted.expires_in_s
+        kept = StoreToken(
+            token_id=token_id,
+            secret_hash=hash_of(secret),
+            label=wanted.label,
+            grants=wanted.grants,
+            expires_ms=_sooner(wanted_ms, caller.expires_ms),
+        )
+        stored = tokens.store(kept)
+        callers.hear(token_id)
+        log.info("token made", extra={"token": token_id, "label": wanted.label, "by": caller.name})
+        made = MadeToken(**stored.model_dump(), token=spell(token_id, secret))
+        return Response(made.model_dump_json(), 201, {"Cache-Control": "no-store"}, media_type="application/json")
+
+    @router.get(
+        "/v1/tokens",
+        operation_id="ListTokens",
+        responses=openapi.TOKEN_PROBLEMS,
+        openapi_extra=OPERATE_OWN.declared(),
+    )
+    def list_tokens(request: Request) -> Response:
+        """The tokens that the caller's could have made, without their secrets."""
+        params.parse_none(request.scope["query_string"])
+        shown = TokenList(tokens=_own(request))
+        return Response(shown.model_dump_json(), media_type="application/json")
+
+    @router.delete(
+        "/v1/tokens/{token_id}",
+        operation_id="RevokeToken",
+        responses=openapi.TOKEN_PROBLEMS,
+        openapi_extra=OPERATE_OWN.declared(),
+    )
+    def revoke_token(request: Request, token_id: str) -> Response:
+        """Nobody is let in by it from now on; again is no error."""
+        params.parse_none(request.scope["query_string"])
+        name = name_of(token_id)
+        if name not in {token.token_id for token in _own(request)}:
+            raise UnknownName("no such token that this one may revoke")
+        revoked = tokens.revoke(name)
+        if callers is not None:
+            callers.forget(name)
+        log.info("token revoked", extra={"token": name, "by": caller_of(request).name})
+        return Response(revoked.model_dump_json(), media_type="application/json")
+
+    def _own(request: Request) -> list[TokenInfo]:
+        grants = caller_of(request).grants
+        return [token for token in tokens.every().tokens if may_give(grants, token.grants)]
+
+    return router
+
+
+def _sooner(wanted_ms: int | None, own_ms: int | None) -> int | None:
+    """When a token ends that is wanted until then, and made by one that has an end of its own; None: never."""
+    return min((one for one in (wanted_ms, own_ms) if one is not None), default=None)

@@ -1,0 +1,1 @@
+"""Why a tenant is late, and who holds what of it."""

@@ -1,0 +1,76 @@
+"""Asks the dispatchers, every few seconds and once for all tenants, how far their stores have come; keeps the lags."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from tistream.clock import Clock
+from tistream.errors import TiStreamError
+from tistream.model.ids import TenantKey
+from tistream.wire.client import HttpClient
+from tistream.wire.dispatcher import StoreList, StoreStatus
+from tistream.wire.sorter import Hold
+from tistream_api.status import store_statuses
+from tistream_api.status.lag_history import LagHistory
+from tistream_api.status.stage_lags import stage_lags
+from tistream_api.tenant.tenant_view import TenantView
+from tistream_api.tenant.tenants import Tenants
+
+
+class LagSampler:
+    """Run `sample` in a loop. Thread-safe."""
+
+    def __init__(self, http: HttpClient, tenants: Tenants, clock: Clock, history: LagHistory) -> None:
+        self._http = http
+        self._tenants = tenants
+        self._clock = clock
+        self._history = history
+        self._answers: dict[TenantKey, list[StoreList]] = {}
+        self._unheard = [Hold(stage="dispatch", reason="the dispatchers have not been asked yet")]
+
+    def sample(self) -> None:
+        """One sample of every tenant. A dispatcher that does not answer leaves its part unknown."""
+        self._answers, self._unheard = self._ask()
+        now_ms = self._clock.now_ms()
+        lags = {}
+        for key, view in self._tenants.views().items():
+            # A tenant that nobody asks for is looked at every now and then: its lag is told as of then.
+            at_ms = now_ms - self._tenants.excused_ms(view)
+            resolved_ts, schema_ts = view.resolved_ts(), view.schema_resolved_ts()
+            lags[key] = stage_lags(at_ms, view.route, self.stores(view), view.statuses, schema_ts, resolved_ts)
+        self._history.add(now_ms, lags)
+
+    def stores(self, view: TenantView) -> list[StoreStatus]:
+        """A tenant's stores as the last sample found them."""
+        return store_statuses.merged(view.route, self._answers.get(view.tenant, []))
+
+    def lags(self, view: TenantView, minutes: int) -> dict[str, Any]:
+        """Answer of TenantLag."""
+        return self._history.of(view.tenant, self._clock.now_ms() - minutes * 60_000)
+
+    def unheard(self) -> list[Hold]:
+        """Dispatchers that did not tell of their stores at the last sample."""
+        return self._unheard
+
+    def _ask(self) -> tuple[dict[TenantKey, list[StoreList]], list[Hold]]:
+        found: dict[TenantKey, list[StoreList]] = defaultdict(list)
+        urls = self._tenants.services("dispatcher")
+        unheard = [] if urls else [Hold(stage="dispatch", reason="no dispatcher is known")]
+        for url in urls:
+            try:
+                answer = self._http.get(f"{url}/v1/stores", StoreList)
+            except TiStreamError as error:
+                unheard.append(Hold(stage="dispatch", reason=f"a dispatcher does not answer: {error.code}"))
+                continue
+            for key, stores in _by_tenant(answer).items():
+                found[key].append(StoreList(node_id=answer.node_id, stores=stores))
+        return found, unheard
+
+
+def _by_tenant(answer: StoreList) -> Mapping[TenantKey, list[StoreStatus]]:
+    found: dict[TenantKey, list[StoreStatus]] = defaultdict(list)
+    for store in answer.stores:
+        found[TenantKey(store.cluster_id, store.tenant_id)].append(store)
+    return found

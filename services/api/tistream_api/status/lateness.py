@@ -1,0 +1,124 @@
+"""Why a tenant is late: one answer out of what every service tells about it. Pure. (design.md 5, `held_by`)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tistream.model.ts import physical_ms
+from tistream.wire.dispatcher import StoreStatus
+from tistream.wire.sorter import Hold, TaskStatus
+from tistream_api.status.stage_lags import received
+
+LATE_SECONDS = 5.0
+# What explains most comes first: a damaged object also makes a log range missing, and that the watermark late.
+_STAGES = ("damaged", "push", "schema", "sort", "dispatch", "node")
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What is known of a tenant at one moment. `unreachable`: peers that gave no answer, by stage, and why."""
+
+    now_ms: int
+    resolved_ts: int
+    schema_ts: int
+    task_ids: Sequence[int]
+    statuses: Mapping[int, TaskStatus]
+    stores: Sequence[StoreStatus] = ()
+    holds: Sequence[Hold] = ()  # of the schema registry, of the dispatcher
+    snapshot_object: str = ""
+    route_problem: str | None = None
+    unreachable: Sequence[Hold] = field(default_factory=tuple)
+    sorters: Mapping[int, str | None] = field(default_factory=dict)  # task -> the node that is to have it
+    paused: str | None = None  # why nothing more is taken in
+
+    @property
+    def lag_seconds(self) -> float:
+        """Wall clock minus resolved_ts; never below 0."""
+        return max(0.0, (self.now_ms - physical_ms(self.resolved_ts)) / 1000)
+
+
+def held_by(picture: Picture) -> Hold | None:
+    """The one thing to look at first; None if the tenant is on time and nothing stands in its way.
+
+    What quarantines a store, a gap in a store's files and a row that cannot be decoded are told at once; the rest,
+    the waits of everyday (a log range that another store's next file will bring) among it, once the tenant is late.
+    Where an operator has paused the tenant, that is the answer.
+    """
+    if picture.paused is not None:
+        return Hold(stage="dispatch", reason=picture.paused)
+    late = picture.lag_seconds > LATE_SECONDS
+    told = [*_lasting(picture), *_waits(picture)] if late else _lasting(picture)
+    if told:
+        return min(told, key=_rank)
+    return _suspect(picture) if late else None
+
+
+def _rank(hold: Hold) -> tuple[int, int]:
+    """What fails here (the sorter tells of nothing else: a tick that cannot write, a task that stopped) before what has
+    not come; a cause that has a name (an object, a store that is not read) before one that is only a lack of news."""
+    named = hold.object is not None or (hold.stage == "dispatch" and hold.store_id is not None)
+    first = {"damaged": 0, "sort": 1}.get(hold.stage, 2 if named else 3)
+    return first, _STAGES.index(hold.stage)
+
+
+def _lasting(picture: Picture) -> list[Hold]:
+    """What does not go away by itself."""
+    holds = [hold for status in picture.statuses.values() for hold in status.holds if hold.stage == "damaged"]
+    for store in picture.stores:
+        if store.hold is not None:
+            holds.append(store.hold)
+        elif store.quarantined:
+            holds.append(Hold(stage="damaged", store_id=str(store.store_id), reason="the store is quarantined"))
+    return [*holds, *(hold for hold in picture.holds if hold.object is not None)]
+
+
+def _waits(picture: Picture) -> list[Hold]:
+    """What is a cause only if it lasts."""
+    holds = [_of_route(picture)] if picture.route_problem or not picture.task_ids else []
+    for status in picture.statuses.values():
+        holds.extend(status.holds)
+        if status.stopped is not None:
+            holds.append(Hold(stage="sort", reason=f"task {status.task_id} stopped: {status.stopped}"))
+    return [*holds, *(hold for hold in picture.holds if hold.object is None)]
+
+
+def _of_route(picture: Picture) -> Hold:
+    problem = picture.route_problem or "schema_snap has not come, or has not been read yet"
+    if "damaged" in problem:
+        return Hold(stage="damaged", object=picture.snapshot_object, reason=problem)
+    if "has not come" in problem:
+        return Hold(stage="push", object=picture.snapshot_object, reason=problem)
+    return Hold(stage="node", reason=problem)
+
+
+def _suspect(picture: Picture) -> Hold:
+    """Nobody names a cause: find the stage that is behind."""
+    if picture.unreachable:
+        return picture.unreachable[0]
+    unserved = sorted(set(picture.task_ids) - set(picture.statuses))
+    if unserved:
+        node = picture.sorters.get(unserved[0])
+        holder = f": {node}, which has it, does not" if node else ""
+        return Hold(stage="node", reason=f"no sorter tells of task {unserved[0]}{holder}")
+    progress = min(status.progress_ts for status in picture.statuses.values())
+    if physical_ms(progress) - physical_ms(picture.schema_ts) > LATE_SECONDS * 1000:
+        return Hold(stage="schema", reason=f"the schema is known up to {picture.schema_ts} only")
+    if not picture.stores:
+        return Hold(stage="push", reason="no store has pushed a file")
+    return _slow(picture, progress)
+
+
+def _slow(picture: Picture, progress: int) -> Hold:
+    """Everybody is there: the store that is silent, or the road of its newest file."""
+    for store in picture.stores:
+        if not store.read:
+            reason = "the store is not read yet: its dispatcher does not know what the tasks have received of it"
+            return Hold(stage="dispatch", store_id=str(store.store_id), reason=reason)
+    silent = min(picture.stores, key=lambda store: store.last_file_ts)
+    store_id, newest = str(silent.store_id), silent.last_file_ts
+    if picture.now_ms - physical_ms(newest) > LATE_SECONDS * 1000:
+        return Hold(stage="push", store_id=store_id, reason=f"store {store_id} pushed nothing after its file {newest}")
+    if min((received(status, silent.store_id) for status in picture.statuses.values()), default=0) < newest:
+        return Hold(stage="dispatch", store_id=store_id, reason=f"file {newest} is not with every sorter yet")
+    return Hold(stage="sort", reason=f"the slowest task has come to {progress}")

@@ -1,0 +1,36 @@
+"""Every tenant in one answer, out of what this process knows already: nobody is asked for it. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tistream.wire.meta import TenantRoute
+from tistream_api.status.lateness import LATE_SECONDS, Picture, held_by
+
+
+def summary(route: TenantRoute, picture: Picture) -> dict[str, Any]:
+    """A tenant in a few words. `state`: waiting (nothing can be read yet), paused, damaged, late, or live."""
+    known = route.snapshot_ts is not None and picture.resolved_ts > 0
+    hold = held_by(picture) if known else None
+    return {
+        "cluster_id": route.cluster_id,
+        "tenant_id": route.tenant_id,
+        "state": _state(picture, known, hold is not None and hold.stage == "damaged"),
+        "resolved_ts": str(picture.resolved_ts) if known else None,
+        "lag_seconds": round(picture.lag_seconds, 3) if known else None,
+        "held_by": hold.model_dump() if hold else None,
+        "waits": None if known else route.problem or "it is being read",
+        "tasks": len(route.tasks),
+        "stores": len(route.stores or ()),
+        "retention_ms": None if route.retention_ms is None else str(route.retention_ms),
+    }
+
+
+def _state(picture: Picture, known: bool, damaged: bool) -> str:
+    if not known:
+        return "waiting"
+    if picture.paused is not None:
+        return "paused"
+    if damaged:
+        return "damaged"
+    return "late" if picture.lag_seconds > LATE_SECONDS else "live"

@@ -1,0 +1,64 @@
+"""Which node holds what of a tenant, and what each waits for: what `status` says in one line, for everything. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tistream.wire.meta import TaskRoute, TenantRoute
+from tistream_api.status.lateness import Picture
+
+
+def holders(picture: Picture, route: TenantRoute) -> dict[str, Any]:
+    """Answer of the placement call: tasks in key order, stores by id."""
+    return {"tasks": [_task(picture, task) for task in route.tasks], "stores": _stores(picture, route)}
+
+
+def _task(picture: Picture, task: TaskRoute) -> dict[str, Any]:
+    status = picture.statuses.get(task.task_id)
+    return {
+        "task_id": str(task.task_id),
+        "start_key": task.start_key,
+        "end_key": task.end_key,
+        "sorter": task.sorter_node,
+        "next_sorter": task.next_node,
+        "task_epoch": str(task.task_epoch),
+        "resolved_ts": None if status is None else str(status.progress_ts),
+        "waits": _task_waits(picture, task),
+    }
+
+
+def _task_waits(picture: Picture, task: TaskRoute) -> str | None:
+    """The first reason that there is."""
+    status = picture.statuses.get(task.task_id)
+    if task.sorter_node is None:
+        return "no sorter has it: none is alive"
+    if status is None:
+        return f"{task.sorter_node} does not tell of it yet"
+    if status.stopped is not None:
+        return f"stopped: {status.stopped}"
+    if status.holds:
+        return status.holds[0].reason
+    if task.seal is not None:
+        children = ", ".join(str(child.task_id) for child in task.seal.children)
+        return f"it is about to be carried on by {children}"
+    return None if task.next_node is None else f"{task.next_node} prepares to take it over"
+
+
+def _stores(picture: Picture, route: TenantRoute) -> list[dict[str, Any]]:
+    """Those that the route names, and those that dispatchers tell of beside them."""
+    told = {store.store_id: store for store in picture.stores}
+    named = {store.store_id: store.dispatcher_node for store in route.stores or ()}
+    waits = {hold.store_id: hold.reason for hold in picture.holds if hold.store_id is not None}
+    found = []
+    for store_id in sorted(named.keys() | told.keys()):
+        store = told.get(store_id)
+        hold = None if store is None or store.hold is None else store.hold.reason
+        found.append(
+            {
+                "store_id": str(store_id),
+                "dispatcher": named.get(store_id),
+                "last_file_ts": None if store is None else str(store.last_file_ts),
+                "waits": hold or waits.get(str(store_id)),
+            }
+        )
+    return found

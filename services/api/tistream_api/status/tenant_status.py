@@ -1,0 +1,148 @@
+"""Status, placement and coverage: asks every service about one tenant; status.py decides what the answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tistream.clock import Clock
+from tistream.errors import FatalError, TiStreamError, Unavailable
+from tistream.model.span import KeySpan
+from tistream.storage import layout
+from tistream.wire.client import HttpClient
+from tistream.wire.dispatcher import StoreList, StoreStatus
+from tistream.wire.meta import TenantRoute
+from tistream.wire.schema_client import SchemaClient
+from tistream.wire.sorter import Coverage, Hold, SliceStatus
+from tistream_api.status import store_statuses
+from tistream_api.status.lateness import Picture, held_by
+from tistream_api.status.placement_answer import holders
+from tistream_api.tenant.tenant_view import TenantView
+from tistream_api.tenant.tenants import Tenants
+
+
+@dataclass(slots=True)
+class TenantStatus:
+    """Asks around. Thread-safe."""
+
+    http: HttpClient
+    tenants: Tenants
+    clock: Clock
+
+    def status(self, view: TenantView) -> dict[str, Any]:
+        """Answer of the status call."""
+        view.wait_fresh()
+        picture = self._picture(view)
+        hold = held_by(picture)
+        return {
+            "resolved_ts": str(picture.resolved_ts),
+            "flushed_ts": str(view.flushed_ts()),
+            "lag_seconds": round(picture.lag_seconds, 3) if picture.resolved_ts > 0 else None,  # not since 1970
+            "held_by": hold.model_dump() if hold else None,
+        }
+
+    def placement(self, view: TenantView) -> dict[str, Any]:
+        """Answer of the placement call."""
+        view.wait_fresh()
+        return holders(self._picture(view), view.route)
+
+    def coverage(self, view: TenantView, start: bytes, end: bytes) -> dict[str, Any]:
+        """Answer of the coverage call: slices in key order. Raises Unavailable if a sorter does not answer."""
+        view.wait_fresh()
+        view.earliest_ts()
+        wanted = KeySpan(start, end)
+        slices: list[SliceStatus] = []
+        for task in sorted(view.route.tasks, key=lambda task: bytes.fromhex(task.start_key)):
+            clipped = wanted.clip(KeySpan(bytes.fromhex(task.start_key), bytes.fromhex(task.end_key)))
+            if clipped is None:
+                continue
+            if task.sorter_url is None:
+                raise Unavailable(f"task {task.task_id} has no sorter now")
+            url = f"{task.sorter_url}/v1/tasks/{task.task_id}/coverage"
+            query = {"start_key": clipped.start.hex(), "end_key": clipped.end.hex()}
+            try:
+                slices.extend(self.http.get(url, Coverage, query).slices)
+            except FatalError as error:  # it has just started, and does not hold the task yet
+                raise Unavailable(f"task {task.task_id}: {error}") from error
+        return {"slices": [one.model_dump() for one in slices]}
+
+    def _picture(self, view: TenantView) -> Picture:
+        unreachable: list[Hold] = []
+        holds: list[Hold] = []
+        stores = self._stores(view, holds, unreachable)
+        holds.extend(self._schema_holds(view))
+        return self._of(view, self.clock.now_ms(), stores, holds, unreachable)
+
+    def glance(self, view: TenantView, stores: Sequence[StoreStatus], unreachable: Sequence[Hold]) -> Picture:
+        """What is known of a tenant without asking anybody, as of the last look at it; `stores`, and who did not tell
+        of any, as they were a moment ago."""
+        at_ms = self.clock.now_ms() - self.tenants.excused_ms(view)
+        return self._of(view, at_ms, stores, [], unreachable)
+
+    def _of(
+        self,
+        view: TenantView,
+        at_ms: int,
+        stores: Sequence[StoreStatus],
+        holds: Sequence[Hold],
+        unreachable: Sequence[Hold],
+    ) -> Picture:
+        missing = [
+            Hold(stage="schema" if peer == "schema" else "node", reason=f"{peer}: {why}")
+            for peer, why in view.problems.items()
+        ]
+        barriers = [Hold(stage="schema", object=barrier.key.hex(), reason=str(barrier)) for barrier in view.barriers()]
+        return Picture(
+            now_ms=at_ms,
+            resolved_ts=view.resolved_ts(),
+            schema_ts=view.schema_resolved_ts(),
+            task_ids=[task.task_id for task in view.route.tasks],
+            statuses=dict(view.statuses),
+            stores=stores,
+            holds=[*holds, *barriers],
+            snapshot_object=layout.schema_snap(view.tenant),
+            route_problem=view.route.problem,
+            unreachable=[*missing, *unreachable],
+            sorters={task.task_id: task.sorter_node for task in view.route.tasks},
+            paused=_paused(view.route),
+        )
+
+    def _stores(self, view: TenantView, holds: list[Hold], unreachable: list[Hold]) -> list[StoreStatus]:
+        """Of all dispatchers: each tells of the stores that it reads."""
+        query = {"cluster_id": view.tenant.cluster_id, "tenant_id": view.tenant.tenant_id}
+        answers: list[StoreList] = []
+        route = view.route
+        urls = self.tenants.services("dispatcher")
+        if not urls:
+            unreachable.append(Hold(stage="dispatch", reason="no dispatcher is known"))
+        for url in urls:
+            try:
+                answers.append(self.http.get(f"{url}/v1/stores", StoreList, query))
+            except TiStreamError as error:
+                unreachable.append(Hold(stage="dispatch", reason=f"dispatcher {url}: {error}"))
+        for answer in answers:
+            holds.extend(answer.holds)
+        holds.extend(store_statuses.unread(route, answers))
+        return store_statuses.merged(route, answers)
+
+    def _schema_holds(self, view: TenantView) -> list[Hold]:
+        holds: list[Hold] = []
+        for url in self.tenants.services("schema"):
+            try:
+                holds.extend(_client(self.http, url).status(view.tenant).holds)
+            except TiStreamError as error:
+                holds.append(Hold(stage="schema", reason=f"schema registry {url}: {error}"))
+        return holds
+
+
+def _paused(route: TenantRoute) -> str | None:
+    if route.delete_at_ms is not None:
+        when = datetime.fromtimestamp(route.delete_at_ms / 1000, UTC).isoformat(timespec="seconds")
+        return f"the tenant is paused, and will be deleted at {when}: `tistream tenant keep` takes that back"
+    return "the tenant is paused: `tistream tenant resume` lets it go on" if route.paused else None
+
+
+def _client(http: HttpClient, url: str) -> SchemaClient:
+    return SchemaClient(http, lambda: url)

@@ -1,0 +1,89 @@
+"""ListDBs, ListTables, TableSchema: names and columns as of a time; and what DDL has done to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tistream.clock import Clock
+from tistream.errors import InvalidRequest, Unavailable, UnknownName
+from tistream.model.ts import Window, from_physical_ms
+from tistream.schema.ddl_event import DdlEvent
+from tistream.wire.schema_views import column_views
+from tistream_api.encode.ndjson import ddl_object
+from tistream_api.read.cursor import Scope
+from tistream_api.tenant.tenant_view import TenantView
+
+
+@dataclass(slots=True)
+class Lists:
+    """Lists of every tenant. A `ts` that is not resolved yet is waited for, `wait_ms` at most."""
+
+    clock: Clock
+    wait_ms: int
+
+    def databases(self, view: TenantView, ts: int | None) -> dict[str, Any]:
+        """Answer of ListDBs. Raises Gone, InvalidRequest, Unavailable."""
+        at = self._time(view, ts)
+        return {"ts": str(at), "databases": view.source.databases(at)}
+
+    def tables(self, view: TenantView, database: str, ts: int | None) -> dict[str, Any]:
+        """Answer of ListTables. Raises UnknownName, Gone, InvalidRequest, Unavailable."""
+        at = self._time(view, ts)
+        found = view.source.tables(at, database)
+        if found is None:
+            raise UnknownName(f"no database {database!r} at {at}")
+        tables = [
+            {"name": table.name, "table_id": str(table.table_id), "schema_version": str(table.schema_version)}
+            for table in found
+        ]
+        return {"ts": str(at), "database": database, "tables": tables}
+
+    def schema(self, view: TenantView, database: str, table: str, ts: int | None) -> dict[str, Any]:
+        """Answer of TableSchema. Raises UnknownName, Gone, InvalidRequest, Unavailable."""
+        at = self._time(view, ts)
+        version = view.source.table(at, database, table)
+        if version is None:
+            raise UnknownName(f"no table {database}.{table} at {at}")
+        return {
+            "ts": str(at),
+            "database": version.database,
+            "table": version.table.name,
+            "table_id": str(version.table.id),
+            "kind": version.table.kind,
+            "schema_version": str(view.source.schema_version(at)),
+            "columns": [
+                column.model_dump(include={"name", "sql_type", "charset", "collation", "nullable", "key"})
+                for column in column_views(version.table)
+            ],
+        }
+
+    def ddl(self, view: TenantView, before_ts: int | None, limit: int) -> dict[str, Any]:
+        """Answer of DdlHistory: the newest events below `before_ts`, newest first. Raises Gone, Unavailable."""
+        view.wait_fresh()
+        view.check_known()
+        earliest_ts, resolved_ts = view.earliest_ts(), view.resolved_ts()
+        high = resolved_ts if before_ts is None else min(resolved_ts, before_ts - 1)
+        events: tuple[DdlEvent, ...] = ()
+        if high > earliest_ts:
+            events = view.source.ddl_events(Scope(view.tenant), Window(earliest_ts, high)).events
+        return {
+            "resolved_ts": str(resolved_ts),
+            "earliest_ts": str(earliest_ts),
+            "events": [ddl_object(event) for event in reversed(events[-limit:])],
+            "more": len(events) > limit,
+        }
+
+    def _time(self, view: TenantView, ts: int | None) -> int:
+        view.wait_fresh()
+        if ts is not None:
+            view.check_retained(ts)
+        view.check_known()
+        resolved_ts = view.resolved_ts()
+        if ts is None:
+            return resolved_ts
+        if ts > max(resolved_ts, from_physical_ms(self.clock.now_ms() + 1) - 1):
+            raise InvalidRequest(f"ts {ts} lies in the future", {"parameter": "ts"})
+        if ts > resolved_ts and not view.wait_above(ts - 1, self.wait_ms):
+            raise Unavailable(f"the schema at {ts} is not known yet: resolved_ts is {view.resolved_ts()}")
+        return ts

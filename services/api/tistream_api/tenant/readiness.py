@@ -1,0 +1,59 @@
+"""Whether pulls can work: every service that they rest on says that it is ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tistream.concurrency import Event
+from tistream.errors import TiStreamError
+from tistream.wire.client import HttpClient
+from tistream.wire.meta_client import MetaClient
+from tistream_api.tenant.tenants import Tenants
+
+ROLES = ("schema", "dispatcher", "sorter")
+DEADLINE_S = 2.0
+
+
+class Readiness:
+    """Asks the `/readyz` of every service, until all have been ready once.
+
+    From then on a service that restarts makes this one no worse: what is committed is served all the same, and a load
+    balancer that dropped every API server for it would turn lag into an outage. `status` tells what is missing.
+    """
+
+    def __init__(self, http: HttpClient, meta: MetaClient, tenants: Tenants, warm: Event) -> None:
+        self._http = http
+        self._meta = meta
+        self._tenants = tenants
+        self._warm = warm
+        self._were_ready = False
+
+    def missing(self) -> str | None:
+        """What is missing, or None."""
+        if not self._warm.is_set():
+            return "the decoder is being compiled"
+        if self._tenants.routes() is None:
+            return "the meta server has not answered yet"
+        if self._were_ready:
+            return None
+        urls: list[tuple[str, str]] = []
+        for role in ROLES:
+            found = self._tenants.services(role)
+            if not found:
+                return f"no {role} has registered"
+            urls.extend((role, url) for url in found)
+        missing = self._ask("meta", lambda: self._meta.request("GET", "/readyz", deadline_s=DEADLINE_S))
+        for role, url in urls if missing is None else ():
+            ask = partial(self._http.request, "GET", f"{url}/readyz", deadline_s=DEADLINE_S)
+            missing = missing or self._ask(role, ask)
+        self._were_ready = missing is None
+        return missing
+
+    @staticmethod
+    def _ask(role: str, ask: Callable[[], object]) -> str | None:
+        try:
+            ask()
+        except TiStreamError as error:
+            return f"{role}: {error}"
+        return None

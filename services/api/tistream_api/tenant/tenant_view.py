@@ -1,0 +1,308 @@
+"""How far one tenant can be read, and what it is read from: its tasks' pools, its schema, its tasks' progress.
+
+The order of a refresh is what makes `resolved_ts` true: first each task's progress with the number of the manifest
+that it rests on, then the logs up to at least those numbers, then the schema, and only then resolved_ts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from prometheus_client import Counter
+
+from tistream.clock import Clock
+from tistream.concurrency import Event, new_condition, new_lock, new_rlock
+from tistream.errors import TiStreamError, Unavailable
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.pool.lineage import Cover, Lineage, SharedSegments, reached
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.meta import TaskRoute, TenantRoute
+from tistream.wire.schema_client import SchemaReplica
+from tistream.wire.sorter import TaskStatus
+from tistream.wire.sorter_client import SorterClient
+from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.row_events import Barrier
+from tistream_api.read.segment_index import SegmentIndex
+from tistream_api.read.source import TenantSource, not_kept
+
+log = logging.getLogger(__name__)
+
+
+FRESH_MS = 200  # how old what is known of a tenant may be when somebody asks
+FRESH_WAIT_MS = 500
+FIRST_WAIT_MS = 3_000
+BARRIERS_MAX = 100
+BARRIER_LINES_MS = 60_000  # in this time as many are logged: of more, each is met anew by every pull
+
+
+class TenantView:
+    """One tenant as this process can serve it. Thread-safe; one refresh at a time."""
+
+    def __init__(
+        self,
+        route: TenantRoute,
+        objects: ObjectStore,
+        cache: GroupCache,
+        sorters: SorterClient,
+        replica: SchemaReplica,
+        clock: Clock,
+        stopping: Event,
+        undecodable: Counter,
+    ) -> None:
+        self.tenant = TenantKey(route.cluster_id, route.tenant_id)
+        self.route = route
+        self.statuses: dict[int, TaskStatus] = {}  # the newest answer of each task's sorter
+        self.problems: dict[str, str] = {}  # what the last refresh could not reach, and why
+        self._objects = objects
+        self._sorters = sorters
+        self._replica = replica
+        self._clock = clock
+        self._stopping = stopping
+        self._undecodable = undecodable
+        self._lock = new_rlock()
+        self._moved = new_condition(self._lock)
+        self._refreshing = new_lock()
+        self._refreshed_ms = -(1 << 62)
+        self._asked_ms = -(1 << 62)
+        self._lineage = Lineage(objects, self.tenant)  # touched by whoever refreshes, and by nobody else
+        self._covers: dict[int, list[Cover]] = {}  # by task of the route: what its rows were last read from
+        self._shared = SharedSegments()
+        self._segments = SegmentIndex()
+        self._progress: dict[int, int] = {}
+        self._resolved_ts = self._flushed_ts = self._retained_ts = 0
+        self._barriers: dict[tuple[int, bytes, int], Barrier] = {}
+        self._lines_ms, self._lines = -(1 << 62), 0
+        self.source = TenantSource(
+            self._lock,
+            lambda: self._replica.history,
+            lambda: [self._segments],
+            cache,
+            self.replan,
+            lambda: self._retained_ts,
+        )
+
+    # ---- what pulls ask
+
+    def resolved_ts(self) -> int:
+        """Everything at or below it can be read now; 0 before the first refresh came through. Never goes down."""
+        with self._lock:
+            return self._resolved_ts
+
+    def flushed_ts(self) -> int:
+        """The lowest high end of what the tasks have committed; 0 until each has been read. Never goes down."""
+        with self._lock:
+            return self._flushed_ts
+
+    def earliest_ts(self) -> int:
+        """Where the tenant's history begins. Raises Unavailable while that is not known."""
+        if self.route.snapshot_ts is None:
+            raise Unavailable(f"tenant {self.tenant} cannot be read yet: {self.route.problem or 'it has no tasks yet'}")
+        with self._lock:
+            history = self._replica.history
+            return max(self.route.snapshot_ts, self._retained_ts, 0 if history is None else history.base_ts)
+
+    def check_retained(self, ts: int) -> None:
+        """Raises Gone if changes above `ts` are not all kept."""
+        earliest_ts = self.earliest_ts()
+        if ts < earliest_ts:
+            raise not_kept(ts, earliest_ts)
+
+    def check_known(self) -> None:
+        """Raises Unavailable while nothing at all can be read."""
+        self.earliest_ts()
+        if self.resolved_ts() == 0:
+            peers = sorted({peer.split()[0] for peer in self.problems})  # where they are is no client's business
+            told = f"no answer from {', '.join(peers)}" if peers else "it is being read"
+            raise Unavailable(f"tenant {self.tenant} cannot be read yet: {told}")
+
+    def wait_above(self, ts: int, timeout_ms: int) -> bool:
+        """Wait until resolved_ts > `ts`, the time has passed or the service stops; whether it is above."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        while not self._stopping.is_set():
+            self._asked_ms = self._clock.monotonic_ms()
+            with self._moved:
+                if self._resolved_ts > ts:
+                    return True
+                left_ms = deadline_ms - self._clock.monotonic_ms()
+                if left_ms <= 0:
+                    return False
+                self._moved.wait(min(left_ms, 250) / 1000)  # a stop wakes nobody: look every now and then
+        return False
+
+    def stopping(self) -> bool:
+        """Whether the service is about to end."""
+        return self._stopping.is_set()
+
+    def met(self, barrier: Barrier) -> None:
+        """A row that cannot be shown was met: told in status, and once in the metric and, of a few, in the log."""
+        with self._lock:
+            known = self._barriers.setdefault((barrier.table_id, barrier.key, barrier.commit_ts), barrier)
+            if len(self._barriers) > BARRIERS_MAX:
+                self._barriers.pop(next(iter(self._barriers)))
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - self._lines_ms >= BARRIER_LINES_MS:
+                self._lines_ms, self._lines = now_ms, 0
+            self._lines += known is barrier
+            logged = self._lines <= BARRIERS_MAX
+        if known is barrier:
+            self._undecodable.inc()
+        if known is barrier and logged:
+            log.error("a row cannot be decoded", extra={"tenant": str(self.tenant), "row": str(barrier)})
+
+    def barriers(self) -> list[Barrier]:
+        """Rows that stand in the way of some pull, lowest first; those that were met."""
+        with self._lock:
+            return sorted(self._barriers.values(), key=lambda barrier: barrier.commit_ts)
+
+    def idle_ms(self) -> int:
+        """How long nobody has asked for this tenant."""
+        return self._clock.monotonic_ms() - self._asked_ms
+
+    def age_ms(self) -> int:
+        """How old the last refresh is."""
+        return self._clock.monotonic_ms() - self._refreshed_ms
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether a refresh has ever ended."""
+        return self._refreshed_ms >= 0
+
+    def seen_ago_ms(self) -> int:
+        """How long ago resolved_ts was as far as it could be; 0 before anything was read."""
+        return self.age_ms() if self.resolved_ts() else 0
+
+    # ---- refreshing
+
+    def wait_fresh(self) -> None:
+        """Somebody asks: wait a moment for a refresh, if the last one is old. The loop that refreshes sees to it.
+
+        What was known stays true; so whoever waits in vain, because a peer hangs, goes on with that.
+        """
+        asked_ms = self._asked_ms = self._clock.monotonic_ms()
+        oldest_ms = asked_ms - FRESH_MS
+        with self._moved:
+            patience_ms = FRESH_WAIT_MS if self._resolved_ts else FIRST_WAIT_MS
+            while self._refreshed_ms < oldest_ms and not self._stopping.is_set():
+                left_ms = asked_ms + patience_ms - self._clock.monotonic_ms()
+                if left_ms <= 0:
+                    return
+                self._moved.wait(left_ms / 1000)
+
+    def refresh(self) -> None:
+        """Refresh now."""
+        with self._refreshing:
+            self._refresh()
+
+    def replan(self) -> None:
+        """Refresh now, from the manifests themselves: a segment is gone, and a sorter that has lost its task without
+        knowing would say that there is no newer manifest."""
+        with self._refreshing:
+            self._refresh(ask_store=True)
+
+    def _refresh(self, *, ask_store: bool = False) -> None:
+        problems: dict[str, str] = {}
+        statuses = self._ask_sorters(problems)
+        told = {} if ask_store else {task_id: status.manifest for task_id, status in statuses.items()}
+        complete = self._read_logs(self.route.tasks, statuses, told, problems)
+        self._read_schema(problems)
+        with self._moved:
+            self.statuses = {**{one: self.statuses[one] for one in self.statuses if one in complete}, **statuses}
+            self.problems = problems
+            known = self._progress | complete
+            self._progress = {task_id: ts for task_id, ts in known.items() if task_id in self._covers}
+            self._resolve()
+            self._refreshed_ms = self._clock.monotonic_ms()
+            self._moved.notify_all()
+
+    def _ask_sorters(self, problems: dict[str, str]) -> dict[int, TaskStatus]:
+        wanted = {task.task_id: task.sorter_url for task in self.route.tasks}
+        epochs = {task.task_id: task.task_epoch for task in self.route.tasks}
+        statuses: dict[int, TaskStatus] = {}
+        for url in sorted({url for url in wanted.values() if url is not None}):
+            try:
+                answer = self._sorters.tasks(url, self.tenant.cluster_id, self.tenant.tenant_id)
+            except TiStreamError as error:
+                problems[f"sorter {url}"] = str(error)
+                continue
+            for status in answer.tasks:
+                # A sorter that has not heard of the task's newest epoch is not listened to.
+                if wanted.get(status.task_id) == url and status.task_epoch >= epochs[status.task_id]:
+                    statuses[status.task_id] = status
+        return statuses
+
+    def _read_logs(
+        self,
+        tasks: Sequence[TaskRoute],
+        statuses: dict[int, TaskStatus],
+        told: dict[int, int],
+        problems: dict[str, str],
+    ) -> dict[int, int]:
+        """Read each task's manifests as far as its progress rests on them; the progress of those that came so far."""
+        progress: dict[int, int] = {}
+        for task in tasks:
+            try:
+                # While its sorter answers, it says whether there is anything new: no object is asked for.
+                covers = self._lineage.covers(_Routed.of(task), told.get(task.task_id))
+            except TiStreamError as error:
+                problems[f"task {task.task_id}"] = str(error)
+                continue
+            self._covers[task.task_id] = covers
+            progress[task.task_id] = reached(covers, statuses)
+        if len(progress) == len(tasks):  # else what a task's rows were read from before may be another one's
+            self._covers = {task_id: self._covers[task_id] for task_id in progress}
+            self._lineage.forget_others()
+        self._shared.update(cover.log for covers in self._covers.values() for cover in covers)
+        states = (cover.log.view.state for covers in self._covers.values() for cover in covers)
+        retained_ts = max((state.retained_ts for state in states if state is not None), default=0)
+        with self._lock:  # together: who finds a segment gone is told that its rows are
+            self._segments.update(self._shared.segments)
+            self._retained_ts = max(self._retained_ts, retained_ts)
+        return progress
+
+    def _read_schema(self, problems: dict[str, str]) -> None:
+        try:
+            complete = False
+            while not complete:
+                page = self._replica.fetch()
+                with self._lock:
+                    complete = self._replica.take(page)
+        except TiStreamError as error:
+            problems["schema"] = str(error)
+
+    def _resolve(self) -> None:
+        """Invariant 14: the minimum is over every task of the route, not over those that answered."""
+        schema_ts = self._replica.resolved_ts
+        known = [self._progress.get(task.task_id, 0) for task in self.route.tasks]
+        lowest = min([schema_ts, *known]) if known else 0
+        self._resolved_ts = max(self._resolved_ts, lowest)
+        covers = [self._covers.get(task.task_id, []) for task in self.route.tasks]
+        if covers and all(covers):
+            flushed_ts = min(cover.log.flushed_ts for some in covers for cover in some)
+            self._flushed_ts = max(self._flushed_ts, flushed_ts)
+
+    def use(self, route: TenantRoute) -> None:
+        """Take a newer route. What was read by the one before stays, until this one's tasks have been looked at."""
+        with self._lock:
+            self.route = route
+
+    def schema_resolved_ts(self) -> int:
+        """How far the schema is known."""
+        with self._lock:
+            return self._replica.resolved_ts
+
+
+@dataclass(frozen=True, slots=True)
+class _Routed:
+    """A task as the lineage follows it."""
+
+    task_id: int
+    span: KeySpan
+    parents: Sequence[int]
+
+    @classmethod
+    def of(cls, task: TaskRoute) -> _Routed:
+        span = KeySpan(bytes.fromhex(task.start_key), bytes.fromhex(task.end_key))
+        return cls(task.task_id, span, task.parents)

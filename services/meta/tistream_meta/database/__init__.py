@@ -1,0 +1,1 @@
+"""The meta database: tables, rows, transactions."""

@@ -1,0 +1,110 @@
+"""The rows of the audit log, each written in the transaction of its change: there is neither one without the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
+
+from tistream.model.ids import TenantKey
+from tistream.wire.audit import AuditEntry, AuditPage
+from tistream_meta.audit import acts, shown
+from tistream_meta.audit.shown import Subject, Values
+from tistream_meta.database import counter_rows, tables
+from tistream_meta.database.transactions import Transactions
+from tistream_meta.decide.model import Task, Tenant
+
+T = TypeVar("T")
+_AUDIT = tables.audit
+
+
+class Write(Protocol):
+    """A transaction of the owner's; raises Fenced, Unavailable."""
+
+    def __call__(self, body: Callable[[Connection], T]) -> T: ...
+
+
+def note(
+    connection: Connection, now_ms: ColumnElement[int], subject: Subject, was: Values | None, became: Values | None
+) -> None:
+    """Write down what has become of a subject, unless it is as it was. None: it was not there, or is not any more."""
+    was, became = shown.differing(was, became)
+    if was == became:
+        return
+    act, of = acts.current(), subject.tenant
+    counter_rows.raise_by(connection, tables.LAST_AUDIT, 1)
+    values = {
+        "seq": counter_rows.read(connection, tables.LAST_AUDIT),
+        "at_ms": now_ms,
+        "action": act.action,
+        "actor": json.dumps(act.actor.name),
+        "address": act.actor.address,
+        "cause": act.cause,
+        "subject": subject.name,
+        "cluster_id": None if of is None else of.cluster_id,
+        "tenant_id": None if of is None else of.tenant_id,
+        "was": None if was is None else json.dumps(was),
+        "became": None if became is None else json.dumps(became),
+    }
+    connection.execute(insert(_AUDIT).values(**values))
+
+
+def note_tenant(
+    connection: Connection, now_ms: ColumnElement[int], key: TenantKey, was: Tenant | None, became: Tenant | None
+) -> None:
+    """The same of a tenant."""
+    note(connection, now_ms, shown.tenant(key), shown.of_tenant(was), shown.of_tenant(became))
+
+
+def note_tasks(connection: Connection, now_ms: ColumnElement[int], was: Iterable[Task], became: Iterable[Task]) -> None:
+    """The same of each task that is in both."""
+    now = {task.task_id: task for task in became}
+    for task in was:
+        note(connection, now_ms, shown.task(task), shown.of_task(task), shown.of_task(now[task.task_id]))
+
+
+class AuditLog:
+    """Part of the repository: each call is a transaction of its own, and raises as the repository's do."""
+
+    def __init__(self, transactions: Transactions, write: Write, now_ms: ColumnElement[int]) -> None:
+        self._transactions, self._write, self._now_ms = transactions, write, now_ms
+
+    def page(self, after: int | None, limit: int, tenant: TenantKey | None = None) -> AuditPage:
+        """The first entries above `after`; None: the newest ones. Of one tenant, or of all that there is."""
+        query = select(_AUDIT)
+        if tenant is not None:
+            query = query.where(_AUDIT.c.cluster_id == tenant.cluster_id, _AUDIT.c.tenant_id == tenant.tenant_id)
+        if after is None:
+            query = query.order_by(_AUDIT.c.seq.desc()).limit(limit)
+        else:
+            query = query.where(_AUDIT.c.seq > after).order_by(_AUDIT.c.seq).limit(limit)
+
+        def body(connection: Connection) -> AuditPage:
+            newest = counter_rows.read(connection, tables.LAST_AUDIT)
+            found = [_entry(row) for row in connection.execute(query)]
+            return AuditPage(entries=found[::-1] if after is None else found, newest_seq=newest)
+
+        return self._transactions.run(body)
+
+    def forget(self, keep_ms: int) -> int:
+        """Delete the entries that are older, as the owner; how many there were."""
+        old = delete(_AUDIT).where(_AUDIT.c.at_ms < self._now_ms - keep_ms)
+        return self._write(lambda connection: connection.execute(old).rowcount)
+
+
+def _entry(row: Row[Any]) -> AuditEntry:
+    return AuditEntry(
+        seq=row.seq,
+        at_ms=row.at_ms,
+        action=row.action,
+        actor=json.loads(row.actor),
+        address=row.address,
+        cause=row.cause,
+        subject=row.subject,
+        cluster_id=row.cluster_id,
+        tenant_id=row.tenant_id,
+        was=None if row.was is None else json.loads(row.was),
+        became=None if row.became is None else json.loads(row.became),
+    )

@@ -1,0 +1,128 @@
+"""The rows of `tasks`: statements of the transactions that repository.py makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream_meta.database import counter_rows, tables
+from tistream_meta.database.stored import parents_of, parents_text, seal_of, seal_text
+from tistream_meta.decide.model import Child, Task
+from tistream_meta.decide.placement import Step
+from tistream_meta.decide.policies import Command
+from tistream_meta.decide.split_merge import CarryOn, Order
+
+_TASKS = tables.tasks
+_AT_ONCE = 500  # ids in one statement
+
+
+def all_tasks(connection: Connection) -> tuple[Task, ...]:
+    """Those of a tenant in key order."""
+    rows = connection.execute(select(_TASKS).order_by(_TASKS.c.task_id)).all()
+    return tuple(sorted(map(_task, rows), key=lambda task: (task.tenant, task.span.start)))
+
+
+def some(connection: Connection, task_ids: Sequence[int]) -> tuple[Task, ...]:
+    """These tasks, if they are there."""
+    found: list[Task] = []
+    for at in range(0, len(task_ids), _AT_ONCE):
+        query = select(_TASKS).where(_TASKS.c.task_id.in_(task_ids[at : at + _AT_ONCE]))
+        found += map(_task, connection.execute(query))
+    return tuple(found)
+
+
+def at_sorter(connection: Connection, sorter: str) -> tuple[Task, ...]:
+    """Those that a sorter has."""
+    return tuple(map(_task, connection.execute(select(_TASKS).where(_TASKS.c.sorter_node == sorter))))
+
+
+def add(
+    connection: Connection,
+    tenant: TenantKey,
+    children: Iterable[Child],
+    sorter: str | None = None,
+    parents: Sequence[int] = (),
+) -> None:
+    """New tasks: with nobody, or under their first epoch with `sorter`."""
+    rows = [
+        {
+            "task_id": child.task_id,
+            "cluster_id": tenant.cluster_id,
+            "tenant_id": tenant.tenant_id,
+            "range_start": child.span.start,
+            "range_end": child.span.end,
+            "sorter_node": sorter,
+            "task_epoch": 0 if sorter is None else 1,
+            "parents": parents_text(parents),
+        }
+        for child in children
+    ]
+    connection.execute(insert(_TASKS), rows)
+
+
+def order(connection: Connection, one: Order) -> None:
+    """Note what tasks are to be sealed into, or that they are not any more."""
+    connection.execute(update(_TASKS).where(_TASKS.c.task_id.in_(one.task_ids)).values(seal=seal_text(one.seal)))
+
+
+def carry_on(connection: Connection, one: CarryOn) -> None:
+    """Put children in the place of sealed tasks: with the sorter of the first of them."""
+    parents = _TASKS.c.task_id.in_(one.parents)
+    sorter = (
+        connection.execute(select(_TASKS.c.sorter_node).where(parents).order_by(_TASKS.c.task_id)).scalars().first()
+    )
+    connection.execute(delete(_TASKS).where(parents))
+    add(connection, one.tenant, one.children, sorter, one.parents)
+    # A database that was restored may hear of the seal, and not know that its children's ids were given out.
+    counter_rows.raise_to(connection, tables.LAST_TASK_ID, max(child.task_id for child in one.children))
+
+
+def take(connection: Connection, commands: Iterable[Command]) -> None:
+    """Steps of tasks on their way to other sorters."""
+    held: list[dict[str, Any]] = []
+    named: list[dict[str, Any]] = []
+    for command in commands:
+        values = {"of_task": command.task_id, "node": command.node}
+        if command.step is Step.HAND_OVER:
+            held.append(values)
+        else:
+            named.append(values | {"node": command.node if command.step is Step.PREPARE else None})
+    this_task = _TASKS.c.task_id == bindparam("of_task")
+    if named:
+        connection.execute(update(_TASKS).where(this_task).values(next_node=bindparam("node")), named)
+    if held:
+        values_held = {
+            "sorter_node": bindparam("node"),
+            "task_epoch": _TASKS.c.task_epoch + 1,
+            "next_node": None,
+        }
+        connection.execute(update(_TASKS).where(this_task).values(**values_held), held)
+
+
+def raise_epochs(connection: Connection, above: Mapping[int, int]) -> None:
+    """Epochs above what manifests were found to have."""
+    lower = (_TASKS.c.task_id == bindparam("of_task")) & (_TASKS.c.task_epoch <= bindparam("above"))
+    rows = [{"of_task": task_id, "above": epoch, "epoch": epoch + 1} for task_id, epoch in above.items()]
+    connection.execute(update(_TASKS).where(lower).values(task_epoch=bindparam("epoch")), rows)
+
+
+def fence(connection: Connection, sorter: str) -> None:
+    """New epochs for a sorter's tasks: what an earlier start of it still writes is refused."""
+    connection.execute(update(_TASKS).where(_TASKS.c.sorter_node == sorter).values(task_epoch=_TASKS.c.task_epoch + 1))
+
+
+def _task(row: Row[Any]) -> Task:
+    return Task(
+        row.task_id,
+        TenantKey(row.cluster_id, row.tenant_id),
+        KeySpan(bytes(row.range_start), bytes(row.range_end)),
+        row.sorter_node,
+        row.task_epoch,
+        row.next_node,
+        parents_of(row.parents),
+        seal_of(row.seal),
+    )

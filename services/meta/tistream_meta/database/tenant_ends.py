@@ -1,0 +1,158 @@
+"""How tenants and stores end, in the meta database: paused, to be deleted at a time, being erased, gone.
+
+paused       nothing more is taken in; what is there is served
+delete_at    the same, until a time that an operator may still take back
+erasing      no task, no store, not served; what object storage has of it is being deleted (erasing.py)
+gone         no row names it but those of the audit log: neither a token nor what it has used. Its name may be
+             registered anew
+
+A store is read, or retired: nobody reads it, its files are being deleted; then no row names it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
+
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream_meta.audit import shown
+from tistream_meta.audit.acts import doing
+from tistream_meta.audit.shown import Subject
+from tistream_meta.database import audit_log, counter_rows, store_rows, tables, task_rows, tenant_rows
+from tistream_meta.decide.model import Change, Tenant
+
+T = TypeVar("T")
+_OF_TENANT = (tables.tasks, tables.stores, tables.tenant_usage, tables.tenant_stored, tables.quotas, tables.tenants)
+
+
+class Write(Protocol):
+    """A transaction of the owner's; raises Fenced, Unavailable."""
+
+    def __call__(self, body: Callable[[Connection], T]) -> T: ...
+
+
+class TenantEnds:
+    """Part of the repository: each call is a transaction of its own, and raises as the repository's writes do."""
+
+    def __init__(self, write: Write, now_ms: ColumnElement[int]) -> None:
+        self._write, self._now_ms = write, now_ms
+
+    def pause(self, key: TenantKey, *, paused: bool) -> tuple[Tenant, Change | None]:
+        """Take nothing more in, or go on; the same again changes nothing. Raises UnknownName, InvalidRequest."""
+        return self._write(lambda connection: self._set(connection, key, paused=int(paused)))
+
+    def delete_in(self, key: TenantKey, grace_ms: int) -> tuple[Tenant, Change | None]:
+        """Let it be erased once that time has passed; an earlier order is replaced. Raises UnknownName,
+        InvalidRequest."""
+
+        def body(connection: Connection) -> tuple[Tenant, Change | None]:
+            now_ms: int = connection.execute(select(self._now_ms)).scalar_one()
+            return self._set(connection, key, delete_at_ms=int(now_ms) + grace_ms)
+
+        return self._write(body)
+
+    def keep(self, key: TenantKey) -> tuple[Tenant, Change | None]:
+        """Take the order to delete it back. Raises UnknownName; InvalidRequest where it is being erased."""
+        return self._write(lambda connection: self._set(connection, key, delete_at_ms=None))
+
+    def begin_erasing(self, key: TenantKey) -> Change | None:
+        """Take its tasks and stores away, if its time has come and it has not been done; None if not."""
+
+        def body(connection: Connection) -> Change | None:
+            tenants = tables.tenants
+            begun = connection.execute(
+                update(tenants)
+                .where(tenant_rows.is_key(key), tenants.c.delete_at_ms <= self._now_ms, tenants.c.erasing == 0)
+                .values(erasing=1)
+            )
+            if begun.rowcount != 1:
+                return None
+            known = tenant_rows.one(connection, key)
+            audit_log.note_tenant(connection, self._now_ms, key, replace(known, erasing=False), known)
+            gone = tuple(task.task_id for task in task_rows.all_tasks(connection) if task.tenant == key)
+            for table in (tables.tasks, tables.stores):
+                connection.execute(_delete(table, key))
+            version = counter_rows.next_version(connection)
+            return Change(version, tenants=(known,), gone=gone)
+
+        with doing("BeginErasing"):
+            return self._write(body)
+
+    def retire_store(self, key: TenantKey, store_id: int, through_ts: int) -> Change | None:
+        """Let nobody read a store any more: its files up to there are to be deleted. None if that was said before.
+        Raises UnknownName."""
+
+        def body(connection: Connection) -> Change | None:
+            store = store_rows.retire(connection, key, store_id, through_ts)
+            if store is None:
+                return None
+            subject = shown.store(key, store_id)
+            audit_log.note(connection, self._now_ms, subject, shown.READ, shown.retired(through_ts))
+            return Change(counter_rows.next_version(connection), stores=(store,))
+
+        return self._write(body)
+
+    def forget_store(self, key: TenantKey, store_id: int) -> Change:
+        """Remove the row of a store that was retired: one that pushes again is found as a new one."""
+
+        def body(connection: Connection) -> Change:
+            store_rows.forget(connection, key, store_id)
+            audit_log.note(connection, self._now_ms, shown.store(key, store_id), shown.RETIRED, None)
+            return Change(counter_rows.next_version(connection), left=((key, store_id),))
+
+        with doing("ForgetStore"):
+            return self._write(body)
+
+    def forget(self, key: TenantKey) -> Change:
+        """Remove every row of a tenant that is being erased, and what tokens grant of it."""
+
+        def body(connection: Connection) -> Change:
+            known = tenant_rows.one(connection, key)
+            if not known.erasing:
+                raise InvalidRequest(f"tenant {key} is not being erased")
+            self._forget_grants(connection, key)
+            for table in _OF_TENANT:
+                connection.execute(_delete(table, key))
+            audit_log.note_tenant(connection, self._now_ms, key, known, None)
+            return Change(counter_rows.next_version(connection), erased=(key,))
+
+        with doing("ForgetTenant"):
+            return self._write(body)
+
+    def _set(self, connection: Connection, key: TenantKey, **values: Any) -> tuple[Tenant, Change | None]:
+        known = tenant_rows.one(connection, key)
+        if known.erasing:
+            raise InvalidRequest(f"tenant {key} is being deleted, which cannot be taken back any more")
+        if all(getattr(known, name) == value for name, value in values.items()):
+            return known, None
+        connection.execute(update(tables.tenants).where(tenant_rows.is_key(key)).values(**values))
+        tenant = tenant_rows.one(connection, key)
+        audit_log.note_tenant(connection, self._now_ms, key, known, tenant)
+        return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,))
+
+    def _forget_grants(self, connection: Connection, key: TenantKey) -> None:
+        """A tenant that is registered under its name later is somebody else's: no token of before may open it."""
+        tokens, changed = tables.tokens, False
+        for row in connection.execute(select(tokens.c.token_id, tokens.c.grants)).all():
+            grants = json.loads(row.grants)
+            kept = [one for one in grants if (one["cluster"], one["tenant"]) != (key.cluster_id, key.tenant_id)]
+            if len(kept) == len(grants):
+                continue
+            changed, subject = True, Subject(f"token {row.token_id}", key)
+            audit_log.note(connection, self._now_ms, subject, {"grants": grants}, {"grants": kept} if kept else None)
+            mine = tokens.c.token_id == row.token_id
+            if kept:
+                connection.execute(update(tokens).where(mine).values(grants=json.dumps(kept)))
+            else:
+                connection.execute(delete(tokens).where(mine))
+        if changed:
+            counter_rows.raise_by(connection, tables.TOKENS_VERSION, 1)
+
+
+def _delete(table: Table, key: TenantKey) -> Any:
+    return delete(table).where(table.c.cluster_id == key.cluster_id, table.c.tenant_id == key.tenant_id)

@@ -1,0 +1,168 @@
+"""The rows of tenants and clusters. Inside a transaction of the repository's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, update
+
+from tistream.errors import AlreadyDiffers, UnknownName
+from tistream.model.ids import TenantKey
+from tistream.wire.limits import Limits
+from tistream_meta.database import tables
+from tistream_meta.decide.model import Encryption, Retention, Tenant
+
+_SAME = and_(
+    tables.quotas.c.cluster_id == tables.tenants.c.cluster_id, tables.quotas.c.tenant_id == tables.tenants.c.tenant_id
+)
+_INDEX_KEYS = {None: "as the sorters have it", False: "dropped", True: "kept"}
+_ALL = select(tables.tenants, *(tables.quotas.c[name] for name in tables.LIMITS)).select_from(
+    tables.tenants.outerjoin(tables.quotas, _SAME)
+)
+
+
+def create(
+    connection: Connection,
+    key: TenantKey,
+    wanted: Retention | None,
+    encryption: Encryption | None,
+    default: Retention,
+    now_ms: ColumnElement[int],
+    index_keys: bool | None = None,
+) -> tuple[Tenant, bool]:
+    """Insert a tenant, and its cluster with its first one; it, and whether it is new. `wanted` and `encryption` None:
+    whatever there is, or the default, or no key; so `index_keys`: as the sorters have it. Raises AlreadyDiffers if it
+    is there with others."""
+    clusters, tenants = tables.clusters, tables.tenants
+    found = connection.execute(_ALL.where(is_key(key))).one_or_none()
+    if found is not None:
+        known = _tenant(found)
+        if known.erasing:
+            raise AlreadyDiffers(
+                f"tenant {key} is being deleted: its name is free once `tistream tenant list` is rid of it"
+            )
+        if wanted is not None and wanted.ms != known.retention_ms:
+            raise AlreadyDiffers(f"tenant {key} is there with a retention of {Retention(known.retention_ms)}")
+        if encryption is not None and encryption.kms_key_id != known.kms_key_id:
+            raise AlreadyDiffers(f"tenant {key} is there with {Encryption(known.kms_key_id)}")
+        if index_keys is not None and index_keys is not known.index_keys:
+            raise AlreadyDiffers(f"tenant {key} is there with index keys {_INDEX_KEYS[known.index_keys]}")
+        return known, False
+    if connection.execute(select(clusters).where(clusters.c.cluster_id == key.cluster_id)).one_or_none() is None:
+        connection.execute(insert(clusters).values(cluster_id=key.cluster_id, created_ms=now_ms))
+    retention = default if wanted is None else wanted
+    names = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
+    kms_key_id = None if encryption is None else encryption.kms_key_id
+    kept = {
+        "retention_ms": retention.ms,
+        "kms_key_id": kms_key_id,
+        "index_keys": None if index_keys is None else int(index_keys),
+    }
+    connection.execute(insert(tenants).values(**names, created_ms=now_ms, **kept))
+    for used in (tables.tenant_usage, tables.tenant_stored):  # told late, of one of that name that was deleted
+        connection.execute(delete(used).where(used.c.cluster_id == key.cluster_id, used.c.tenant_id == key.tenant_id))
+    return Tenant(key, None, None, retention.ms, kms_key_id=kms_key_id, index_keys=index_keys), True
+
+
+def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant | None:
+    """Say why a tenant cannot start yet; None if that was said already, or it has started."""
+    tenants = tables.tenants
+    changed = connection.execute(
+        update(tenants)
+        .where(is_key(key), tenants.c.snapshot_ts.is_(None))
+        .where(tenants.c.problem.is_(None) | (tenants.c.problem != problem))
+        .values(problem=problem)
+    )
+    return one(connection, key) if changed.rowcount else None
+
+
+def start(connection: Connection, key: TenantKey, snapshot_ts: int) -> Tenant | None:
+    """Give a tenant its start; None if it had one already."""
+    tenants = tables.tenants
+    changed = connection.execute(
+        update(tenants)
+        .where(is_key(key), tenants.c.snapshot_ts.is_(None), tenants.c.erasing == 0)
+        .values(snapshot_ts=snapshot_ts, problem=None)
+    )
+    return one(connection, key) if changed.rowcount == 1 else None
+
+
+def set_retention(connection: Connection, key: TenantKey, retention: Retention) -> tuple[Tenant, bool]:
+    """Say how long a tenant's rows are kept; it, and whether that is new. Raises UnknownName."""
+    known = one(connection, key)
+    if known.retention_ms == retention.ms:
+        return known, False
+    connection.execute(update(tables.tenants).where(is_key(key)).values(retention_ms=retention.ms))
+    return one(connection, key), True
+
+
+def set_limits(connection: Connection, key: TenantKey, limits: Limits) -> tuple[Tenant, bool]:
+    """Say what a tenant may use; it, and whether that is new. Raises UnknownName."""
+    known, quotas = one(connection, key), tables.quotas
+    if known.limits == limits:
+        return known, False
+    connection.execute(delete(quotas).where(quotas.c.cluster_id == key.cluster_id, quotas.c.tenant_id == key.tenant_id))
+    names = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
+    connection.execute(insert(quotas).values(**names, **limits.model_dump()))
+    return one(connection, key), True
+
+
+def set_encryption(connection: Connection, key: TenantKey, encryption: Encryption) -> tuple[Tenant, bool]:
+    """Say what a tenant's objects are encrypted with; it, and whether that is new. Raises UnknownName."""
+    known = one(connection, key)
+    if known.kms_key_id == encryption.kms_key_id:
+        return known, False
+    connection.execute(update(tables.tenants).where(is_key(key)).values(kms_key_id=encryption.kms_key_id))
+    return one(connection, key), True
+
+
+def of_cluster(connection: Connection, cluster_id: str) -> tuple[Tenant, ...]:
+    """In the order of their names. Raises UnknownName if no tenant ever named that cluster."""
+    clusters, tenants = tables.clusters, tables.tenants
+    if connection.execute(select(clusters).where(clusters.c.cluster_id == cluster_id)).one_or_none() is None:
+        raise UnknownName(f"no cluster {cluster_id}")
+    query = _ALL.where(tenants.c.cluster_id == cluster_id).order_by(tenants.c.tenant_id)
+    return tuple(map(_tenant, connection.execute(query)))
+
+
+def every(connection: Connection) -> tuple[Tenant, ...]:
+    """By cluster and name."""
+    tenants = tables.tenants
+    return tuple(map(_tenant, connection.execute(_ALL.order_by(tenants.c.cluster_id, tenants.c.tenant_id))))
+
+
+def one(connection: Connection, key: TenantKey) -> Tenant:
+    """A tenant. Raises UnknownName."""
+    found = find(connection, key)
+    if found is None:
+        raise UnknownName(f"no tenant {key}")
+    return found
+
+
+def find(connection: Connection, key: TenantKey) -> Tenant | None:
+    """A tenant, if there is one."""
+    found = connection.execute(_ALL.where(is_key(key))).one_or_none()
+    return None if found is None else _tenant(found)
+
+
+def is_key(key: TenantKey) -> ColumnElement[bool]:
+    """The row of that tenant."""
+    tenants = tables.tenants
+    return and_(tenants.c.cluster_id == key.cluster_id, tenants.c.tenant_id == key.tenant_id)
+
+
+def _tenant(row: Row[Any]) -> Tenant:
+    key = TenantKey(row.cluster_id, row.tenant_id)
+    limits = Limits(**{name: getattr(row, name) for name in tables.LIMITS})
+    return Tenant(
+        key,
+        row.snapshot_ts,
+        row.problem,
+        row.retention_ms,
+        limits,
+        row.kms_key_id,
+        index_keys=None if row.index_keys is None else bool(row.index_keys),
+        paused=bool(row.paused),
+        delete_at_ms=row.delete_at_ms,
+        erasing=bool(row.erasing),
+    )

@@ -1,0 +1,229 @@
+"""What tenants have used, in the meta database (docs/adr/0014). Transactions of their own: no owner is needed.
+
+Of each number that a start of a process tells the greatest is kept, and of what a task's manifests name that of the
+newest: so reports may come twice, late and in any order, to any meta server.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
+
+from tistream.errors import UnknownName
+from tistream.model.ids import TenantKey
+from tistream.storage.measured import KINDS
+from tistream.wire.usage import (
+    HOUR_MS,
+    Amounts,
+    HourOfUsage,
+    StoredUsage,
+    Usage,
+    UsageReport,
+)
+from tistream_meta.database import tables
+from tistream_meta.database.transactions import Transactions
+
+_NAMES = ("cluster_id", "tenant_id", "hour_ms", "node_id", "instance")
+_TASK = ("cluster_id", "tenant_id", "hour_ms", "task_id")
+NEWEST_MS = 2 * HOUR_MS  # what is stored was told that lately, or is not known
+
+Counts = Mapping[str, int]
+
+
+class UsageBook:
+    """Thread-safe: each call is a transaction of its own. Every method raises Unavailable where the database does not
+    answer."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    def take(self, report: UsageReport) -> None:
+        """Keep what a report tells; again the same changes nothing."""
+        rows = [*_counted(report), *_intake(report)]
+
+        def body(connection: Connection) -> None:
+            _keep_greatest(connection, rows)
+            _keep_newest(connection, report.stored)
+
+        self._transactions.run(body)
+
+    def of_tenant(self, key: TenantKey, from_ms: int, to_ms: int) -> Usage:
+        """The hours that begin at or after `from_ms` and before `to_ms`. Raises UnknownName."""
+
+        def body(connection: Connection) -> Usage:
+            _check_known(connection, key)
+            counted = _counts_of(connection, key, from_ms, to_ms)
+            return _usage(key, from_ms, to_ms, counted, _stored_of(connection, key, from_ms, to_ms))
+
+        return self._transactions.run(body)
+
+    def stored_now(self, key: TenantKey, now_ms: int) -> int | None:
+        """What a tenant has in the pool, as it was told last; None if nobody did lately."""
+
+        def body(connection: Connection) -> int | None:
+            stored = _stored_of(connection, key, now_ms - NEWEST_MS, now_ms + HOUR_MS)
+            return stored[max(stored)] if stored else None
+
+        return self._transactions.run(body)
+
+    def limited(self) -> dict[TenantKey, int]:
+        """The tenants that have a limit to what they store."""
+        quotas = tables.quotas
+
+        def body(connection: Connection) -> dict[TenantKey, int]:
+            found = connection.execute(select(quotas).where(quotas.c.stored_bytes > 0))
+            return {TenantKey(row.cluster_id, row.tenant_id): row.stored_bytes for row in found}
+
+        return self._transactions.run(body)
+
+    def forget(self, before_ms: int) -> int:
+        """Delete hours that began before that; how many rows went."""
+        every = (tables.tenant_usage, tables.tenant_stored)
+
+        def body(connection: Connection) -> int:
+            return sum(connection.execute(delete(one).where(one.c.hour_ms < before_ms)).rowcount for one in every)
+
+        return self._transactions.run(body)
+
+
+def _counted(report: UsageReport) -> Iterable[dict[str, Any]]:
+    for one in report.counted:
+        amounts = {"bytes_served": one.bytes_served, "rows_served": one.rows_served}
+        amounts |= {tables.REQUESTS + kind: count for kind, count in one.requests.items() if kind in KINDS}
+        yield _row(one.cluster_id, one.tenant_id, one.hour_ms, report.node_id, report.instance, amounts)
+
+
+def _intake(report: UsageReport) -> Iterable[dict[str, Any]]:
+    """It is the manifests that tell: the numbers of whoever has read them are the same ones."""
+    for one in report.intake:
+        yield _row(one.cluster_id, one.tenant_id, one.hour_ms, "", "", {"bytes_in": one.bytes_in})
+
+
+def _row(cluster_id: str, tenant_id: str, hour_ms: int, node_id: str, instance: str, amounts: Counts) -> dict[str, Any]:
+    names = dict(zip(_NAMES, (cluster_id, tenant_id, hour_ms, node_id, instance), strict=True))
+    return {**names, **dict.fromkeys(tables.COUNTED, 0), **amounts}
+
+
+def _keep_greatest(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Nothing is read before something is written: SQLite would not wait for another's lock then."""
+    if not rows:
+        return
+    table = tables.tenant_usage
+    new = insert(table).prefix_with("OR IGNORE", dialect="sqlite").prefix_with("IGNORE", dialect="mysql")
+    connection.execute(new, [{**row, **dict.fromkeys(tables.COUNTED, 0)} for row in rows])
+    told: dict[str, BindParameter[Any]] = {name: bindparam(f"told_{name}") for name in (*_NAMES, *tables.COUNTED)}
+    raised = {name: case((table.c[name] < told[name], told[name]), else_=table.c[name]) for name in tables.COUNTED}
+    same = and_(*(table.c[name] == told[name] for name in _NAMES))
+    connection.execute(
+        update(table).where(same).values(raised),
+        [{f"told_{name}": value for name, value in row.items()} for row in rows],
+    )
+
+
+def _keep_newest(connection: Connection, several: Sequence[StoredUsage]) -> None:
+    """Likewise."""
+    if not several:
+        return
+    table = tables.tenant_stored
+    told: dict[str, BindParameter[Any]] = {name: bindparam(f"told_{name}") for name in (*_TASK, "manifest")}
+    older = and_(table.c.manifest <= told["manifest"], *(table.c[name] == told[name] for name in _TASK))
+    wanted = {_task(one): one for one in sorted(several, key=lambda one: one.manifest)}
+    bound = [dict(zip(told, (*task, one.manifest), strict=True)) for task, one in wanted.items()]
+    connection.execute(
+        delete(table).where(older), [{f"told_{name}": value for name, value in row.items()} for row in bound]
+    )
+    columns = [table.c[name] for name in _TASK]
+    newer = {tuple(row) for row in connection.execute(select(*columns).where(tuple_(*columns).in_(list(wanted))))}
+    rows = [row for task, one in wanted.items() if task not in newer for row in _stored(one)]
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+def _task(one: StoredUsage) -> tuple[str, str, int, int]:
+    return one.cluster_id, one.tenant_id, one.hour_ms, one.task_id
+
+
+def _stored(one: StoredUsage) -> Iterable[dict[str, Any]]:
+    # Of a task that has nothing a row says so, too: that is not the same as that nobody told.
+    for of_task, size in (one.bytes_of or {one.task_id: 0}).items():
+        yield {**dict(zip(_TASK, _task(one), strict=True)), "of_task": of_task, "manifest": one.manifest, "bytes": size}
+
+
+def _check_known(connection: Connection, key: TenantKey) -> None:
+    tenants = tables.tenants
+    same = and_(tenants.c.cluster_id == key.cluster_id, tenants.c.tenant_id == key.tenant_id)
+    if connection.execute(select(tenants.c.tenant_id).where(same)).one_or_none() is None:
+        raise UnknownName(f"no tenant {key}")
+
+
+def _counts_of(connection: Connection, key: TenantKey, from_ms: int, to_ms: int) -> dict[int, Counts]:
+    table = tables.tenant_usage
+    sums = [func.sum(table.c[name]).label(name) for name in tables.COUNTED]
+    query = select(table.c.hour_ms, *sums).where(_hours(table.c, key, from_ms, to_ms)).group_by(table.c.hour_ms)
+    return {
+        row.hour_ms: {name: int(getattr(row, name)) for name in tables.COUNTED} for row in connection.execute(query)
+    }
+
+
+def _stored_of(connection: Connection, key: TenantKey, from_ms: int, to_ms: int) -> dict[int, int]:
+    """By hour. What several heirs of a sealed task name is the same, or, once retention has taken some of it for one of
+    them, a part of it: the most that one of them names is what there is."""
+    table = tables.tenant_stored
+    most = func.max(table.c.bytes).label("most")
+    query = select(table.c.hour_ms, most).where(_hours(table.c, key, from_ms, to_ms))
+    found: dict[int, int] = defaultdict(int)
+    for row in connection.execute(query.group_by(table.c.hour_ms, table.c.of_task)):
+        found[row.hour_ms] += int(row.most)
+    return dict(found)
+
+
+def _hours(columns: Any, key: TenantKey, from_ms: int, to_ms: int) -> ColumnElement[bool]:
+    mine = and_(columns.cluster_id == key.cluster_id, columns.tenant_id == key.tenant_id)
+    return and_(mine, columns.hour_ms >= from_ms, columns.hour_ms < to_ms)
+
+
+def _usage(key: TenantKey, from_ms: int, to_ms: int, counted: Mapping[int, Counts], stored: Mapping[int, int]) -> Usage:
+    hours = [
+        HourOfUsage(
+            hour=datetime.fromtimestamp(hour_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            hour_ms=str(hour_ms),
+            **_amounts(counted.get(hour_ms, {}), stored.get(hour_ms)),
+        )
+        for hour_ms in sorted(counted.keys() | stored.keys())
+    ]
+    total = {name: sum(of_hour[name] for of_hour in counted.values()) for name in tables.COUNTED}
+    return Usage(
+        cluster_id=key.cluster_id,
+        tenant_id=key.tenant_id,
+        from_ms=str(from_ms),
+        to_ms=str(to_ms),
+        hours=hours,
+        total=Amounts(**_amounts(total, sum(stored.values()) if stored else None)),
+    )
+
+
+def _amounts(counts: Counts, stored: int | None) -> dict[str, Any]:
+    return {
+        "bytes_in": str(counts.get("bytes_in", 0)),
+        "bytes_stored": None if stored is None else str(stored),
+        "bytes_served": str(counts.get("bytes_served", 0)),
+        "rows_served": str(counts.get("rows_served", 0)),
+        "requests": {kind: str(counts.get(tables.REQUESTS + kind, 0)) for kind in KINDS},
+    }

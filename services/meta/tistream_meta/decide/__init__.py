@@ -1,0 +1,1 @@
+"""Pure decisions: placement, splits and merges, liveness, which dispatcher reads which store."""

@@ -1,0 +1,48 @@
+"""Which dispatcher looks for a tenant's new stores. Pure.
+
+By rendezvous hashing: each tenant ranks the dispatchers by a hash of both, and the first that is there has it. So every
+meta server says the same without a row in the database, and a dispatcher that comes or goes changes only the tenants
+that it wins or had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+
+from tistream.model.ids import TenantKey
+from tistream_meta.decide.liveness import NodeState
+from tistream_meta.decide.model import Node
+
+_MASK = (1 << 64) - 1
+
+
+class Discoverers:
+    """The dispatchers that take part, given what is known of each: those that stay; where there are none those that
+    are to go; where there are none those that are lost, since one of them may have lost its meta server only."""
+
+    def __init__(self, dispatchers: Mapping[str, NodeState]) -> None:
+        there = {node: state for node, state in dispatchers.items() if state is not NodeState.LOST}
+        staying = [node for node, state in there.items() if state is not NodeState.DRAINING]
+        self._nodes = [(node, _hash(node)) for node in sorted(staying or there or dispatchers)]
+
+    def of(self, tenant: TenantKey) -> str | None:
+        """The one that looks for the tenant's stores; None if there is no dispatcher at all."""
+        number = _hash(str(tenant))
+        return max(self._nodes, key=lambda node: (_mixed(number ^ node[1]), node[0]), default=("", 0))[0] or None
+
+
+def dispatchers(nodes: Iterable[Node], states: Mapping[str, NodeState]) -> dict[str, NodeState]:
+    """What is known of every dispatcher; one that nobody has judged yet is lost."""
+    return {node.node_id: states.get(node.node_id, NodeState.LOST) for node in nodes if node.role == "dispatcher"}
+
+
+def _hash(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big")
+
+
+def _mixed(number: int) -> int:
+    """splitmix64's last step: every bit of the answer depends on every bit of the number."""
+    number = ((number ^ number >> 30) * 0xBF58476D1CE4E5B9) & _MASK
+    number = ((number ^ number >> 27) * 0x94D049BB133111EB) & _MASK
+    return number ^ number >> 31

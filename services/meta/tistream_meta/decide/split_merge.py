@@ -1,0 +1,260 @@
+"""Splits and merges: what follows from what sorters tell of tasks that are to end, and which tasks are to. Pure.
+
+    split   a task that is hot is ordered to seal itself into two, at a key that halves its load
+    merge   two cold neighbours are ordered to come to rest at one flushed_ts, `stop_at`; once both have committed that
+            and have come to it, they are ordered to seal themselves into one
+
+The seal in a task's manifests is the truth, not the order: whoever tells of one is believed, and the children it names
+take the place of their parents once those cover the same keys.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from types import MappingProxyType
+
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.model.ts import from_physical_ms
+from tistream_meta.decide.model import Child, Seal, Task
+
+_LOGICAL = from_physical_ms(1) - 1  # bits of a ts
+# How far ahead of their progress tasks are stopped: an order takes a moment to arrive.
+MARGIN_TS = from_physical_ms(3_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a task's sorter told last. `load`: bytes a second; `split_key` empty: not known; `settled_ms`: how long it
+    has worked under this epoch, and `still_ms`: how long its progress has not moved, as far as this owner knows."""
+
+    held: bool = False
+    load: float = 0.0
+    split_key: bytes = b""
+    progress_ts: int = 0
+    stop_at: int | None = None
+    sealed: tuple[Child, ...] = ()
+    settled_ms: int = 0
+    still_ms: int = 0
+
+
+NOTHING_TOLD = Told()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """When tasks are split and merged.
+
+    hot: bytes a second below which no task is split. cold: of two neighbours together, at which they are merged.
+    settle_ms: how long a task has worked before its load says anything. under_way_max: orders at a time.
+    patience_ms: how long a merge may take to come to rest, and an order counts as under way. still_ms: tasks whose
+    progress has not moved for so long are left alone: they would not come to rest, and nothing is to be written for
+    them; nor are neighbours merged that are so far from each other. pause_ms: after a merge that was taken back, until
+    the next of the same tasks. tasks_max, tasks_min: of a tenant.
+    """
+
+    hot: float = 4 << 20
+    cold: float = 256 << 10
+    uneven: float = 1.2
+    settle_ms: int = 60_000
+    under_way_max: int = 4
+    patience_ms: int = 60_000
+    still_ms: int = 10_000
+    pause_ms: int = 600_000
+    tasks_max: int = 4_096
+    tasks_min: int = 1
+
+
+DEFAULT_RULES = Rules()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A new order for these tasks, or none any more."""
+
+    task_ids: tuple[int, ...]
+    seal: Seal | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CarryOn:
+    """These children take the place of those parents."""
+
+    tenant: TenantKey
+    parents: tuple[int, ...]
+    children: tuple[Child, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A split (one span, cut at `key`) or a merge (two neighbours); the order gets its ids from the database."""
+
+    task_ids: tuple[int, ...]
+    spans: tuple[KeySpan, ...]
+    stop_at: int | None
+    why: str
+
+
+def carried_on(tasks: Iterable[Task], told: Mapping[int, Told]) -> list[CarryOn]:
+    """The parents that are sealed, all that their children need, and the children."""
+    ended: dict[tuple[TenantKey, tuple[Child, ...]], list[Task]] = defaultdict(list)
+    for task in tasks:
+        children = told.get(task.task_id, NOTHING_TOLD).sealed
+        if children:
+            ended[task.tenant, children].append(task)
+    out = []
+    for (tenant, children), parents in ended.items():
+        if _around([child.span for child in children]) == _around([task.span for task in parents]):
+            ids = sorted(task.task_id for task in parents)
+            out.append(CarryOn(tenant, tuple(ids), children))
+    return out
+
+
+def forgotten(tasks: Sequence[Task], told: Mapping[int, Told]) -> list[Order]:
+    """The orders of merges of which a part is sealed, and that the database has not: given again, with no way back.
+
+    A neighbour that does not stop for it any more cannot be sealed at that ts: nothing is ordered then.
+    """
+    out = []
+    seen: set[tuple[TenantKey, int]] = set()
+    for task in tasks:
+        children = told.get(task.task_id, NOTHING_TOLD).sealed
+        if len(children) != 1 or children[0].span == task.span or (task.tenant, children[0].task_id) in seen:
+            continue
+        seen.add((task.tenant, children[0].task_id))
+        parents = [one for one in tasks if one.tenant == task.tenant and one.span.overlaps(children[0].span)]
+        waiting = [told.get(one.task_id, NOTHING_TOLD) for one in parents]
+        stops = {one.stop_at for one in waiting if one.sealed != children}
+        known = all(one.seal is not None and one.seal.final and one.seal.children == children for one in parents)
+        if known or len(stops) != 1 or None in stops or _around([one.span for one in parents]) != children[0].span:
+            continue
+        seal = Seal(children, stops.pop(), final=True)
+        out.append(Order(tuple(one.task_id for one in parents), seal, "one of them is sealed, and the order forgotten"))
+    return out
+
+
+def under_way(tasks: Iterable[Task], told: Mapping[int, Told], age_ms: Mapping[int, int], rules: Rules) -> list[Order]:
+    """What becomes of merges that were ordered: another stop, the leave to seal, or the end of it.
+
+    `age_ms`: how long this owner knows of a task's order.
+    """
+    by_child: dict[tuple[TenantKey, int], list[Task]] = defaultdict(list)
+    for task in tasks:
+        if task.seal is not None and task.seal.merges:
+            by_child[task.tenant, task.seal.children[0].task_id].append(task)
+    out = []
+    for parents in by_child.values():
+        ids, seal = tuple(task.task_id for task in parents), parents[0].seal
+        assert seal is not None
+        heard = [told.get(task.task_id, NOTHING_TOLD) for task in parents]
+        if seal.final:
+            continue  # one of them may be sealed: there is no way back
+        if any(one.sealed == seal.children for one in heard):  # a restored database has forgotten the leave
+            out.append(Order(ids, replace(seal, final=True), "one of them is sealed"))
+        elif _around([task.span for task in parents]) != seal.children[0].span:
+            out.append(Order(ids, None, "its neighbour has gone"))
+        elif all(one.stop_at == seal.stop_at and one.progress_ts >= (seal.stop_at or 0) for one in heard):
+            out.append(Order(ids, replace(seal, final=True), "all rest at one ts"))
+        elif max(age_ms.get(task.task_id, 0) for task in parents) > rules.patience_ms:
+            out.append(Order(ids, None, "they did not come to rest"))
+        elif any(one.stop_at != seal.stop_at and one.progress_ts > (seal.stop_at or 0) for one in heard):
+            stop_at = own_stop(_stop(heard), seal.children[0])
+            out.append(Order(ids, replace(seal, stop_at=stop_at), "one has gone past the stop"))
+    return out
+
+
+def wishes(
+    tasks: Sequence[Task],
+    told: Mapping[int, Told],
+    sorters: int,
+    rules: Rules = DEFAULT_RULES,
+    age_ms: Mapping[int, int] = MappingProxyType({}),
+    withdrawn: Container[int] = (),
+) -> list[Wish]:
+    """Which tasks to split and to merge now. `tasks` of a tenant are in key order; `sorters`: how many are alive;
+    `age_ms`: how long this owner knows of a task's order: one that hangs hinders no others for ever. `withdrawn`: tasks
+    of which a merge was taken back lately."""
+    under_way = {
+        task.seal.children[0].task_id
+        for task in tasks
+        if task.seal is not None and age_ms.get(task.task_id, 0) <= rules.patience_ms
+    }
+    budget = rules.under_way_max - len(under_way)
+    counts: dict[TenantKey, int] = defaultdict(int)
+    for task in tasks:
+        counts[task.tenant] += 1
+    mean = sum(one.load for one in told.values()) / max(1, sorters)
+    out: list[Wish] = []
+    for task in sorted(tasks, key=lambda task: -told.get(task.task_id, NOTHING_TOLD).load):
+        if len(out) >= budget:
+            return out
+        one = told.get(task.task_id, NOTHING_TOLD)
+        if one.load < rules.hot:
+            break
+        if sorters < 2 or one.load <= rules.uneven * mean:
+            continue  # a sorter each could take over what the others have
+        spans = halves(task.span, one.split_key)
+        if spans is not None and _ready(task, one, rules) and counts[task.tenant] < rules.tasks_max:
+            out.append(Wish((task.task_id,), spans, None, f"{one.load / 1e6:.1f} MB/s"))
+    taken: set[int] = set()
+    for left, right in pairwise(tasks):
+        if len(out) >= budget:
+            break
+        ours, theirs = (told.get(task.task_id, NOTHING_TOLD) for task in (left, right))
+        if (
+            left.tenant == right.tenant
+            and counts[left.tenant] > rules.tasks_min
+            and not taken & {left.task_id, right.task_id}
+            and _ready(left, ours, rules)
+            and _ready(right, theirs, rules)
+            and ours.load + theirs.load <= rules.cold
+            and max(ours.still_ms, theirs.still_ms) < rules.still_ms
+            and abs(ours.progress_ts - theirs.progress_ts) < from_physical_ms(rules.still_ms)
+            and left.task_id not in withdrawn
+            and right.task_id not in withdrawn
+        ):
+            taken |= {left.task_id, right.task_id}
+            counts[left.tenant] -= 1
+            out.append(merge(left, right, ours, theirs, "both are cold"))
+    return out
+
+
+def merge(left: Task, right: Task, ours: Told, theirs: Told, why: str) -> Wish:
+    """Of two neighbours."""
+    span = _around([left.span, right.span])
+    assert span is not None
+    return Wish((left.task_id, right.task_id), (span,), _stop([ours, theirs]), why)
+
+
+def halves(span: KeySpan, key: bytes) -> tuple[KeySpan, KeySpan] | None:
+    """The span cut at a key; None if the key does not lie strictly inside."""
+    if key <= span.start or key not in span:
+        return None
+    return KeySpan(span.start, key), KeySpan(key, span.end)
+
+
+def _ready(task: Task, told: Told, rules: Rules) -> bool:
+    settled = told.held and told.settled_ms >= rules.settle_ms
+    return settled and task.seal is None and task.next_node is None and not told.sealed
+
+
+def own_stop(stop_at: int, child: Child) -> int:
+    """A stop that no other order had: one that was taken back must not come again, since one of two holders may not
+    have heard of that yet (adr/0008)."""
+    return stop_at & ~_LOGICAL | child.task_id & _LOGICAL
+
+
+def _stop(told: Iterable[Told]) -> int:
+    return max(one.progress_ts for one in told) + MARGIN_TS
+
+
+def _around(spans: Iterable[KeySpan]) -> KeySpan | None:
+    """The one span that they make, or None if they overlap or leave something out."""
+    ordered = sorted(spans, key=lambda span: span.start)
+    if any(left.end != right.start or not left.end for left, right in pairwise(ordered)):
+        return None
+    return KeySpan(ordered[0].start, ordered[-1].end) if ordered else None

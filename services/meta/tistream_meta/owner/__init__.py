@@ -1,0 +1,1 @@
+"""The work of the elected owner: election, scheduling, routes."""

@@ -1,0 +1,138 @@
+"""Whether this process is the owner, and which one is if it is not. Holds the lease; decides nothing else."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from tistream.clock import Clock
+from tistream.concurrency import Lock
+from tistream.errors import Fenced, Unavailable
+from tistream.wire.meta_client import MetaClient
+from tistream.wire.route_mark import NOTHING_SEEN, Mark
+from tistream_meta.database.repository import Repository
+from tistream_meta.decide.model import Owner
+from tistream_meta.metrics import MetaMetrics
+
+log = logging.getLogger(__name__)
+
+
+class Ownership:
+    """One process's share in the election. `begin(owner_rev)` is called with the lock held, before this process answers
+    as the owner: once elected, and when it is the owner again after a time without renewals."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        clock: Clock,
+        lock: Lock,
+        lease_ms: int,
+        own_url: str,
+        new_client: Callable[[str], MetaClient],
+        begin: Callable[[int], None],
+        metrics: MetaMetrics,
+    ) -> None:
+        self._repository, self._clock, self._lock = repository, clock, lock
+        self._lease_ms, self._own_url = lease_ms, own_url
+        self._new_client, self._begin = new_client, begin
+        self._metrics = metrics
+        self._since_ms: int | None = None  # None: this process is not the owner
+        self._renewed_ms = 0  # when the last renewal of the lease that succeeded was begun
+        self._lapsed = False  # no renewal came through for as long as the lease lasts
+        self._other: tuple[Owner, MetaClient] | None = None  # another, as the database told
+        self._seen = NOTHING_SEEN  # the newest routes that any node has followed
+        self._restored = False  # a node has followed routes that the database knows nothing of
+        self.rev = 0  # of the last time that this process was elected
+
+    @property
+    def held(self) -> bool:
+        """Whether this process is the owner, as far as it can know: it holds the lease, by its own clock since it asked
+        for the last renewal that came through."""
+        return self._since_ms is not None and not self._lapsed and not self._overdue()
+
+    @property
+    def since_ms(self) -> int | None:
+        """Since when it is the owner without a break, on the monotonic clock; None if it is not, as for `held`."""
+        return self._since_ms if self.held else None
+
+    @property
+    def other(self) -> MetaClient | None:
+        """The owner, where it is another and known."""
+        return None if self._other is None else self._other[1]
+
+    def saw(self, mark: Mark, newest: Mark) -> None:
+        """A node has followed these routes; `newest` are those of the database just now."""
+        self._seen = max(self._seen, mark)
+        self._restored |= mark > newest
+
+    def hold(self, heard: Callable[[], Iterable[str]]) -> bool:
+        """Become the owner, or stay it; whether it was elected now. `heard` hands over the nodes heard since it was
+        asked before; it is asked with the lock held."""
+        if self._since_ms is None:
+            return self._take()
+        if self._restored:
+            # The database was restored: it has forgotten routes that nodes have followed, and they obey no older ones.
+            log.warning("nodes have seen newer routes than the database has: elected anew", extra={"seen": self._seen})
+            return self._take()
+        began_ms = self._clock.monotonic_ms()
+        if self._overdue() and not self._lapsed:
+            log.error("the lease was not renewed in time", extra={"owner_rev": self.rev})
+            self._lapsed = True
+        with self._lock:
+            names = set(heard())
+        with self.writing():
+            self._repository.renew(self._lease_ms, names)
+        with self._lock:
+            self._renewed_ms = began_ms
+            if self._lapsed:  # nobody took over; but meanwhile no node was heard: each has its time again
+                self._lapsed = False
+                self._begin(self.rev)
+                self._since_ms = self._clock.monotonic_ms()
+                log.info("owner again", extra={"owner_rev": self.rev})
+        return False
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Writes as the owner. One that the database refuses ends the ownership: another has it.
+
+        Raises:
+            Unavailable: it was refused.
+        """
+        try:
+            yield
+        except Fenced as error:
+            self._metrics.refused.labels("write").inc()
+            if self._since_ms is not None:
+                log.error("lost the ownership", extra={"owner_rev": self.rev, "reason": str(error)})
+            self._since_ms = None
+            raise Unavailable("another meta server is the owner") from error
+
+    def _overdue(self) -> bool:
+        return self._clock.monotonic_ms() - self._renewed_ms >= self._lease_ms
+
+    def _take(self) -> bool:
+        began_ms = self._clock.monotonic_ms()
+        taken = self._repository.take_ownership(self._lease_ms, self._own_url, self._seen, first=not self.rev)
+        if taken.owner_rev != self._repository.owner_rev:
+            self._note_other(taken)
+            return False
+        with self._lock:
+            self.rev = taken.owner_rev
+            self._restored = False
+            self._begin(taken.owner_rev)
+            self._other = None
+            self._lapsed = False
+            self._renewed_ms = began_ms
+            self._since_ms = self._clock.monotonic_ms()
+        log.info("owner now", extra={"owner_rev": taken.owner_rev})
+        return True
+
+    def _note_other(self, found: Owner) -> None:
+        """Another has the lease: whatever is asked here is asked there."""
+        known = self._other
+        if known is None or known[0].owner_rev != found.owner_rev or known[0].url != found.url:
+            log.info("another is the owner", extra={"node": found.node_id, "owner_rev": found.owner_rev})
+            self._other = (found, self._new_client(found.url)) if found.url else None
+        elif known is not None:
+            self._other = (found, known[1])

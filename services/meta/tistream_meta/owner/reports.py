@@ -1,0 +1,163 @@
+"""What sorters tell of their tasks with each heartbeat, as this owner has heard it. Pure.
+
+A report replaces the one before, whole. One that comes late, or twice, is told by its sequence, which grows with each
+heartbeat of a start of a process; a newer start begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tistream_meta.decide.incarnations import Start
+from tistream_meta.decide.model import Child, Task
+from tistream_meta.decide.placement import Placement
+from tistream_meta.decide.split_merge import NOTHING_TOLD, Told
+
+MEASURING_MS = 30_000  # how long a sorter has a task before the load that it tells is one
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One task of a report: held under task_epoch, or (`prepared`) ready to be taken over, or `sealed` with these
+    children, or not to be had under task_epoch (`fenced_by`). `load`: bytes a second; the rest as in
+    wire.meta.TaskReport."""
+
+    task_id: int
+    task_epoch: int
+    prepared: bool = False
+    load: float = 0.0
+    split_key: bytes = b""
+    progress_ts: int = 0
+    stop_at: int | None = None
+    sealed: tuple[Child, ...] = ()
+    fenced_by: int | None = None
+
+
+@dataclass(slots=True)
+class _Heard:
+    start: Start
+    sequence: int
+    held: dict[int, Holding]
+    prepared: dict[int, Holding]
+    since_ms: dict[tuple[int, int], int]  # (task, epoch) held -> first heard
+    moved_ms: dict[tuple[int, int], int]  # … -> when its progress was another one last
+    fenced: dict[int, Holding]
+
+
+@dataclass(slots=True)
+class Reports:
+    """The newest of every node."""
+
+    _of: dict[str, _Heard] = field(default_factory=dict)
+    _measured: dict[int, float] = field(default_factory=dict)  # task -> load that a holder has told after a while
+
+    def take(
+        self, node_id: str, start: Start, sequence: int, holdings: Iterable[Holding], now_ms: int
+    ) -> set[int] | None:
+        """Take a report; the tasks of which it tells something else than the one before. None if it is older than what
+        was heard. Monotonic time."""
+        known = self._of.get(node_id)
+        if known is not None and known.start == start and sequence <= known.sequence:
+            return None
+        held: dict[int, Holding] = {}
+        prepared: dict[int, Holding] = {}
+        fenced: dict[int, Holding] = {}
+        for one in holdings:
+            (prepared if one.prepared else held if one.fenced_by is None else fenced)[one.task_id] = one
+        same = known if known is not None and known.start == start else _Heard(start, 0, {}, {}, {}, {}, {})
+        since_ms, moved_ms = {}, {}
+        for one in held.values():
+            key = one.task_id, one.task_epoch
+            since_ms[key] = same.since_ms.get(key, now_ms)
+            earlier = same.held.get(one.task_id)
+            moves = earlier is None or earlier.progress_ts != one.progress_ts
+            moved_ms[key] = now_ms if moves else same.moved_ms.get(key, now_ms)
+            if now_ms - since_ms[key] >= MEASURING_MS:
+                self._measured[one.task_id] = one.load
+        self._of[node_id] = _Heard(start, sequence, held, prepared, since_ms, moved_ms, fenced)
+        if known is None:
+            return {*held, *prepared, *fenced}
+        return _differing(known.held, held) | _differing(known.prepared, prepared) | _differing(known.fenced, fenced)
+
+    def forget(self) -> None:
+        """A new owner has heard nobody."""
+        self._of.clear()
+        self._measured.clear()
+
+    def keep(self, task_ids: Container[int]) -> None:
+        """Other tasks are there no more."""
+        for task_id in [task_id for task_id in self._measured if task_id not in task_ids]:
+            del self._measured[task_id]
+
+    def heard(self, node_ids: Iterable[str]) -> bool:
+        """Whether all of these have told what they hold."""
+        return all(node_id in self._of for node_id in node_ids)
+
+    def placement(self, task: Task) -> Placement:
+        """The task, with what its sorter and the next one have told."""
+        held = self._holding(task.sorter_node, task.task_id)
+        following = self._of.get(task.next_node or "")
+        return Placement(
+            task_id=task.task_id,
+            sorter_node=task.sorter_node,
+            task_epoch=task.task_epoch,
+            next_node=task.next_node,
+            held=held is not None and held.task_epoch == task.task_epoch,
+            prepared=following is not None and task.task_id in following.prepared,
+            ordered=task.seal is not None,
+            sealed=held is not None and bool(held.sealed),
+        )
+
+    def claimed_by(self, task: Task) -> int | None:
+        """The epoch that has claimed a task's manifests where its sorter cannot have it under the one that the database
+        gave: then the database has forgotten that one, as one does that was restored."""
+        heard = self._of.get(task.sorter_node or "")
+        one = None if heard is None else heard.fenced.get(task.task_id)
+        if one is None or one.fenced_by is None or one.task_epoch != task.task_epoch:
+            return None
+        return one.fenced_by if one.fenced_by >= task.task_epoch else None
+
+    def told(self, task: Task, now_ms: int) -> Told:
+        """What the task's sorter told of it last. Monotonic time."""
+        one = self._holding(task.sorter_node, task.task_id)
+        if one is None:
+            return NOTHING_TOLD
+        if one.task_epoch != task.task_epoch:  # a seal stays one, whoever tells of it
+            return Told(sealed=one.sealed)
+        heard, key = self._of[task.sorter_node or ""], (one.task_id, one.task_epoch)
+        return Told(
+            held=not one.sealed,
+            load=one.load,
+            split_key=one.split_key,
+            progress_ts=one.progress_ts,
+            stop_at=one.stop_at,
+            sealed=one.sealed,
+            settled_ms=now_ms - heard.since_ms[key],
+            still_ms=now_ms - heard.moved_ms[key],
+        )
+
+    def load(self, task: Task, now_ms: int) -> float:
+        """Bytes a second of a task: what its sorter tells, and while that has not had it for long no less than what the
+        one before has told. 0 if nobody has."""
+        before = self._measured.get(task.task_id, 0.0)
+        held = self._holding(task.sorter_node, task.task_id)
+        if held is None:
+            return before
+        since_ms = self._of[task.sorter_node or ""].since_ms[held.task_id, held.task_epoch]
+        return held.load if now_ms - since_ms >= MEASURING_MS else max(held.load, before)
+
+    def _holding(self, node_id: str | None, task_id: int) -> Holding | None:
+        heard = self._of.get(node_id or "")
+        return None if heard is None else heard.held.get(task_id)
+
+
+def _differing(before: Mapping[int, Holding], after: Mapping[int, Holding]) -> set[int]:
+    """Tasks whose place in the schedule may have changed; how much they do, and how far they are, does not count."""
+    return {
+        task_id for task_id in before.keys() | after.keys() if _place(before.get(task_id)) != _place(after.get(task_id))
+    }
+
+
+def _place(one: Holding | None) -> tuple[object, ...] | None:
+    return None if one is None else (one.task_epoch, one.stop_at, one.sealed, one.fenced_by)

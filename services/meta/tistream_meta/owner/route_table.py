@@ -1,0 +1,131 @@
+"""What everybody needs to know of tenants, tasks and nodes, made from the owner's book. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tistream.model.ids import TenantKey
+from tistream.wire.meta import ChildTask, RouteTable, SealOrder, StoreRoute, TaskRoute, TenantInfo, TenantRoute
+from tistream_meta.decide.discoverer import Discoverers, dispatchers
+from tistream_meta.decide.liveness import NodeState
+from tistream_meta.decide.model import Node, Seal, Store, Task, Tenant
+from tistream_meta.owner.catalog import Book, Touched
+
+
+class RouteMaker:
+    """Makes route tables of an owner's book, each from the one before: what has not changed is the same object."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, TaskRoute] = {}
+        self._tenants: dict[TenantKey, TenantRoute] = {}
+        self._discovered_by: dict[TenantKey, str | None] = {}
+
+    def make(
+        self, book: Book, touched: Touched, owner_rev: int, states: Mapping[str, NodeState], own_url: str
+    ) -> RouteTable:
+        """The table of the book as it is now; `touched` says what may differ from the last one."""
+        for task_id in touched.tasks:
+            task = book.tasks.get(task_id)
+            if task is None:
+                self._tasks.pop(task_id, None)
+            else:
+                self._tasks[task_id] = _task_route(task, book.nodes)
+        discoverers = Discoverers(dispatchers(book.nodes.values(), states))
+        discovered_by = {key: discoverers.of(key) for key in book.tenants}
+        turned = {key for key, node in discovered_by.items() if self._discovered_by.get(key) != node}
+        self._discovered_by = discovered_by
+        for key in self._tenants.keys() - book.tenants.keys():
+            del self._tenants[key]
+        for key in (touched.tenants | turned) & book.tenants.keys():
+            routes = [self._tasks[task.task_id] for task in book.tasks_of(key)]
+            self._tenants[key] = _tenant_route(book.tenants[key], routes, book.stores_of(key), discovered_by[key])
+        return RouteTable(
+            version=book.version,
+            owner_rev=owner_rev,
+            tenants=[self._tenants[key] for key in sorted(book.tenants)],
+            services={"meta": [own_url], **_services(tuple(book.nodes.values()), states)},
+        )
+
+
+def _services(nodes: tuple[Node, ...], states: Mapping[str, NodeState]) -> dict[str, list[str]]:
+    """URLs by role: of the nodes that are not lost, or of all where a role has none other to try."""
+    found: dict[str, list[str]] = {}
+    for role in sorted({node.role for node in nodes} - {"meta"}):
+        of_role = [node for node in nodes if node.role == role]
+        there = [node for node in of_role if states.get(node.node_id) is not NodeState.LOST]
+        found[role] = [node.url for node in there or of_role]
+    return found
+
+
+def _task_route(task: Task, nodes: Mapping[str, Node]) -> TaskRoute:
+    node, following = nodes.get(task.sorter_node or ""), nodes.get(task.next_node or "")
+    return TaskRoute(
+        task_id=task.task_id,
+        start_key=task.span.start.hex(),
+        end_key=task.span.end.hex(),
+        task_epoch=task.task_epoch,
+        sorter_node=task.sorter_node,
+        sorter_url=None if node is None else node.url,
+        sorter_start_epoch=None if node is None else node.start_epoch,
+        next_node=task.next_node,
+        next_start_epoch=None if following is None else following.start_epoch,
+        parents=list(task.parents),
+        seal=_seal_order(task.seal),
+    )
+
+
+def _tenant_route(tenant: Tenant, routes: list[TaskRoute], stores: list[Store], discoverer: str | None) -> TenantRoute:
+    homeless = sum(route.sorter_url is None for route in routes)
+    problem = f"{homeless} of {len(routes)} tasks have no sorter: none has registered" if homeless else tenant.problem
+    return TenantRoute(
+        cluster_id=tenant.key.cluster_id,
+        tenant_id=tenant.key.tenant_id,
+        snapshot_ts=tenant.snapshot_ts,
+        tasks=routes,
+        problem=problem,
+        stores=[
+            StoreRoute(store_id=store.store_id, dispatcher_node=store.dispatcher_node)
+            for store in stores
+            if store.retired_ts is None
+        ],
+        retired_stores=[store.store_id for store in stores if store.retired_ts is not None],
+        dispatcher_node=discoverer,
+        retention_ms=tenant.retention_ms,
+        limits=tenant.limits,
+        kms_key_id=tenant.kms_key_id,
+        index_keys=tenant.index_keys,
+        paused=not tenant.takes_in,
+        erasing=tenant.erasing,
+        delete_at_ms=tenant.delete_at_ms,
+    )
+
+
+def _seal_order(seal: Seal | None) -> SealOrder | None:
+    if seal is None:
+        return None
+    children = [
+        ChildTask(task_id=child.task_id, start_key=child.span.start.hex(), end_key=child.span.end.hex())
+        for child in seal.children
+    ]
+    return SealOrder(children=children, stop_at=seal.stop_at, final=seal.final)
+
+
+def tenant_info(tenant: Tenant) -> TenantInfo:
+    """A tenant as outsiders see it."""
+    snapshot_ts = None if tenant.snapshot_ts is None else str(tenant.snapshot_ts)
+    return TenantInfo(
+        cluster_id=tenant.key.cluster_id,
+        tenant_id=tenant.key.tenant_id,
+        snapshot_ts=snapshot_ts,
+        problem=tenant.problem,
+        retention_ms=None if tenant.retention_ms is None else str(tenant.retention_ms),
+        kms_key_id=tenant.kms_key_id,
+        index_keys=tenant.index_keys,
+        state="deleting" if tenant.erasing else "active" if tenant.takes_in else "paused",
+        delete_at_ms=None if tenant.delete_at_ms is None else str(tenant.delete_at_ms),
+    )
+
+
+def waiting(tenants: Iterable[Tenant]) -> tuple[TenantKey, ...]:
+    """Tenants whose schema_snap was not read yet."""
+    return tuple(tenant.key for tenant in tenants if tenant.snapshot_ts is None and not tenant.erasing)

@@ -1,0 +1,258 @@
+"""Brings the tasks to where the policies and operators want them: writes what the pure modules decide.
+
+What is urgent is looked at as soon as there is news of a task: a report that says something else, a node whose state
+has turned, a row that was written. Everything together, to spread and to split and merge, is looked at every now and
+then: the more tasks there are the less often, so that the owner's work for a second does not grow with them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from tistream.errors import InvalidRequest, UnknownName
+from tistream_meta.database.repository import Repository
+from tistream_meta.decide import split_merge as seals
+from tistream_meta.decide.liveness import NodeState
+from tistream_meta.decide.model import Change, Child, Seal, Task
+from tistream_meta.decide.placement import Phase, Placement, Step, WrongStep
+from tistream_meta.decide.policies import Command, Loads, alive, spread, urgent
+from tistream_meta.decide.scheduling_rules import SchedulingRules
+from tistream_meta.owner.catalog import Book
+from tistream_meta.owner.reports import Reports
+
+log = logging.getLogger(__name__)
+
+SPREAD_MS = 500  # between two looks at everything
+SPREAD_MS_A_TASK = 0.1  # and so much more for each task
+TASK_LOAD = 1_000.0  # bytes a second that count for any task: its ticks cost something though nothing comes
+AGAIN_PART = 5  # while the budget held moves back, so many times sooner: others have ended meanwhile
+
+States = Mapping[str, NodeState]
+
+
+class Scheduler:
+    """Works on the owner's book. Not thread-safe. Times are monotonic milliseconds.
+
+    What operators ask for raises UnknownName, or InvalidRequest where it cannot be.
+    """
+
+    def __init__(self, repository: Repository, reports: Reports, rules: SchedulingRules) -> None:
+        self._repository, self._reports, self._rules = repository, reports, rules
+        self._news: set[int] = set()  # tasks that were not looked at since
+        self._homeless: set[int] = set()  # those that were looked at while no sorter was alive
+        self._loads = Loads((), (), {})
+        self._spread_at_ms: float = 0
+        self._ordered_ms: dict[int, int] = {}  # task -> since when this owner knows of the order to seal it
+        self._withdrawn_ms: dict[int, int] = {}  # task -> when a merge of it was taken back last
+        self._impossible: set[int] = set()  # children whose ids others have; each was logged
+
+    def touch(self, task_ids: Iterable[int]) -> None:
+        """There is news of these tasks."""
+        self._news.update(task_ids)
+
+    def step(self, book: Book, states: States, now_ms: int) -> Iterator[Change]:
+        """Do what is due. Each change must be taken into the book before the next is asked for."""
+        yield from self._look_after_seals(book, now_ms)
+        sorters = {node: states[node] for node in book.of_role("sorter")}
+        there = alive(sorters)
+        if there:
+            self._news |= self._homeless
+            self._homeless.clear()
+        news = [book.tasks[task_id] for task_id in sorted(self._news) if task_id in book.tasks]
+        self._news.clear()
+        if news:
+            self._loads = self._loads.among(there)
+            placements = [self._reports.placement(task) for task in news]
+            if not there:
+                self._homeless.update(task.task_id for task in placements)
+            yield from self._command(urgent(placements, sorters, self._known_loads(news, now_ms), self._loads))
+            yield from self._above_the_manifests(book, news)
+        if now_ms >= self._spread_at_ms:
+            yield from self._look_at_everything(book, sorters, now_ms)
+
+    def _above_the_manifests(self, book: Book, news: Iterable[Task]) -> Iterator[Change]:
+        tasks = [book.tasks[task.task_id] for task in news if task.task_id in book.tasks]
+        claimed = {task.task_id: by for task in tasks if (by := self._reports.claimed_by(task)) is not None}
+        if claimed:
+            log.warning("manifests have newer epochs than the database", extra={"tasks": len(claimed)})
+            yield self._repository.raise_epochs(claimed)
+
+    def _look_at_everything(self, book: Book, sorters: States, now_ms: int) -> Iterator[Change]:
+        tasks = book.in_order()
+        load = self._known_loads(tasks, now_ms)
+        placements = [self._reports.placement(task) for task in tasks]
+        there = alive(sorters)
+        self._loads = Loads(there, placements, load)
+        limits = replace(self._rules.moves, moves_max=max(self._rules.moves.moves_max, len(there)))
+        # A new owner hears the sorters one after the other: those that it has not heard do not rest for that.
+        commands = spread(placements, sorters, load, self._loads, limits) if self._reports.heard(there) else []
+        self._reports.keep(book.tasks)
+        pause_ms = SPREAD_MS + SPREAD_MS_A_TASK * len(tasks)
+        self._spread_at_ms = now_ms + (pause_ms / AGAIN_PART if commands else pause_ms)
+        # What is urgent was seen to already, unless some news was missed.
+        yield from self._command([*urgent(placements, sorters, load, self._loads), *commands])
+        tasks = book.in_order()
+        told = {task.task_id: self._reports.told(task, now_ms) for task in tasks}
+        # Those that nobody ordered, as far as a restored database knows, were no news together.
+        if ended := self._possible(book, seals.carried_on(tasks, told)):
+            yield from self._carry_on(ended)
+            return
+        if again := seals.forgotten(tasks, told):
+            yield from self._take_orders(again)
+            return
+        pause_ms = self._rules.seals.pause_ms
+        self._withdrawn_ms = {task: at for task, at in self._withdrawn_ms.items() if now_ms - at < pause_ms}
+        ages_ms = self._ages_ms(now_ms)
+        found = seals.wishes(tasks, told, len(there), self._rules.seals, ages_ms, self._withdrawn_ms)
+        orders = [self._order(wish) for wish in found]
+        yield from self._take_orders(orders)
+
+    def _known_loads(self, tasks: Iterable[Task], now_ms: int) -> dict[int, float]:
+        return {task.task_id: TASK_LOAD + self._reports.load(task, now_ms) for task in tasks}
+
+    def _command(self, commands: Sequence[Command]) -> Iterator[Change]:
+        if not commands:
+            return
+        change = self._repository.take(commands)
+        for step in Step:
+            of_step = [command for command in commands if command.step is step]
+            if of_step:
+                nodes = sorted({command.node for command in of_step if command.node})[:10]
+                why = sorted({command.why for command in of_step})[:3]
+                log.info("tasks", extra={"step": step.value, "tasks": len(of_step), "nodes": nodes, "why": why})
+        yield change
+
+    # -- what operators ask for ----------------------------------------------------------------------------------
+
+    def move(self, book: Book, states: States, task_id: int, node_id: str) -> Change | None:
+        """Let a sorter prepare to take a task over; None if it does already."""
+        task = _find(book, task_id)
+        if task.next_node == node_id:
+            return None
+        if states.get(node_id) is not NodeState.ALIVE or node_id not in book.of_role("sorter"):
+            raise InvalidRequest(f"{node_id} is no sorter that is alive", {"parameter": "node_id"})
+        try:
+            self._reports.placement(task).after(Step.PREPARE, node_id)
+        except WrongStep as error:
+            raise InvalidRequest(str(error)) from error
+        return self._repository.take([Command(task_id, Step.PREPARE, node_id, "asked for")], asked=True)
+
+    def split(self, book: Book, task_id: int, key: bytes | None, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
+        """Order a task to be split at a key, or where its load halves; and the ids of its children. The same again
+        changes nothing: an answer may have been lost."""
+        seal = _find(book, task_id).seal
+        if seal is not None and not seal.merges and (key is None or seal.children[1].span.start == key):
+            return None, tuple(_ids(seal.children))
+        task, told = self._working(book, task_id, now_ms)
+        at = told.split_key if key is None else key
+        if not at:
+            reason = f"task {task_id}: its sorter knows no key that halves its load; give one"
+            raise InvalidRequest(reason, {"parameter": "key"})
+        spans = seals.halves(task.span, at)
+        if spans is None:
+            raise InvalidRequest(f"key {at.hex()} does not cut task {task_id}", {"parameter": "key"})
+        return self._ask(seals.Wish((task_id,), spans, None, "asked for"))
+
+    def merge(self, book: Book, task_id: int, other_id: int, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
+        """Order two neighbours to be merged; and the id of their child. The same again changes nothing."""
+        seal = _find(book, task_id).seal
+        if seal is not None and seal.merges and task_id != other_id and _find(book, other_id).seal == seal:
+            return None, tuple(_ids(seal.children))
+        pair = [self._working(book, one, now_ms) for one in (task_id, other_id)]
+        (left, ours), (right, theirs) = sorted(pair, key=lambda one: one[0].span.start)
+        if left.tenant != right.tenant or not left.span.end or left.span.end != right.span.start:
+            raise InvalidRequest(f"tasks {task_id} and {other_id} are no neighbours", {"parameter": "neighbour"})
+        return self._ask(seals.merge(left, right, ours, theirs, "asked for"))
+
+    def placements(self, book: Book, now_ms: int) -> list[tuple[Task, Placement, float]]:
+        """Every task, where it is, and its load."""
+        return [(task, self._reports.placement(task), self._reports.load(task, now_ms)) for task in book.in_order()]
+
+    def _ask(self, wish: seals.Wish) -> tuple[Change, tuple[int, ...]]:
+        order = self._order(wish)
+        assert order.seal is not None
+        (change,) = self._take_orders([order], asked=True)
+        return change, tuple(_ids(order.seal.children))
+
+    def _working(self, book: Book, task_id: int, now_ms: int) -> tuple[Task, seals.Told]:
+        """A task that works and is not about to change."""
+        task = _find(book, task_id)
+        if task.seal is not None:
+            raise InvalidRequest(f"task {task_id} is about to be split or merged already")
+        if (phase := self._reports.placement(task).phase) is not Phase.RUNNING:
+            raise InvalidRequest(f"task {task_id} is {phase.value}: only a running one can be split or merged")
+        return task, self._reports.told(task, now_ms)
+
+    # -- splits and merges ---------------------------------------------------------------------------------------
+
+    def _look_after_seals(self, book: Book, now_ms: int) -> Iterator[Change]:
+        """Children for what is sealed, and what becomes of merges that are under way."""
+        ended = seals.carried_on(*self._concerned(book, book.sealing | self._news, now_ms))
+        yield from self._carry_on(self._possible(book, ended))
+        self._ordered_ms = {task_id: self._ordered_ms.get(task_id, now_ms) for task_id in book.sealing}
+        age_ms = self._ages_ms(now_ms)
+        ordered, told = self._concerned(book, book.sealing, now_ms)
+        orders = seals.under_way(ordered, told, age_ms, self._rules.seals)
+        for task_id in [task_id for order in orders if order.seal is None for task_id in order.task_ids]:
+            del self._ordered_ms[task_id]  # the next order of it begins anew
+            self._withdrawn_ms[task_id] = now_ms
+        yield from self._take_orders(orders)
+
+    def _ages_ms(self, now_ms: int) -> dict[int, int]:
+        return {task_id: now_ms - since_ms for task_id, since_ms in self._ordered_ms.items()}
+
+    def _carry_on(self, ended: Sequence[seals.CarryOn]) -> Iterator[Change]:
+        if not ended:
+            return
+        change = self._repository.carry_on(ended)
+        for one in ended:
+            log.info("tasks carry on", extra={"parents": one.parents, "children": _ids(one.children)})
+        yield change
+
+    def _possible(self, book: Book, ended: Sequence[seals.CarryOn]) -> list[seals.CarryOn]:
+        """Without those whose children's ids others have: a database that was restored gave them out before it was
+        noticed. That holds a tenant, and must not hold others."""
+        out = []
+        for one in ended:
+            taken = [child.task_id for child in one.children if child.task_id in book.tasks]
+            if not taken:
+                out.append(one)
+            elif not self._impossible.issuperset(taken):
+                self._impossible.update(taken)
+                log.error(
+                    "sealed tasks cannot carry on: ids of their children are those of other tasks",
+                    extra={"tenant": str(one.tenant), "parents": one.parents, "ids": taken},
+                )
+        return out
+
+    def _concerned(self, book: Book, task_ids: Iterable[int], now_ms: int) -> tuple[list[Task], dict[int, seals.Told]]:
+        tasks = [book.tasks[task_id] for task_id in sorted(task_ids) if task_id in book.tasks]
+        return tasks, {task.task_id: self._reports.told(task, now_ms) for task in tasks}
+
+    def _order(self, wish: seals.Wish) -> seals.Order:
+        first = self._repository.new_task_ids(len(wish.spans))
+        children = tuple(Child(first + at, span) for at, span in enumerate(wish.spans))
+        stop_at = None if wish.stop_at is None else seals.own_stop(wish.stop_at, children[0])
+        return seals.Order(wish.task_ids, Seal(children, stop_at, final=stop_at is None), wish.why)
+
+    def _take_orders(self, orders: Sequence[seals.Order], *, asked: bool = False) -> Iterator[Change]:
+        if not orders:
+            return
+        change = self._repository.order(orders, asked=asked)
+        for one in orders:
+            children = _ids(one.seal.children) if one.seal else []
+            log.info("seal", extra={"tasks": one.task_ids, "children": children, "why": one.why})
+        yield change
+
+
+def _find(book: Book, task_id: int) -> Task:
+    task = book.tasks.get(task_id)
+    if task is None:
+        raise UnknownName(f"no task {task_id}")
+    return task
+
+
+def _ids(children: Iterable[Child]) -> list[int]:
+    return [child.task_id for child in children]

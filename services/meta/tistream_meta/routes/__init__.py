@@ -1,0 +1,1 @@
+"""The HTTP surface: each route parses, calls, and translates. It decides nothing."""

@@ -1,0 +1,93 @@
+"""Routes that change something, and the one that tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
+
+from tistream import acting
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.wire.audit import LIMIT_DEFAULT, LIMIT_MAX, AuditPage
+from tistream_meta.audit.acts import doing
+from tistream_meta.database.audit_log import AuditLog
+
+CHANGING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
+BETWEEN_SERVICES = "/upcall/"  # what processes tell of themselves: no operator asks for it
+# An announcement changes nothing that is kept: it is the news that a file is there.
+NOT_AUDITED = frozenset(("Notify",))
+
+
+class NotAudited(Exception):
+    """A route changes something, and the audit log would not know what, and by whom."""
+
+
+class AuditedRoute(APIRoute):
+    """What it changes is noted under its operation_id, by whom the API server names; if it names nobody, by who holds
+    the key of the services at that address."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The usual handler, inside of what says who asks for what."""
+        handle, action = super().get_route_handler(), self.operation_id or self.name
+
+        async def audited(request: Request) -> Response:
+            with acting.acted_by(_actor(request)), doing(action):
+                return await handle(request)
+
+        return audited
+
+
+def _actor(request: Request) -> acting.Actor:
+    told = acting.read(request.headers.get(acting.HEADER))
+    if told is not None:
+        return told
+    return acting.Actor("a service", None if request.client is None else request.client.host[: acting.ADDRESS_MAX])
+
+
+def changing(routes: Iterable[BaseRoute]) -> list[APIRoute]:
+    """Those of `routes`, and of routers that they include, which change something for an operator."""
+    found: list[APIRoute] = []
+    for route in routes:
+        included = getattr(route, "original_router", None)
+        if included is not None:
+            found += changing(included.routes)
+        elif (
+            isinstance(route, APIRoute)
+            and CHANGING & (route.methods or set())
+            and not route.path.startswith(BETWEEN_SERVICES)
+        ):
+            found += [route] if route.operation_id not in NOT_AUDITED else []
+    return found
+
+
+def refuse_unaudited(routes: Iterable[BaseRoute]) -> None:
+    """Raises NotAudited."""
+    for route in changing(routes):
+        if not isinstance(route, AuditedRoute):
+            raise NotAudited(f"route {route.path} changes something: its router needs route_class=AuditedRoute")
+
+
+router = APIRouter()
+
+After = Annotated[int | None, Query(ge=0)]
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
+
+
+@router.get("/v1/audit", operation_id="AuditLog")
+def audit_log(
+    request: Request,
+    after: After = None,
+    limit: Limit = LIMIT_DEFAULT,
+    cluster_id: str | None = None,
+    tenant_id: str | None = None,
+) -> AuditPage:
+    """The first entries above `after`, or the newest, the oldest of them first; of one tenant, or of everything."""
+    if (cluster_id is None) != (tenant_id is None):
+        raise InvalidRequest("cluster_id and tenant_id are given together", {"parameter": "tenant_id"})
+    tenant = None if cluster_id is None or tenant_id is None else TenantKey.parse(cluster_id, tenant_id)
+    log: AuditLog = request.app.state.audit
+    return log.page(after, limit, tenant)

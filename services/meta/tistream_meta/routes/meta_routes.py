@@ -1,0 +1,292 @@
+"""HTTP surface of the meta server. Parses, calls, translates; decides nothing.
+
+`/v1/*` is public and reaches us through the API server; `/upcall/v1/*` is for the platform's own processes. Who is not
+the owner serves reads from the database and the routes, and asks the owner for the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+
+from tistream.errors import InvalidRequest, Unavailable
+from tistream.model.ids import TenantKey, parse_store_id
+from tistream.model.retention import parse_retention_ms
+from tistream.model.span import KeySpan
+from tistream.model.ts import MAX_TS
+from tistream.wire.meta import (
+    Accepted,
+    Announcement,
+    Announcements,
+    Children,
+    ChildTask,
+    CreateTenant,
+    DrainNode,
+    Heartbeat,
+    HeartbeatAnswer,
+    MergeTasks,
+    MoveTask,
+    NewStart,
+    NodeInfo,
+    NodeList,
+    Notification,
+    OwnerInfo,
+    Registered,
+    RegisterNode,
+    RouteTable,
+    SetEncryption,
+    SetRetention,
+    SplitTask,
+    TaskInfo,
+    TaskInfoList,
+    TaskReport,
+    TenantInfo,
+    TenantList,
+)
+from tistream.wire.route_mark import Mark
+from tistream_meta.decide.incarnations import Start
+from tistream_meta.decide.model import Child, Encryption, Retention
+from tistream_meta.owner.reports import Holding
+from tistream_meta.owner.route_table import tenant_info
+from tistream_meta.owner.store_keeping import Told
+from tistream_meta.routes.audit_routes import AuditedRoute
+from tistream_meta.routes.forwarding import elsewhere as _elsewhere
+from tistream_meta.routes.forwarding import server_of as _server
+
+_TS = re.compile(r"[0-9]{1,20}")
+
+router = APIRouter(route_class=AuditedRoute)
+
+NodeId = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
+WaitMs = Annotated[int, Query(ge=0, le=60_000)]
+
+
+@router.post("/v1/clusters/{cluster_id}/tenants", status_code=201, operation_id="CreateTenant")
+def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> TenantInfo:
+    """Register a tenant. The same again is no error; 409 if it is there with another retention or key, or with other
+    index keys."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.register_tenant(cluster_id, body)
+    told = "retention_ms" in body.model_fields_set
+    retention = Retention(parse_retention_ms(body.retention_ms)) if told else None
+    encryption = Encryption(body.kms_key_id) if "kms_key_id" in body.model_fields_set else None
+    key = TenantKey.parse(cluster_id, body.tenant_id)
+    return tenant_info(_server(request).tenant_rules.create(key, retention, encryption, body.index_keys))
+
+
+@router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention", operation_id="SetRetention")
+def set_retention(request: Request, cluster_id: str, tenant_id: str, body: SetRetention) -> TenantInfo:
+    """Say how long a tenant's rows are kept. The same again is no error."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.set_retention(cluster_id, tenant_id, body)
+    key, retention = TenantKey.parse(cluster_id, tenant_id), Retention(parse_retention_ms(body.retention_ms))
+    return tenant_info(_server(request).tenant_rules.set_retention(key, retention))
+
+
+@router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption", operation_id="SetEncryption")
+def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: SetEncryption) -> TenantInfo:
+    """Say what a tenant's objects are encrypted with from now on. The same again is no error."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.set_encryption(cluster_id, tenant_id, body)
+    key = TenantKey.parse(cluster_id, tenant_id)
+    return tenant_info(_server(request).tenant_rules.set_encryption(key, Encryption(body.kms_key_id)))
+
+
+@router.get("/v1/clusters/{cluster_id}/tenants", operation_id="ListTenants")
+def list_tenants(request: Request, cluster_id: str) -> TenantList:
+    """A cluster's tenants, in the order of their names."""
+    found = _server(request).tenants(TenantKey.parse(cluster_id, "any").cluster_id)
+    return TenantList(cluster_id=cluster_id, tenants=[tenant_info(tenant) for tenant in found])
+
+
+@router.post("/v1/notifications", status_code=202, operation_id="Notify")
+def notify(request: Request, body: Notification) -> Accepted:
+    """Announce a file. A tenant that nobody registered yet is no error: its files may come first."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.notify(body)
+    key = TenantKey.parse(body.cluster_id, body.tenant_id)
+    if not _TS.fullmatch(body.ts) or not 0 < int(body.ts) <= MAX_TS:
+        raise InvalidRequest(f"ts {body.ts[:80]!r} is not a decimal timestamp")
+    announcement = Announcement(
+        cluster_id=key.cluster_id,
+        tenant_id=key.tenant_id,
+        store_id=parse_store_id(body.store_id),
+        ts=int(body.ts),
+    )
+    _server(request).announce(announcement)
+    return Accepted()
+
+
+@router.get("/v1/nodes", operation_id="ListNodes")
+def list_nodes(request: Request) -> NodeList:
+    """Every process of the platform that registered."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.nodes()
+    return NodeList(
+        nodes=[
+            NodeInfo(
+                node_id=node.node_id,
+                role=node.role,
+                url=node.url,
+                state=state.value,
+                start_epoch=node.start_epoch,
+                tasks=tasks,
+                stores=stores,
+            )
+            for node, state, tasks, stores in _server(request).nodes()
+        ]
+    )
+
+
+@router.post("/v1/nodes/{node_id}/drain", status_code=202, operation_id="DrainNode")
+def drain_node(request: Request, node_id: NodeId, body: DrainNode) -> Accepted:
+    """Move every task off a node and give it none; `draining: false` takes that back. So does its next start."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.drain(node_id, body.draining)
+    _server(request).drain(node_id, body.draining)
+    return Accepted()
+
+
+@router.get("/v1/tasks", operation_id="ListAllTasks")
+def list_tasks(request: Request) -> TaskInfoList:
+    """Every task: who has it, and in which phase it is."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.tasks()
+    return TaskInfoList(
+        tasks=[
+            TaskInfo(
+                task_id=task.task_id,
+                cluster_id=task.tenant.cluster_id,
+                tenant_id=task.tenant.tenant_id,
+                start_key=task.span.start.hex(),
+                end_key=task.span.end.hex(),
+                task_epoch=task.task_epoch,
+                sorter_node=task.sorter_node,
+                next_node=task.next_node,
+                phase=placement.phase.value,
+                load=load,
+            )
+            for task, placement, load in _server(request).tasks()
+        ]
+    )
+
+
+@router.post("/v1/tasks/{task_id}/move", status_code=202, operation_id="MoveTask")
+def move_task(request: Request, task_id: int, body: MoveTask) -> Accepted:
+    """Let another sorter take a task over, once it has prepared."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.move(task_id, body.node_id)
+    _server(request).move(task_id, body.node_id)
+    return Accepted()
+
+
+@router.post("/v1/tasks/{task_id}/split", status_code=202, operation_id="SplitTask")
+def split_task(request: Request, task_id: int, body: SplitTask) -> Children:
+    """Let a task end and two carry on: cut at `key`, or where it halves the load."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.split(task_id, body.key)
+    key = None if body.key is None else _key(body.key, "key")
+    return Children(children=list(_server(request).split(task_id, key)))
+
+
+@router.post("/v1/tasks/{task_id}/merge", status_code=202, operation_id="MergeTasks")
+def merge_tasks(request: Request, task_id: int, body: MergeTasks) -> Children:
+    """Let two neighbours end and one carry on."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.merge(task_id, body.neighbour)
+    return Children(children=list(_server(request).merge(task_id, body.neighbour)))
+
+
+def _key(text: str, parameter: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{parameter} {text[:80]!r} is not hexadecimal", {"parameter": parameter}) from error
+
+
+@router.get("/v1/owner", operation_id="Owner")
+def show_owner(request: Request) -> OwnerInfo:
+    """The meta server that decides, as the database has it."""
+    found = _server(request).who_owns()
+    return OwnerInfo(node_id=found.node_id, url=found.url, owner_rev=found.owner_rev, lease_left_ms=found.lease_left_ms)
+
+
+@router.post("/upcall/v1/nodes/{node_id}/starts", operation_id="NewStart")
+def new_start(request: Request, node_id: NodeId) -> NewStart:
+    """A number for a process that is about to register."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.new_start(node_id)
+    return NewStart(start_epoch=_server(request).new_start(node_id))
+
+
+@router.put("/upcall/v1/nodes/{node_id}", operation_id="RegisterNode")
+def register_node(request: Request, node_id: NodeId, body: RegisterNode) -> Registered:
+    """A process has started. The tasks of a sorter take new epochs. 409 `superseded`: a newer start has registered."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.register(node_id, body.role, body.url, body)
+    start = Start(body.instance, body.start_epoch)
+    node, version = _server(request).register(node_id, body.role, body.url, start)
+    return Registered(start_epoch=node.start_epoch, route_version=version)
+
+
+@router.post("/upcall/v1/nodes/{node_id}/heartbeat", operation_id="Heartbeat")
+def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAnswer:
+    """A process is still there. 404: it has to register; 409 `superseded`: it has to end."""
+    seen = Mark(body.owner_rev, body.route_version)
+    if (owner := _elsewhere(request)) is not None:
+        return owner.heartbeat(node_id, body, seen, body.sequence, body.tasks, body.stores)
+    holdings = [_holding(task) for task in body.tasks]
+    start = Start(body.instance, body.start_epoch)
+    stores = [Told(TenantKey(one.cluster_id, one.tenant_id), one.store_id, one.load) for one in body.stores]
+    owner_rev, version, next_ms = _server(request).heartbeat(node_id, start, seen, body.sequence, holdings, stores)
+    return HeartbeatAnswer(owner_rev=owner_rev, route_version=version, next_ms=next_ms)
+
+
+def _holding(report: TaskReport) -> Holding:
+    return Holding(
+        task_id=report.task_id,
+        task_epoch=report.task_epoch,
+        prepared=report.prepared,
+        load=report.load,
+        split_key=_key(report.split_key, "split_key"),
+        progress_ts=report.progress_ts,
+        stop_at=report.stop_at,
+        sealed=tuple(Child(child.task_id, _span(child)) for child in report.sealed),
+        fenced_by=report.fenced_by,
+    )
+
+
+def _span(child: ChildTask) -> KeySpan:
+    start, end = _key(child.start_key, "start_key"), _key(child.end_key, "end_key")
+    if end and start >= end:
+        raise InvalidRequest(f"task {child.task_id}: its span is empty", {"parameter": "sealed"})
+    return KeySpan(start, end)
+
+
+@router.get("/upcall/v1/routes", operation_id="Routes")
+def routes(
+    request: Request,
+    known_version: int = -1,
+    known_rev: int = -1,
+    node_id: str | None = None,
+    wait_ms: WaitMs = 0,
+    fresh: bool = False,
+) -> RouteTable:
+    """The route table, or what has changed since `known_version` of that owner; waits while that is the newest. A meta
+    server that is not the owner tells what the owner told it last, or if it has to be `fresh` asks it first."""
+    if fresh and (owner := _elsewhere(request)) is not None:
+        _server(request).routes().publish(owner.routes(fresh=True))
+    table = _server(request).routes().wait(Mark(known_rev, known_version), wait_ms, node_id)
+    if table is None:
+        raise Unavailable("no routes yet")
+    return table
+
+
+@router.get("/upcall/v1/announcements", operation_id="Announcements")
+def announcements(request: Request, after: int = 0, wait_ms: WaitMs = 0) -> Announcements:
+    """Announced files with a sequence above `after`; waits while there are none."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.announcements(after, wait_ms)
+    return _server(request).announcements().after(after, wait_ms)

@@ -1,0 +1,50 @@
+"""HTTP surface of how tenants end. Parses, calls, translates; decides nothing."""
+
+from __future__ import annotations
+
+import re
+
+from fastapi import APIRouter, Request
+
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.wire.meta import DELETE_GRACE_MAX_MS, DeleteTenant, PauseTenant, TenantInfo
+from tistream_meta.owner.route_table import tenant_info
+from tistream_meta.routes.audit_routes import AuditedRoute
+from tistream_meta.routes.forwarding import elsewhere as _elsewhere
+from tistream_meta.routes.forwarding import server_of as _server
+
+_MS = re.compile(r"[0-9]{1,15}")
+
+router = APIRouter(route_class=AuditedRoute)
+
+
+@router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/pause", operation_id="PauseTenant")
+def pause_tenant(request: Request, cluster_id: str, tenant_id: str, body: PauseTenant) -> TenantInfo:
+    """Take nothing more of a tenant in, or go on. The same again is no error."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.pause_tenant(cluster_id, tenant_id, body)
+    key = TenantKey.parse(cluster_id, tenant_id)
+    return tenant_info(_server(request).tenant_rules.pause(key, paused=body.paused))
+
+
+@router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion", status_code=202, operation_id="DeleteTenant")
+def delete_tenant(request: Request, cluster_id: str, tenant_id: str, body: DeleteTenant) -> TenantInfo:
+    """Delete a tenant once a time has passed, with all that it has."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.delete_tenant(cluster_id, tenant_id, body)
+    key = TenantKey.parse(cluster_id, tenant_id)
+    if not _MS.fullmatch(body.grace_ms) or int(body.grace_ms) > DELETE_GRACE_MAX_MS:
+        raise InvalidRequest(
+            f"grace_ms {body.grace_ms[:80]!r} is not a decimal number up to {DELETE_GRACE_MAX_MS}",
+            {"parameter": "grace_ms"},
+        )
+    return tenant_info(_server(request).tenant_rules.delete(key, body.confirm, int(body.grace_ms)))
+
+
+@router.delete("/v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion", operation_id="KeepTenant")
+def keep_tenant(request: Request, cluster_id: str, tenant_id: str) -> TenantInfo:
+    """Take a deletion back whose time has not come."""
+    if (owner := _elsewhere(request)) is not None:
+        return owner.keep_tenant(cluster_id, tenant_id)
+    return tenant_info(_server(request).tenant_rules.keep(TenantKey.parse(cluster_id, tenant_id)))

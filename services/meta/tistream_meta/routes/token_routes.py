@@ -1,0 +1,52 @@
+"""Tokens over HTTP. `/v1/tokens` reaches us through the API server, which has checked who asks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+
+from tistream.wire.token_client import TokenClient
+from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo, TokenList
+from tistream_meta.routes.audit_routes import AuditedRoute
+from tistream_meta.routes.forwarding import elsewhere
+from tistream_meta.tenants.token_board import TokenBoard
+
+router = APIRouter(route_class=AuditedRoute)
+
+TokenId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
+
+
+def _board(request: Request) -> TokenBoard:
+    board: TokenBoard = request.app.state.tokens
+    return board
+
+
+@router.post("/v1/tokens", status_code=201, operation_id="CreateToken")
+def store_token(request: Request, body: StoreToken) -> TokenInfo:
+    """Keep a token that the API has made. The same again is no error."""
+    if (owner := elsewhere(request)) is not None:
+        return TokenClient(owner).store(body)
+    return _board(request).store(body)
+
+
+@router.get("/v1/tokens", operation_id="ListTokens")
+def list_tokens(request: Request) -> TokenList:
+    """The valid ones, and of those that have ended the newest; the oldest first."""
+    return TokenList(tokens=list(_board(request).every()))
+
+
+@router.delete("/v1/tokens/{token_id}", operation_id="RevokeToken")
+def revoke_token(request: Request, token_id: TokenId) -> TokenInfo:
+    """Nobody is let in by it from now on. Again is no error."""
+    if (owner := elsewhere(request)) is not None:
+        return TokenClient(owner).revoke(token_id)
+    return _board(request).revoke(token_id)
+
+
+@router.get("/upcall/v1/tokens", operation_id="KnownTokens")
+def known_tokens(
+    request: Request, known_version: int = -1, wait_ms: Annotated[int, Query(ge=0, le=60_000)] = 0
+) -> KnownTokens:
+    """The valid tokens, with hashes and no secrets; waits while their version is `known_version`."""
+    return _board(request).wait(known_version, wait_ms)

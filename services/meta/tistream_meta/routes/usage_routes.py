@@ -1,0 +1,71 @@
+"""HTTP surface of what tenants have used, and may use. Parses, calls, translates; decides nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.wire.limits import Limits
+from tistream.wire.meta import Accepted
+from tistream.wire.usage import HOUR_MS, RANGE_MAX_MS, QuotasInfo, SetQuotas, Usage, UsageReport, hour_of
+from tistream_meta.owner.usage_keeping import UsageKeeping
+from tistream_meta.routes.audit_routes import AuditedRoute
+from tistream_meta.routes.forwarding import elsewhere
+
+_MS = re.compile(r"[0-9]{1,18}")
+_DAY_MS = 24 * HOUR_MS
+
+router = APIRouter(route_class=AuditedRoute)
+
+From = Annotated[str | None, Query(alias="from")]
+
+
+def _keeping(request: Request) -> UsageKeeping:
+    keeping: UsageKeeping = request.app.state.usage
+    return keeping
+
+
+@router.post("/upcall/v1/usage", status_code=202, operation_id="TellUsage")
+def tell_usage(request: Request, body: UsageReport) -> Accepted:
+    """What a process has done for tenants, in all. Any meta server takes it."""
+    _keeping(request).book.take(body)
+    return Accepted()
+
+
+@router.get("/v1/clusters/{cluster_id}/tenants/{tenant_id}/usage", operation_id="TenantUsage")
+def tenant_usage(request: Request, cluster_id: str, tenant_id: str, start: From = None, to: str | None = None) -> Usage:
+    """What a tenant has used, by hour; without a range of the last day."""
+    key, keeping = TenantKey.parse(cluster_id, tenant_id), _keeping(request)
+    to_ms = hour_of(keeping.now_ms()) + HOUR_MS if to is None else _ms(to, "to")
+    from_ms = max(0, to_ms - _DAY_MS) if start is None else _ms(start, "from")
+    if from_ms > to_ms:
+        raise InvalidRequest(f"from ({from_ms}) lies above to ({to_ms})", {"parameter": "from"})
+    if to_ms - from_ms > RANGE_MAX_MS:
+        days = RANGE_MAX_MS // _DAY_MS
+        raise InvalidRequest(f"from to to is more than {days} days: ask for less at a time", {"parameter": "from"})
+    return keeping.book.of_tenant(key, from_ms, to_ms)
+
+
+@router.get("/v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas", operation_id="Quotas")
+def quotas(request: Request, cluster_id: str, tenant_id: str) -> QuotasInfo:
+    """What a tenant may use, and what it stores now."""
+    return _keeping(request).quotas(TenantKey.parse(cluster_id, tenant_id))
+
+
+@router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas", operation_id="SetQuotas")
+def set_quotas(request: Request, cluster_id: str, tenant_id: str, body: SetQuotas) -> QuotasInfo:
+    """Say what a tenant may use. The same again is no error."""
+    if (owner := elsewhere(request)) is not None:
+        return owner.set_quotas(cluster_id, tenant_id, body)
+    limits = Limits(**body.model_dump())
+    return _keeping(request).set_quotas(TenantKey.parse(cluster_id, tenant_id), limits)
+
+
+def _ms(text: str, name: str) -> int:
+    if not _MS.fullmatch(text):
+        raise InvalidRequest(f"{name} {text[:40]!r} is no number of milliseconds", {"parameter": name})
+    return int(text)

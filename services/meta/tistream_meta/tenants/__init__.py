@@ -1,0 +1,1 @@
+"""The life of a tenant: its rules, its start, its tokens, its end."""

@@ -1,0 +1,92 @@
+"""What is said of tenants: that there is one, how long its rows are kept, what its objects are encrypted with, and what
+it may use."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tistream.errors import InvalidRequest
+from tistream.model.ids import TenantKey
+from tistream.wire.limits import Limits
+from tistream_meta.database.repository import Repository
+from tistream_meta.decide.model import Change, Encryption, Retention, Tenant
+from tistream_meta.decide.options import Options
+
+log = logging.getLogger(__name__)
+
+Write = Callable[[], tuple[Tenant, Change | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRules:
+    """`write` makes a change as the owner, and takes it into the routes."""
+
+    repository: Repository
+    options: Options
+    write: Callable[[Callable[[], Change | None]], None]
+
+    def create(
+        self,
+        key: TenantKey,
+        retention: Retention | None = None,
+        encryption: Encryption | None = None,
+        index_keys: bool | None = None,
+    ) -> Tenant:
+        """Register a tenant; it is served once its schema_snap was read. `retention` None: as the settings have it;
+        `encryption` None: no key of its own; `index_keys`, whether index entries are kept, None: as the sorters have
+        it, and never changed: what was dropped would be missing. Raises AlreadyDiffers, InvalidRequest."""
+        self._check(encryption)
+        default = self.options.retention
+        return self._done(lambda: self.repository.create_tenant(key, retention, default, encryption, index_keys))
+
+    def set_retention(self, key: TenantKey, retention: Retention) -> Tenant:
+        """Say how long a tenant's rows are kept. Raises UnknownName."""
+        return self._done(lambda: self.repository.set_retention(key, retention))
+
+    def set_encryption(self, key: TenantKey, encryption: Encryption) -> Tenant:
+        """Say what a tenant's new objects are encrypted with. Raises UnknownName, InvalidRequest."""
+        self._check(encryption)
+        return self._done(lambda: self.repository.set_encryption(key, encryption))
+
+    def set_limits(self, key: TenantKey, limits: Limits) -> Tenant:
+        """Say what a tenant may use. Raises UnknownName."""
+        return self._done(lambda: self.repository.set_limits(key, limits))
+
+    def pause(self, key: TenantKey, *, paused: bool) -> Tenant:
+        """Take nothing more of a tenant in, or go on. Raises UnknownName, InvalidRequest."""
+        return self._done(lambda: self.repository.ends.pause(key, paused=paused))
+
+    def delete(self, key: TenantKey, confirm: str, grace_ms: int) -> Tenant:
+        """Let a tenant be erased once that time has passed. Raises UnknownName; InvalidRequest where `confirm` is not
+        its name."""
+        if confirm != key.tenant_id:
+            raise InvalidRequest(
+                f"confirm is {confirm[:80]!r}: to delete tenant {key} with all that it has, say {key.tenant_id!r}",
+                {"parameter": "confirm"},
+            )
+        return self._done(lambda: self.repository.ends.delete_in(key, grace_ms))
+
+    def keep(self, key: TenantKey) -> Tenant:
+        """Take that back. Raises UnknownName; InvalidRequest once it is being erased."""
+        return self._done(lambda: self.repository.ends.keep(key))
+
+    def _done(self, write: Write) -> Tenant:
+        done: list[tuple[Tenant, Change | None]] = []
+
+        def body() -> Change | None:
+            done.append(write())
+            return done[-1][1]
+
+        self.write(body)
+        tenant, change = done[-1]
+        if change is not None:
+            kept = {name: getattr(tenant, name) for name in ("retention_ms", "kms_key_id", "paused", "delete_at_ms")}
+            log.info("tenant changed", extra={"tenant": str(tenant.key), **kept})
+        return tenant
+
+    def _check(self, encryption: Encryption | None) -> None:
+        """A key that is kept and used for nothing would be a promise that is not held."""
+        if encryption is not None and encryption.kms_key_id is not None and not self.options.encrypts:
+            raise InvalidRequest("this platform's object store is no S3: it encrypts nothing with keys of tenants")

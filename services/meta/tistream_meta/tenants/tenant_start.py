@@ -1,0 +1,122 @@
+"""Starts tenants: reads the schema_snap of each that has none yet, and cuts it into tasks.
+
+The schema registry deletes a schema_snap that is in its log. Where the log is there and schema_snap is not, the meta
+database has forgotten the tenant: then the log says where it began.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from tistream.clock import Clock
+from tistream.errors import CorruptObject, InvalidRequest, NotFoundYet, Unavailable
+from tistream.format import floor as floor_format
+from tistream.model.ids import TenantKey
+from tistream.schema import log_format
+from tistream.storage import layout
+from tistream.storage.in_pieces import PIECE_BYTES, in_pieces
+from tistream.storage.object_store import ObjectStore
+from tistream_meta.tenants import snapshot
+
+log = logging.getLogger(__name__)
+
+BYTES_MAX = 2 << 30  # 100,000 tables have some 500 MB; this is a matter of time, not of memory
+PROBLEM_MAX = 1_000  # characters of why a tenant waits
+
+
+@dataclass(slots=True)
+class _Retry:
+    """When to look for a tenant's schema_snap again. Monotonic milliseconds. `refused` is a large one that was read to
+    where it is wrong, by its version, and why: it is not read again and again while others wait."""
+
+    next_ms: int
+    pause_ms: int
+    refused: tuple[str, str] | None = None
+    begins: bool = False  # the registry has no log of it
+
+
+class TenantStarts:
+    """Each tenant is looked at at its own growing pauses."""
+
+    def __init__(self, objects: ObjectStore, clock: Clock, retry_max_ms: int) -> None:
+        self._objects, self._clock, self._retry_max_ms = objects, clock, retry_max_ms
+        self._retries: dict[TenantKey, _Retry] = {}
+
+    def look(
+        self,
+        keys: Collection[TenantKey],
+        found: Callable[[TenantKey, snapshot.SnapshotFacts], None],
+        missing: Callable[[TenantKey, str], None],
+    ) -> None:
+        """Look for those that are due; `missing` is told why there is none yet."""
+        self._retries = {key: retry for key, retry in self._retries.items() if key in keys}
+        for key in keys:
+            retry = self._retries.setdefault(key, _Retry(0, 100))
+            if self._clock.monotonic_ms() < retry.next_ms:
+                continue
+            # Before the attempt: one that fails for a reason that nobody foresaw must not keep the others waiting.
+            retry.next_ms = self._clock.monotonic_ms() + retry.pause_ms
+            retry.pause_ms = min(retry.pause_ms * 2, self._retry_max_ms)
+            facts = self._read(key, retry)
+            if isinstance(facts, str):
+                # What outsiders wrote is in it, in characters that a column of a database may not have.
+                missing(key, facts.encode("ascii", "backslashreplace").decode()[:PROBLEM_MAX])
+            else:
+                found(key, facts)
+
+    def _read(self, key: TenantKey, retry: _Retry) -> snapshot.SnapshotFacts | str:
+        name = layout.schema_snap(key)
+        try:
+            if retry.refused is None:
+                data, size = self._objects.get_tail(name, PIECE_BYTES)
+                if size == len(data):
+                    return snapshot.parse(name, data)
+            return self._read_large(name, retry)
+        except NotFoundYet:
+            return self._in_log(key, retry) or f"schema_snap has not come: {name}"
+        except CorruptObject as error:
+            return f"schema_snap is damaged: {error}"
+        except InvalidRequest as error:  # a link that leads out of the store
+            return f"schema_snap cannot be read: {error}"
+        except Unavailable as error:
+            return f"object storage does not answer: {error}"
+
+    def _in_log(self, key: TenantKey, retry: _Retry) -> snapshot.SnapshotFacts | str | None:
+        """From the registry's log; None where there is none."""
+        if retry.begins:
+            return None
+        try:
+            number = self._floor(key)
+            name = layout.schema_log(key, number)
+            return snapshot.SnapshotFacts(*log_format.beginning(name, self._objects.get(name)))
+        except NotFoundYet:
+            retry.begins = True
+            return None
+        except CorruptObject as error:
+            return f"schema_snap has not come, and the schema log is damaged: {error}"
+        except Unavailable as error:
+            return f"object storage does not answer: {error}"
+
+    def _floor(self, key: TenantKey) -> int:
+        name = layout.schema_floor(key)
+        try:
+            return floor_format.decode(name, self._objects.get(name))
+        except NotFoundYet:
+            return 1
+
+    def _read_large(self, name: str, retry: _Retry) -> snapshot.SnapshotFacts | str:
+        """Piece by piece. Raises CorruptObject also if it changes meanwhile."""
+        info = self._objects.head(name)
+        if retry.refused is not None and retry.refused[0] == info.version:
+            return retry.refused[1]
+        retry.refused = None
+        try:
+            if info.size > BYTES_MAX:
+                raise CorruptObject(name, f"schema_snap has {info.size} bytes; no more than {BYTES_MAX} are read")
+            return snapshot.parse(name, in_pieces(self._objects, info))
+        except CorruptObject as error:
+            if self._objects.head(name).version == info.version:
+                retry.refused = info.version, f"schema_snap is damaged: {error}"
+            raise

@@ -1,0 +1,85 @@
+"""The tokens as every API follows them. Each meta server tells them from the database, whoever is the owner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tistream.clock import Clock
+from tistream.concurrency import new_condition
+from tistream.errors import Fenced, Unavailable
+from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
+from tistream_meta.audit.acts import doing
+from tistream_meta.database.repository import Repository
+
+LOOK_MS = 300
+STALE_MS = 2_000  # a meta server that cannot read the database any more tells no tokens: one may be revoked by now
+_POLL_S = 0.2  # how soon a waiting reader notices that the process stops
+
+
+class TokenBoard:
+    """Thread-safe: run `look` in a loop. `first` is kept by the owner if it is not there."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        clock: Clock,
+        is_owner: Callable[[], bool],
+        stopping: Callable[[], bool],
+        first: StoreToken | None = None,
+    ) -> None:
+        self._repository, self._clock = repository, clock
+        self._is_owner, self._stopping = is_owner, stopping
+        self._first = first
+        self._changed = new_condition()
+        self._known: KnownTokens | None = None
+        self._looked_ms = 0
+
+    def look(self) -> None:
+        """Loop body: read the tokens if their version is another. Raises Unavailable."""
+        if not self._repository.prepared:
+            return
+        if self._first is not None and self._is_owner():
+            with doing("KeepFirstToken"):
+                self.store(self._first)
+            self._first = None
+        began_ms = self._clock.monotonic_ms()
+        version = self._repository.tokens_version()
+        known = self._known
+        if known is None or known.version != version:
+            known = self._repository.known_tokens()
+        with self._changed:
+            self._known, self._looked_ms = known, began_ms
+            self._changed.notify_all()
+
+    def wait(self, version: int, wait_ms: int) -> KnownTokens:
+        """The valid tokens; waits up to wait_ms while their version is this one. Raises Unavailable: they are not
+        known, or not as they are now."""
+        until_ms = self._clock.monotonic_ms() + wait_ms
+        with self._changed:
+            while True:
+                now_ms = self._clock.monotonic_ms()
+                known = self._known
+                if known is None or now_ms - self._looked_ms > STALE_MS:
+                    raise Unavailable("the tokens were not read from the meta database lately")
+                if known.version != version or now_ms >= until_ms or self._stopping():
+                    return known
+                self._changed.wait(min(_POLL_S, (until_ms - now_ms) / 1000))
+
+    def every(self) -> tuple[TokenInfo, ...]:
+        """The valid ones, and of those that have ended the newest. Raises Unavailable."""
+        return self._repository.tokens()
+
+    def store(self, token: StoreToken) -> TokenInfo:
+        """Keep a token, as the owner. Raises AlreadyDiffers, LimitReached, Unavailable."""
+        return self._as_owner(lambda: self._repository.store_token(token))
+
+    def revoke(self, token_id: str) -> TokenInfo:
+        """Nobody is let in by it from now on. Raises UnknownName, Unavailable."""
+        return self._as_owner(lambda: self._repository.revoke_token(token_id))
+
+    @staticmethod
+    def _as_owner(write: Callable[[], TokenInfo]) -> TokenInfo:
+        try:
+            return write()
+        except Fenced as error:
+            raise Unavailable("another meta server is the owner") from error

@@ -1,0 +1,159 @@
+"""Matching by joins on (key, start_ts): whatever a change's entries are, in any order and number. Pure.
+
+Delivery is at least once and in any order. See design.md 3 and 4; what is plain has been settled by match/pairs.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from tistream_sorter.match import liveness
+from tistream_sorter.match.contracts import COMMIT, COMMITTED, PREWRITE, ROLLBACK
+
+NEW = -1  # `part` of entries that came with this tick's files
+IDENTITY = ("start_ts", "key")
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What became of the entries.
+
+    settled: (row, part, start_ts, key, commit_ts) of changes whose outcome is known, commit_ts above the snapshot.
+    waiting: entries that stay pending whatever the window. commits: those that no prewrite has come for.
+    """
+
+    settled: pl.DataFrame
+    waiting: pl.DataFrame
+    commits: pl.DataFrame
+
+
+def resolve(
+    entries: pl.DataFrame,
+    ready: pl.DataFrame,
+    high: int,
+    history: pa.Table,
+    scans: pa.Table,
+    counters: dict[str, int],
+) -> Resolved:
+    """Match `entries` (match/bank.py: facts) and rows that were matched before (ready: row, part, start_ts, key,
+    commit_ts). `high` is the watermark.
+
+    Of a pipelined transaction a prewrite of a higher generation, or the whole change, may come after its commit: its
+    halves stay apart until the watermark has passed the commit, when everything has come.
+    """
+    said = entries.filter(pl.col("type") == PREWRITE)
+    prewrites = _best_prewrites(said)
+    commits = _first(entries.filter(pl.col("type") == COMMIT))
+    rollbacks = _first(entries.filter(pl.col("type") == ROLLBACK))
+    whole = ready.vstack(entries.filter(pl.col("type") == COMMITTED).select("row", "part", *IDENTITY, "commit_ts"))
+    pairs = prewrites.join(commits.select(*IDENTITY, "commit_ts"), on=IDENTITY, how="inner", suffix="_of_commit")
+    early = pairs.filter((pl.col("generation").fill_null(0) > 0) & (pl.col("commit_ts_of_commit") > high))
+    early = early.join(whole, on=IDENTITY, how="anti")
+    pairs = pairs.join(early, on=IDENTITY, how="anti") if len(early) else pairs
+    matched = pairs.select(
+        "row", pl.lit(NEW, pl.Int32).alias("part"), *IDENTITY, pl.col("commit_ts_of_commit").alias("commit_ts")
+    )
+    settled = _first(pl.concat([whole, matched]))
+    counters["duplicate_rows"] = len(whole) + len(matched) - len(settled)
+
+    open_prewrites = prewrites.join(commits, on=IDENTITY, how="anti").join(rollbacks, on=IDENTITY, how="anti")
+    open_prewrites = open_prewrites.join(settled, on=IDENTITY, how="anti")
+    # A pipelined transaction's rollback stays for its other generations; it ends as any lock does.
+    ended = prewrites.filter(pl.col("generation").fill_null(0) == 0)
+    open_rollbacks = rollbacks.join(ended, on=IDENTITY, how="anti").join(settled, on=IDENTITY, how="anti")
+    open_commits = commits.join(prewrites, on=IDENTITY, how="anti").join(settled, on=IDENTITY, how="anti")
+
+    locks = pl.concat([open_prewrites, open_rollbacks.select(open_prewrites.columns)])
+    locks = _living(locks, said, history, scans, counters)
+    halves = (half.join(early, on=IDENTITY, how="semi").select(locks.columns) for half in (prewrites, commits))
+    return Resolved(settled, pl.concat([locks, *halves]), open_commits.select(locks.columns))
+
+
+def _first(entries: pl.DataFrame) -> pl.DataFrame:
+    """One entry per identity, the first in order (carried ones and ready rows come before their repeats)."""
+    return entries.unique(subset=list(IDENTITY), keep="first", maintain_order=True)
+
+
+def _best_prewrites(prewrites: pl.DataFrame) -> pl.DataFrame:
+    """One prewrite per identity: the highest generation, then one with a value; its place is the highest of all. Of
+    equals the first.
+
+    The first copy at the highest place also says when that place came (`seq`) and since when it is covered (`floor`):
+    a later one would look like a repeat of something settled, and a repeat at a higher place must be covered anew
+    before a row can prove the lock dead. An identity of which one copy
+    was pending is pending, and leaves the part it lay in.
+    """
+    if len(prewrites) == prewrites.select(pl.struct(IDENTITY).n_unique()).item():
+        return prewrites
+    identity, place = list(IDENTITY), ["region_version", "log_index"]
+    highest = (
+        prewrites.sort(
+            [*place, "floor", "seq"], descending=[True, True, True, False], nulls_last=True, maintain_order=True
+        )
+        .unique(subset=identity, keep="first", maintain_order=True)
+        .select(*identity, *place, "floor", "seq")
+    )
+    copies = prewrites.group_by(identity).agg(pl.col("pending").any(), pl.len().alias("copies"))
+    best = (
+        prewrites.with_columns(pl.col("generation").fill_null(0).alias("rank"))
+        .sort(["rank", "valued", *place], descending=True, maintain_order=True)
+        .unique(subset=identity, keep="first", maintain_order=True)
+        .drop("rank", *place, "floor", "seq", "pending")
+    )
+    joined = best.join(highest, on=identity, how="left").join(copies, on=identity, how="left")
+    part = pl.when(pl.col("copies") > 1).then(pl.lit(NEW, pl.Int32)).otherwise(pl.col("part")).alias("part")
+    return joined.with_columns(part).select(prewrites.columns)
+
+
+def _living(
+    locks: pl.DataFrame, prewrites: pl.DataFrame, history: pa.Table, scans: pa.Table, counters: dict[str, int]
+) -> pl.DataFrame:
+    """Drop the dead and the repeats of what is settled; note the floors of the others. `prewrites`: every copy."""
+    if not len(locks):
+        return locks
+    verdict, repeats = _judged(locks, history, scans)
+    settled = (locks["pending"].not_() & (locks["type"] == PREWRITE)).to_numpy() & repeats
+    if settled.any():
+        settled &= ~_came_before(locks.filter(pl.Series(settled)), locks, prewrites, history, scans)
+    counters["dead_locks"] = int((verdict.dead & ~settled).sum())
+    counters["settled_repeats"] = int(settled.sum())
+    floor = pl.Series("floor", verdict.floor)
+    noted = locks.with_columns(pl.when(floor == int(liveness.NO_FLOOR)).then(None).otherwise(floor).alias("floor"))
+    return noted.filter(pl.Series(~(verdict.dead | settled)))
+
+
+def _judged(locks: pl.DataFrame, history: pa.Table, scans: pa.Table) -> tuple[liveness.Verdict, npt.NDArray[np.bool_]]:
+    """The verdict on each, and whether it came where all was covered, as something settled does that comes again."""
+    facts = liveness.Locks(
+        key=locks["key"],
+        start_ts=locks["start_ts"].to_numpy(),
+        region_version=locks["region_version"].to_numpy(),
+        log_index=locks["log_index"].fill_null(0).to_numpy(),
+        generation=locks["generation"].fill_null(0).to_numpy(),
+        seq=locks["seq"].to_numpy(),
+        floor=locks["floor"].fill_null(int(liveness.NO_FLOOR)).to_numpy(),
+    )
+    verdict = liveness.judge(facts, history)
+    # No row ends a pipelined lock, so one that a late scan brings back would stay for ever (docs/adr/0005).
+    excused = liveness.in_scan(facts, scans) & (facts.generation == 0)
+    return verdict, verdict.covered_on_arrival & ~excused
+
+
+def _came_before(
+    settled: pl.DataFrame, locks: pl.DataFrame, prewrites: pl.DataFrame, history: pa.Table, scans: pa.Table
+) -> npt.NDArray[np.bool_]:
+    """Which of `locks` look settled by their highest copy, but have another in this tick that came to an open place:
+    since then they are pending."""
+    copies = prewrites.join(settled, on=IDENTITY, how="semi")
+    if len(copies) == len(settled):
+        return np.zeros(len(locks), bool)
+    _, repeats = _judged(copies, history, scans)
+    opened = copies.filter(pl.Series(~repeats)).select(*IDENTITY).unique().with_columns(pl.lit(True).alias("opened"))
+    marked = locks.select(*IDENTITY).join(opened, on=IDENTITY, how="left", maintain_order="left")
+    result: npt.NDArray[np.bool_] = marked["opened"].fill_null(False).to_numpy()
+    return result

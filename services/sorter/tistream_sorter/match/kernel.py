@@ -1,0 +1,189 @@
+"""One shard's share of a tick, on whole columns: match, cut at the watermark, sort. Pure: tables in, tables out.
+
+Delivery is at least once and in any order; `(key, start_ts)` identifies a change. See design.md 3 and 4. Nearly all
+changes are one prewrite and one commit, and are settled by match/pairs.py; what is left goes through match/exact.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from tistream.model.tidb_key import KeyKind
+from tistream.model.ts import Window
+from tistream_sorter.match.bank import Bank
+from tistream_sorter.match.exact import IDENTITY, NEW, resolve
+from tistream_sorter.match.order import segment_order
+from tistream_sorter.match.packed import Int64s
+from tistream_sorter.match.pairs import settle
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """What became of the entries.
+
+    committed: segment.SCHEMA's columns (binary ones may be views) in segment.ORDER, commit_ts inside the window.
+    pointed: contracts.POINTED_WIDE: what was settled likewise, in the window or above it, but of which the values are
+    where a pending part's pointer says.
+    ready, unmatched: new pending entries plus those of consumed parts; `ready_parts`, `unmatched_parts` say which
+    parts are consumed (numbers as given). repeats: (key, start_ts, commit_ts) at or below the window, to be looked
+    up in the pool. stranded: commits inside the window whose prewrite never came (invariant 6).
+    """
+
+    committed: pa.Table
+    ready: pa.Table
+    unmatched: pa.Table
+    pointed: pa.Table
+    ready_parts: frozenset[int]
+    unmatched_parts: frozenset[int]
+    repeats: pl.DataFrame
+    stranded: pl.DataFrame
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRules:
+    """The window to flush, and what is dropped unseen."""
+
+    window: Window
+    snapshot_ts: int
+    keep_index_keys: bool = False
+    parts_max: int = 4  # more small pending parts of a kind than this are merged
+    rows_small: int = 16_384  # a pending part with fewer rows is small
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Changes whose outcome is known: where their values are, of which ready part they are (or NEW), and when."""
+
+    row: Int64s
+    part: npt.NDArray[np.int32]
+    commit_ts: Int64s
+
+    def where(self, which: npt.NDArray[np.bool_]) -> _Rows:
+        return self if which.all() else _Rows(self.row[which], self.part[which], self.commit_ts[which])
+
+
+def match(
+    changes: pa.Table,
+    unmatched: list[pa.Table],
+    ready: list[pa.Table],
+    history: pa.Table,
+    scans: pa.Table,
+    rules: MatchRules,
+) -> Matched:
+    """Run one shard. `changes` has contracts.CHANGE_COLUMNS, `seq` (the file's place in the tick) and `pointer`.
+
+    `history` and `scans` are tistream_sorter.watermark.slice_history.HISTORY and SCANS_SCHEMA of the same tick.
+    """
+    counters: dict[str, int] = {}
+    bank = Bank(changes, unmatched, ready)
+    wanted = _wanted(bank, rules, counters)
+    plain = settle(bank.plain(wanted))
+    rest = np.sort(wanted[plain.rest])
+    high, low = rules.window.high, rules.window.low
+    entries = bank.facts(rest[rest < bank.pending])
+    left = resolve(entries, bank.matched(rest[rest >= bank.pending]), high, history, scans, counters)
+    rows = _above_snapshot(
+        _joined(bank, wanted[plain.values_at], wanted[plain.commit_at], left.settled), rules, counters
+    )
+    open_commits = left.commits.filter(pl.col("commit_ts") > rules.snapshot_ts)
+    counters["below_snapshot"] += len(left.commits) - len(open_commits)
+
+    again = rows.where((rows.part == NEW) & (rows.commit_ts <= low))
+    repeats = pl.concat(
+        [
+            _told(bank, again),
+            open_commits.filter(pl.col("commit_ts") <= low).select(*IDENTITY, "commit_ts"),
+        ]
+    )
+    stranded = open_commits.filter((pl.col("commit_ts") > low) & (pl.col("commit_ts") <= high))
+    waiting = pl.concat([left.waiting, open_commits.filter(pl.col("commit_ts") > high)])
+    flushed = rows.where((rows.commit_ts > low) & (rows.commit_ts <= high))
+    kept = rows.where(rows.commit_ts > high)
+    ready_parts = _consumed(kept.part, [table.num_rows for table in ready], rules)
+    unmatched_parts = _consumed(waiting["part"].to_numpy(), [table.num_rows for table in unmatched], rules)
+    written = kept.where(_rewritten(kept.part, ready_parts))
+    here, away = _apart(bank, flushed)
+    written, written_away = _apart(bank, written)
+    order = segment_order(here.commit_ts, bank.start_ts[here.row], bank.parts, bank.keys, here.row)
+    return Matched(
+        committed=bank.committed(here.row[order], here.commit_ts[order]),
+        ready=bank.ready_rows(written.row, written.commit_ts),
+        pointed=bank.pointed_rows(
+            np.concatenate([away.row, written_away.row]), np.concatenate([away.commit_ts, written_away.commit_ts])
+        ),
+        unmatched=bank.unmatched_rows(waiting.filter(_rewritten(waiting["part"].to_numpy(), unmatched_parts))),
+        ready_parts=ready_parts,
+        unmatched_parts=unmatched_parts,
+        repeats=repeats,
+        stranded=stranded.select(*IDENTITY, "commit_ts"),
+        counters=counters | {"committed_rows": len(flushed.row)},
+    )
+
+
+def _wanted(bank: Bank, rules: MatchRules, counters: dict[str, int]) -> Int64s:
+    """Rows of record and meta keys; of index keys too where the tenant keeps them. Of what came with this tick's files
+    anything else is counted and dropped."""
+    kind = bank.parts.kind[: bank.fresh]
+    keep = (kind == KeyKind.RECORD) | (kind == KeyKind.META)
+    if rules.keep_index_keys:
+        keep |= kind == KeyKind.INDEX
+    counters["index_entries"] = int((kind == KeyKind.INDEX).sum())
+    counters["foreign_entries"] = int((kind == KeyKind.OTHER).sum())
+    everything = np.arange(len(bank))
+    return everything if keep.all() else np.concatenate([np.flatnonzero(keep), everything[bank.fresh :]])
+
+
+def _joined(bank: Bank, values_at: Int64s, commit_at: Int64s, settled: pl.DataFrame) -> _Rows:
+    """Plain changes and those that took joins. A pair is new, wherever its prewrite lay."""
+    part = np.where(values_at == commit_at, bank.part[values_at], np.int32(NEW))
+    rows = _Rows(values_at, part, bank.commit_ts[commit_at])
+    if not len(settled):
+        return rows
+    return _Rows(
+        np.concatenate([rows.row, settled["row"].to_numpy()]),
+        np.concatenate([rows.part, settled["part"].to_numpy()]),
+        np.concatenate([rows.commit_ts, settled["commit_ts"].to_numpy()]),
+    )
+
+
+def _above_snapshot(rows: _Rows, rules: MatchRules, counters: dict[str, int]) -> _Rows:
+    kept = rows.where(rows.commit_ts > rules.snapshot_ts)
+    counters["below_snapshot"] = len(rows.row) - len(kept.row)
+    return kept
+
+
+def _told(bank: Bank, rows: _Rows) -> pl.DataFrame:
+    """(start_ts, key, commit_ts)."""
+    found = {"start_ts": bank.start_ts[rows.row], "key": bank.keys.gather(rows.row), "commit_ts": rows.commit_ts}
+    return pl.DataFrame(found)
+
+
+def _apart(bank: Bank, rows: _Rows) -> tuple[_Rows, _Rows]:
+    """(those whose values are here, those whose values are where a pointer says)."""
+    away = bank.away[rows.row]
+    return rows.where(~away), rows.where(away)
+
+
+def _consumed(part: npt.NDArray[np.int32], sizes: list[int], rules: MatchRules) -> frozenset[int]:
+    """Parts that lost a row must be written anew; all small ones if there are too many of them; and those of which this
+    shard's keys hold nothing (any more), or they would be carried along for ever. `part`: of each survivor."""
+    small = [number for number, size in enumerate(sizes) if size < rules.rows_small]
+    merged = small if len(small) > rules.parts_max else []
+    alive = np.bincount(part + 1, minlength=len(sizes) + 1)[1 : len(sizes) + 1]
+    held = np.asarray(sizes, np.int64)
+    return frozenset([*merged, *map(int, np.flatnonzero((alive != held) | (held == 0)))])
+
+
+def _rewritten(part: npt.NDArray[np.int32], consumed: frozenset[int]) -> npt.NDArray[np.bool_]:
+    """Which survivors are written now."""
+    chosen: npt.NDArray[np.bool_] = (part == NEW) | np.isin(part, sorted(consumed))
+    return chosen
+
+
+__all__ = ["IDENTITY", "MatchRules", "Matched", "match"]

@@ -1,0 +1,136 @@
+"""Which unmatched prewrites and rollbacks are dead, and which are repeats of something settled (design.md 3). Pure.
+
+A lock's place is `(region_version, log_index)`; slices and rows compare with it lexicographically, since for
+overlapping keys a higher version is newer and an equal one is the same region. TiKV never raises a region's
+resolved_ts past a live lock that is already in its log. So once the slice of a key covers a lock's place, remember
+`floor = max(start_ts, the slice's resolved_ts)`; a row that connects later, whose last index is greater than the
+place, with a resolved_ts above the floor, proves that the lock has ended. The row that ended it has a higher index,
+hence arrived before; had it been a commit, the prewrite would not be unmatched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from tistream_sorter.match.key_range import inside
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+NO_FLOOR = np.int64(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Locks:
+    """Unmatched prewrites or rollbacks. `seq` is the file that brought the entry, -1 for one carried over;
+    `floor` is NO_FLOOR where the place was not covered yet."""
+
+    key: pl.Series
+    start_ts: Int64s
+    region_version: Int64s
+    log_index: Int64s
+    generation: Int64s
+    seq: Int64s
+    floor: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Per lock: it is dead; its place was covered when it came; its floor now."""
+
+    dead: Bools
+    covered_on_arrival: Bools
+    floor: Int64s
+
+
+def judge(locks: Locks, history: pa.Table) -> Verdict:
+    """Walk each lock through its slice's changes (tistream_sorter.watermark.slice_history.HISTORY, in order)."""
+    count = len(locks.key)
+    if count == 0:
+        return Verdict(np.zeros(0, bool), np.zeros(0, bool), np.zeros(0, np.int64))
+    cell, steps = _steps(locks.key, history)
+    dead = np.zeros(count, bool)
+    on_arrival = np.zeros(count, bool)
+    floor = locks.floor.copy()
+    for step in range(steps["seq"].shape[1]):
+        at = {name: values[cell, step] for name, values in steps.items()}
+        real = at["version"] >= 0
+        beyond = _after(at["row_version"], at["row_index"], locks) & (at["row_version"] >= 0)
+        later = at["seq"] >= locks.seq
+        known = floor != NO_FLOOR
+        dead |= real & later & known & (locks.generation == 0) & beyond & (at["row_resolved_ts"] > floor)
+        scanned = (at["scan_index"] >= 0) & _after(at["row_version"], at["scan_index"], locks)
+        dead |= real & later & (locks.generation > 0) & scanned
+        covers = real & ~_before(at["version"], at["index"], locks)
+        # The last state before the file that brought the lock decides whether its place was covered on arrival.
+        on_arrival = np.where(real & ~later, covers, on_arrival)
+        next_later = _next_is_later(steps, cell, step, locks.seq)
+        begins = covers & ~known & (later | next_later)
+        floor = np.where(begins, np.maximum(locks.start_ts, at["resolved_ts"]), floor)
+    return Verdict(dead, on_arrival, floor)
+
+
+def in_scan(locks: Locks, scans: pa.Table) -> Bools:
+    """Whether each lock is part of a scan that came in the same file (SCANS_SCHEMA)."""
+    out = np.zeros(len(locks.key), bool)
+    for scan in scans.to_pylist():
+        same_file = (locks.seq == scan["seq"]) & (locks.log_index == scan["log_index"])
+        mask = same_file & (locks.region_version == scan["region_version"])
+        if mask.any():
+            out |= mask & inside(locks.key, scan["start_key"], scan["end_key"]).to_numpy()
+    return out
+
+
+def _after(version: Int64s, index: Int64s, locks: Locks) -> Bools:
+    same = (version == locks.region_version) & (index > locks.log_index)
+    result: Bools = (version > locks.region_version) | same
+    return result
+
+
+def _before(version: Int64s, index: Int64s, locks: Locks) -> Bools:
+    same = (version == locks.region_version) & (index < locks.log_index)
+    result: Bools = (version < locks.region_version) | same
+    return result
+
+
+def _next_is_later(steps: dict[str, Int64s], cell: Int64s, step: int, seq: Int64s) -> Bools:
+    """Whether the state after `step` came with or after the lock: then `step` is its state on arrival."""
+    following = steps["seq"][cell, step + 1] if step + 1 < steps["seq"].shape[1] else None
+    if following is None:
+        return np.ones(len(seq), bool)
+    ended = steps["version"][cell, step + 1] < 0
+    result: Bools = ended | (following >= seq)
+    return result
+
+
+def _steps(keys: pl.Series, history: pa.Table) -> tuple[Int64s, dict[str, Int64s]]:
+    """(row of each key, per column an array [key-range cell, step]); unused steps have version -1."""
+    frame = pl.from_arrow(history)
+    assert isinstance(frame, pl.DataFrame)
+    bounds = pl.concat([frame["start_key"], frame["end_key"]]).unique().sort()
+    cell = bounds.search_sorted(keys, side="right").to_numpy().astype(np.int64) - 1
+    used, row_of_key = np.unique(cell, return_inverse=True)
+    first = bounds.search_sorted(frame["start_key"], side="left").to_numpy().astype(np.int64)
+    last = bounds.search_sorted(frame["end_key"], side="left").to_numpy().astype(np.int64)
+    last = np.where((frame["end_key"].bin.size() == 0).to_numpy(), len(bounds), last)
+    low, high = np.searchsorted(used, first), np.searchsorted(used, last)
+    lengths = high - low
+    event = np.repeat(np.arange(len(frame)), lengths)
+    row = np.repeat(low, lengths) + (np.arange(len(event)) - np.repeat(np.cumsum(lengths) - lengths, lengths))
+    order = np.lexsort((event, row))
+    row, event = row[order], event[order]
+    starts = np.searchsorted(row, np.arange(len(used)))
+    step = np.arange(len(row)) - starts[row]
+    width = int(step.max()) + 1 if len(step) else 0
+    out: dict[str, Int64s] = {}
+    names = ("seq", "version", "index", "resolved_ts", "row_version", "row_index", "row_resolved_ts", "scan_index")
+    for name in names:
+        values = np.full((len(used), width), -1, np.int64)
+        values[row, step] = frame[name].to_numpy()[event]
+        out[name] = values
+    return row_of_key.astype(np.int64), out

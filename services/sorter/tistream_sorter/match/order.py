@@ -1,0 +1,56 @@
+"""The order of a segment's rows (tistream.format.segment.ORDER), by numbers as far as numbers tell. Pure."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from tistream.model.tidb_key import KeyKind, KeyParts
+from tistream_sorter.match.packed import Int64s, stable_order
+
+Bools = npt.NDArray[np.bool_]
+
+
+def segment_order(commit_ts: Int64s, start_ts: Int64s, parts: KeyParts, keys: pl.Series, rows: Int64s) -> Int64s:
+    """Positions in order of (table_id, commit_ts, start_ts, key).
+
+    `commit_ts` and `start_ts` are the changes', one each; `rows` says where in `parts` and `keys` theirs are.
+    """
+    order = stable_order(start_ts)
+    for values in (commit_ts, parts.table_id[rows]):
+        order = order[stable_order(values[order])]
+    table, commit, start = (values[order] for values in (parts.table_id[rows], commit_ts, start_ts))
+    tied = (table[1:] == table[:-1]) & (commit[1:] == commit[:-1]) & (start[1:] == start[:-1])
+    if tied.any():
+        _order_by_key(order, tied, parts, keys, rows)
+    return order
+
+
+def _order_by_key(order: Int64s, tied: Bools, parts: KeyParts, keys: pl.Series, rows: Int64s) -> None:
+    """Put the rows of each transaction in key order, in place. `tied`: whether a position is of the transaction (and
+    table) of the one before it."""
+    inside = np.zeros(len(order), bool)
+    inside[1:] = tied
+    inside[:-1] |= tied
+    places = np.flatnonzero(inside)
+    begins = np.ones(len(order), bool)
+    begins[1:] = ~tied
+    run = np.cumsum(begins)[places]
+    own = order[places]
+    where = rows[own]
+    told = parts.kind[where] == KeyKind.RECORD
+    tail = np.where(told, parts.tail[where], np.uint64(0))
+    same_run = run[1:] == run[:-1]
+    if (same_run & (tail[1:] < tail[:-1])).any():
+        by_tail = np.lexsort((tail, run))
+        own, where, tail, told = own[by_tail], where[by_tail], tail[by_tail], told[by_tail]
+    unsure = same_run & (tail[1:] == tail[:-1])  # by the numbers; the keys tell
+    if unsure.any():
+        own = own[_by_whole_key(run, keys.gather(where))]
+    order[places] = own
+
+
+def _by_whole_key(run: Int64s, keys: pl.Series) -> Int64s:
+    frame = pl.DataFrame({"run": run, "key": keys, "at": np.arange(len(run))})
+    return frame.sort("run", "key")["at"].to_numpy()

@@ -1,0 +1,120 @@
+"""The fast path of matching: changes of which everything that came is one prewrite and one commit, or one whole
+change. Pure.
+
+Entries are grouped by start_ts with one sort of packed words; a transaction with several rows is grouped again by a
+hash of its key. Entries of one (key, start_ts) always fall into one group, so a group that is exactly a prewrite and
+its commit (start_ts and key compared in full) is settled without a look at any other entry; all else, also where a hash
+collides, is left to match/exact.py, which settles it by joins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from tistream.model.tidb_key import KeyParts
+from tistream_sorter.match.packed import WORD, Int64s, UInt64s, sort_words, stable_order
+
+PLAIN_PREWRITE, PLAIN_COMMIT, WHOLE, UNUSUAL = 0, 1, 2, 3
+CLASS_BITS = 2
+
+_MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63)))
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """One row per entry. kind is PLAIN_PREWRITE (no generation), PLAIN_COMMIT, WHOLE (a COMMITTED, or a row that was
+    matched before) or UNUSUAL. `keys` are the keys themselves, `parts` what their bytes say."""
+
+    start_ts: Int64s
+    kind: npt.NDArray[np.int8]
+    keys: pl.Series
+    parts: KeyParts
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Row numbers: where a change's values are, where its commit_ts is; and all entries that are left."""
+
+    values_at: Int64s
+    commit_at: Int64s
+    rest: Int64s
+
+
+def settle(entries: Entries) -> Settled:
+    """Settle what is plain."""
+    count = len(entries.kind)
+    everything = np.arange(count)
+    if not count:
+        return Settled(everything, everything, everything)
+    by_start = stable_order(entries.start_ts, entries.kind, CLASS_BITS)
+    first = _settle(entries, by_start, entries.start_ts[by_start])
+    if not len(first.rest):
+        return first
+    hashed = _hashes(entries, first.rest) >> np.uint64(CLASS_BITS + (count - 1).bit_length())
+    second = _settle(entries, *_by_hash(entries, first.rest, hashed))
+    return Settled(
+        np.concatenate([first.values_at, second.values_at]),
+        np.concatenate([first.commit_at, second.commit_at]),
+        second.rest,
+    )
+
+
+def _settle(entries: Entries, order: Int64s, group: npt.NDArray[np.int64] | UInt64s) -> Settled:
+    """`order` holds rows, those of one group together and by kind; `group` tells it, in that order."""
+    begins = np.ones(len(order) + 1, bool)
+    np.not_equal(group[1:], group[:-1], out=begins[1:-1])
+    kind = entries.kind[order]
+    whole = begins[:-1] & begins[1:] & (kind == WHOLE)
+    pair = np.zeros(len(order), bool)
+    pair[:-1] = begins[:-2] & ~begins[1:-1] & begins[2:]
+    pair[:-1] &= (kind[:-1] == PLAIN_PREWRITE) & (kind[1:] == PLAIN_COMMIT)
+    at = np.flatnonzero(pair)
+    prewrite, commit = order[at], order[at + 1]
+    same = _same_changes(entries, prewrite, commit)
+    if not same.all():
+        at, prewrite, commit = at[same], prewrite[same], commit[same]
+    alone = order[whole]
+    left = ~whole
+    left[at] = left[at + 1] = False
+    if not len(alone):
+        return Settled(prewrite, commit, order[left])
+    return Settled(np.concatenate([prewrite, alone]), np.concatenate([commit, alone]), order[left])
+
+
+def _same_changes(entries: Entries, left: Int64s, right: Int64s) -> npt.NDArray[np.bool_]:
+    parts = entries.parts
+    same: npt.NDArray[np.bool_] = parts.tail[left] == parts.tail[right]
+    same &= entries.start_ts[left] == entries.start_ts[right]  # hashes may be equal where they are not
+    same &= parts.table_id[left] == parts.table_id[right]
+    exact = parts.exact[left] & parts.exact[right]
+    if exact.all():
+        return same
+    unsure = np.flatnonzero(same & ~exact)
+    same[unsure] = (entries.keys.gather(left[unsure]) == entries.keys.gather(right[unsure])).to_numpy()
+    return same
+
+
+def _hashes(entries: Entries, rows: Int64s) -> UInt64s:
+    """Of (start_ts, table_id, tail): equal for entries of one change."""
+    parts = entries.parts
+    mixed = entries.start_ts[rows].astype(np.uint64) * _MIX[0]
+    for more, factor in ((parts.tail[rows], _MIX[1]), (parts.table_id[rows].astype(np.uint64), _MIX[2])):
+        mixed ^= mixed >> np.uint64(31)
+        mixed += more
+        mixed *= factor
+    mixed ^= mixed >> np.uint64(29)
+    return mixed * _MIX[3]
+
+
+def _by_hash(entries: Entries, rows: Int64s, hashed: UInt64s) -> tuple[Int64s, UInt64s]:
+    """`rows` with equal hashes together and by kind, and their hashes, which leave room for kind and row number."""
+    row_bits = (len(entries.kind) - 1).bit_length()
+    assert int(hashed.max()).bit_length() + CLASS_BITS + row_bits <= WORD
+    packed = (hashed << np.uint64(CLASS_BITS)) | entries.kind[rows].astype(np.uint64)
+    packed = sort_words((packed << np.uint64(row_bits)) | rows.astype(np.uint64))
+    order = (packed & np.uint64((1 << row_bits) - 1)).view(np.int64)
+    return order, packed >> np.uint64(row_bits + CLASS_BITS)

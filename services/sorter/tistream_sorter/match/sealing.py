@@ -1,0 +1,48 @@
+"""Settled rows above the window: which are written as segments at once, and which wait in a READY part. Pure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.format import segment
+from tistream.model.tidb_key import key_parts
+from tistream_sorter.match.contracts import wide
+
+ORDERED = wide(segment.SCHEMA)
+
+
+def value_bytes(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Bytes of each row's value and old_value."""
+    total = np.zeros(table.num_rows, np.int64)
+    for name in ("value", "old_value"):
+        lengths = pc.fill_null(pc.binary_length(table[name]), 0)
+        total += np.asarray(lengths.combine_chunks().to_numpy(zero_copy_only=False), np.int64)
+    return total
+
+
+def split(ready: pa.Table, bytes_min: int) -> tuple[list[pa.Table], pa.Table]:
+    """(one table per commit_ts whose values weigh at least `bytes_min`, the rest), each in input order."""
+    if not ready.num_rows:
+        return [], ready
+    commit_ts, place = np.unique(ready["commit_ts"].to_numpy(), return_inverse=True)
+    total = np.bincount(place, weights=value_bytes(ready), minlength=len(commit_ts))
+    heavy = np.flatnonzero(total >= bytes_min)
+    if not len(heavy):
+        return [], ready
+    if len(commit_ts) == 1:
+        return [ready], ready.slice(0, 0)
+    sealed = [ready.filter(pa.array(place == number)) for number in heavy.tolist()]
+    return sealed, ready.filter(pa.array(~np.isin(place, heavy)))
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """segment.SCHEMA rows (binary columns wide) in segment.ORDER of rows that have all of its columns but table_id."""
+    named = rows if "table_id" in rows.column_names else rows.append_column("table_id", _table_ids(rows))
+    columns = named.select(segment.SCHEMA.names).cast(ORDERED)
+    return columns.sort_by([(name, "ascending") for name in segment.ORDER])
+
+
+def _table_ids(rows: pa.Table) -> pa.Array:
+    return pa.array(key_parts(rows["key"]).table_id)

@@ -1,0 +1,79 @@
+"""Which tasks meta wants this sorter to hold, or to prepare for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.wire.meta import RouteTable, SealOrder, TaskRoute
+from tistream_sorter.state.task_state import TaskIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRules:
+    """What holds for every task of this sorter (task_state.TaskIdentity). `keep_index_keys`: of tenants that do not say
+    themselves."""
+
+    keep_index_keys: bool
+    checkpoint_every: int
+
+
+def wanted_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> list[TaskIdentity]:
+    """The tasks routed to this start of `node_id`, of tenants whose snapshot_ts is known."""
+    me = (node_id, start_epoch)
+    return [one for one, task in _tasks(routes, rules) if (task.sorter_node, task.sorter_start_epoch) == me]
+
+
+def seal_orders(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> dict[int, SealOrder]:
+    """What the owner wants of those that are to be split or merged, by task."""
+    me = (node_id, start_epoch)
+    every = list(_tasks(routes, rules))
+    mine = ((one, task.seal) for one, task in every if (task.sorter_node, task.sorter_start_epoch) == me)
+    return {one.task_id: _with_parents(one, seal, every) for one, seal in mine if seal is not None}
+
+
+def _with_parents(one: TaskIdentity, seal: SealOrder, every: Sequence[tuple[TaskIdentity, TaskRoute]]) -> SealOrder:
+    """The order of a merge with all that are to become its child, as the route has them."""
+    if seal.stop_at is None or seal.parents:
+        return seal
+    parents = [
+        (other.span.start, other.task_id)
+        for other, task in every
+        if other.tenant == one.tenant and task.seal is not None and task.seal.children == seal.children
+    ]
+    return seal.model_copy(update={"parents": [task_id for _, task_id in sorted(parents)]})
+
+
+def coming_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> list[TaskIdentity]:
+    """The tasks that this start of `node_id` is to prepare for."""
+    me = (node_id, start_epoch)
+    return [one for one, task in _tasks(routes, rules) if (task.next_node, task.next_start_epoch) == me]
+
+
+def kept(routes: RouteTable) -> dict[TenantKey, int]:
+    """How long committed rows are kept (ms), of tenants that do not keep them for ever."""
+    return {
+        TenantKey(tenant.cluster_id, tenant.tenant_id): tenant.retention_ms
+        for tenant in routes.tenants
+        if tenant.retention_ms is not None
+    }
+
+
+def _tasks(routes: RouteTable, rules: TaskRules) -> Iterator[tuple[TaskIdentity, TaskRoute]]:
+    for tenant in routes.tenants:
+        if tenant.snapshot_ts is None:
+            continue
+        for task in tenant.tasks:
+            identity = TaskIdentity(
+                tenant=TenantKey(tenant.cluster_id, tenant.tenant_id),
+                task_id=task.task_id,
+                span=KeySpan(bytes.fromhex(task.start_key), bytes.fromhex(task.end_key)),
+                snapshot_ts=tenant.snapshot_ts,
+                task_epoch=task.task_epoch,
+                keep_index_keys=rules.keep_index_keys if tenant.index_keys is None else tenant.index_keys,
+                checkpoint_every=rules.checkpoint_every,
+                parents=tuple(task.parents),
+            )
+            yield identity, task

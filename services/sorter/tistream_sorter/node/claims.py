@@ -1,0 +1,174 @@
+"""Taking hold of tasks: each with a claim manifest of its epoch, and the state that the manifests leave."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from tistream.clock import Clock
+from tistream.concurrency import new_lock
+from tistream.errors import CommitStateUnknown, Fenced, RetryableError, TiStreamError
+from tistream.format.manifest import Manifest
+from tistream.format.task_view import TaskView
+from tistream.model.span import KeySpan
+from tistream.storage.manifest_follow import TaskObjects
+from tistream.storage.manifest_log import ManifestLog, Sealed
+from tistream.storage.object_store import ObjectStore
+from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.node.tick_trace import TickTrace
+from tistream_sorter.state.task_state import TaskIdentity, TaskState, first_state, recovered_state
+from tistream_sorter.task.from_parents import inherited_state
+from tistream_sorter.task.seal_orders import others
+from tistream_sorter.task.task import Task, TickLimits
+from tistream_sorter.upkeep.gc_plan import Garbage
+
+log = logging.getLogger(__name__)
+
+READS_AT_ONCE = 10  # of the logs of tasks that one is to be merged with, tick by tick; then each READ_AGAIN_MS
+READ_AGAIN_MS = 1_000
+
+
+class Held:
+    """A task with its hold on the manifests. `doubtful` is a commit whose answer never came; `beside` a large tick
+    under way, `trace` tells of the one under way; `told_ms` when its trouble was last logged, `not_before_ms` when it
+    may be ticked again (monotonic). The rest belongs to Collector: when it looked for what earlier epochs have left,
+    and when it looks at what sealed tasks have left."""
+
+    def __init__(self, task: Task, manifests: ManifestLog) -> None:
+        self.task = task
+        self.manifests = manifests
+        self.doubtful: tuple[Manifest, TaskState, int] | None = None
+        self.beside: Future[list[tuple[Held, Manifest, TaskState, int]]] | None = None
+        self.trace: TickTrace | None = None
+        self.told_ms = 0
+        self.not_before_ms = 0
+        self.garbage = Garbage()
+        self.reads, self.read_ms = 0, 0  # of the others of a merge, in a row; when to read again (monotonic)
+        self.looked_ms: int | None = None
+        self.heritage_ms = 0
+        self.floor: int | None = None  # manifests from here on have not been noted as garbage
+        self.heritage_looks = 0  # in a row, that found nothing
+        self.read_at: int | None = None  # the manifest at which it was asked how far the schema registry is
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A task whose seal is there: who comes to know tells. `task` is what it was, if it was sealed here."""
+
+    identity: TaskIdentity
+    children: tuple[tuple[int, KeySpan], ...]
+    task: Task | None = None
+
+
+class Claims:
+    """Claims under way. One whose answer never came is tried again with the same nonce: it may have been written, and
+    under another nonce it would look like somebody else's. Safe for many threads, each with tasks of its own."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        limits: TickLimits,
+        clock: Clock,
+        new_nonce: Callable[[], str],
+        metrics: SorterMetrics,
+    ) -> None:
+        self._objects, self._limits, self._clock = objects, limits, clock
+        self._new_nonce, self._metrics = new_nonce, metrics
+        self._lock = new_lock()
+        self._nonces: dict[tuple[int, int], str] = {}  # (task, epoch) -> of claims without an answer
+        self._fenced: dict[tuple[int, int], int] = {}  # (task, epoch) -> the epoch that has claimed it
+        self._prepared: dict[int, ManifestLog] = {}  # of tasks that are to be taken over, read as far as they were
+
+    def keep_only(self, epochs: Mapping[int, int]) -> None:
+        """Forget claims of tasks, or under epochs, that are not wanted any more."""
+        with self._lock:
+            self._nonces = {key: nonce for key, nonce in self._nonces.items() if epochs.get(key[0]) == key[1]}
+            self._fenced = {key: by for key, by in self._fenced.items() if epochs.get(key[0]) == key[1]}
+
+    def prepare(self, coming: Sequence[TaskIdentity]) -> None:
+        """Be level with the tasks that are to be taken over, and with no others."""
+        ids = {identity.task_id for identity in coming}
+        with self._lock:
+            logs = {task_id: log for task_id, log in self._prepared.items() if task_id in ids}
+            self._prepared = {}
+        for identity in coming:
+            manifests = logs.get(identity.task_id)
+            if manifests is None:
+                manifests = ManifestLog(self._objects, identity.tenant, identity.task_id, identity.span)
+            try:
+                manifests.follow()
+            except TiStreamError as error:  # told again and again by whoever holds it; here it costs time
+                log.warning("cannot prepare", extra={"task_id": identity.task_id, "error": str(error)})
+                continue
+            with self._lock:
+                self._prepared[identity.task_id] = manifests
+
+    def prepared(self) -> list[int]:
+        """Tasks that can be taken over at once."""
+        with self._lock:
+            return sorted(self._prepared)
+
+    def fenced(self) -> list[tuple[int, int, int]]:
+        """(task, epoch, the epoch that has claimed it) of those that cannot be had under the epoch that is wanted."""
+        with self._lock:
+            return [(task_id, epoch, by) for (task_id, epoch), by in sorted(self._fenced.items())]
+
+    def open(self, identity: TaskIdentity) -> tuple[Held | Ended | None, bool]:
+        """The task, if it could be claimed, or its end; and whether that answer is final for this epoch."""
+        key = (identity.task_id, identity.task_epoch)
+        with self._lock:
+            nonce = self._nonces.setdefault(key, self._new_nonce())
+        try:
+            held: Held | Ended | None = self._claimed(identity, nonce)
+        except Sealed as error:
+            children = str([task_id for task_id, _ in error.children])
+            log.info("task is sealed", extra={"task_id": identity.task_id, "children": children})
+            held = Ended(identity, error.children)
+        except Fenced as error:
+            log.warning("task is held by a newer epoch", extra={"task_id": identity.task_id, "error": str(error)})
+            self._metrics.fenced.inc()
+            held = None
+            with self._lock:
+                self._fenced[key] = error.current_epoch
+        except (RetryableError, CommitStateUnknown) as error:
+            log.warning("cannot claim task yet", extra={"task_id": identity.task_id, "error": str(error)})
+            return None, False
+        except Exception as error:  # damaged manifests, or what nobody foresaw: the other tasks go on
+            log.error("task cannot be opened", exc_info=error, extra={"task_id": identity.task_id, "error": str(error)})
+            return None, False
+        with self._lock:
+            self._nonces.pop(key, None)
+        return held, True
+
+    def _claimed(self, identity: TaskIdentity, nonce: str) -> Held:
+        with self._lock:
+            manifests = self._prepared.pop(identity.task_id, None)
+        if manifests is None:
+            manifests = ManifestLog(self._objects, identity.tenant, identity.task_id, identity.span)
+        view = manifests.claim(identity.task_epoch, nonce, self._clock.now_ms())
+        if view.state is not None:
+            state = recovered_state(identity, view.state, view.segments, view.number)
+        elif identity.parents:
+            state = inherited_state(identity, [self._parent(identity, one) for one in identity.parents], view.number)
+        else:
+            state = first_state(identity, view.number)
+        return Held(Task(state, self._limits), manifests)
+
+    def read_others(self, one: Held, now_ms: int) -> None:
+        """Tell a task that is to be merged what the others' logs say, where that decides what it does next. Raises what
+        a read may. Monotonic time."""
+        wanted = one.task.to_read
+        if not wanted:
+            one.reads = 0
+        if not wanted or now_ms < one.read_ms:
+            return
+        one.reads += 1
+        one.read_ms = now_ms if one.reads < READS_AT_ONCE else now_ms + READ_AGAIN_MS
+        state = one.task.state
+        views = [TaskObjects(self._objects, state.identity.tenant, task_id).follow() for task_id in wanted]
+        one.task.heard(others(state, views))
+
+    def _parent(self, identity: TaskIdentity, task_id: int) -> TaskView:
+        return TaskObjects(self._objects, identity.tenant, task_id).follow()

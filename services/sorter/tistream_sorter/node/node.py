@@ -1,0 +1,362 @@
+"""The sorter process at work: which tasks it holds, and the thread that ticks them. Executes what Task decides."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from tistream import trace
+from tistream.clock import Clock
+from tistream.concurrency import new_executor, new_lock
+from tistream.errors import CommitStateUnknown, Fenced, InvariantBroken, KeyUnusable, TiStreamError, Unavailable
+from tistream.format.manifest import KIND_SEAL, Manifest
+from tistream.model.ids import TenantKey
+from tistream.storage.measured import MeasuredObjectStore
+from tistream.wire.meta import SealOrder, TaskReport
+from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.node.claims import Claims, Ended, Held
+from tistream_sorter.node.collector import Collector
+from tistream_sorter.node.compactor import Compactor
+from tistream_sorter.node.reports import reports
+from tistream_sorter.node.tick_jobs import Runner, TickJobs
+from tistream_sorter.node.tick_trace import TickTrace
+from tistream_sorter.state.task_state import TaskIdentity, TaskState
+from tistream_sorter.task.status import log_fields
+from tistream_sorter.task.task import Task, TickLimits
+from tistream_sorter.task.tick import Plan
+from tistream_sorter.upkeep.gc_plan import dropped, manifests_below
+from tistream_sorter.watermark.slice_work import passed_over
+
+log = logging.getLogger(__name__)
+
+COMMIT_THREADS = 8
+LARGE_THREADS = 4  # large ticks under way at a time; each has its own thread, and waits most of the time
+KEEP_ALL: Mapping[TenantKey, int] = MappingProxyType({})
+NO_ORDERS: Mapping[int, SealOrder] = MappingProxyType({})
+# How often a task is tried whose tenant's key cannot be used: what is refused costs the others of its tick time.
+KEY_AGAIN_MS = 2_000
+TROUBLE_AGAIN_MS = 10_000  # how often a tick that goes on failing is logged
+
+
+class SorterNode:
+    """Tasks by id. `open_task` and `drop` come from the assignment loop, `tick` from the tick loop."""
+
+    def __init__(
+        self,
+        objects: MeasuredObjectStore,
+        runner: Runner,
+        limits: TickLimits,
+        clock: Clock,
+        new_nonce: Callable[[], str],
+        metrics: SorterMetrics,
+    ) -> None:
+        self._clock, self._new_nonce, self._metrics = clock, new_nonce, metrics
+        self._large_work = limits.large_work
+        self._jobs = TickJobs(objects, runner, clock, metrics, self._trouble, self._stop)
+        self._collector = Collector(objects, limits.collect, clock, metrics)
+        self._compactor = Compactor(objects, runner, limits.compact, clock, new_nonce, metrics)
+        self._claims = Claims(objects, limits, clock, new_nonce, metrics)
+        self._held: dict[int, Held] = {}
+        self._sealed: dict[int, Ended] = {}  # sealed, and still routed here
+        self._lock = new_lock()
+        self._turn = 0
+        self._pool = new_executor("commit", COMMIT_THREADS)
+        self._beside = new_executor("large", LARGE_THREADS)
+        self.wake: Callable[[], None] = lambda: None  # called when files have come; the tick loop sets it
+        self.tell: Callable[[], None] = lambda: None  # called when the meta server waits for what is to be reported
+
+    def tasks(self) -> list[Task]:
+        """The tasks held now."""
+        with self._lock:
+            return [held.task for held in self._held.values()]
+
+    def find(self, task_id: int) -> Task | None:
+        """One task, if it is held."""
+        with self._lock:
+            held = self._held.get(task_id)
+        return held.task if held else None
+
+    def known(self, task_id: int) -> Task | None:
+        """One task, if it is held, or was sealed here and is still routed here."""
+        with self._lock:
+            ended = self._sealed.get(task_id)
+        return self.find(task_id) or (ended.task if ended else None)
+
+    # -- assignment -----------------------------------------------------------------------------------------------
+
+    def assign(
+        self,
+        wanted: Sequence[TaskIdentity],
+        orders: Mapping[int, SealOrder] = NO_ORDERS,
+        keep: Mapping[TenantKey, int] = KEEP_ALL,
+    ) -> bool:
+        """Hold exactly the wanted tasks, each under its epoch, and do with them what is ordered; `keep` is how long
+        their committed rows are kept (ms). Claims run side by side. False: some must be tried again, because the store
+        did not answer."""
+        epochs = {identity.task_id: identity.task_epoch for identity in wanted}
+        with self._lock:
+            current = {task_id: held.task.state.identity.task_epoch for task_id, held in self._held.items()}
+            current |= {task_id: ended.identity.task_epoch for task_id, ended in self._sealed.items()}
+            for task_id, epoch in current.items():
+                if epochs.get(task_id) != epoch:
+                    self._held.pop(task_id, None)
+                    self._sealed.pop(task_id, None)
+        for task in self.tasks():
+            task.keep(keep.get(task.state.identity.tenant))
+            self._give(task, orders)
+        self._claims.keep_only(epochs)
+        new = [identity for identity in wanted if current.get(identity.task_id) != identity.task_epoch]
+        complete = True
+        for identity, (opened, final) in zip(new, self._pool.map(self._claims.open, new), strict=True):
+            complete &= final
+            if isinstance(opened, Ended):
+                with self._lock:
+                    self._sealed[identity.task_id] = opened
+                self.tell()
+            elif opened is not None:
+                opened.task.keep(keep.get(identity.tenant))
+                self._give(opened.task, orders)
+                with self._lock:
+                    self._held[identity.task_id] = opened
+                log.info("task held", extra=log_fields(opened.task.state))
+        self.wake()
+        held = self.tasks()
+        self._metrics.tasks.set(len(held))
+        self._metrics.stopped.set(sum(task.stopped is not None for task in held))
+        return complete
+
+    def _give(self, task: Task, orders: Mapping[int, SealOrder]) -> None:
+        """Before anything is committed: without its order a task would go on past its stop_at."""
+        reason = task.order(orders.get(task.task_id))
+        if reason is not None:
+            self._metrics.refused.inc()
+            log.error("order to split or merge refused", extra={**log_fields(task.state), "reason": reason})
+
+    def prepare(self, coming: Sequence[TaskIdentity]) -> None:
+        """Be level with tasks that others hold and that are to come here."""
+        self._claims.prepare(coming)
+
+    def reports(self) -> list[TaskReport]:
+        """What the meta server is told with each heartbeat."""
+        with self._lock:
+            held, ended = [one.task for one in self._held.values()], list(self._sealed.values())
+        prepared, fenced = self._claims.prepared(), self._claims.fenced()
+        return reports(held, ended, prepared, self._clock.monotonic_ms(), fenced)
+
+    def collect(self) -> bool:
+        """Delete what nobody needs any more, from a thread of its own; whether there is more at once. A task that
+        stopped keeps everything."""
+        with self._lock:
+            held = [one for one in self._held.values() if one.task.stopped is None]
+        return self._collector.collect(held)
+
+    def compact(self) -> bool:
+        """Write small segments as larger ones, one job for all tasks, from a thread of its own. Whether any were."""
+        with self._lock:
+            held = list(self._held.values())
+        if not self._compactor.compact([one.task for one in held if one.task.stopped is None]):
+            return False
+        self.wake()
+        return True
+
+    # -- ticks ----------------------------------------------------------------------------------------------------
+
+    def tick(self) -> bool:
+        """One tick of every task that is due, as one job; what is large runs beside it, and its task is not due again
+        before that has ended. Whether anything was committed, or is to go on at once."""
+        with self._lock:
+            held = list(self._held.values())
+        plans: list[tuple[Held, Plan]] = []
+        commits: list[tuple[Held, Manifest, TaskState, int]] = []
+        now_ms, unfinished = self._clock.monotonic_ms(), False
+        self._turn += 1
+        waits = passed_over([one for one in held if one.task.unfinished], self._turn)
+        for one in held:
+            if one in waits:
+                unfinished = True
+                continue
+            if one.beside is None and now_ms < one.not_before_ms:
+                continue
+            if one.doubtful is not None:
+                commits.append((one, *one.doubtful))
+                continue
+            if one.beside is not None:
+                commits += self._ended(one)
+                continue
+            try:
+                self._claims.read_others(one, now_ms)
+            except TiStreamError as error:  # it stays where it is, and reads again
+                self._trouble(one, f"what it is to be merged with: {error}")
+            began_ms, began_ns = self._clock.monotonic_ms(), trace.now_ns()
+            one.garbage.note(one.task.settle(began_ms), began_ms)
+            try:
+                due = one.task.due(self._clock.monotonic_ms(), self._clock.now_ms(), self._new_nonce())
+            except Exception as error:  # whatever one tenant's input may cause: the other tasks go on
+                self._stop(one, error)
+                continue
+            unfinished |= one.task.unfinished
+            if due is not None and trace.on():
+                told = due if isinstance(due, Plan) else due[0]
+                one.trace = TickTrace.begun(one.task.state, told, began_ns)
+            if isinstance(due, Plan) and due.work > self._large_work:
+                one.beside = self._beside.submit(self._run_beside, one, due)
+                one.beside.add_done_callback(lambda _: self.wake())
+            elif isinstance(due, Plan):
+                plans.append((one, due))
+            elif due is not None:
+                commits.append((one, *due, 0))
+        began = self._clock.monotonic_ms()
+        concluded = self._jobs.run(plans)
+        _give_up([one for one, _ in plans], concluded)
+        commits += concluded
+        done = list(self._pool.map(lambda commit: self._commit(*commit), commits))
+        if plans:
+            self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
+        return any(done) or unfinished
+
+    def _run_beside(self, one: Held, due: Plan) -> list[tuple[Held, Manifest, TaskState, int]]:
+        """A large tick, from its own thread. What finds it ended commits it: that is short beside it."""
+        began = self._clock.monotonic_ms()
+        try:
+            return self._jobs.run([(one, due)], beside=True)
+        finally:
+            self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
+
+    def _ended(self, one: Held) -> list[tuple[Held, Manifest, TaskState, int]]:
+        """What may be committed of a large tick, once it has ended."""
+        running = one.beside
+        if running is None or not running.done():
+            return []
+        one.beside = None
+        concluded: list[tuple[Held, Manifest, TaskState, int]] = []
+        try:
+            concluded = running.result()
+        except Exception as error:  # what nobody foresaw
+            self._stop(one, error)
+        _give_up([one], concluded)
+        return concluded
+
+    def _trouble(self, held: Held, reason: str, *, key_unusable: bool = False) -> None:
+        """The tick failed and is tried again: in the task's status, and in the log when it begins and now and then.
+
+        Reasons name objects that no two ticks share, and a full disk lasts: each of them would fill the log.
+        """
+        now_ms = self._clock.monotonic_ms()
+        if key_unusable:
+            held.not_before_ms = now_ms + KEY_AGAIN_MS
+        if held.task.trouble is None or now_ms - held.told_ms >= TROUBLE_AGAIN_MS:
+            held.told_ms = now_ms
+            log.warning("tick failed", extra={**log_fields(held.task.state), "reason": reason})
+        held.task.trouble = reason
+
+    def _commit(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> bool:
+        """Whether it was committed. A trace that is in doubt goes on with the next attempt."""
+        if held.trace is None:
+            return self._committed(held, manifest, after, files)
+        with trace.inside(held.trace.span), trace.child("commit"):
+            done = self._committed(held, manifest, after, files)
+        if done:
+            held.trace.committed(manifest.number)
+        elif held.doubtful is None:
+            held.trace.given_up("commit")
+        if held.doubtful is None:
+            held.trace = None
+        return done
+
+    def _committed(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> bool:
+        held.doubtful = None
+        before, durable = held.task.state, held.task.durable
+        try:
+            held.manifests.commit(manifest)
+        except Fenced as error:
+            self._lost(held, error)
+            return False
+        except CommitStateUnknown as error:
+            held.doubtful = (manifest, after, files)
+            self._trouble(held, str(error), key_unusable=isinstance(error.__cause__, KeyUnusable))
+            return False
+        except Unavailable as error:
+            self._trouble(held, str(error), key_unusable=isinstance(error, KeyUnusable))
+            return False
+        except Exception as error:  # the number is taken by nobody's right, or worse: only a new epoch may go on
+            self._stop(held, error)
+            return False
+        self._observe(held.task, manifest, before, files)
+        held.garbage.note(dropped(durable, manifest, after), self._clock.monotonic_ms())
+        held.task.committed(after, files, self._clock.monotonic_ms())
+        if manifest.live_segments is not None:
+            self._raise_floor(held, manifest.number)
+        if before.stop_at != manifest.stop_at:
+            log.info("task stops at", extra={**log_fields(after), "stop_at": str(manifest.stop_at)})
+        if manifest.kind == KIND_SEAL:
+            self._end(held, manifest)
+        if manifest.kind == KIND_SEAL or before.inherited or before.stop_at != manifest.stop_at:
+            self.tell()
+        return True
+
+    def _end(self, held: Held, manifest: Manifest) -> None:
+        """The task has heirs now. It is told of for as long as it is routed here."""
+        state = held.task.state
+        self._metrics.seals.labels("split" if len(manifest.children) > 1 else "merge").inc()
+        log.info("task sealed", extra={**log_fields(state), "children": str([one for one, _ in manifest.children])})
+        with self._lock:
+            if self._drop(held):
+                self._sealed[held.task.task_id] = Ended(state.identity, manifest.children, held.task)
+
+    def _raise_floor(self, held: Held, number: int) -> None:
+        try:
+            floor = held.manifests.raise_floor(number)
+        except TiStreamError as error:  # costs readers a longer start, until the next checkpoint
+            log.warning("cannot raise the floor", extra={"task_id": held.task.task_id, "error": str(error)})
+            return
+        if held.floor is not None:  # else the first look finds them
+            held.garbage.note(manifests_below(held.task.durable, held.floor, floor), self._clock.monotonic_ms())
+            held.floor = floor
+
+    def _observe(self, task: Task, manifest: Manifest, before: TaskState, files: int) -> None:
+        self._metrics.manifests.inc()
+        self._metrics.segments.inc(len(manifest.segments))
+        self._metrics.segment_bytes.inc(sum(segment.size for segment in manifest.segments))
+        for what, total in manifest.counters.items():
+            self._metrics.rows.labels(what).inc(max(0, total - before.counters.get(what, 0)))
+        now_ms = self._clock.now_ms()
+        for file in task.queued(files):
+            self._metrics.file_seconds.observe(max(0, now_ms - file.ref.arrived_ms) / 1000)
+
+    def _stop(self, held: Held, error: Exception) -> None:
+        known = isinstance(error, TiStreamError)
+        reason = str(error) if known else f"{type(error).__name__}: {error}"
+        held.task.stopped = reason
+        self._metrics.broken.labels(str(error.number) if isinstance(error, InvariantBroken) else "none").inc()
+        self._metrics.stopped.inc()
+        fields = {**log_fields(held.task.state), "error": reason}
+        log.error("task stops and keeps everything", exc_info=None if known else error, extra=fields)
+
+    def _lost(self, held: Held, error: TiStreamError) -> None:
+        self._metrics.fenced.inc()
+        log.warning("task is lost", extra={**log_fields(held.task.state), "error": str(error)})
+        with self._lock:
+            self._drop(held)
+
+    def _drop(self, held: Held) -> bool:
+        """Under the lock. Whether the task was still held by that."""
+        if self._held.get(held.task.task_id) is not held:
+            return False
+        del self._held[held.task.task_id]
+        return True
+
+    def close(self) -> None:
+        """No more commits."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._beside.shutdown(wait=False, cancel_futures=True)
+        self._collector.close()
+
+
+def _give_up(planned: Sequence[Held], concluded: Sequence[tuple[Held, Manifest, TaskState, int]]) -> None:
+    """The traces of ticks of which nothing will be committed."""
+    going_on = [held for held, *_ in concluded]
+    for held in planned:
+        if held.trace is not None and held not in going_on:
+            held.trace.given_up("tick")
+            held.trace = None

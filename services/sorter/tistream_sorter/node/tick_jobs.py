@@ -1,0 +1,144 @@
+"""The jobs of ticks: plans in, what may be committed out. Executes what tick.py decides."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from tistream import trace
+from tistream.clock import Clock
+from tistream.format.manifest import Manifest
+from tistream.storage.measured import MeasuredObjectStore
+from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
+from tistream_sorter.jobs.shard import Shard, ShardResult
+from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.node.claims import Held
+from tistream_sorter.state.task_state import TaskState
+from tistream_sorter.task.task import Task
+from tistream_sorter.task.tick import Plan, conclude, lookup_needed
+
+log = logging.getLogger(__name__)
+
+
+class Runner(Protocol):
+    """Runs shards as one job; SparkRunner in production."""
+
+    def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
+        """Results in the order of `shards`. `beside`: a long job, whose shards make room for others between them,
+        called from a thread of its own."""
+
+    def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
+        """Each unit's segments as one, likewise beside the ticks."""
+
+
+class Trouble(Protocol):
+    """Is told why a tick failed, and whether its tenant's key is why."""
+
+    def __call__(self, held: Held, reason: str, /, *, key_unusable: bool = False) -> None: ...
+
+
+class TickJobs:
+    """Runs plans; `trouble` is told why a tick failed that is tried again, `stop` what stops its task."""
+
+    def __init__(
+        self,
+        objects: MeasuredObjectStore,
+        runner: Runner,
+        clock: Clock,
+        metrics: SorterMetrics,
+        trouble: Trouble,
+        stop: Callable[[Held, Exception], None],
+    ) -> None:
+        self._objects, self._runner, self._clock, self._metrics = objects, runner, clock, metrics
+        self._trouble, self._stop = trouble, stop
+        self._one_by_one = False
+
+    def run(
+        self, plans: list[tuple[Held, Plan]], *, beside: bool = False
+    ) -> list[tuple[Held, Manifest, TaskState, int]]:
+        """Run the plans, again where repeats must be looked up; what may be committed."""
+        if not plans:
+            return []
+        results = self._job(plans, beside=beside)
+        again = [
+            (held, more)
+            for held, done in plans
+            if (more := lookup_needed(done, results.get(held.task.task_id, ()))) is not None
+        ]
+        if again:
+            for held, _ in again:
+                del results[held.task.task_id]
+            results |= self._job(again, beside=beside)
+        final = {held.task.task_id: done for held, done in [*plans, *again]}
+        out = []
+        for held, _ in plans:
+            done = self._concluded(held, final[held.task.task_id], results.get(held.task.task_id))
+            if done is not None:
+                out.append(done)
+        return out
+
+    def _job(self, plans: list[tuple[Held, Plan]], *, beside: bool) -> dict[int, list[ShardResult]]:
+        """Results by task. After a job that died as a whole, each task runs alone: one cannot stop the others."""
+        groups = [[entry] for entry in plans] if self._one_by_one else [plans]
+        out: dict[int, list[ShardResult]] = {}
+        failed = False
+        for group in groups:
+            began_ns = trace.now_ns()
+            try:
+                results = self._runner.run([shard for _, done in group for shard in done.shards], beside=beside)
+            except Exception as error:  # whatever Spark raises: nothing was committed
+                failed = True
+                self._note_failure(error, [held.task for held, _ in group])
+                _tell(group, began_ns, [], type(error).__name__)
+                continue
+            _tell(group, began_ns, results)
+            tenants = {held.task.task_id: held.task.state.identity.tenant for held, _ in group}
+            for result in results:
+                out.setdefault(result.task_id, []).append(result)
+                self._objects.add_all(result.traffic, tenants[result.task_id])
+        if not beside:  # a large tick is alone anyway
+            self._one_by_one = failed
+        return out
+
+    def _note_failure(self, error: Exception, tasks: list[Task]) -> None:
+        told = f"{type(error).__name__}: {error}".split("\n", 1)[0][:500]
+        if len({task.state.identity.tenant for task in tasks}) > 1:  # it may name what is another's
+            told = f"{type(error).__name__} in a job of several tenants' tasks: the sorter's log says more"
+        if any(task.trouble != told for task in tasks):
+            log.error("job failed", exc_info=error, extra={"tasks": [task.task_id for task in tasks]})
+        for task in tasks:
+            task.trouble = told
+
+    def _concluded(
+        self, held: Held, done: Plan, results: list[ShardResult] | None
+    ) -> tuple[Held, Manifest, TaskState, int] | None:
+        if results is None:
+            return None
+        task = held.task
+        if any(result.bad_files for result in results):
+            self._metrics.damaged.inc()
+            for reason in {reason for result in results for reason in result.bad_files.values()}:
+                log.warning("change file cannot be read", extra={"task_id": task.task_id, "reason": reason})
+            task.refused(done, results, self._clock.monotonic_ms())
+            return None
+        if reasons := [(result.key_unusable, str(result.failed)) for result in results if result.failed]:
+            key_unusable, reason = max(reasons)
+            self._trouble(held, reason, key_unusable=key_unusable)
+            return None
+        try:
+            manifest, after = conclude(done, results, self._clock.now_ms())
+        except Exception as error:  # an invariant, or what nobody foresaw: the other tasks go on
+            self._stop(held, error)
+            return None
+        return held, manifest, after, len(done.files)
+
+
+def _tell(
+    group: Sequence[tuple[Held, Plan]], began_ns: int, results: Sequence[ShardResult], failed: str | None = None
+) -> None:
+    """Each task's trace of its part in a job."""
+    for held, _ in group:
+        if held.trace is not None:
+            mine = [result for result in results if result.task_id == held.task.task_id]
+            held.trace.job(began_ns, len(group), mine, failed)

@@ -1,0 +1,117 @@
+"""What a tick was about and where its time went, as spans: one tick of one task each (docs/operations.md, Traces).
+
+A tick goes on in the trace of the first of its files that somebody keeps a trace of; of each other one a link leads
+here, so that it can be seen from any file what it waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tistream import trace
+from tistream.format.manifest import Manifest
+from tistream.trace import Context, Mark, Span
+from tistream_sorter.jobs.shard import ShardResult
+from tistream_sorter.state.task_state import TaskState
+from tistream_sorter.task.tick import Plan, TaskFile
+
+LINKS_MAX = 32
+FILES_MAX = 64  # of which it is told when they were in a manifest
+SHARDS_MAX = 64
+
+
+class TickTrace:
+    """From the plan to the manifest; what does not come so far is tried again, as another one."""
+
+    def __init__(self, span: Span, task_id: int, files: Sequence[tuple[TaskFile, Mark]]) -> None:
+        self._span, self._task_id, self._files = span, task_id, files
+
+    @classmethod
+    def begun(cls, state: TaskState, due: Plan | Manifest, began_ns: int) -> TickTrace:
+        """One whose plan, or progress to be told, was made since then."""
+        files = [file for _, file in due.files] if isinstance(due, Plan) else []
+        marked = [(file, file.mark) for file in files if file.mark is not None]
+        contexts = list(dict.fromkeys(mark.context for _, mark in marked))
+        kept = [context for context in contexts if context.sampled]
+        parent = next(iter([*kept, *contexts]), None)
+        said: dict[str, str | int] = {
+            "tistream.tenant": str(state.identity.tenant),
+            "tistream.task": state.identity.task_id,
+            "tistream.files": len(files),
+        }
+        if isinstance(due, Plan):
+            said |= {"tistream.shards": len(due.shards), "tistream.work_bytes": due.work}
+        span = trace.begin(
+            "tick" if isinstance(due, Plan) else "progress",
+            parent=parent,
+            links=[context for context in kept if context != parent][:LINKS_MAX],
+            began_ns=began_ns,
+            attributes=said,
+        )
+        trace.record("plan", began_ns, trace.now_ns(), span.context)
+        kept_files = [(file, mark) for file, mark in marked if mark.context.sampled]
+        return cls(span, state.identity.task_id, kept_files[:FILES_MAX])
+
+    @property
+    def span(self) -> Span:
+        """In which it is committed."""
+        return self._span
+
+    def job(self, began_ns: int, tasks: int, results: Sequence[ShardResult], failed: str | None = None) -> None:
+        """A Spark job is over that has run its shards, and those of so many tasks in all."""
+        job = trace.record(
+            "spark job",
+            began_ns,
+            trace.now_ns(),
+            self._span.context,
+            attributes={"tistream.tasks": tasks},
+            failed=failed,
+        )
+        for result in results[:SHARDS_MAX]:
+            _shard(job, result)
+
+    def committed(self, number: int) -> None:
+        """Its manifest is there, and with it its files."""
+        ended_ns = trace.now_ns()
+        self._span.set({"tistream.manifest": number})
+        here = self._span.context
+        for file, mark in self._files:
+            trace.record(
+                "file in manifest",
+                mark.at_ns,
+                ended_ns,
+                mark.context,
+                links=[] if here is None else [here],
+                attributes={
+                    "tistream.task": self._task_id,
+                    "tistream.store": str(file.ref.store_id),
+                    "tistream.file_ts": str(file.ref.ts),
+                    "tistream.manifest": number,
+                },
+            )
+        self._span.end()
+
+    def given_up(self, kind: str) -> None:
+        """Nothing came of it; the files are still there."""
+        self._span.fail(kind)
+        self._span.end()
+
+
+def _shard(job: Context | None, result: ShardResult) -> None:
+    if not result.stages:
+        return
+    wrong = result.bad_files or result.broken or result.failed
+    shard = trace.record(
+        "shard",
+        result.stages[0][1],
+        result.stages[-1][2],
+        job,
+        attributes={
+            "tistream.shard": result.number,
+            "tistream.read_bytes": result.read_bytes,
+            "tistream.requests": sum(done.requests for done in result.traffic.values()),
+        },
+        failed="shard" if wrong else None,
+    )
+    for name, began_ns, ended_ns in result.stages:
+        trace.record(name, began_ns, ended_ns, shard)

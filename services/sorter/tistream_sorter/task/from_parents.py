@@ -1,0 +1,97 @@
+"""The state that a task begins with when it carries on tasks that are sealed (design.md 4). Pure.
+
+Of each key it is what the sealed task of that key knew. Files that only some of several parents have taken come again,
+and for their keys are repeats, which the kernel drops: what is pending by (key, start_ts), what was flushed by a look
+into the pool, what is covered and neither by its place in the log (design.md 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from tistream.errors import InvariantBroken, Unavailable
+from tistream.format.manifest import SEALED, Manifest, PendingPart
+from tistream.format.segment import SegmentRef
+from tistream.format.task_view import TaskView
+from tistream.model.span import KeySpan
+from tistream.schema.meta_change import SCHEMA_SPANS
+from tistream_sorter.state.intake import inherited
+from tistream_sorter.state.positions import common
+from tistream_sorter.state.task_state import TaskIdentity, TaskState, begun, first_state
+from tistream_sorter.watermark.slice_heirs import inherited_slices
+
+
+def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number: int) -> TaskState:
+    """The state of a task without a state manifest whose parents are these; `number` is its last manifest (a claim).
+
+    Raises:
+        Unavailable: not every parent is sealed in its favour yet.
+        InvariantBroken: the seals contradict each other.
+    """
+    seals = sorted((_seal_of(view, identity) for view in parents), key=lambda seal: seal.span.start)
+    _check_cover(identity, seals)
+    flushed_ts = {seal.flushed_ts for seal in seals}
+    if len(flushed_ts) > 1:
+        reason = f"task {identity.task_id}: its parents were sealed at {sorted(flushed_ts)}, not at one flushed_ts"
+        raise InvariantBroken(5, reason)
+    positions = common([seal.positions for seal in seals], seals[0].flushed_ts)
+    state = replace(
+        first_state(identity, number),
+        flushed_ts=flushed_ts.pop(),
+        slices=inherited_slices(identity.span, seals),
+        positions=positions,
+        pending=tuple(piece for seal in seals for piece in _clipped(seal.pending, identity.span)),
+        live_segments=_united([view.segments for view in parents]),
+        stop_at=seals[
+            0
+        ].stop_at,  # for nothing more; rows may wait above it, below the watermark: lifting it flushes them
+        inherited=True,
+        retained_ts=max(seal.retained_ts for seal in seals),
+        schema_retained_ts=_schema_retained_ts(identity.span, seals),
+        heritage=tuple(sorted({task_id for seal in seals for task_id in (seal.task_id, *seal.heritage)})),
+        intake=inherited(identity, seals[0], positions),
+    )
+    return begun(state)
+
+
+def _seal_of(view: TaskView, identity: TaskIdentity) -> Manifest:
+    last = view.last
+    if last is None or not view.sealed:
+        what = "a parent" if last is None else f"parent {last.task_id}"
+        raise Unavailable(f"task {identity.task_id}: {what} is not sealed yet")
+    if (identity.task_id, identity.span) not in last.children:
+        told = [task_id for task_id, _ in last.children]
+        raise Unavailable(f"task {identity.task_id}: parent {last.task_id} was sealed in favour of {told}")
+    return last
+
+
+def _check_cover(identity: TaskIdentity, seals: Sequence[Manifest]) -> None:
+    spans = [piece for seal in seals if (piece := seal.span.clip(identity.span)) is not None]
+    whole = bool(spans) and KeySpan(spans[0].start, spans[-1].end) == identity.span
+    if not whole or len(spans) < len(seals) or any(left.end != right.start for left, right in pairwise(spans)):
+        raise InvariantBroken(1, f"task {identity.task_id}: its parents' spans {spans} do not make up its own")
+
+
+def _clipped(parts: Sequence[PendingPart], span: KeySpan) -> list[PendingPart]:
+    out = []
+    for part in parts:
+        piece = part.span.clip(span)
+        if piece is not None and part.kind == SEALED:
+            assert piece == part.span, "sealed while a part that cannot be divided lay on both sides"
+        if piece is not None:
+            out.append(replace(part, span=piece))
+    return out
+
+
+def _schema_retained_ts(span: KeySpan, seals: Sequence[Manifest]) -> int:
+    """What may be gone of the schema's keys, as those say who had them; of all keys where the heir has none of them."""
+    own = [one for one in (span.clip(schema) for schema in SCHEMA_SPANS) if one is not None]
+    told = [seal.schema_retained_ts for seal in seals if any(seal.span.overlaps(one) for one in own)]
+    return max(told or (seal.retained_ts for seal in seals))
+
+
+def _united(several: Sequence[Sequence[SegmentRef]]) -> tuple[SegmentRef, ...]:
+    """Each segment once: heirs of one task that are merged again share what it had."""
+    return tuple({segment.key: segment for segments in several for segment in segments}.values())

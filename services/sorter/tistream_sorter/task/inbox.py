@@ -1,0 +1,112 @@
+"""Files that a task has received and not yet taken into a tick. Pure.
+
+The only copy of these references is here: a crash loses them, and the dispatcher sends them again from the position
+that the manifest carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tistream.wire.file_batch import FileRef, RowGroupRef
+from tistream_sorter.state.positions import Positions, follows, has_room, moved, received
+from tistream_sorter.task.tick import TaskFile
+
+PEEK_FILES = 512  # bounds the history of slices that one tick's kernel walks through
+
+
+@dataclass(slots=True)
+class Inbox:
+    """Files in an order that keeps every store's own."""
+
+    positions: Positions  # once every queued file is taken
+    files: list[TaskFile] = field(default_factory=list)
+    refused: dict[int, FileRef] = field(default_factory=dict)  # by store the first file of a chain that has no room
+
+    def offer(self, file: TaskFile) -> bool:
+        """Queue `file` if it is the next of its chain. A file known already, or ahead of its chain, is left out; so is
+        the first of one chain too many, which comes again."""
+        if not follows(self.positions, file.ref):
+            return False
+        if not has_room(self.positions, file.ref):
+            self.refused[file.ref.store_id] = file.ref
+            return False
+        self.refused.pop(file.ref.store_id, None)
+        self.positions = moved(self.positions, file.ref)
+        self.files.append(file)
+        return True
+
+    def peek(self, bytes_max: int, task_id: int) -> list[TaskFile]:
+        """The oldest files whose row groups for the task fit in `bytes_max`, at most PEEK_FILES; at least one, if
+        there is one.
+
+        The oldest by their time, whichever store's came first: the watermark is that of the store that is furthest
+        behind, and what is taken of the others above it has to wait in pending parts.
+        """
+        self.files = _by_time(self.files)
+        out: list[TaskFile] = []
+        total = 0
+        for file in self.files[:PEEK_FILES]:
+            total += bytes_of(file, task_id)
+            if out and total > bytes_max:
+                break
+            out.append(file)
+        return out
+
+    def crowded(self) -> list[FileRef]:
+        """The files that have no room still."""
+        self.refused = {store: ref for store, ref in self.refused.items() if not has_room(self.positions, ref)}
+        return list(self.refused.values())
+
+    def committed(self, durable: Positions, flushed_ts: int) -> None:
+        """A manifest has let chains go that are closed."""
+        self.positions = received(self.positions, durable, flushed_ts)
+
+    def taken(self, count: int) -> None:
+        """The first `count` files of the last `peek` are in a committed manifest, or in the view's progress."""
+        del self.files[:count]
+
+    def forget(self, durable: Positions, keys: Iterable[str]) -> None:
+        """Drop the named files and those behind them in their chains: they must be sent again. Another chain of the
+        same store goes on: it may be the one that ends the quarantine."""
+        bad = set(keys)
+        stores = {file.ref.store_id for file in self.files if file.ref.key in bad}
+        kept: list[TaskFile] = []
+        held: set[tuple[int, int]] = set()
+        for file in self.files:
+            chain = (file.ref.store_id, file.ref.chain_ts)
+            if file.ref.key in bad:
+                held.add(chain)
+            if chain not in held:
+                kept.append(file)
+        positions = {**self.positions, **{store: durable.get(store, ()) for store in stores}}
+        self.files = []
+        self.positions = {store: chains for store, chains in positions.items() if chains}
+        for file in kept:
+            if file.ref.store_id in stores:
+                self.positions = moved(self.positions, file.ref)
+            self.files.append(file)
+
+
+def _by_time(files: list[TaskFile]) -> list[TaskFile]:
+    """In the order of their times, but that a store's files keep theirs."""
+    reached: dict[int, int] = {}
+    times = []
+    for file in files:
+        store_id = file.ref.store_id
+        reached[store_id] = max(reached.get(store_id, 0), file.ref.ts)
+        times.append(reached[store_id])
+    return [files[at] for at in sorted(range(len(files)), key=times.__getitem__)]
+
+
+def groups_of(file: TaskFile, task_id: int) -> list[RowGroupRef]:
+    """The file's row groups that the task must read."""
+    wanted = file.ref.row_groups.get(task_id, ())
+    by_index = {group.index: group for group in file.ref.groups} if wanted else {}
+    return [by_index[index] for index in wanted]
+
+
+def bytes_of(file: TaskFile, task_id: int) -> int:
+    """Their bytes."""
+    return sum(group.length for group in groups_of(file, task_id))

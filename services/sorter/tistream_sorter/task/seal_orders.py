@@ -1,0 +1,162 @@
+"""What the owner wants of a task that is to be split or merged, and what its holder does about it next. Pure.
+
+A split is one seal. Of tasks that are merged each first commits a `stop_at`, above all that it has told: it flushes and
+tells nothing above it, and so does every later holder. Once all have come there they are sealed, at one flushed_ts.
+
+The log of the first of them decides (docs/adr/0020). It may take its stop back, or end in favour of the child; the
+others do what it has done, once they have read it, whatever is ordered meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tistream.errors import InvalidRequest
+from tistream.format.manifest import SEALED, Merging
+from tistream.format.task_view import TaskView
+from tistream.model.span import KeySpan
+from tistream.wire.meta import ChildTask, SealOrder
+from tistream_sorter.state.task_state import TaskIdentity, TaskState
+
+Children = tuple[tuple[int, KeySpan], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order that fits the task. `children` are in key order; a split has no `stop_at`."""
+
+    children: Children
+    stop_at: int | None
+    final: bool
+    parents: tuple[int, ...] = ()
+
+    @property
+    def merge(self) -> Merging | None:
+        """What the task is to stop for."""
+        return None if self.stop_at is None else Merging(*self.children[0], self.parents)
+
+    @property
+    def bounds(self) -> tuple[bytes, ...]:
+        """Where the task is to be cut."""
+        return () if self.stop_at is not None else tuple(span.start for _, span in self.children[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The next manifest that an order asks for: with this stop_at, for that, and, if it is the seal, these children."""
+
+    stop_at: int | None
+    merge: Merging | None = None
+    children: Children = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What the logs of the others say that are to be merged with a task.
+
+    sealed: one of them ends in favour of the child: there is no way back. bound: the one that leads, if it is another,
+    stops for the child, so that it may end in its favour at any moment.
+    """
+
+    sealed: bool
+    bound: bool
+
+
+def others(state: TaskState, views: Sequence[TaskView]) -> Others:
+    """`views`: of the other parents, in the order of `state.merge.parents`, read after the task stopped."""
+    merge = state.merge
+    assert merge is not None
+    sealed = any(_ends(view, merge) for view in views)
+    if leads(state) or not views:
+        return Others(sealed, bound=False)
+    newest = views[0].state
+    stops = newest is not None and (newest.stop_at, newest.merge) == (state.stop_at, merge)
+    return Others(sealed, bound=stops and not views[0].sealed)
+
+
+def _ends(view: TaskView, merge: Merging) -> bool:
+    return view.sealed and view.last is not None and (merge.child, merge.span) in view.last.children
+
+
+def leads(state: TaskState) -> bool:
+    """Whether it is this task's log that decides about its merge."""
+    return state.merge is not None and state.merge.parents[:1] in ((), (state.identity.task_id,))
+
+
+def must_read(state: TaskState, order: Order | None) -> bool:
+    """Whether the others' logs decide what is next: the task would go on past its stop, or end."""
+    if state.merge is None:
+        return False
+    waits = order is not None and order.final and state.stop_at == state.progress_ts and not leads(state)
+    return waits or _wanted(state, order) != (state.stop_at, state.merge)
+
+
+def read_order(order: SealOrder, identity: TaskIdentity) -> Order:
+    """Raises InvalidRequest if the order does not fit the task: some of its keys would have no heir, or two."""
+    children = tuple(
+        sorted(((child.task_id, _span(child)) for child in order.children), key=lambda child: child[1].start)
+    )
+    ids, spans = [task_id for task_id, _ in children], [span for _, span in children]
+    if identity.task_id in ids or len(set(ids)) < len(ids):
+        raise InvalidRequest(f"children {ids}: each must be a task of its own")
+    if order.stop_at is not None:
+        if len(spans) != 1 or spans[0].clip(identity.span) != identity.span:
+            raise InvalidRequest(f"one child must hold all keys of the task in a merge; there are {spans}")
+        return Order(children, order.stop_at, order.final, tuple(order.parents))
+    whole = len(spans) > 1 and KeySpan(spans[0].start, spans[-1].end) == identity.span
+    if not whole or any(left.end != right.start for left, right in pairwise(spans)):
+        raise InvalidRequest(f"the children's spans {spans} do not make up the task's, {identity.span}")
+    return Order(children, None, order.final)
+
+
+def _span(child: ChildTask) -> KeySpan:
+    try:
+        start, end = bytes.fromhex(child.start_key), bytes.fromhex(child.end_key)
+    except ValueError as error:
+        raise InvalidRequest(f"child {child.task_id}: {error}") from error
+    if end and start >= end:
+        raise InvalidRequest(f"child {child.task_id} has no keys")
+    return KeySpan(start, end)
+
+
+def next_step(state: TaskState, order: Order | None, heard: Others | None = None) -> Step | None:
+    """What to commit now; None: nothing but what the files ask for. Only the holder with a current route may ask.
+
+    `heard`: what was read of the others, where `must_read`; None: nothing could be read.
+    """
+    if must_read(state, order) and (heard is None or heard.sealed or heard.bound):
+        return _ended(state) if heard is not None and heard.sealed else None
+    stop_at, merge = _wanted(state, order)
+    if (stop_at, merge) != (state.stop_at, state.merge):
+        return Step(stop_at, merge)
+    if order is None:
+        return None
+    if order.stop_at is None:
+        return None if _undivided(state, order) else Step(None, None, order.children)
+    arrived = order.final and state.stop_at == state.progress_ts and leads(state)
+    return Step(order.stop_at, state.merge, order.children) if arrived else None
+
+
+def _ended(state: TaskState) -> Step | None:
+    """The seal of a task of which another is sealed in favour of their child; None before it has come to the ts."""
+    assert state.merge is not None
+    ends = ((state.merge.child, state.merge.span),)
+    return Step(state.stop_at, state.merge, ends) if state.stop_at == state.progress_ts else None
+
+
+def _wanted(state: TaskState, order: Order | None) -> tuple[int | None, Merging | None]:
+    return (order.stop_at, order.merge) if order is not None and may_stop(state, order) else (None, None)
+
+
+def may_stop(state: TaskState, order: Order) -> bool:
+    """Whether what the task has flushed and told leaves the order's stop_at ahead of it."""
+    return order.stop_at is not None and order.stop_at >= state.progress_ts
+
+
+def _undivided(state: TaskState, order: Order) -> bool:
+    """Whether a part that cannot be divided, since it is a segment already, has rows of two children. It goes when the
+    watermark passes it, and no new one is written across the cuts."""
+    sealed = [part.span for part in state.pending if part.kind == SEALED]
+    return any(all(span.clip(part) != part for _, span in order.children) for part in sealed)

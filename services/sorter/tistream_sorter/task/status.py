@@ -1,0 +1,160 @@
+"""What a task tells about itself: progress, and what holds its watermark. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tistream.format.manifest import PendingPart
+from tistream.model.span import KeySpan, shown_key
+from tistream.model.ts import physical_ms
+from tistream.storage import layout
+from tistream.wire.file_batch import FileRef
+from tistream.wire.sorter import Chain, Coverage, Hold, SliceStatus, StoreNeed, TaskStatus
+from tistream_sorter.state.positions import Positions
+from tistream_sorter.state.task_state import TaskState
+from tistream_sorter.watermark.slice_arrays import NO_REGION, NO_STORE
+from tistream_sorter.watermark.slices import SliceState
+
+WAITING_TOLD = 3
+LATE_MS = 5_000  # design.md 5: from here on something must be named
+
+
+def task_status(
+    state: TaskState, durable: TaskState, received: Positions, holds: list[Hold], stopped: str | None
+) -> TaskStatus:
+    """The wire model of one task. `durable`: as its newest manifest has it, or its parents' seals before the first."""
+    identity = state.identity
+    return TaskStatus(
+        cluster_id=identity.tenant.cluster_id,
+        tenant_id=identity.tenant.tenant_id,
+        task_id=identity.task_id,
+        task_epoch=identity.task_epoch,
+        start_key=identity.span.start.hex(),
+        end_key=identity.span.end.hex(),
+        manifest=state.number,
+        checkpoint=state.checkpoint,
+        flushed_ts=state.flushed_ts,
+        progress_ts=state.told_ts,
+        received=chains(received),
+        durable=chains(durable.positions),
+        pending_rows=sum(part.rows for part in state.pending),
+        pending_bytes=sum(part.size for part in state.pending),
+        counters=state.counters,
+        holds=holds,
+        stopped=stopped,
+        retained_ts=state.retained_ts,
+        pointed=None if durable.inherited else pointed(durable.pending),
+    )
+
+
+def pointed(parts: Iterable[PendingPart]) -> dict[int, int]:
+    """By store the oldest change file that the parts point into."""
+    oldest: dict[int, int] = {}
+    for key in {source.key for part in parts for source in part.sources}:
+        found = layout.parse_change_file(key)
+        if found is not None:  # else nobody takes it for a change file, to be deleted as one
+            _, store, ts = found
+            oldest[store] = min(ts, oldest.get(store, ts))
+    return oldest
+
+
+def log_fields(state: TaskState) -> dict[str, object]:
+    """Which task it is, and how far, in every line of the log about it."""
+    identity = state.identity
+    return {
+        "tenant": str(identity.tenant),
+        "task_id": identity.task_id,
+        "task_epoch": identity.task_epoch,
+        "manifest": state.number,
+        "flushed_ts": str(state.flushed_ts),
+    }
+
+
+def chains(positions: Positions) -> dict[int, list[Chain]]:
+    """Positions on the wire."""
+    return {
+        store: [Chain(first_ts=chain.first_ts, at_ts=chain.at_ts) for chain in chains]
+        for store, chains in positions.items()
+    }
+
+
+def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
+    """The rows that wait for a log range, and, if the watermark is late, the slice that is furthest behind."""
+    slices = state.slices
+    tenant = state.identity.tenant
+    holds = [
+        Hold(
+            stage="push",
+            store_id=str(row.store_id),
+            region_id=str(row.region_id),
+            object=layout.change_file(tenant, row.store_id, row.file_ts),
+            reason=f"region {row.region_id} of this file waits for {slices.waits_for(row)}",
+        )
+        for row in slices.slowest_waiting(WAITING_TOLD)
+    ]
+    stop_at = state.stop_at
+    if stop_at is not None and slices.watermark() > stop_at and now_ms - physical_ms(stop_at) > LATE_MS:
+        task_id = state.identity.task_id
+        others = [] if state.merge is None else [one for one in state.merge.parents if one != task_id]
+        whom = f"tasks {others}" if others else "others"
+        holds.append(Hold(stage="sort", reason=f"task {task_id} stops at {stop_at}: it is to be merged with {whom}"))
+    lowest = slices.lowest()
+    if now_ms - physical_ms(lowest.resolved_ts) > LATE_MS:
+        region = None if lowest.region_id == NO_REGION else str(lowest.region_id)
+        store = None if lowest.store_id == NO_STORE else str(lowest.store_id)
+        what = "no region has reported" if region is None else f"region {region} has reported nothing newer"
+        reason = f"{what} for the keys from {shown_key(lowest.start) or 'the first'} since {lowest.resolved_ts}"
+        holds.append(Hold(stage="push", store_id=store, region_id=region, reason=reason))
+    return holds
+
+
+def no_room(ref: FileRef, received: Positions) -> Hold:
+    """A chain that cannot begin."""
+    chains = received[ref.store_id]
+    reason = (
+        f"chain {ref.chain_ts} of store {ref.store_id} cannot begin: {len(chains)} of its chains are open, the oldest "
+        f"since {chains[0].first_ts}; it begins once their late files have come, or their keys were scanned again"
+    )
+    return Hold(stage="push", store_id=str(ref.store_id), object=ref.key, reason=reason)
+
+
+def store_need(state: TaskState, durable: TaskState, received: Positions, store_id: int) -> StoreNeed:
+    """What the task still needs of a store; `state`: with all that has come."""
+    slices = state.slices
+    resting, row = slices.resting_on(store_id)
+    return StoreNeed(
+        received=chains(received).get(store_id, []),
+        durable=chains(durable.positions).get(store_id, []),
+        known=not durable.inherited,
+        pointed=pointed(durable.pending).get(store_id),
+        resting=None if resting is None else _slice_status(resting, None),
+        waits=None
+        if row is None
+        else f"region {row.region_id} of file {row.file_ts} waits for {slices.waits_for(row)}",
+    )
+
+
+def _slice_status(piece: SliceState, waits_for: str | None) -> SliceStatus:
+    return SliceStatus(
+        start_key=piece.start.hex(),
+        end_key=piece.end.hex(),
+        region_id=None if piece.region_id == NO_REGION else str(piece.region_id),
+        region_version=str(piece.region_version),
+        index=str(piece.index),
+        resolved_ts=str(piece.resolved_ts),
+        waits_for=waits_for,
+    )
+
+
+def coverage(state: TaskState, only: KeySpan) -> Coverage:
+    """The slices inside `only`, in key order."""
+    clipped = state.identity.span.clip(only)
+    if clipped is None:
+        return Coverage(slices=[])
+    slices = state.slices
+    pieces = slices.states(clipped)
+    out = []
+    for piece, row in zip(pieces, slices.first_waiting(pieces), strict=True):
+        waits_for = None if row is None else slices.waits_for(row.clipped(piece.start, piece.end))
+        out.append(_slice_status(piece, waits_for))
+    return Coverage(slices=out)

@@ -1,0 +1,99 @@
+"""Which objects of a task are garbage (docs/adr/0009), and since when. Pure, but for its lock; times are monotonic ms.
+
+Objects are a task's own. Of those that it shares with other children of a sealed task, `unnamed` finds the garbage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tistream.concurrency import new_lock
+from tistream.format.manifest import Manifest, PendingPart
+from tistream.format.segment import SegmentRef
+from tistream.storage import layout
+from tistream_sorter.state.task_state import TaskState
+
+
+@dataclass(frozen=True, slots=True)
+class CollectRules:
+    """See SorterSettings.collect."""
+
+    grace_ms: int = 600_000
+    every_ms: int = 60_000
+
+
+COLLECT_DEFAULT = CollectRules()
+
+
+class Garbage:
+    """Keys that no manifest names any more, each with the time of that observation. Used by the tick thread and by the
+    thread that deletes."""
+
+    def __init__(self) -> None:
+        self._lock = new_lock()
+        self._since_ms: dict[str, int] = {}  # ordered by time
+
+    def note(self, keys: Iterable[str], now_ms: int) -> bool:
+        """Add garbage; known keys keep their time. Return whether any key is new."""
+        with self._lock:
+            known = len(self._since_ms)
+            for key in keys:
+                self._since_ms.setdefault(key, now_ms)
+            return len(self._since_ms) > known
+
+    def due(self, now_ms: int, grace_ms: int, count_max: int) -> list[str]:
+        """At most `count_max` keys whose grace time is over, oldest first."""
+        with self._lock:
+            ready = (key for key, since_ms in self._since_ms.items() if now_ms - since_ms >= grace_ms)
+            return [key for key, _ in zip(ready, range(count_max), strict=False)]
+
+    def deleted(self, keys: Iterable[str]) -> None:
+        """Remove keys that have been deleted."""
+        with self._lock:
+            for key in keys:
+                self._since_ms.pop(key, None)
+
+
+def dropped(before: TaskState, manifest: Manifest, after: TaskState) -> set[str]:
+    """The task's own objects that `before` names and `after` does not; `manifest` leads from one to the other."""
+    named = {part.key for part in before.pending} - {part.key for part in after.pending}
+    if manifest.live_segments is not None:
+        named |= {segment.key for segment in before.live_segments}
+        named |= {segment.key for segment in manifest.segments}
+        named -= {segment.key for segment in after.live_segments}
+    else:
+        named -= {segment.key for segment in manifest.segments}
+    own = layout.task_prefix(after.identity.tenant, after.identity.task_id)
+    return {key for key in named if key.startswith(own)}
+
+
+def manifests_below(state: TaskState, low: int, high: int) -> list[str]:
+    """The keys of the manifests `low <= number < high`."""
+    tenant, task_id = state.identity.tenant, state.identity.task_id
+    return [layout.manifest(tenant, task_id, number) for number in range(low, high)]
+
+
+def left_behind(keys: Iterable[str], state: TaskState) -> list[str]:
+    """Objects below a task's prefix that an earlier epoch wrote and `state` does not name: those epochs are fenced and
+    cannot commit. Objects of the state's own epoch may be about to be named, and are left out."""
+    named = names(state.pending, state.live_segments)
+    return [
+        key
+        for key in keys
+        if key not in named and (epoch := layout.epoch_of(key)) is not None and epoch < state.identity.task_epoch
+    ]
+
+
+def unnamed(
+    keys: Iterable[str], carrying_on: Iterable[tuple[Sequence[PendingPart], Sequence[SegmentRef]]]
+) -> list[str]:
+    """Objects of a sealed task that none of its children (`carrying_on`) names. None of them ever will: a child task
+    inherits objects from a seal only."""
+    named = {key for pending, live in carrying_on for key in names(pending, live)}
+    return [key for key in keys if key not in named]
+
+
+def names(pending: Iterable[PendingPart], live: Iterable[SegmentRef]) -> set[str]:
+    """Keys of the objects that a state names."""
+    return {part.key for part in pending} | {segment.key for segment in live}

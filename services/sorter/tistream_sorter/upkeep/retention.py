@@ -1,0 +1,57 @@
+"""Retention: which committed segments a task keeps (docs/adr/0009). Pure; `now_ms` is wall clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from tistream.model.ts import from_physical_ms, physical_ms
+from tistream_sorter.state.task_state import TaskState
+
+
+@dataclass(slots=True)
+class Readable:
+    """The ts that has been durable for at least `pause_ms`, so that followers had time to read it.
+
+    After a stall hours of changes may be flushed at once; they would exceed the retention before any consumer could
+    read them. Times are monotonic milliseconds.
+    """
+
+    pause_ms: int
+    _flushed: deque[tuple[int, int]] = field(
+        default_factory=deque
+    )  # (when it was first seen to be durable, flushed_ts)
+
+    def through(self, flushed_ts: int, now_ms: int) -> int:
+        """The highest such ts. `flushed_ts` is durable now."""
+        if not self._flushed or flushed_ts > self._flushed[-1][1]:
+            self._flushed.append((now_ms, flushed_ts))
+        while len(self._flushed) > 1 and now_ms - self._flushed[1][0] >= self.pause_ms:
+            self._flushed.popleft()
+        since_ms, reached = self._flushed[0]
+        return reached if now_ms - since_ms >= self.pause_ms else 0
+
+
+def retained(state: TaskState, now_ms: int) -> TaskState:
+    """The state without the segments whose rows all lie at or below its new retained_ts, which never goes down.
+
+    After a merge a parent without schema keys may have dropped more than the schema registry has read. Readers see
+    this in retained_ts; the segments stay until the registry has read them (schema_retained_ts).
+    """
+    ts = max(state.retained_ts, _allowed(state, now_ms))
+    schema_ts = max(state.schema_retained_ts, min(ts, state.retention.read_ts))
+    live = tuple(segment for segment in state.live_segments if segment.commit_ts_max > schema_ts)
+    unchanged = (ts, schema_ts) == (state.retained_ts, state.schema_retained_ts)
+    if unchanged and len(live) == len(state.live_segments):
+        return state
+    return replace(state, retained_ts=ts, schema_retained_ts=schema_ts, live_segments=live)
+
+
+def _allowed(state: TaskState, now_ms: int) -> int:
+    """The ts up to which rows may be dropped. Age is counted from the earlier of two clocks, this node's and the
+    upstream's: a clock that is years ahead must not empty the pool."""
+    keep_ms = state.retention.keep_ms
+    newest_ms = min(now_ms, physical_ms(state.flushed_ts))
+    if keep_ms is None or newest_ms <= keep_ms:
+        return 0
+    return min(state.flushed_ts, state.retention.read_ts, from_physical_ms(newest_ms - keep_ms))

@@ -1,0 +1,146 @@
+"""A task's slices as arrays, and the rows that wait: what they hold, how they are cut and written down. Pure."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.model.span import KeySpan
+from tistream_sorter.watermark.slice_cuts import Cuts, Int64s, Places, int64s, whole
+from tistream_sorter.watermark.slice_work import Runs
+from tistream_sorter.watermark.watermark_rows import Waiting, Watermark
+
+NO_REGION = -1
+NO_STORE = -1
+
+SLICES = pa.schema(
+    [pa.field("start_key", pa.binary()), pa.field("end_key", pa.binary())]
+    + [pa.field(name, pa.int64()) for name in ("region_id", "region_version", "index", "resolved_ts", "store_id")]
+)
+
+
+class SliceArrays:
+    """The slices of one task's span, in key order, without holes; and the rows that wait.
+
+    Copies share what neither has changed.
+    """
+
+    def __init__(self, span: KeySpan, snapshot_ts: int) -> None:
+        """A new task: one slice, covered by nobody's log up to `snapshot_ts`."""
+        self.span = span
+        self._waiting = Waiting.of([])  # their bounds are cuts
+        self._cuts = Cuts(pa.array([span.start], pa.binary()), span.end)
+        self._region = np.array([NO_REGION], np.int64)
+        self._version = np.zeros(1, np.int64)
+        self._index = np.zeros(1, np.int64)
+        self._resolved = np.array([snapshot_ts], np.int64)
+        self._store = np.array([NO_STORE], np.int64)
+        self._own: set[str] = set()  # arrays that nobody else holds
+        self._places: Places | None = None
+        self._runs: Runs | None = None
+        self._touched = np.zeros(1, bool)  # since the rows that wait tried last
+        self._changes = 0  # by the file that is being taken
+
+    @property
+    def waiting(self) -> list[Watermark]:
+        """The rows that wait, in log order."""
+        return self._waiting.rows
+
+    def __len__(self) -> int:
+        return len(self._cuts)
+
+    def copy(self) -> Self:
+        """An independent map."""
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__
+        other._own = set()
+        self._own.clear()
+        return other
+
+    def _waiting_runs(self) -> tuple[Int64s, Int64s]:
+        """Per waiting row the run of slices that it covers; looked up once, for as long as both stay."""
+        runs = self._runs
+        if runs is None or runs.waiting is not self._waiting or runs.cuts is not self._cuts:
+            found = self._cuts.rows_of(self._waiting.start, self._waiting.end)
+            runs = self._runs = Runs(self._waiting, self._cuts, *found)
+        return runs.first, runs.beyond
+
+    # -- the array of slices --------------------------------------------------------------------------------------
+
+    _ARRAYS = ("_region", "_version", "_index", "_resolved", "_store")
+
+    def _values(self, at: int) -> tuple[int, int, int, int, int]:
+        return (
+            int(self._region[at]),
+            int(self._version[at]),
+            int(self._index[at]),
+            int(self._resolved[at]),
+            int(self._store[at]),
+        )
+
+    def _set(self, name: str, at: int | Int64s, values: int | Int64s) -> None:
+        """Change an array of which others may hold what it was."""
+        array: Int64s = getattr(self, name)
+        same = array[at] == values
+        if same if isinstance(at, int) else np.all(same):
+            return
+        if name not in self._own:
+            array = array.copy()
+            setattr(self, name, array)
+            self._own.add(name)
+        array[at] = values
+        if name == "_region":
+            self._places = None
+
+    def _cut(self, keys: pa.Array) -> None:
+        """Let slices begin at all of those keys."""
+        if (found := self._cuts.with_keys(keys)) is not None:
+            self._replace(*found)
+
+    def _coalesce(self) -> None:
+        """Join neighbours that know the same, but where a waiting row begins or ends: it will be cut there again."""
+        same = np.ones(len(self) - 1, bool)
+        for name in self._ARRAYS[:-1]:
+            values = getattr(self, name)
+            same &= values[1:] == values[:-1]
+        at = np.flatnonzero(same) + 1
+        if len(self._waiting) and len(at):
+            bounds = pa.concat_arrays([self._waiting.start, self._waiting.end])
+            wanted = pc.is_in(self._cuts.starts.take(pa.array(at)), value_set=bounds)
+            at = at[~wanted.to_numpy(zero_copy_only=False)]
+        if len(at):
+            keep = np.ones(len(self), bool)
+            keep[at] = False
+            self._replace(self._cuts.kept(keep), np.flatnonzero(keep))
+
+    def _replace(self, cuts: Cuts, source: Int64s) -> None:
+        """Other cuts; `source` are the present slices whose values the new ones have."""
+        self._cuts, self._places, self._touched = cuts, None, self._touched[source]
+        for name in self._ARRAYS:
+            setattr(self, name, getattr(self, name)[source])
+        self._own = set(self._ARRAYS)
+
+    # -- durable form ---------------------------------------------------------------------------------------------
+
+    def to_tables(self) -> tuple[pa.Table, pa.Table]:
+        """(SLICES, WAITING), as a manifest restates them."""
+        values = [pa.array(getattr(self, name)) for name in self._ARRAYS]
+        slices = pa.Table.from_arrays([self._cuts.starts, self._cuts.ends, *values], schema=SLICES)
+        self._own.clear()  # the table holds them
+        return slices, self._waiting.to_table()
+
+    @classmethod
+    def from_tables(cls, span: KeySpan, slices: pa.Table, waiting: pa.Table) -> Self:
+        """The inverse of to_tables."""
+        out = cls(span, 0)
+        out._cuts = Cuts(whole(slices, "start_key"), span.end)
+        assert out._cuts.start_of(0) == span.start
+        for name, column in zip(cls._ARRAYS, SLICES.names[2:], strict=True):
+            setattr(out, name, int64s(slices, column))
+        out._touched = np.zeros(len(out._cuts), bool)
+        out._waiting = Waiting.from_table(waiting)
+        out._cut(pa.concat_arrays([out._waiting.start, out._waiting.end]))
+        return out

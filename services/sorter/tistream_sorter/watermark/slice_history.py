@@ -1,0 +1,133 @@
+"""Every change of every slice since the last manifest: what decides which prewrites are dead (design.md 3). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tistream.model.span import KeySpan, joined
+from tistream_sorter.watermark.slice_cuts import Cuts
+
+if TYPE_CHECKING:
+    from tistream_sorter.watermark.watermark_rows import Watermark
+
+NO_SCAN = -1
+NOT_CONNECTED = -1
+SCANNED_MAX = 64  # spans of scanned slices that are told apart
+
+Int64s = npt.NDArray[np.int64]
+
+HISTORY = pa.schema(
+    [
+        pa.field("seq", pa.int32()),
+        pa.field("start_key", pa.binary()),
+        pa.field("end_key", pa.binary()),
+        *(pa.field(name, pa.int64()) for name in ("version", "index", "resolved_ts")),
+        *(pa.field(name, pa.int64()) for name in ("row_version", "row_index", "row_resolved_ts", "scan_index")),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Changes of some slices by rows of one file, `at` their places in `cuts`: what the slices know afterwards, and
+    what the rows said. `row_version` is NOT_CONNECTED, and the row's index and ts -1, where a row did not connect;
+    `scan_index` is the log index as of which it is a scan, or NO_SCAN."""
+
+    seq: int
+    cuts: Cuts
+    at: Int64s
+    version: Int64s
+    index: Int64s
+    resolved_ts: Int64s
+    row_version: Int64s
+    row_index: Int64s
+    row_resolved_ts: Int64s
+    scan_index: Int64s
+
+    def table(self, spans: Sequence[KeySpan] | None) -> pa.Table:
+        """The same as HISTORY; of slices that `spans` touch alone, where they are given."""
+        chosen = slice(None) if spans is None else _touched(self.cuts, self.at, spans)
+        at = self.at[chosen]
+        taken = pa.array(at)
+        columns = [pa.array(np.full(len(at), self.seq, np.int32))]
+        columns += [self.cuts.starts.take(taken), self.cuts.ends.take(taken)]
+        columns += [pa.array(getattr(self, name)[chosen]) for name in HISTORY.names[3:]]
+        return pa.Table.from_arrays(columns, schema=HISTORY)
+
+
+def _touched(cuts: Cuts, at: Int64s, spans: Iterable[KeySpan]) -> npt.NDArray[np.bool_]:
+    wanted = np.zeros(len(cuts), bool)
+    for span in spans:
+        found = cuts.overlapping(span.start, span.end)
+        wanted[found.start : found.stop] = True
+    return wanted[at]
+
+
+class History:
+    """Every change of every slice since the last manifest, in order: what decides which prewrites are dead.
+
+    A change has the slice's new (version, index, resolved_ts) and, if a row *connected*, that row's own version,
+    last index and resolved_ts, and the log index as of which it is a scan. `row_version` is -1 where it did not.
+    """
+
+    def __init__(self) -> None:
+        self._changes: list[Changes] = []
+        self._noted: list[tuple[int, ...]] = []  # one by one, not among the changes yet
+        self._noted_in: tuple[int, Cuts] | None = None  # their file and cuts
+
+    def copy(self) -> History:
+        """An independent history."""
+        self._flush()
+        other = History()
+        other._changes = list(self._changes)
+        return other
+
+    def begin(self, cuts: Cuts, version: Int64s, index: Int64s, resolved_ts: Int64s) -> None:
+        """The states before the first change, under seq -1. The arrays are kept, and must not change any more."""
+        none = np.broadcast_to(np.int64(-1), len(cuts))
+        at = np.arange(len(cuts))
+        self._changes.append(Changes(-1, cuts, at, version, index, resolved_ts, none, none, none, none))
+
+    def note_many(self, changes: Changes) -> None:
+        """Rows of one file that met one slice each."""
+        if len(changes.at):
+            self._flush()
+            self._changes.append(changes)
+
+    def note(
+        self, seq: int, cuts: Cuts, at: int, known: tuple[int, int, int], row: Watermark, *, connected: bool
+    ) -> None:
+        """One change of slice `at` by `row`; `known` is its new (version, index, resolved_ts)."""
+        scan = row.first_index - 1 if connected and row.base_ts is not None else NO_SCAN
+        said = (row.region_version, row.log_index, row.resolved_ts) if connected else (NOT_CONNECTED, -1, -1)
+        if self._noted_in is None or self._noted_in[0] != seq or self._noted_in[1] is not cuts:
+            self._flush()
+            self._noted_in = seq, cuts
+        self._noted.append((at, *known, *said, scan))
+
+    def table(self, spans: Sequence[KeySpan] | None = None) -> pa.Table:
+        """All changes in order (HISTORY); of slices that one of `spans` overlaps alone, where they are given."""
+        self._flush()
+        return pa.concat_tables([HISTORY.empty_table(), *(changes.table(spans) for changes in self._changes)])
+
+    def scanned(self) -> tuple[KeySpan, ...]:
+        """Spans, in order, of the slices that scans connected."""
+        self._flush()
+        found: list[KeySpan] = []
+        for changes in self._changes:
+            at = pa.array(changes.at[changes.scan_index >= 0])
+            if len(at):
+                ends = (changes.cuts.starts.take(at).to_pylist(), changes.cuts.ends.take(at).to_pylist())
+                found += [KeySpan(start, end) for start, end in zip(*ends, strict=True)]
+        return joined(found, SCANNED_MAX)
+
+    def _flush(self) -> None:
+        if self._noted_in is not None:
+            self._changes.append(Changes(*self._noted_in, *np.array(self._noted, np.int64).T))
+            self._noted, self._noted_in = [], None

@@ -1,0 +1,349 @@
+"""When a watermark counts: a task's span cut into slices (design.md 3). Pure.
+
+A slice knows `(region, version, index, resolved_ts)`: up to which entry of which region's log everything that
+concerns its keys has arrived, and its counted watermark. A WATERMARK row is taken slice by slice:
+
+* its version is lower than the slice's: an older epoch, whose log is behind. It may raise resolved_ts, no more;
+* else it *connects* if (a) it is of the slice's region and begins at or before the slice's next index, or
+  (b) its version is higher and `after` names the slice's region at an index that the slice has reached, or
+  (c) it carries a scan whose `base_ts` the slice's resolved_ts has reached;
+* else it waits, changes nothing, and tries again after every change of its slice.
+
+In steady state each row meets exactly one slice of the same region, version and span: that path is arrays only. So is
+that of a row that has one slice for itself, as the first ones of a tenant do; what is left goes row by row.
+
+That much is left only where a store's rows overlap each other, of which a reader refuses what no store has
+(format.change_rows). It may still be work for seconds, which nobody else on the node shall wait for: `applying` stops
+now and then. A waiting row is looked at again only where its slices have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.model.span import KeySpan
+from tistream.model.ts import MAX_TS
+from tistream_sorter.watermark.slice_arrays import NO_REGION, SliceArrays
+from tistream_sorter.watermark.slice_cuts import Bools, Int64s, Places, int64s, whole
+from tistream_sorter.watermark.slice_history import NO_SCAN, NOT_CONNECTED, Changes, History
+from tistream_sorter.watermark.slice_work import (
+    CHANGES_MAX,
+    FEW_SLICES,
+    ROWS_AT_ONCE,
+    SLICES_A_STEP,
+    STEPS_BETWEEN,
+    WAITING_A_STEP,
+    Steps,
+    TooMuch,
+    check_room,
+    ranges,
+)
+from tistream_sorter.watermark.watermark_rows import Waiting, Watermark, rows_of
+
+
+@dataclass(frozen=True, slots=True)
+class SliceState:
+    """One slice, for people and for tests."""
+
+    start: bytes
+    end: bytes
+    region_id: int
+    region_version: int
+    index: int
+    resolved_ts: int
+    store_id: int
+
+
+class SliceMap(SliceArrays):
+    """The slices of one task's span, in key order, without holes; and the rows that wait.
+
+    Mutable; `copy()` before trying something that may not be committed.
+    """
+
+    # -- what it says ---------------------------------------------------------------------------------------------
+
+    def watermark(self) -> int:
+        """The task's watermark: the minimum over its slices."""
+        return int(self._resolved.min())
+
+    def states(self, only: KeySpan | None = None) -> list[SliceState]:
+        """The slices, clipped to `only` where it is given."""
+        out = []
+        for at in range(len(self)) if only is None else self._cuts.overlapping(only.start, only.end):
+            piece = KeySpan(self._cuts.start_of(at), self._cuts.end_of(at))
+            clipped = piece if only is None else piece.clip(only)
+            assert clipped is not None
+            out.append(SliceState(clipped.start, clipped.end, *self._values(at)))
+        return out
+
+    def lowest(self) -> SliceState:
+        """The slice that holds the watermark."""
+        at = int(self._resolved.argmin())
+        return SliceState(self._cuts.start_of(at), self._cuts.end_of(at), *self._values(at))
+
+    def slowest_waiting(self, count: int) -> list[Watermark]:
+        """The waiting rows that begin in the slices furthest behind, at most `count`."""
+        if not len(self._waiting):
+            return []
+        order = np.argsort(self._resolved[self._waiting_runs()[0]], kind="stable")
+        return self._waiting.at(order[:count])
+
+    def resting_on(self, store_id: int) -> tuple[SliceState | None, Watermark | None]:
+        """The first slice whose log that store was the last to bring, and the first of its rows that waits."""
+        resting = np.flatnonzero(self._store == store_id)[:1].tolist()
+        found = [SliceState(self._cuts.start_of(at), self._cuts.end_of(at), *self._values(at)) for at in resting]
+        return next(iter(found), None), next(iter(self._waiting.of_store(store_id)), None)
+
+    def waits_for(self, row: Watermark) -> str:
+        """Why `row` does not connect to the first of its slices, in words."""
+        at = self._cuts.overlapping(row.start, row.end)[0]
+        region, version, index, resolved, _ = self._values(at)
+        if row.base_ts is not None:
+            return f"the scan from {row.base_ts}, but these keys are covered only up to {resolved}"
+        if row.region_id == region:
+            return f"region {region} log index {index + 1}..{row.first_index - 1}"
+        named = dict(row.after)
+        if row.region_version > version and region in named:
+            return f"region {region} log index {index + 1}..{named[region]}"
+        what = "a scan or the log before it" if region == NO_REGION else f"what follows region {region} index {index}"
+        return f"{what}; region {row.region_id} version {row.region_version} begins at index {row.first_index}"
+
+    def first_waiting(self, pieces: Sequence[SliceState]) -> list[Watermark | None]:
+        """For each of the pieces, which are in key order, the first waiting row that overlaps it."""
+        return self._waiting.first_over([(piece.start, piece.end) for piece in pieces])
+
+    # -- taking rows ----------------------------------------------------------------------------------------------
+
+    def begin(self, history: History) -> None:
+        """Note the states before the first change."""
+        self._own -= {"_version", "_index", "_resolved"}
+        history.begin(self._cuts, self._version, self._index, self._resolved)
+
+    def applying(self, rows: pa.Table, store_id: int, file_ts: int, seq: int, history: History) -> Steps:
+        """Take one file's rows (wire.file_batch.WATERMARKS) in order; note every change under `seq`. Stops now and then
+        to tell how many steps it took since. Raises TooMuch."""
+        self._changes = 0
+        if rows.num_rows == 0:
+            return
+        before = self._waiting
+        self._touched = np.zeros(len(self), bool)
+        rows = self._apply_steady(rows, store_id, seq, history)
+        slow = rows.num_rows > 0
+        if slow:
+            self._cut(pa.concat_arrays([whole(rows, "start_key"), whole(rows, "end_key")]))
+            rows, waits = self._apply_alone(rows, store_id, seq, history)
+            held: list[Watermark] = []
+            covers = self._cuts.rows_of(whole(rows, "start_key"), whole(rows, "end_key"))
+            for at in range(0, rows.num_rows, ROWS_AT_ONCE):
+                some = rows_of(rows.slice(at, ROWS_AT_ONCE), store_id, file_ts)
+                for row, slices in zip(some, ranges(covers, slice(at, at + ROWS_AT_ONCE)), strict=True):
+                    held += yield from self._apply_row(row, slices, seq, history)
+                    check_room(len(held))
+            if held or waits.num_rows:
+                new = [Waiting.from_file(waits, store_id, file_ts), Waiting.of(held)]
+                self._waiting = self._waiting.and_also(*new)
+        if len(self._waiting):
+            yield from self._retry(seq, history)
+        if self._waiting is not before:
+            yield self._waiting_steps()
+            self._waiting = self._waiting.joined()
+            if len(self._waiting) > len(before):
+                check_room(len(self._waiting))
+        if slow or self._waiting is not before:
+            self._coalesce()
+
+    def _apply_steady(self, rows: pa.Table, store_id: int, seq: int, history: History) -> pa.Table:
+        """Take the rows that meet exactly one slice of their region, version and span; return the others."""
+        if self._places is None:
+            self._own.discard("_region")
+            self._places = Places(self._cuts, self._region)
+        at, fits = self._places.of(rows, store_id)
+        first, last, resolved = (int64s(rows, name) for name in ("first_index", "log_index", "resolved_ts"))
+        fits = (
+            fits
+            & (self._version[at] == int64s(rows, "region_version"))
+            & (first <= self._index[at] + 1)
+            & _is_null(rows, "base_ts")
+        )
+        every = bool(fits.all())
+        one, last, resolved = (at, last, resolved) if every else (at[fits], last[fits], resolved[fits])
+        self._set("_index", one, np.maximum(self._index[one], last))
+        self._set("_resolved", one, np.maximum(self._resolved[one], resolved))
+        self._set("_store", one, np.broadcast_to(np.int64(store_id), len(one)))
+        self._touched[one] = True
+        none = np.broadcast_to(np.int64(NO_SCAN), len(one))
+        version = self._version[one]
+        known = version, self._index[one], self._resolved[one]
+        history.note_many(Changes(seq, self._cuts, one, *known, version, last, resolved, none))
+        return rows.slice(0, 0) if every else rows.filter(pa.array(~fits))
+
+    def _apply_alone(self, rows: pa.Table, store_id: int, seq: int, history: History) -> tuple[pa.Table, pa.Table]:
+        """Take the rows that cover one slice which no other of the rows touches, where they connect without `after` or
+        are of an older epoch; return the others, and those that have to wait. Their order does not matter: no two are
+        about the same keys."""
+        first, beyond = self._cuts.rows_of(whole(rows, "start_key"), whole(rows, "end_key"))
+        met = np.zeros(len(self) + 1, np.int64)
+        np.add.at(met, first, 1)
+        np.subtract.at(met, beyond, 1)
+        alone = (beyond == first + 1) & (np.cumsum(met)[first] == 1)
+        names = ("region_id", "region_version", "first_index", "log_index", "resolved_ts")
+        region, version, begins, last, resolved = (int64s(rows, name) for name in names)
+        scanned = ~_is_null(rows, "base_ts")
+        base_ts = np.where(scanned, pc.fill_null(rows["base_ts"], 0).to_numpy(), MAX_TS)
+        older = version < self._version[first]
+        same = region == self._region[first]
+        connects = ~older & ((same & (begins <= self._index[first] + 1)) | (base_ts <= self._resolved[first]))
+        taken = alone & (older | connects)
+        raised = taken & older & (resolved > self._resolved[first])
+        connected = taken & connects
+        at = first[connected]
+        self._set("_index", at, np.where(same, np.maximum(self._index[first], last), last)[connected])
+        self._set("_region", at, region[connected])
+        self._set("_version", at, version[connected])
+        self._set("_store", at, np.broadcast_to(np.int64(store_id), len(at)))
+        changed = connected | raised
+        at = first[changed]
+        self._touched[at] = True
+        self._set("_resolved", at, np.maximum(self._resolved[at], resolved[changed]))
+        known = self._version[at], self._index[at], self._resolved[at]
+        said = [np.where(connected, value, NOT_CONNECTED)[changed] for value in (version, last, resolved)]
+        scans = np.where(connected & scanned, begins - 1, NO_SCAN)[changed]
+        history.note_many(Changes(seq, self._cuts, at, *known, said[0], said[1], said[2], scans))
+        waits = (
+            alone
+            & ~taken
+            & ~pc.greater(pc.fill_null(pc.list_value_length(whole(rows, "after")), 0), 0).to_numpy(zero_copy_only=False)
+        )
+        return rows.filter(pa.array(~taken & ~waits)), rows.filter(pa.array(waits))
+
+    def _apply_row(
+        self, row: Watermark, slices: range, seq: int, history: History
+    ) -> Generator[int, None, list[Watermark]]:
+        """Take one row on every slice that it covers. What does not connect and has to wait."""
+        waits = np.ones(len(slices), bool)
+        steps = 1 + len(slices) // SLICES_A_STEP
+        for at in self._promising(slices, row):
+            if row.region_version < self._version[at]:
+                self._raise(at, row, seq, history)
+                waits[at - slices.start] = False
+            elif self._connects(at, row):
+                self._connect(at, row, seq, history)
+                waits[at - slices.start] = False
+            steps += 1
+            if steps >= STEPS_BETWEEN:
+                yield steps
+                steps = 0
+        yield steps
+        return [row] if waits.all() else self._pieces(row, slices.start + np.flatnonzero(waits))
+
+    def _promising(self, slices: range, row: Watermark) -> Sequence[int]:
+        """All slices on which the row may do anything, and few others: most do not let go of a row that waits."""
+        if len(slices) < FEW_SLICES:
+            return slices
+        here = slice(slices.start, slices.stop)
+        region, version = self._region[here], self._version[here]
+        may = (row.region_version < version) | ((region == row.region_id) & (row.first_index <= self._index[here] + 1))
+        if row.base_ts is not None:
+            may |= row.base_ts <= self._resolved[here]
+        if row.after:
+            may |= np.isin(region, np.array([named for named, _ in row.after], np.int64))
+        found: list[int] = (slices.start + np.flatnonzero(may)).tolist()
+        return found
+
+    def _connects(self, at: int, row: Watermark) -> bool:
+        region, version, index, resolved, _ = self._values(at)
+        if row.region_id == region and row.first_index <= index + 1:
+            return True
+        if row.region_version > version and any(r == region and i <= index for r, i in row.after):
+            return True
+        return row.base_ts is not None and row.base_ts <= resolved
+
+    def _connect(self, at: int, row: Watermark, seq: int, history: History) -> None:
+        before = self._values(at)
+        same_region = row.region_id == before[0]
+        self._set("_region", at, row.region_id)
+        self._set("_version", at, row.region_version)
+        self._set("_store", at, row.store_id)
+        self._set("_index", at, max(before[2], row.log_index) if same_region else row.log_index)
+        self._set("_resolved", at, max(before[3], row.resolved_ts))
+        self._touched[at] |= self._values(at) != before
+        self._note(seq, at, row, history, connected=True)
+
+    def _raise(self, at: int, row: Watermark, seq: int, history: History) -> None:
+        if row.resolved_ts <= self._resolved[at]:
+            return
+        self._set("_resolved", at, row.resolved_ts)
+        self._touched[at] = True
+        self._note(seq, at, row, history, connected=False)
+
+    def _note(self, seq: int, at: int, row: Watermark, history: History, *, connected: bool) -> None:
+        self._changes += 1
+        if self._changes > CHANGES_MAX:
+            raise TooMuch(f"its watermark rows change slices more than {CHANGES_MAX} times: they overlap too much")
+        _, version, index, resolved, _ = self._values(at)
+        history.note(seq, self._cuts, at, (version, index, resolved), row, connected=connected)
+
+    def _retry(self, seq: int, history: History) -> Steps:
+        """Let waiting rows try again until none of them changes anything."""
+        while self._touched.any() and len(self._waiting):
+            yield self._waiting_steps()
+            able, covers = self._able(), self._waiting_runs()
+            self._touched = np.zeros(len(self), bool)
+            keep = np.ones(len(self._waiting), bool)
+            held: list[Watermark] = []
+            for some in np.array_split(able, -(-len(able) // ROWS_AT_ONCE)) if len(able) else []:
+                rows = zip(some.tolist(), self._waiting.at(some), ranges(covers, some), strict=True)
+                for at, row, slices in rows:
+                    left = yield from self._apply_row(row, slices, seq, history)
+                    if left != [row]:
+                        keep[at] = False
+                        held += left
+                        check_room(len(held))
+            if not keep.all():
+                self._waiting = self._waiting.kept(keep).and_also(Waiting.of(held))
+
+    def _waiting_steps(self) -> int:
+        return (len(self._waiting) + len(self)) // WAITING_A_STEP
+
+    @property
+    def changes(self) -> int:
+        """How many notes the last file took that was applied."""
+        return self._changes
+
+    def _able(self) -> Int64s:
+        """Which of the waiting rows may have something to do now. Not those of which no slice was touched, nor those
+        that cover one slice which they can neither connect to nor raise."""
+        first, beyond = self._waiting_runs()
+        touched = np.concatenate([[0], np.cumsum(self._touched)])
+        places = np.flatnonzero(touched[beyond] > touched[first])
+        queue, first, beyond = self._waiting, first[places], beyond[places]
+        region, version, begins, base_ts = (
+            queue.numbers(name)[places] for name in ("region_id", "region_version", "first_index", "base_ts")
+        )
+        same = (region == self._region[first]) & (begins <= self._index[first] + 1)
+        stuck = (beyond == first + 1) & ~queue.has_after[places] & (version >= self._version[first])
+        stuck &= ~same & (base_ts > self._resolved[first])
+        able: Int64s = places[~stuck]
+        return able
+
+    def _pieces(self, row: Watermark, unconnected: Int64s) -> list[Watermark]:
+        """`row` clipped to the given slices, neighbours joined."""
+        if not len(unconnected):
+            return []
+        breaks = np.flatnonzero(np.diff(unconnected) != 1)
+        first, last = unconnected[np.append(0, breaks + 1)], unconnected[np.append(breaks, len(unconnected) - 1)]
+        check_room(len(first))
+        return [
+            row.clipped(self._cuts.start_of(one), self._cuts.end_of(other))
+            for one, other in zip(first.tolist(), last.tolist(), strict=True)
+        ]
+
+
+def _is_null(table: pa.Table, name: str) -> Bools:
+    found: Bools = whole(table, name).is_null().to_numpy(zero_copy_only=False)
+    return found

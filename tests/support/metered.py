@@ -62,7 +62,7 @@ class Metered:
             json.loads(line)
             for file in self.services.logs.glob("api*.log")
             for line in file.read_text().splitlines()
-            if '"logger":"tistream_api.admission.metering"' in line
+            if '"logger":"tistream_api.served"' in line
         ]
         mine = [line for line in lines if line["tenant"] == str(tenant) and line["status"] < 300]
         return sum(line["bytes"] for line in mine), sum(line["rows"] for line in mine)

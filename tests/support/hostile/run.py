@@ -358,7 +358,7 @@ class Run:
 
     def _served(self) -> int:
         lines = (self.world.services.logs / "api.log").read_text().splitlines()
-        told = (json.loads(line) for line in lines if '"logger":"tistream_api.admission.metering"' in line)
+        told = (json.loads(line) for line in lines if '"logger":"tistream_api.served"' in line)
         own = str(self.world.tenant("good"))
         return sum(line["rows"] for line in told if line["tenant"] == own and line["status"] < 300)
 

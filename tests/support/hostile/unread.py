@@ -242,7 +242,7 @@ class Flood:
         with self._log.open("rb") as log:
             log.seek(skipped)
             lines = log.read().rpartition(b"\n")[0].splitlines()
-        told = [json.loads(line) for line in lines if b'"logger":"tistream_api.admission.metering"' in line]
+        told = [json.loads(line) for line in lines if b'"logger":"tistream_api.served"' in line]
         own = [
             line for line in told if line["tenant"] == str(self._flooded.tenant) and line["path"].endswith("/changes")
         ]

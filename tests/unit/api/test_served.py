@@ -59,7 +59,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 @pytest.fixture(autouse=True)
 def _told(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "tistream_api.admission.metering")
+    caplog.set_level(logging.INFO, "tistream_api.served")
 
 
 def test_a_line_says_what_was_sent_and_that_is_metered(caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,7 @@ from tistream.wire.usage import hour_of
 from tistream_api.auth.callers import Caller
 from tistream_api.request.raw_path import name_of
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("tistream_api.served")  # the access log: programs that read it know this name
 
 _PART = "tistream.served"
 _TENANT = re.compile(r"/v1/clusters/([^/]+)/tenants/([^/]+)(?:/|$)")

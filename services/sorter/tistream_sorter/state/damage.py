@@ -1,4 +1,4 @@
-"""Files whose row groups failed their checks: not there yet, then damaged (design.md 2). Pure."""
+"""Files whose row groups fail their checks: incomplete at first, damaged after a grace time (design.md 2). Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from tistream.wire.file_batch import FileRef
 from tistream.wire.sorter import Hold
 
-GRACE_MS = 2_000  # a file may still be under way
+GRACE_MS = 2_000  # an upload may still be in progress
 RETRY_MS = (500, 1_000, 2_000, 5_000)
 
 
@@ -27,12 +27,12 @@ class Damaged:
 
 @dataclass(slots=True)
 class Damages:
-    """At most one damaged file per chain of a store: what is behind it waits. A new chain does not."""
+    """At most one damaged file for each chain of a store. Later files of the chain wait; a new chain does not."""
 
     by_chain: dict[tuple[int, int], Damaged] = field(default_factory=dict)
 
     def note(self, ref: FileRef, reason: str, now_ms: int) -> None:
-        """A file could not be read, again or for the first time."""
+        """Record a failed read."""
         known = self.by_chain.get((ref.store_id, ref.chain_ts))
         if known is None or known.key != ref.key:
             known = Damaged(ref.store_id, ref.chain_ts, ref.ts, ref.key, reason, now_ms, 0, now_ms)
@@ -41,19 +41,19 @@ class Damages:
         self.by_chain[ref.store_id, ref.chain_ts] = again
 
     def refuses(self, ref: FileRef, now_ms: int) -> bool:
-        """Whether the chain's files are not taken just now."""
+        """Whether files of this chain are not taken at present."""
         known = self.by_chain.get((ref.store_id, ref.chain_ts))
         return known is not None and now_ms < known.retry_ms
 
     def taken(self, ref: FileRef) -> None:
-        """A file was taken: the damaged one after all, or one of a newer chain, which ends the older's quarantine."""
+        """A file was taken: the damaged one was repaired, or a newer chain ends the quarantine of the older one."""
         for known in [known for known in self.by_chain.values() if known.store_id == ref.store_id]:
             same = known.chain_ts == ref.chain_ts and known.ts <= ref.ts
             if same or known.chain_ts < ref.chain_ts:
                 del self.by_chain[known.store_id, known.chain_ts]
 
     def holds(self, now_ms: int) -> list[Hold]:
-        """Those that are damaged for sure by now."""
+        """Holds for the files whose grace time is over."""
         return [
             Hold(stage="damaged", store_id=str(known.store_id), object=known.key, reason=known.reason)
             for known in self.by_chain.values()

@@ -1,8 +1,8 @@
-"""The state that a task begins with when it carries on tasks that are sealed (design.md 4). Pure.
+"""The first state of a child task, derived from its sealed parents (design.md 4). Pure.
 
-Of each key it is what the sealed task of that key knew. Files that only some of several parents have taken come again,
-and for their keys are repeats, which the kernel drops: what is pending by (key, start_ts), what was flushed by a look
-into the pool, what is covered and neither by its place in the log (design.md 3).
+For each key it is the state of the parent that held the key. Files that only some of several parents have taken are
+sent again. For the keys of those parents their rows are repeats, which the kernel drops: a pending row by its
+(key, start_ts), a flushed row by a lookup in the pool, any other covered row by its place in the log (design.md 3).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tistream_sorter.watermark.slice_heirs import inherited_slices
 
 
 def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number: int) -> TaskState:
-    """The state of a task without a state manifest whose parents are these; `number` is its last manifest (a claim).
+    """The state of a child task that has no state manifest yet; `number` is its last manifest (a claim).
 
     Raises:
-        Unavailable: not every parent is sealed in its favour yet.
+        Unavailable: a parent is not sealed in favour of this child yet.
         InvariantBroken: the seals contradict each other.
     """
     seals = sorted((_seal_of(view, identity) for view in parents), key=lambda seal: seal.span.start)
@@ -44,9 +44,7 @@ def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number:
         positions=positions,
         pending=tuple(piece for seal in seals for piece in _clipped(seal.pending, identity.span)),
         live_segments=_united([view.segments for view in parents]),
-        stop_at=seals[
-            0
-        ].stop_at,  # for nothing more; rows may wait above it, below the watermark: lifting it flushes them
+        stop_at=seals[0].stop_at,  # rows may wait between it and the watermark: the tick that lifts it flushes them
         inherited=True,
         retained_ts=max(seal.retained_ts for seal in seals),
         schema_retained_ts=_schema_retained_ts(identity.span, seals),
@@ -86,12 +84,13 @@ def _clipped(parts: Sequence[PendingPart], span: KeySpan) -> list[PendingPart]:
 
 
 def _schema_retained_ts(span: KeySpan, seals: Sequence[Manifest]) -> int:
-    """What may be gone of the schema's keys, as those say who had them; of all keys where the heir has none of them."""
+    """The child's schema_retained_ts: the highest of the parents that held schema keys of the child, or of all parents
+    if the child has no schema key."""
     own = [one for one in (span.clip(schema) for schema in SCHEMA_SPANS) if one is not None]
     told = [seal.schema_retained_ts for seal in seals if any(seal.span.overlaps(one) for one in own)]
     return max(told or (seal.retained_ts for seal in seals))
 
 
 def _united(several: Sequence[Sequence[SegmentRef]]) -> tuple[SegmentRef, ...]:
-    """Each segment once: heirs of one task that are merged again share what it had."""
+    """Each segment once: children of one task that are merged again share its segments."""
     return tuple({segment.key: segment for segments in several for segment in segments}.values())

@@ -1,7 +1,6 @@
 """Files that a task has received and not yet taken into a tick. Pure.
 
-The only copy of these references is here: a crash loses them, and the dispatcher sends them again from the position
-that the manifest carries.
+The references exist in memory only. After a crash the dispatcher sends them again, from the position in the manifest.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ PEEK_FILES = 512  # bounds the history of slices that one tick's kernel walks th
 
 @dataclass(slots=True)
 class Inbox:
-    """Files in an order that keeps every store's own."""
+    """A queue of files that keeps the order of each store."""
 
-    positions: Positions  # once every queued file is taken
+    positions: Positions  # after every queued file
     files: list[TaskFile] = field(default_factory=list)
-    refused: dict[int, FileRef] = field(default_factory=dict)  # by store the first file of a chain that has no room
+    refused: dict[int, FileRef] = field(default_factory=dict)  # by store: the first file of a chain without room
 
     def offer(self, file: TaskFile) -> bool:
-        """Queue `file` if it is the next of its chain. A file known already, or ahead of its chain, is left out; so is
-        the first of one chain too many, which comes again."""
+        """Queue `file` if it is the next of its chain, and return whether it was queued. A repeated file and one ahead
+        of its chain are not; neither is the first file of a chain above the limit, which is sent again."""
         if not follows(self.positions, file.ref):
             return False
         if not has_room(self.positions, file.ref):
@@ -41,8 +40,8 @@ class Inbox:
         """The oldest files whose row groups for the task fit in `bytes_max`, at most PEEK_FILES; at least one, if
         there is one.
 
-        The oldest by their time, whichever store's came first: the watermark is that of the store that is furthest
-        behind, and what is taken of the others above it has to wait in pending parts.
+        The oldest by ts, across stores: the watermark is that of the slowest store, and rows of the others above it
+        would have to wait in pending parts.
         """
         self.files = _by_time(self.files)
         out: list[TaskFile] = []
@@ -55,21 +54,21 @@ class Inbox:
         return out
 
     def crowded(self) -> list[FileRef]:
-        """The files that have no room still."""
+        """The refused files for which there is still no room."""
         self.refused = {store: ref for store, ref in self.refused.items() if not has_room(self.positions, ref)}
         return list(self.refused.values())
 
     def committed(self, durable: Positions, flushed_ts: int) -> None:
-        """A manifest has let chains go that are closed."""
+        """Drop the closed chains that a manifest has dropped."""
         self.positions = received(self.positions, durable, flushed_ts)
 
     def taken(self, count: int) -> None:
-        """The first `count` files of the last `peek` are in a committed manifest, or in the view's progress."""
+        """Remove the first `count` files of the last `peek`: a manifest or the in-memory state has them."""
         del self.files[:count]
 
     def forget(self, durable: Positions, keys: Iterable[str]) -> None:
-        """Drop the named files and those behind them in their chains: they must be sent again. Another chain of the
-        same store goes on: it may be the one that ends the quarantine."""
+        """Drop the named files and the later files of their chains: they must be sent again. Other chains of the same
+        store are kept, because a new chain ends a quarantine."""
         bad = set(keys)
         stores = {file.ref.store_id for file in self.files if file.ref.key in bad}
         kept: list[TaskFile] = []
@@ -90,7 +89,7 @@ class Inbox:
 
 
 def _by_time(files: list[TaskFile]) -> list[TaskFile]:
-    """In the order of their times, but that a store's files keep theirs."""
+    """Sorted by ts, without changing the order within a store."""
     reached: dict[int, int] = {}
     times = []
     for file in files:
@@ -108,5 +107,5 @@ def groups_of(file: TaskFile, task_id: int) -> list[RowGroupRef]:
 
 
 def bytes_of(file: TaskFile, task_id: int) -> int:
-    """Their bytes."""
+    """Bytes of the row groups that the task must read."""
     return sum(group.length for group in groups_of(file, task_id))

@@ -22,8 +22,11 @@ def manifest_of(
     now_ms: int,
     children: Sequence[tuple[int, KeySpan]] = (),
 ) -> tuple[Manifest, TaskState]:
-    """Restate `state` as its next manifest. The first of an heir, a seal (which names `children`), one that is to
-    `restate`, and one in every `checkpoint_every` tell all live segments, and let go what is not kept any longer."""
+    """Restate `state` as its next manifest, and return both.
+
+    The first manifest of a child task, a seal (which names `children`), a state with `restate`, and every
+    `checkpoint_every`-th manifest are checkpoints: they list all live segments, and apply retention.
+    """
     identity, number = state.identity, state.number + 1
     due = number - state.checkpoint >= identity.checkpoint_every
     checkpoint = due or state.inherited or state.restate or bool(children)

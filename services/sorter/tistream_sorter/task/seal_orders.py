@@ -1,10 +1,11 @@
-"""What the owner wants of a task that is to be split or merged, and what its holder does about it next. Pure.
+"""Orders to split or merge a task, and the holder's next step to obey one. Pure.
 
-A split is one seal. Of tasks that are merged each first commits a `stop_at`, above all that it has told: it flushes and
-tells nothing above it, and so does every later holder. Once all have come there they are sealed, at one flushed_ts.
+A split is one seal. In a merge each parent first commits a `stop_at` above its reported progress. Neither this holder
+nor a later one flushes or reports anything above it. Once every parent has reached the stop, all are sealed at one
+flushed_ts.
 
-The log of the first of them decides (docs/adr/0020). It may take its stop back, or end in favour of the child; the
-others do what it has done, once they have read it, whatever is ordered meanwhile.
+The log of the first parent decides (docs/adr/0020): it either withdraws its stop, or is sealed in favour of the child.
+The other parents follow what they read in that log, whatever is ordered meanwhile.
 """
 
 from __future__ import annotations
@@ -34,18 +35,19 @@ class Order:
 
     @property
     def merge(self) -> Merging | None:
-        """What the task is to stop for."""
+        """The merge that the task stops for; None for a split."""
         return None if self.stop_at is None else Merging(*self.children[0], self.parents)
 
     @property
     def bounds(self) -> tuple[bytes, ...]:
-        """Where the task is to be cut."""
+        """The keys at which the task is cut; empty for a merge."""
         return () if self.stop_at is not None else tuple(span.start for _, span in self.children[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The next manifest that an order asks for: with this stop_at, for that, and, if it is the seal, these children."""
+    """The next manifest that an order asks for: its `stop_at`, the merge that it stops for, and its children if it is a
+    seal."""
 
     stop_at: int | None
     merge: Merging | None = None
@@ -54,10 +56,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """What the logs of the others say that are to be merged with a task.
+    """What the logs of the other parents of a merge say.
 
-    sealed: one of them ends in favour of the child: there is no way back. bound: the one that leads, if it is another,
-    stops for the child, so that it may end in its favour at any moment.
+    sealed: one of them is sealed in favour of the child, which cannot be undone. bound: the leading parent is another
+    task and stops for the child, so it may be sealed in the child's favour at any moment.
     """
 
     sealed: bool
@@ -65,7 +67,8 @@ class Others:
 
 
 def others(state: TaskState, views: Sequence[TaskView]) -> Others:
-    """`views`: of the other parents, in the order of `state.merge.parents`, read after the task stopped."""
+    """Interpret the logs of the other parents: `views`, in the order of `state.merge.parents`, read after this task
+    stopped."""
     merge = state.merge
     assert merge is not None
     sealed = any(_ends(view, merge) for view in views)
@@ -81,12 +84,12 @@ def _ends(view: TaskView, merge: Merging) -> bool:
 
 
 def leads(state: TaskState) -> bool:
-    """Whether it is this task's log that decides about its merge."""
+    """Whether this task's log decides about its merge."""
     return state.merge is not None and state.merge.parents[:1] in ((), (state.identity.task_id,))
 
 
 def must_read(state: TaskState, order: Order | None) -> bool:
-    """Whether the others' logs decide what is next: the task would go on past its stop, or end."""
+    """Whether the next step needs the other parents' logs: this task would lift or change its stop, or be sealed."""
     if state.merge is None:
         return False
     waits = order is not None and order.final and state.stop_at == state.progress_ts and not leads(state)
@@ -94,7 +97,7 @@ def must_read(state: TaskState, order: Order | None) -> bool:
 
 
 def read_order(order: SealOrder, identity: TaskIdentity) -> Order:
-    """Raises InvalidRequest if the order does not fit the task: some of its keys would have no heir, or two."""
+    """Parse an order. Raises InvalidRequest if it does not fit the task: a key would have no child task, or two."""
     children = tuple(
         sorted(((child.task_id, _span(child)) for child in order.children), key=lambda child: child[1].start)
     )
@@ -122,9 +125,9 @@ def _span(child: ChildTask) -> KeySpan:
 
 
 def next_step(state: TaskState, order: Order | None, heard: Others | None = None) -> Step | None:
-    """What to commit now; None: nothing but what the files ask for. Only the holder with a current route may ask.
+    """The manifest that the order asks for now, or None. Only a holder with a current route may call this.
 
-    `heard`: what was read of the others, where `must_read`; None: nothing could be read.
+    `heard`: the result of `others` if `must_read`; None if the logs could not be read.
     """
     if must_read(state, order) and (heard is None or heard.sealed or heard.bound):
         return _ended(state) if heard is not None and heard.sealed else None
@@ -140,7 +143,7 @@ def next_step(state: TaskState, order: Order | None, heard: Others | None = None
 
 
 def _ended(state: TaskState) -> Step | None:
-    """The seal of a task of which another is sealed in favour of their child; None before it has come to the ts."""
+    """The seal of a task whose fellow parent is sealed in favour of their child; None until it has reached the stop."""
     assert state.merge is not None
     ends = ((state.merge.child, state.merge.span),)
     return Step(state.stop_at, state.merge, ends) if state.stop_at == state.progress_ts else None
@@ -151,12 +154,12 @@ def _wanted(state: TaskState, order: Order | None) -> tuple[int | None, Merging 
 
 
 def may_stop(state: TaskState, order: Order) -> bool:
-    """Whether what the task has flushed and told leaves the order's stop_at ahead of it."""
+    """Whether the order's stop_at is not below what the task has flushed or reported."""
     return order.stop_at is not None and order.stop_at >= state.progress_ts
 
 
 def _undivided(state: TaskState, order: Order) -> bool:
-    """Whether a part that cannot be divided, since it is a segment already, has rows of two children. It goes when the
-    watermark passes it, and no new one is written across the cuts."""
+    """Whether a pending part that is a segment already, and so cannot be divided, has rows of two children. It is
+    flushed when the watermark passes it, and no new one is written across the cuts."""
     sealed = [part.span for part in state.pending if part.kind == SEALED]
     return any(all(span.clip(part) != part for _, span in order.children) for part in sealed)

@@ -1,4 +1,4 @@
-"""When large pending parts, which ticks leave alone, are looked through for dead locks (docs/adr/0007). Pure."""
+"""When large pending parts, which ticks skip, are scanned for dead locks (docs/adr/0007). Pure."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from tistream.format.manifest import UNMATCHED, PendingPart
 from tistream_sorter.watermark.slice_history import History
 
 EVERY_MS = 10_000
-BYTES_MAX = 8 << 20  # of parts swept in one tick; at least one part
-LOOKS_MAX = 16  # parts that are thought about in one tick
-AGAIN_MS = 1_000  # after a look that found nothing to do
+BYTES_MAX = 8 << 20  # of parts scanned in one tick; at least one part is
+LOOKS_MAX = 16  # parts considered in one tick
+AGAIN_MS = 1_000  # after a part was considered and not scanned
 
 
 @dataclass(slots=True)
 class Sweeps:
-    """When each part was looked through last, or first seen. In memory only: after a restart all wait their turn."""
+    """When each part was last scanned, or first seen. In memory only: after a restart every part waits its turn."""
 
     seen_ms: dict[str, int] = field(default_factory=dict)
 
     def due(self, parts: Sequence[PendingPart], history: History, rows_small: int, now_ms: int) -> frozenset[str]:
-        """Keys of the parts whose turn it is: the longest unseen of those in whose span a row of this tick's history
-        may prove a lock dead. Monotonic time."""
+        """Keys of the parts to scan: the longest unscanned ones in whose span this tick's history may prove a lock
+        dead. Monotonic time."""
         large = [part for part in parts if part.kind == UNMATCHED and part.rows >= rows_small]
         self.seen_ms = {part.key: self.seen_ms.get(part.key, now_ms) for part in large}
         waiting = [part for part in large if now_ms - self.seen_ms[part.key] >= EVERY_MS]
@@ -39,12 +39,12 @@ class Sweeps:
         return frozenset(chosen)
 
     def swept(self, keys: frozenset[str], now_ms: int) -> None:
-        """They were looked through, and the manifest that says so is committed."""
+        """Record a scan whose manifest is committed."""
         self.seen_ms.update({key: now_ms for key in keys if key in self.seen_ms})
 
 
 def _may_end(part: PendingPart, history: History) -> bool:
-    """Whether a row has connected in the part's span with a resolved_ts above the start_ts of any of its locks: every
-    lock's floor is at or above its start_ts."""
+    """Whether a watermark row connected in the part's span with a resolved_ts above the lowest start_ts of its locks:
+    every lock's floor is at or above its start_ts."""
     resolved_ts = history.table([part.span])["row_resolved_ts"].to_numpy()
     return bool((resolved_ts > part.start_ts_min).any())

@@ -316,7 +316,12 @@ class SplitWorld:
 
     def _order_merges(self) -> None:
         for merge in self.merges:
-            order = SealOrder(children=[merge.child], stop_at=merge.stop_at, final=merge.final)
+            order = SealOrder(
+                children=[merge.child],
+                stop_at=merge.stop_at,
+                final=merge.final,
+                parents=sorted(merge.parents, key=lambda one: self.rows[one].span.start),
+            )
             for parent in merge.parents:
                 self.rows[parent].order = order
 

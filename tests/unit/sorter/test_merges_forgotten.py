@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from support.split_world import PoolReader, SplitWorld, child_task
@@ -23,16 +25,19 @@ def last(world: SplitWorld, task_id: int) -> Manifest:
     return found
 
 
-def ordered(world: SplitWorld, stop_at: int | None, *, final: bool = False) -> None:
+def ordered(world: SplitWorld, stop_at: int | None, *, final: bool = False, parents: Sequence[int] = (2, 3)) -> None:
     """What the database has for both tasks."""
-    order = None if stop_at is None else SealOrder(children=[child_task(9, WHOLE)], stop_at=stop_at, final=final)
+    children = [child_task(9, WHOLE)]
+    order = (
+        None if stop_at is None else SealOrder(children=children, stop_at=stop_at, final=final, parents=list(parents))
+    )
     for task_id in (2, 3):
         if task_id in world.rows:
             world.rows[task_id].order = order
     world.assign()
 
 
-def at_rest() -> SplitWorld:
+def at_rest(parents: Sequence[int] = (2, 3)) -> SplitWorld:
     """Tasks 2 and 3 have come to rest at STOP; what has come since lies above it."""
     world = SplitWorld(TINY)
     world.push(TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100)))
@@ -40,7 +45,7 @@ def at_rest() -> SplitWorld:
     world.tick()
     world.split(1, M)
     world.tick()
-    ordered(world, STOP)
+    ordered(world, STOP, parents=parents)
     world.node.tick()
     rows = [whole(b"a", 306, 307, 10), whole(b"z", 306, 308, 11)]
     world.push(TINY.file(1, 400, 210, rows, watermark(10, 12, 390)))
@@ -84,6 +89,16 @@ def test_a_merge_of_which_one_half_is_sealed_is_completed_though_the_order_is_fo
     world.tick()
     assert world.stopped() == []
     assert world.progress_ts() == 390
+    assert committed(world) == [170, 171, 307, 308]
+
+
+def test_a_stop_that_names_no_other_task_is_lifted_without_reading_a_log() -> None:
+    """As a meta server orders that does not name the parents yet."""
+    world = at_rest(parents=[])
+    assert last(world, 2).merge == Merging(9, WHOLE, ())
+    ordered(world, None)
+    world.tick()
+    assert [task.stop_at for task in world.node.tasks()] == [None, None]
     assert committed(world) == [170, 171, 307, 308]
 
 

@@ -8,7 +8,7 @@ from tistream.model.ids import TenantKey
 from tistream.wire.meta import ChildTask, RouteTable, SealOrder, StoreRoute, TaskRoute, TenantInfo, TenantRoute
 from tistream_meta.decide.discoverer import Discoverers, dispatchers
 from tistream_meta.decide.liveness import NodeState
-from tistream_meta.decide.model import Node, Seal, Store, Task, Tenant
+from tistream_meta.decide.model import Node, Store, Task, Tenant
 from tistream_meta.owner.catalog import Book, Touched
 
 
@@ -29,7 +29,7 @@ class RouteMaker:
             if task is None:
                 self._tasks.pop(task_id, None)
             else:
-                self._tasks[task_id] = _task_route(task, book.nodes)
+                self._tasks[task_id] = _task_route(task, book)
         discoverers = Discoverers(dispatchers(book.nodes.values(), states))
         discovered_by = {key: discoverers.of(key) for key in book.tenants}
         turned = {key for key, node in discovered_by.items() if self._discovered_by.get(key) != node}
@@ -57,8 +57,8 @@ def _services(nodes: tuple[Node, ...], states: Mapping[str, NodeState]) -> dict[
     return found
 
 
-def _task_route(task: Task, nodes: Mapping[str, Node]) -> TaskRoute:
-    node, following = nodes.get(task.sorter_node or ""), nodes.get(task.next_node or "")
+def _task_route(task: Task, book: Book) -> TaskRoute:
+    node, following = book.nodes.get(task.sorter_node or ""), book.nodes.get(task.next_node or "")
     return TaskRoute(
         task_id=task.task_id,
         start_key=task.span.start.hex(),
@@ -70,7 +70,7 @@ def _task_route(task: Task, nodes: Mapping[str, Node]) -> TaskRoute:
         next_node=task.next_node,
         next_start_epoch=None if following is None else following.start_epoch,
         parents=list(task.parents),
-        seal=_seal_order(task.seal),
+        seal=_seal_order(task, book),
     )
 
 
@@ -100,14 +100,19 @@ def _tenant_route(tenant: Tenant, routes: list[TaskRoute], stores: list[Store], 
     )
 
 
-def _seal_order(seal: Seal | None) -> SealOrder | None:
+def _seal_order(task: Task, book: Book) -> SealOrder | None:
+    """The order with all parents of a merge: a sorter's routes have its own tasks alone, and each parent must know the
+    others. They are ordered in one transaction, so the route of each is made anew when one is."""
+    seal = task.seal
     if seal is None:
         return None
+    merged = [one for one in book.tasks_of(task.tenant) if one.seal is not None and one.seal.children == seal.children]
+    parents = [one.task_id for one in sorted(merged, key=lambda one: one.span.start)] if seal.merges else []
     children = [
         ChildTask(task_id=child.task_id, start_key=child.span.start.hex(), end_key=child.span.end.hex())
         for child in seal.children
     ]
-    return SealOrder(children=children, stop_at=seal.stop_at, final=seal.final)
+    return SealOrder(children=children, stop_at=seal.stop_at, final=seal.final, parents=parents)
 
 
 def tenant_info(tenant: Tenant) -> TenantInfo:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tistream.model.ids import TenantKey
@@ -29,21 +29,10 @@ def wanted_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: Task
 def seal_orders(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> dict[int, SealOrder]:
     """What the owner wants of those that are to be split or merged, by task."""
     me = (node_id, start_epoch)
-    every = list(_tasks(routes, rules))
-    mine = ((one, task.seal) for one, task in every if (task.sorter_node, task.sorter_start_epoch) == me)
-    return {one.task_id: _with_parents(one, seal, every) for one, seal in mine if seal is not None}
-
-
-def _with_parents(one: TaskIdentity, seal: SealOrder, every: Sequence[tuple[TaskIdentity, TaskRoute]]) -> SealOrder:
-    """The order of a merge with all that are to become its child, as the route has them."""
-    if seal.stop_at is None or seal.parents:
-        return seal
-    parents = [
-        (other.span.start, other.task_id)
-        for other, task in every
-        if other.tenant == one.tenant and task.seal is not None and task.seal.children == seal.children
-    ]
-    return seal.model_copy(update={"parents": [task_id for _, task_id in sorted(parents)]})
+    mine = (
+        (one, task.seal) for one, task in _tasks(routes, rules) if (task.sorter_node, task.sorter_start_epoch) == me
+    )
+    return {one.task_id: seal for one, seal in mine if seal is not None}
 
 
 def coming_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> list[TaskIdentity]:

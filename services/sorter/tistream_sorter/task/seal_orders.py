@@ -88,9 +88,15 @@ def leads(state: TaskState) -> bool:
     return state.merge is not None and state.merge.parents[:1] in ((), (state.identity.task_id,))
 
 
+def other_parents(state: TaskState) -> list[int]:
+    """The tasks with which a task is to be merged, in key order; none if the order named no parents. Such a stop is
+    lifted without reading another log, as one of a manifest of version 4 is."""
+    return [] if state.merge is None else [one for one in state.merge.parents if one != state.identity.task_id]
+
+
 def must_read(state: TaskState, order: Order | None) -> bool:
     """Whether the next step needs the other parents' logs: this task would lift or change its stop, or be sealed."""
-    if state.merge is None:
+    if state.merge is None or not other_parents(state):
         return False
     waits = order is not None and order.final and state.stop_at == state.progress_ts and not leads(state)
     return waits or _wanted(state, order) != (state.stop_at, state.merge)

@@ -24,7 +24,7 @@ from tistream_sorter.state.positions import Positions, closed, outlived
 from tistream_sorter.state.task_state import Retention, TaskState
 from tistream_sorter.task.inbox import Inbox, groups_of
 from tistream_sorter.task.restate import manifest_of
-from tistream_sorter.task.seal_orders import Order, Others, may_stop, must_read, next_step, read_order
+from tistream_sorter.task.seal_orders import Order, Others, may_stop, must_read, next_step, other_parents, read_order
 from tistream_sorter.task.status import coverage, no_room, slice_holds, store_need, task_status
 from tistream_sorter.task.tick import FileRefused, Plan, Taken, Taking, TaskFile, emptied, needs_job, plan, rested, take
 from tistream_sorter.upkeep.compaction_plan import COMPACT_DEFAULT, CompactRules, replaced
@@ -188,11 +188,11 @@ class Task:
     def to_read(self) -> list[int]:
         """Those with which the task is to be merged, if what their logs say decides what it does next."""
         state = self.state
-        if self.stopped is not None or self._taking is not None or state.merge is None:
+        if self.stopped is not None or self._taking is not None:
             return []
         if not must_read(state, self._order):
             return []
-        return [one for one in state.merge.parents if one != self.task_id]
+        return other_parents(state)
 
     def heard(self, others: Others | None) -> None:
         """What their logs say now; None if that could not be read."""

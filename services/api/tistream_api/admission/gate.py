@@ -46,6 +46,11 @@ class NotDeclared(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Access:
+    """The grant that a route requires: one of the actions on what its path names, down to `scope`.
+
+    With `partly` a grant on something inside it is enough, and the route filters its answer. With `in_body` the names
+    are in the body, not in the path.
+    """
 
     actions: tuple[Action, ...]
     scope: str

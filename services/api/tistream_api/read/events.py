@@ -87,7 +87,7 @@ class Events:
 
     sets: tuple[Rows | Ddls, ...]
     commit_ts: Ints
-    place: Ints  # place.ROW or Place.DDL
+    place: Ints  # Place.ROW or Place.DDL
     start_ts: Ints
     table_id: Ints  # logical; of a ddl event its number
     op: Ints

@@ -35,7 +35,7 @@ def may_some(grants: Iterable[Grant], action: Action, resource: Resource) -> boo
 
 
 def parts(grants: Iterable[Grant]) -> list[dict[str, str | None]]:
-    """Databases and tables that grants below the level of a tenant allow to read. `table` is None for a whole database."""
+    """Databases and tables that grants below a tenant allow to read. `table` is null for a whole database."""
     named = {about(grant) for grant in grants if "read" in grant.actions}
     found = {(one.cluster, one.tenant, one.database, one.table) for one in named if one.database is not None}
     names = ("cluster_id", "tenant_id", "database", "table")

@@ -22,7 +22,7 @@ _SCHEME = "bearer "
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated caller. `name` is for the log. `token_id` is None for a caller without a token of TiStream."""
+    """An authenticated caller. `name` is for the log. `token_id`: None for a caller without a token of TiStream."""
 
     name: str
     grants: tuple[Grant, ...]

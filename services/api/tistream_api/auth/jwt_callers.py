@@ -51,7 +51,7 @@ class JwtCallers:
         self._keys = keys_of(self._read_keys())
 
     def of(self, text: str, now_ms: int) -> tuple[str, tuple[Grant, ...], int]:
-        """Name, grants and expiry (Unix ms) of a token's bearer. Raises Unknown; Unavailable before the keys were read."""
+        """Name, grants and expiry (Unix ms) of a token's bearer. Raises Unknown; Unavailable before keys were read."""
         claims = self._claims(text)
         expires_ms = _stamp_ms(claims, "exp")
         if expires_ms is None or now_ms >= expires_ms + LEEWAY_MS:

@@ -107,7 +107,7 @@ class CompressedEncoder:
 
 
 def compressed(encoder: Encoder, coding: str | None) -> Encoder:
-    """`encoder` with this Content-Encoding; unchanged if `coding` is None."""
+    """`encoder` with this Content-Encoding; the same encoder if there is no `coding`."""
     if coding is None:
         return encoder
     return CompressedEncoder(encoder, _Zstd() if coding == "zstd" else _Gzip())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """`resolved` at the end of a commit_ts; `continue` inside one, where resolved_ts is None."""
+    """`resolved` at the end of a commit_ts; `continue` inside one, where there is no resolved_ts."""
 
     cursor: str
     resolved_ts: int | None

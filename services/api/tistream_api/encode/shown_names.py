@@ -35,7 +35,7 @@ def shown(event: DdlEvent, may_read: MayRead) -> DdlEvent:
 
 @dataclass(slots=True)
 class ShownNames:
-    """An encoder that is given what the reader may read of DDL events."""
+    """An encoder that filters the names in DDL events."""
 
     inner: Encoder
     may_read: MayRead

@@ -90,7 +90,7 @@ class GroupCache:
         return GroupIndex(table_id, commit_ts, table.nbytes)
 
     def until_ms(self, groups: Iterable[GroupRef]) -> int | None:
-        """When a result computed from these row groups expires, in monotonic ms: with the first of them. None: never."""
+        """When a result computed from these row groups expires, in monotonic ms: with their first. None: never."""
         if self._keeping is None:
             return None
         found = []

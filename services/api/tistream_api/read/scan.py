@@ -80,7 +80,7 @@ class _Taken:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Up to where a chunk goes, and its events, wherever in its first commit_ts who asks stands; or a crowd."""
+    """The end of a chunk and its events, independent of where in its first commit_ts a reader stands; or a crowd."""
 
     high: int
     batch: Batch | None

@@ -19,8 +19,8 @@ _PART_MAX = 4  # one entry takes at most 1/4 of the room, because it would evict
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """`value` is the same for whoever asks with the same key. `size`: about its bytes in memory; None: it is for
-    nobody but who made it. `until_ms`: monotonic, when it must be made anew; None: never."""
+    """A result. `value` is valid for every caller with the same key. `size` is its approximate size in bytes; None: it
+    is not shared. `until_ms` is its expiry, monotonic; None: never."""
 
     value: Any
     size: int | None

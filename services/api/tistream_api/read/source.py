@@ -147,7 +147,7 @@ class TenantSource:
             return self._history().tables(ts, database)
 
     def table(self, ts: int, database: str, table: str) -> TableVersion | None:
-        """The table, view or sequence that has the name at `ts`; None if there is none."""
+        """The table, view or sequence that has the name at `ts`; None if it does not exist."""
         name = (fold(database), fold(table))
         with self._lock:
             found = self._history().visible_tables(ts, database)

@@ -56,7 +56,7 @@ class PullParams:
 
 
 def parse_pull(query: bytes, *, one_table: bool = False) -> PullParams:
-    """The parameters of a pull. `one_table` is True for PullTable. Raises InvalidRequest, naming the wrong parameter."""
+    """The parameters of a pull. `one_table` is True for PullTable. Raises InvalidRequest, naming the parameter."""
     given = _take_apart(query, PULL_PARAMETERS)
     if ("start_ts" in given) == ("cursor" in given):
         raise InvalidRequest("give either start_ts or cursor, and not both", {"parameter": "start_ts"})

@@ -1,4 +1,4 @@
-"""Routes for operators: nodes, tasks, the owner. The meta server answers them; the API server has the only public port."""
+"""Routes for operators: nodes, tasks, the owner. The meta server answers; the API server has the only public port."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def stage_lags(
     schema_ts: int,
     resolved_ts: int,
 ) -> tuple[int, ...]:
-    """Milliseconds behind `at_ms` for each of STAGES; UNKNOWN if a service that takes part in the stage did not report."""
+    """Milliseconds behind `at_ms` for each of STAGES; UNKNOWN if a service of that stage did not report."""
     told = {store.store_id for store in stores}
     all_told = bool(told) and told >= {store.store_id for store in route.stores or ()}
     every = [statuses.get(task.task_id) for task in route.tasks]

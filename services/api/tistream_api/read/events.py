@@ -40,7 +40,7 @@ class Rows:
     each event.
 
     An event shows row `new_at` of `new`, and its previous state in row `old_at` of `old`; -1 means absent. A delete has
-    no new row. An image that no event shows is None.
+    no new row. An image that no event shows: None.
     """
 
     version: TableVersion

@@ -217,8 +217,8 @@ def _by_key(runs: Sequence[Run], op: int, budget: int) -> Iterable[Piece]:
     """Pieces of one transaction and table in key order, cut where a run begins.
 
     Row groups of one segment follow each other. Segments of one shard, or of several ticks, overlap: a run belongs to
-    every piece that it reaches into, and counts as a whole in each. While what reaches in from the piece before leaves
-    room, pieces are smaller for it; beyond, they are wide, and the keys themselves must tell.
+    every piece that it reaches into, and counts as a whole in each. While the runs that reach in from the previous
+    piece leave room, pieces are smaller by their size. Otherwise pieces are wide, and are cut by their keys.
     """
     key_low = b""
     held: list[Run] = []

@@ -61,10 +61,10 @@ class RowGroupRef:
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """One change file. `row_groups` maps task_id to the indexes (into `groups`) that may concern it.
+    """One change file. `row_groups` maps task_id to the indexes (into `groups`) of the row groups that may concern it.
 
-    `chain_ts` is the first file of the chain it belongs to; `footer_start` is where the Parquet footer begins,
-    so that a reader needs no further request to find it. `arrived_ms` is when the dispatcher first saw the file.
+    `chain_ts` is the first file of the chain it belongs to; `footer_start` is the offset of the Parquet footer, so that
+    a reader needs no further request to find it. `arrived_ms` is when the dispatcher first saw the file.
     """
 
     cluster_id: str

@@ -349,9 +349,10 @@ class Registered(Wire):
 
 
 class TaskReport(Wire):
-    """A sorter says of one task that it works under task_epoch, that it is `prepared` to take it over, that its seal
-    names the tasks in `sealed`, or that it cannot have it: its manifests were claimed under `fenced_by`. `load`: bytes
-    of row groups a second, lately; `split_key` (hex, empty: not known) cuts it in halves of about the same load."""
+    """A sorter's report of one task: it works under task_epoch; or it is `prepared` to take it over; or the task's seal
+    names the tasks in `sealed`; or it cannot hold it, because its manifests were claimed under `fenced_by`. `load`:
+    recent bytes of row groups per second. `split_key` (hex, empty: unknown) splits the task into halves of about the
+    same load."""
 
     task_id: int
     task_epoch: int
@@ -359,14 +360,14 @@ class TaskReport(Wire):
     load: float = Field(default=0.0, ge=0)
     split_key: str = ""
     progress_ts: int = 0
-    stop_at: int | None = None  # committed: no later holder flushes further
+    stop_at: int | None = None  # committed: no later holder flushes above it
     sealed: list[ChildTask] = Field(default_factory=list)
     fenced_by: int | None = Field(default=None, ge=0)
 
 
 class StoreReport(Wire):
-    """A dispatcher says of one store that it reads it, or that it has found it and no route names it yet. `load`: bytes
-    of watermarks and references a second, lately; None before that is known."""
+    """A dispatcher's report of one store that it reads, or has found although no route names it yet. `load`: recent
+    bytes of watermarks and references per second; None while that is unknown."""
 
     cluster_id: str
     tenant_id: str
@@ -375,8 +376,8 @@ class StoreReport(Wire):
 
 
 class Heartbeat(StartOf):
-    """`POST /upcall/v1/nodes/{node_id}/heartbeat`. 404 if nothing is known of this start: register. 409 `superseded` if
-    a newer one has registered: end. `owner_rev` and `route_version` are those of the newest route table seen."""
+    """`POST /upcall/v1/nodes/{node_id}/heartbeat`. 404 if the start is unknown: register. 409 `superseded` if a newer
+    one has registered: end. `owner_rev` and `route_version` are those of the newest route table seen."""
 
     owner_rev: int = Field(default=0, ge=0, lt=1 << 62)
     route_version: int = Field(default=-1, ge=-1, lt=1 << 62)
@@ -386,8 +387,8 @@ class Heartbeat(StartOf):
 
 
 class HeartbeatAnswer(Wire):
-    """`owner_rev` is the election number of the meta server that answered; `next_ms` how soon it wants to hear again:
-    the more nodes there are the later."""
+    """`owner_rev` is the election number of the meta server that answered. `next_ms` is the time until the next
+    heartbeat: the more nodes, the longer."""
 
     owner_rev: int
     route_version: int

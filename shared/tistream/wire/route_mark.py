@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mark:
-    """Of a table: the owner's election number, then the version. Ordered by age."""
+    """The age of a table: the owner's election number, then the version. Ordered by age."""
 
     owner_rev: int
     version: int

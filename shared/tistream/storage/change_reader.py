@@ -86,7 +86,7 @@ def read_changes(
 
     Raises:
         CorruptObject: damaged, replaced, or not changes; or encodings add more than `added_max` bytes to what is
-    expected.
+            expected.
         NotFoundYet: the object is gone.
     """
     source, footer = fetch_groups(objects, file, indexes)
@@ -136,7 +136,8 @@ def _fetch(
 
 @lru_cache(maxsize=KEPT_FOOTERS)
 def _parsed(key: str, tail: bytes, size: int) -> ParquetFooter:
-    """The footer that these very bytes are. A process that works through a tick's shards meets each several times."""
+    """Parse a footer from its bytes. Cached, because a process that works on a tick's shards reads each several
+    times."""
     footer = read_footer(key, tail, size)
     if isinstance(footer, NeedMore):
         raise CorruptObject(key, "its footer is not where it was said to be: it was replaced")

@@ -69,12 +69,12 @@ class ManifestLog:
 
     @property
     def view(self) -> TaskView:
-        """The task as of the last manifest read or written here."""
+        """The task at the last manifest read or written here."""
         return self._view
 
     @property
     def next_number(self) -> int:
-        """The number that the next commit must bear."""
+        """The number that the next commit must have."""
         return self._view.number + 1
 
     def recover(self) -> TaskView:
@@ -130,11 +130,11 @@ class ManifestLog:
 
         Raises:
             Fenced: a newer epoch has claimed the task. Nothing more will be committed here. It is unknown whether this
-        manifest was committed before that claim, if an answer was missing, now or earlier, or if everything up to its
-        number was collected meanwhile: only the task's manifests show it.
+                manifest was committed before that claim, if an answer was missing, now or earlier, or if everything up
+                to its number was collected meanwhile: only the task's manifests show it.
             CommitConflict: another writer holds the number without a newer epoch: `recover` and claim again.
             CommitStateUnknown: it may have happened, or it did not and the reason could not be read. Commit the very
-        same manifest again, or stop for good.
+                same manifest again, or stop for good.
             Unavailable: nothing happened; commit again.
             InvariantBroken: the number had been collected before.
         """

@@ -20,7 +20,7 @@ KINDS = ("get", "head", "put", "put_new", "put_if", "list", "delete")
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Requests made (those that failed included), of them failures, and bytes of bodies moved."""
+    """Requests (including failed ones), failures among them, and bytes of bodies transferred."""
 
     requests: int = 0
     failures: int = 0
@@ -30,7 +30,7 @@ class Traffic:
 
 @runtime_checkable
 class CountsRequests(Protocol):
-    """A store that knows what its calls take: parts, retries, pages."""
+    """A store that counts the actual requests of its calls: parts, retries, pages."""
 
     def requests_made(self) -> tuple[int, int]:
         """Requests of the calling thread so far, and the failed ones among them."""

@@ -11,9 +11,11 @@ Body = bytes | memoryview  # a memoryview lets a large object be written without
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object as LIST or HEAD tells it. `version` changes whenever the bytes do (ETag, mtime+size). `modified_ms`:
-    when it was last written, in wall milliseconds of the store's clock, of HEAD perhaps in whole seconds; 0 where it
-    has no clock."""
+    """One object in the answer of LIST or HEAD.
+
+    `version` changes whenever the bytes do (ETag, mtime+size). `modified_ms` is when it was last written, in wall
+    milliseconds of the store's clock (from HEAD perhaps in whole seconds); 0 if the store has no clock.
+    """
 
     key: str
     size: int

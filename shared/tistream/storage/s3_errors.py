@@ -69,7 +69,7 @@ _WAYS_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a store's objects are, for messages."""
+    """The location of a store's objects, for messages."""
 
     bucket: str
     prefix: str

@@ -54,7 +54,7 @@ class TenantKeys:
 
 @runtime_checkable
 class Encrypts(Protocol):
-    """A store that can encrypt each object with a key that it is told."""
+    """A store that can encrypt each object with a given key."""
 
     keys: TenantKeys
 

@@ -160,7 +160,8 @@ def begin(
 
 @contextmanager
 def inside(span: Span) -> Iterator[Span]:
-    """What is done meanwhile, also in threads that it hands work to, is done in `span`; an exception fails it."""
+    """Make `span` the current one for the body, also in threads that it hands work to. An exception marks the span as
+    failed."""
     token = _current.set(span)
     try:
         yield span
@@ -173,7 +174,7 @@ def inside(span: Span) -> Iterator[Span]:
 
 @contextmanager
 def root(name: str, *, began_ns: int | None = None, attributes: Attributes = NONE) -> Iterator[Span]:
-    """A trace that begins here, whatever this is done in."""
+    """Begin a new trace, even inside another one."""
     span = begin(name, began_ns=began_ns, attributes=attributes)
     try:
         with inside(span):
@@ -184,7 +185,7 @@ def root(name: str, *, began_ns: int | None = None, attributes: Attributes = NON
 
 @contextmanager
 def child(name: str, *, kind: str = "internal", attributes: Attributes = NONE) -> Iterator[Span]:
-    """A span inside the one in which this is done; nothing where there is none."""
+    """A span inside the current one; NOTHING without a current span, or if that has too many children."""
     around = here()
     if around.context is None or not around.may_have_child():
         yield NOTHING

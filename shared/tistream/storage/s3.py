@@ -208,8 +208,8 @@ class S3ObjectStore:
         return PartsUpload(self._client, self._once, target, self._part_bytes, sealed)
 
     def _check_bucket(self, key: str) -> None:
-        """Check that the bucket exists, because a HEAD answers 404 for a missing bucket and for a missing object. Raises
-        Unavailable."""
+        """Check that the bucket exists, because a HEAD has the same answer for a missing bucket as for a missing
+        object. Raises Unavailable."""
         try:
             self._client.head_bucket(Bucket=self._bucket)
         except S3Error as error:

@@ -84,7 +84,7 @@ class RowGroupLike(Protocol):
 class ChangeRowGroup:
     """One row group: its bytes `[offset, offset + length)`, their CRC-32, and bounds on its keys.
 
-    The bounds are inclusive but need not be keys that occur (writers shorten them); None where there are none.
+    The bounds are inclusive but need not be keys that occur (writers shorten them); None without statistics.
     `unpacked` is how many bytes the footer says it unpacks to.
     """
 

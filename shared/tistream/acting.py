@@ -1,5 +1,5 @@
-"""Who a request is made by, and from where. The API server says it with every call to another process, so that the meta
-server can write it down; a client's own header of that name is never read there.
+"""The actor of a request, and its address. The API server sends it with every call to another process, so that the meta
+server can record it in the audit log. The API server never reads a client's own header of that name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ ADDRESS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """`name`: a token's id, an OpenID subject, or `everybody` where authentication is off. `address`: the peer of the
-    connection, which is a proxy's where there is one; None: not known."""
+    """`name`: a token's id, an OpenID subject, or `everybody` if authentication is off. `address`: the peer of the
+    connection (a proxy, if there is one); None: unknown."""
 
     name: str
     address: str | None
@@ -28,13 +28,13 @@ _current: ContextVar[Actor | None] = ContextVar("tistream_actor", default=None)
 
 
 def current() -> Actor | None:
-    """Who asked for what runs here; None: nobody did."""
+    """The actor of the current work; None if it was not requested by a caller."""
     return _current.get()
 
 
 @contextmanager
 def acted_by(actor: Actor) -> Iterator[None]:
-    """Whatever is done inside, also in threads that it hands work to, this one asked for."""
+    """Set the actor of everything done inside, also in threads that it hands work to."""
     token = _current.set(actor)
     try:
         yield
@@ -43,12 +43,12 @@ def acted_by(actor: Actor) -> Iterator[None]:
 
 
 def spelled(actor: Actor) -> str:
-    """As a header's value: ASCII, on one line."""
+    """The actor as a header's value: ASCII, on one line."""
     return json.dumps({"name": actor.name[:NAME_MAX], "address": actor.address})
 
 
 def read(text: str | None) -> Actor | None:
-    """What `spelled` has made; None for anything else."""
+    """Parse the result of `spelled`; None for anything else."""
     try:
         told = json.loads(text or "")
     except ValueError:

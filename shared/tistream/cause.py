@@ -1,5 +1,5 @@
-"""What something is done for: a request, or one run of a loop. Its name goes along in every log line, in every answer
-that is a problem, and in every call to another process, which goes on under the same name.
+"""The cause of work: a request, or one run of a loop. Its id is in every log line, in every answer that is a problem,
+and in every call to another process, which continues under the same id.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ _current: ContextVar[str | None] = ContextVar("tistream_cause", default=None)
 
 
 def current() -> str | None:
-    """The cause id of what runs here; None where nothing has begun one."""
+    """The cause id of the current work; None if it has no cause."""
     return _current.get()
 
 
 def accepted(text: str | None) -> str | None:
-    """A cause id as somebody else names it; None unless it is 1 to 64 letters, digits, dots, dashes or underscores."""
+    """A cause id from outside; None unless it is 1 to 64 letters, digits, dots, dashes or underscores."""
     return text if text is not None and _FORM.fullmatch(text) else None
 
 
 @contextmanager
 def caused_by(cause_id: str) -> Iterator[None]:
-    """Whatever is done inside, also in threads that it hands work to, is done for this."""
+    """Set the cause of everything done inside, also in threads that it hands work to."""
     token = _current.set(cause_id)
     try:
         yield

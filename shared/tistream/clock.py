@@ -27,7 +27,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until told otherwise."""
+    """A clock that advances only when a test advances it."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self._now_ms = now_ms

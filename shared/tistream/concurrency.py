@@ -1,4 +1,4 @@
-"""Threads, and what they wait on. Whatever runs beside something else in the platform takes them from here, so that a
+"""Threads and synchronization primitives. All concurrent code of the platform takes them from here, so that a
 simulation can install its own: threads that run one at a time, in an order that a seed decides, on a virtual clock.
 """
 
@@ -52,7 +52,7 @@ class Thread(Protocol):
 
 
 class Primitives(Protocol):
-    """Where they come from. Times are in seconds."""
+    """The factory of all primitives. Times are in seconds."""
 
     def lock(self) -> Lock: ...
     def rlock(self) -> Lock: ...
@@ -65,7 +65,7 @@ class Primitives(Protocol):
 
 
 class _Executor(ThreadPoolExecutor):
-    """What a call is done for (tistream.cause) goes with it into its thread."""
+    """An executor whose calls keep their caller's context (tistream.cause)."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         context = copy_context()
@@ -73,7 +73,7 @@ class _Executor(ThreadPoolExecutor):
 
 
 class SystemThreads:
-    """The interpreter's own."""
+    """The interpreter's own threads and primitives."""
 
     def lock(self) -> Lock:
         return threading.Lock()
@@ -107,7 +107,7 @@ _installed: Primitives = SystemThreads()
 
 @contextmanager
 def installed(primitives: Primitives) -> Iterator[None]:
-    """Everything that is made meanwhile comes from `primitives`."""
+    """Create all primitives inside from `primitives`."""
     global _installed  # noqa: PLW0603  # one scheduler per interpreter, as with asyncio's event loop policy
     before, _installed = _installed, primitives
     try:
@@ -142,15 +142,15 @@ def start_thread(name: str, body: Callable[[], None]) -> Thread:
 
 
 def current_thread() -> object:
-    """Which thread this is; compares equal to what `start_thread` returned in it."""
+    """The current thread; compares equal to what `start_thread` returned for it."""
     return _installed.current()
 
 
 def new_executor(name: str, workers: int) -> Executor:
-    """At most `workers` calls at a time."""
+    """An executor of at most `workers` concurrent calls."""
     return _installed.executor(name, workers)
 
 
 def sleep(seconds: float) -> None:
-    """Let time pass."""
+    """Pause the calling thread, in seconds."""
     _installed.sleep(seconds)

@@ -39,14 +39,14 @@ class Unavailable(RetryableError):
 
 
 class KeyUnusable(Unavailable):
-    """The store may not use the key that objects of one tenant are encrypted with: revoked, disabled, deleted, or its
-    key management does not answer. Nothing happened; it goes on once the key is back."""
+    """The store may not use the key that encrypts objects of a tenant: revoked, disabled, deleted, or its key
+    management does not answer. Nothing happened; work continues when the key is usable again."""
 
     code = "key-unusable"
 
 
 class TooManyRequests(Unavailable):
-    """More than is allowed at once, or in a time: come again `retry_after_s` seconds later."""
+    """More requests than a limit allows at once, or in a time: retry after `retry_after_s` seconds."""
 
     code = "too-many-requests"
     http_status = 429
@@ -57,7 +57,7 @@ class TooManyRequests(Unavailable):
 
 
 class NotFoundYet(RetryableError):
-    """The object does not exist. Under S3's consistency that is a fact about now, not for ever."""
+    """The object does not exist. Under S3's consistency that is true now, but not forever."""
 
     code = "not-found"
     http_status = 404
@@ -95,7 +95,7 @@ class FatalError(TiStreamError):
 
 
 class Fenced(FatalError):
-    """A newer epoch owns this task. Drop what is held for it and stop."""
+    """A newer epoch owns this task. Drop its state and stop."""
 
     code = "fenced"
     http_status = 412
@@ -118,7 +118,7 @@ class CorruptObject(FatalError):
 
 
 class InvariantBroken(FatalError):
-    """A rule of docs/invariants.md does not hold. The task stops loudly and keeps what it has."""
+    """A rule of docs/invariants.md does not hold. The task stops with an error and keeps its data."""
 
     code = "invariant-broken"
 
@@ -146,14 +146,14 @@ class UnknownName(InvalidRequest):
 
 
 class Unauthenticated(InvalidRequest):
-    """Nobody whom this service knows: no token, or one that is not valid (any more)."""
+    """The request is not authenticated: it has no token, or the token is invalid, expired or revoked."""
 
     code = "unauthenticated"
     http_status = 401
 
 
 class Forbidden(InvalidRequest):
-    """Whoever asks may not; that says nothing about what is there."""
+    """The caller is not authorized; the error does not show whether the object exists."""
 
     code = "forbidden"
     http_status = 403
@@ -167,35 +167,35 @@ class AlreadyDiffers(InvalidRequest):
 
 
 class LimitReached(InvalidRequest):
-    """There are as many already as there may be: end some first."""
+    """A limit on the number of objects is reached: remove some first."""
 
     code = "limit-reached"
     http_status = 409
 
 
 class AuthOff(InvalidRequest):
-    """It wants to know who asks, and this API server asks nobody."""
+    """The call needs an authenticated caller, and authentication is disabled on this server."""
 
     code = "auth-off"
     http_status = 409
 
 
 class Superseded(InvalidRequest):
-    """A newer start of this process has registered under its name: end."""
+    """A newer start of this process has registered under its name: this one must end."""
 
     code = "superseded"
     http_status = 409
 
 
 class Gone(InvalidRequest):
-    """The ts asked for lies below retention; `earliest_ts` says where history begins."""
+    """The requested ts is below retention; `earliest_ts` is where the history begins."""
 
     code = "gone"
     http_status = 410
 
 
 class Undecodable(InvalidRequest):
-    """A row that no schema can decode stands in the way."""
+    """A row that no schema can decode blocks the request."""
 
     code = "undecodable-row"
     http_status = 422

@@ -1,7 +1,7 @@
-"""Where time goes: spans of what is done, one inside the other, across threads and processes (docs/operations.md).
+"""Tracing: nested spans across threads and processes (docs/operations.md).
 
-Nothing is written and next to nothing is done unless a tracer is installed, which the service shell does where its
-settings ask for it. Names and attributes of spans hold no key, no value and no text of a request.
+Nothing is recorded, at almost no cost, unless a tracer is installed; the service shell installs one if its settings
+name a collector. Names and attributes of spans contain no key, no value and no text of a request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NONE: Attributes = {}
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A span as others know it: hexadecimal ids, and whether it is kept."""
+    """The identity of a span: hexadecimal ids, and whether it is sampled."""
 
     trace_id: str
     span_id: str
@@ -31,53 +31,53 @@ class Context:
 
     @classmethod
     def parse(cls, text: str | None) -> Context | None:
-        """Of a `traceparent`; None unless it is exactly one of version 00."""
+        """Parse a `traceparent`; None unless it is a valid one of version 00."""
         found = None if text is None else _FORM.fullmatch(text)
         if found is None or not int(found[1], 16) or not int(found[2], 16):
             return None
         return cls(found[1], found[2], bool(int(found[3], 16) & _SAMPLED))
 
     def __str__(self) -> str:
-        """As a `traceparent`."""
+        """Format as a `traceparent`."""
         return f"00-{self.trace_id}-{self.span_id}-{_SAMPLED if self.sampled else 0:02x}"
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where a trace was left, to be gone on with elsewhere; and when (Unix time, ns)."""
+    """A place in a trace, from which it continues elsewhere, and its Unix time in ns."""
 
     context: Context
     at_ns: int
 
 
 class Span(Protocol):
-    """Something that is done, and how long it takes. Thread-safe."""
+    """An operation and its duration. Thread-safe."""
 
     @property
     def context(self) -> Context | None:
-        """None: it is none."""
+        """The span's identity; None if nothing is recorded."""
 
     def set(self, attributes: Attributes) -> None:
-        """Say more of it."""
+        """Add attributes."""
 
     def rename(self, name: str) -> None:
-        """Its name was not known at first."""
+        """Change the name, for a name that was not known at the beginning."""
 
     def fail(self, kind: str) -> None:
-        """It did not work; `kind` is a class of errors, not a text."""
+        """Mark the operation as failed; `kind` is a class of errors, not a text."""
 
     def may_have_child(self) -> bool:
-        """Count one more inside it; False: there are too many already."""
+        """Count one more child; False if there are too many already."""
 
     def end(self, ended_ns: int | None = None) -> None:
-        """It is over, now or since then."""
+        """End the span, now or at an earlier time (Unix ns)."""
 
 
 class Tracer(Protocol):
-    """Makes spans, and sends them somewhere once they have ended. Never waits."""
+    """Creates spans, and exports them after they have ended. Never waits."""
 
     def now_ns(self) -> int:
-        """Unix time."""
+        """Unix time in ns."""
 
     def begin(
         self,
@@ -91,7 +91,7 @@ class Tracer(Protocol):
 
 
 class _Nothing:
-    """In a span's place where there is none."""
+    """A span that records nothing."""
 
     context = None
 
@@ -117,28 +117,28 @@ _installed: Tracer | None = None
 
 
 def install(tracer: Tracer | None) -> None:
-    """Spans of the whole process go there from now on; None: nowhere."""
+    """Send spans of the whole process to this tracer from now on; None: disable tracing."""
     global _installed  # noqa: PLW0603  # one per process, as with logging
     _installed = tracer
 
 
 def on() -> bool:
-    """Whether spans go anywhere."""
+    """Whether a tracer is installed."""
     return _installed is not None
 
 
 def now_ns() -> int:
-    """Unix time, as spans have it; 0 while there are none."""
+    """Unix time in ns for spans; 0 without a tracer."""
     return 0 if _installed is None else _installed.now_ns()
 
 
 def here() -> Span:
-    """The span in which this is done; NOTHING where there is none."""
+    """The current span; NOTHING if there is no current one."""
     return _current.get()
 
 
 def mark() -> Mark | None:
-    """This place in the trace; None where there is none."""
+    """The current place in the trace; None outside of a trace."""
     context = here().context
     return None if context is None else Mark(context, now_ns())
 
@@ -152,7 +152,7 @@ def begin(
     began_ns: int | None = None,
     attributes: Attributes = NONE,
 ) -> Span:
-    """A span that the caller ends; without a parent a trace of its own."""
+    """Begin a span that the caller must end. Without a parent it begins a new trace."""
     if _installed is None:
         return NOTHING
     return _installed.begin(name, kind, parent, links, now_ns() if began_ns is None else began_ns, attributes)
@@ -160,7 +160,8 @@ def begin(
 
 @contextmanager
 def inside(span: Span) -> Iterator[Span]:
-    """What is done meanwhile, also in threads that it hands work to, is done in `span`; an exception fails it."""
+    """Make `span` the current one for the body, also in threads that it hands work to. An exception marks the span as
+    failed."""
     token = _current.set(span)
     try:
         yield span
@@ -173,7 +174,7 @@ def inside(span: Span) -> Iterator[Span]:
 
 @contextmanager
 def root(name: str, *, began_ns: int | None = None, attributes: Attributes = NONE) -> Iterator[Span]:
-    """A trace that begins here, whatever this is done in."""
+    """Begin a new trace, even inside another one."""
     span = begin(name, began_ns=began_ns, attributes=attributes)
     try:
         with inside(span):
@@ -184,7 +185,7 @@ def root(name: str, *, began_ns: int | None = None, attributes: Attributes = NON
 
 @contextmanager
 def child(name: str, *, kind: str = "internal", attributes: Attributes = NONE) -> Iterator[Span]:
-    """A span inside the one in which this is done; nothing where there is none."""
+    """A span inside the current one; NOTHING without a current span, or if that has too many children."""
     around = here()
     if around.context is None or not around.may_have_child():
         yield NOTHING
@@ -207,7 +208,8 @@ def record(
     attributes: Attributes = NONE,
     failed: str | None = None,
 ) -> Context | None:
-    """A span of what is over, inside `parent`; nothing without one. What may be recorded inside it."""
+    """Record a finished span inside `parent`, and return its Context, for spans inside it. Without a parent nothing is
+    recorded, and None is returned."""
     if parent is None:
         return None
     span = begin(name, parent=parent, links=links, began_ns=began_ns, attributes=attributes)

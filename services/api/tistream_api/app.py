@@ -1,4 +1,4 @@
-"""Puts the API server together."""
+"""Builds the API server: its parts, routes, middleware and background loops."""
 
 from __future__ import annotations
 
@@ -73,17 +73,18 @@ from tistream_api.tenant.tenants import Tenants
 
 log = logging.getLogger(__name__)
 
-BODY_BYTES_MAX = 64 << 10  # what many send at once is in memory at once; a token's grants are the longest there are
-STATUS_DEADLINE_S = 2.0  # for each peer: a service that hangs must not keep status from saying so
+# Bodies of concurrent requests are in memory together. The longest valid body is a token's grants
+BODY_BYTES_MAX = 64 << 10
+STATUS_DEADLINE_S = 2.0  # for each peer: status must answer, and say so, when a service hangs
 
 
 def draw_token() -> tuple[str, str]:
-    """A token's id and its secret, of 32 random bytes."""
+    """A new token's id and its secret of 32 random bytes."""
     return secrets.token_hex(8), secrets.token_urlsafe(32)
 
 
 class NewHttp(Protocol):
-    """How HttpClients are made."""
+    """Creates HttpClients."""
 
     def __call__(self, *, deadline_s: float = DEADLINE_S) -> HttpClient: ...
 
@@ -97,7 +98,7 @@ def build_app(
     end: Callable[[], None] = end_in_order,
     new_secret: Callable[[], tuple[str, str]] = draw_token,
 ) -> FastAPI:
-    """The app, its loops running for as long as it serves; `end` ends the process."""
+    """The app. Its loops run while it serves; `end` ends the process."""
     peers = Peers(settings, clock)
     new_http = new_http or peers.new_http
     registry = new_registry()
@@ -150,7 +151,7 @@ def build_app(
         running=running,
         clock=clock,
         peers=peers,
-        guarded=False,  # users have tokens of their own
+        guarded=False,  # users have their own tokens, which the gate checks
         body_bytes_max=BODY_BYTES_MAX,
     )
     cache = GroupCache(objects, settings.cache_bytes, Keeping(keys, settings.keyed_cache_ms, clock))
@@ -182,7 +183,7 @@ def build_app(
 
 @contextmanager
 def _going(loops: Sequence[Loop], stopping: Event) -> Iterator[None]:
-    """Loops run; at the end long polls and streams are told first."""
+    """Run the loops. At the end stop long polls and streams first, then the loops."""
     for loop in loops:
         loop.start()
     try:
@@ -194,7 +195,7 @@ def _going(loops: Sequence[Loop], stopping: Event) -> Iterator[None]:
 
 
 def _callers(settings: ApiSettings, tokens: TokenClient, clock: Clock) -> Callers | None:
-    """None: auth is off."""
+    """The authenticator; None if authentication is off."""
     if settings.auth == "off":
         return None
     oidc = settings.oidc
@@ -217,13 +218,13 @@ def _memory(settings: ApiSettings, clock: Clock, registry: CollectorRegistry) ->
 
 
 def _tidy(memory: Memory) -> None:
-    """What pulls have given back, the allocators give back."""
+    """Let the allocators return the memory that pulls have released."""
     if memory.fallen():
         give_back()
 
 
 def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:
-    """Each tenant's own limits, and where it has none the platform's."""
+    """Rate limits: each tenant's own, or the platform's defaults."""
     defaults = Limits(**settings.limits.model_dump())
 
     def limits_of(tenant: tuple[str, str]) -> Limits:
@@ -233,8 +234,8 @@ def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimi
 
 
 def _add_gates(app: FastAPI, callers: Callers, peers: Peers, refusals: Refusals) -> None:
-    """That of the metrics, and what slows down whom a gate refuses."""
-    # Inside of what names causes, as the other gate is; add_middleware adds outside.
+    """Add the gate of /metrics, and the delay of rejections."""
+    # Inside the middleware that sets cause ids, as the other gate is. add_middleware adds outside.
     app.user_middleware.append(Middleware(MetricsGate, callers=callers, guard=peers.guard))
     app.add_middleware(SlowRefusals, refusals=refusals, stopping=app.state.stopping)
     waiting = Gauge(
@@ -246,19 +247,19 @@ def _add_gates(app: FastAPI, callers: Callers, peers: Peers, refusals: Refusals)
 
 
 def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:
-    """Put routes behind the gate. Raises NotDeclared if one of them does not say who may call it, or if there are
-    others."""
-    app.router.redirect_slashes = False  # a redirect would come before the gate, to whatever host the request names
+    """Add the routes behind the gate. Raises NotDeclared if a route does not declare its access, or if any other route
+    is not open to everybody."""
+    app.router.redirect_slashes = False  # a redirect would be sent before the gate, to any host that the request names
     app.include_router(build_pages())
     for router in routers:
         app.include_router(router, dependencies=[Depends(gate.check)])
     refuse_undeclared(app.routes, [route for router in routers for route in router.routes])
     _tell_scheme(app)
-    app.user_middleware.append(Middleware(HeadRequests))  # inside of all that counts requests
+    app.user_middleware.append(Middleware(HeadRequests))  # inside all middleware that counts requests
 
 
 def _tell_scheme(app: FastAPI) -> None:
-    """The OpenAPI document says what the tokens of its calls are."""
+    """Add the security scheme of the tokens to the OpenAPI document."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the API server counts. Names of tenants are no labels: there may be many, and they are not ours to show."""
+"""Metrics of the API server. Tenant names are not labels: there may be many, and they are not public."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tistream.service.settings import ServiceSettings, settings_config
 
 
 class OidcSettings(BaseModel):
-    """Whose JSON Web Tokens are taken, beside our own tokens."""
+    """The issuer whose JSON Web Tokens are accepted, beside our own tokens."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,7 +40,7 @@ class OidcSettings(BaseModel):
 
 
 class LimitSettings(BaseModel):
-    """Of each tenant at each API server, where the tenant has none of its own."""
+    """Limits of each tenant at each API server, where the tenant has none of its own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -53,7 +53,7 @@ class LimitSettings(BaseModel):
 
 
 class ApiSettings(ServiceSettings):
-    """What an operator may change."""
+    """Settings of the API server."""
 
     model_config = settings_config("API")
 

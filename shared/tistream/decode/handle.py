@@ -31,8 +31,8 @@ def locate_handle(
 ) -> int:
     """Fill the absent cells of the handle's columns from the datums in the key. Returns the scratch bytes used.
 
-    `flags[d]` is the flag that datum d must have, `columns[d]` its place in start and length, -1 if nobody asked for
-    it. `base` is where scratch begins for whoever reads the cells; it takes up to the keys' own bytes.
+    `flags[d]` is the flag that datum d must have, `columns[d]` its place in start and length, -1 if its column was not
+    requested. `base` is where scratch begins for the reader of the cells; at most the keys' own bytes are used.
     """
     for row in range(len(key_offsets) - 1):
         if errors[row] != OK:

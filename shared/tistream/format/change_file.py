@@ -1,7 +1,7 @@
 """The push contract's change file (design.md 2): a Parquet file of changes, then watermarks. Pure: bytes in, model out.
 
-What a footer must say is checked here, and what rows must look like in `change_rows`. Row groups are taken by byte
-range, and only after their CRC-32 was checked, since Parquet readers do not check it.
+This module checks footers, and `change_rows` checks rows. Row groups are read by byte range, and only after their
+CRC-32 was checked, because Parquet readers do not check it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SCHEMA = pa.schema(
 CHANGE_COLUMNS = tuple(SCHEMA.names[:12])
 WATERMARK_COLUMNS = ("type", "region_id", "region_version", "log_index", "key", *SCHEMA.names[12:])
 
-# What one file may make a reader hold at once: a few bytes can claim any number of equal rows.
+# Limits of what one file may make a reader hold at once: a few bytes can state any number of equal rows.
 FOOTER_BYTES_MAX = 4 << 20  # some 2,500 row groups
 WATERMARK_ROWS_MAX = 1_000_000  # of a store's file; each of its regions has one or few
 GROUP_ROWS_MAX = 16_000_000  # of changes, 250 times what a writer is asked for
@@ -62,7 +62,7 @@ _HEX = re.compile(r"[0-9a-fA-F]{8}")
 
 
 class RowGroupLike(Protocol):
-    """What a reader needs of a row group: ours, or a reference that came over the wire."""
+    """The members of a row group that a reader needs: of our own class, or of a reference from a peer."""
 
     @property
     def index(self) -> int: ...
@@ -84,7 +84,7 @@ class RowGroupLike(Protocol):
 class ChangeRowGroup:
     """One row group: its bytes `[offset, offset + length)`, their CRC-32, and bounds on its keys.
 
-    The bounds are inclusive but need not be keys that occur (writers shorten them); None where there are none.
+    The bounds are inclusive but need not be keys that occur (writers shorten them); None without statistics.
     `unpacked` is how many bytes the footer says it unpacks to.
     """
 
@@ -100,7 +100,7 @@ class ChangeRowGroup:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFile:
-    """A change file's footer, checked. `tail` is what was read of the object's end (footer included)."""
+    """A checked footer of a change file. `tail` is what was read of the object's end (footer included)."""
 
     key: str
     size: int
@@ -163,7 +163,7 @@ def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, si
 
 
 def _check_keyspaces(key: str, groups: Sequence[ChangeRowGroup]) -> None:
-    """As far as the bounds of its changes tell; change_rows looks at the rows. A region may be of any keyspace."""
+    """Check the keyspaces of the bounds of changes; change_rows checks the rows. A region may be of any keyspace."""
     for bound in (bound for group in groups for bound in (group.key_min, group.key_max)):
         if bound is not None and (reason := keyspace.refusal(bound)) is not None:
             raise CorruptObject(key, reason)
@@ -183,7 +183,7 @@ def _group(key: str, index: int, group: Group, crc32: int) -> ChangeRowGroup:
 
 
 def key_bounds(group: Group) -> tuple[bytes | None, bytes | None]:
-    """Bounds on a row group's keys by its statistics; (None, None) where there are none."""
+    """Bounds on a row group's keys from its statistics; (None, None) without statistics."""
     for chunk in group.chunks:
         if chunk.column == "key":
             return chunk.low, chunk.high
@@ -225,7 +225,7 @@ def _crcs(key: str, said: Mapping[str, str], count: int) -> list[int]:
 
 
 def check_columns(key: str, footer: ParquetFooter) -> None:
-    """The required columns are there, and every known one has its type. Raises CorruptObject."""
+    """Check that the required columns exist, and every known one has its type. Raises CorruptObject."""
     try:
         found = footer.metadata.schema.to_arrow_schema()
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -264,7 +264,7 @@ def _decimal(key: str, said: Mapping[str, str], name: str) -> int:
 
 
 def check_group(key: str, group: RowGroupLike, footer: ParquetFooter, source: SparseFile) -> None:
-    """A row group's bytes are those that the footer's CRC-32 was made of. Raises CorruptObject."""
+    """Check that a row group's bytes match the footer's CRC-32. Raises CorruptObject."""
     found = footer.groups[group.index] if group.index < len(footer.groups) else None
     if found is None or found.range != (group.offset, group.length) or found.rows != group.rows:
         raise CorruptObject(key, f"row group {group.index} is not where the file's footer said before: it was replaced")
@@ -325,7 +325,7 @@ def _column(table: pa.Table, column: pa.Field) -> pa.ChunkedArray:
 
 
 def _after(found: pa.ChunkedArray) -> pa.ChunkedArray:
-    """`after` with exactly its two members, in order, whatever the writer called the list's element."""
+    """`after` with exactly its two members, in order, independent of the writer's name of the list's element."""
     chunks = []
     for chunk in found.chunks:
         members = [chunk.values.field("region_id"), chunk.values.field("log_index")]

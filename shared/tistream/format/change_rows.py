@@ -1,4 +1,4 @@
-"""What the rows of a change file must look like (design.md 2): checked as columns, never row by row."""
+"""Checks the rows of a change file (design.md 2): whole columns at once, never row by row."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def _check_keys(key: str, keys: pa.ChunkedArray, key_min: bytes | None, key_max:
 
 
 def _sound(table: pa.Table) -> bool:
-    """Whether the rows are what they must be, as far as a few comparisons of whole columns tell: all of them, in sound
-    files. Where it is False, the checks that follow say what is wrong."""
+    """Whether a few comparisons of whole columns find all rows valid, which they do in valid files. If False, the
+    checks that follow show what is wrong."""
     if not {"start_ts", "commit_ts", "op_type"} <= set(table.column_names) or table.column("start_ts").null_count:
         return False
     kind, op, start_ts = (table.column(name).to_numpy() for name in ("type", "op_type", "start_ts"))
@@ -129,7 +129,8 @@ def _check_overlaps(key: str, start: pa.ChunkedArray, end: pa.ChunkedArray) -> N
 
 
 def overlaps(start: pa.ChunkedArray, end: pa.ChunkedArray) -> int:
-    """How many pairs of these spans overlap: all, but those of which one ends before the other begins."""
+    """The number of pairs of these spans that overlap: all pairs except those of which one ends before the other
+    begins."""
     ends = end.filter(pc.greater(pc.binary_length(end), 0))
     bounds = pa.chunked_array([*ends.chunks, *start.chunks], pa.binary())
     order = pc.sort_indices(bounds).to_numpy()  # stable: of equal keys ends come first

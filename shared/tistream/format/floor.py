@@ -1,8 +1,9 @@
-"""A task's floor object: which checkpoint manifest readers begin at, and so which manifests are needed no more.
+"""A task's floor object: the checkpoint manifest at which readers begin, and below which manifests are no longer
+needed.
 
 JSON `{"version":1,"checkpoint":C}`. Manifest C restates everything that is live; manifests below C are collected, or
-may be at any moment. One that is seen all the same proves nothing: a put long under way can bring it back. The schema
-registry's log has a floor as well: there C is the number of a base.
+may be at any moment. One that exists all the same proves nothing, because a put that was under way for long can create
+it again. The schema registry's log has a floor as well: there C is the number of a base.
 """
 
 from __future__ import annotations

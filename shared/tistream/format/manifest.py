@@ -102,9 +102,9 @@ class ChainPosition:
 class IntakeCount:
     """Bytes of the change files that were taken (docs/adr/0014), counted by the task with the tenant's first keys.
 
-    `hours`: by the hour (its beginning, ms since the Unix epoch) in which the manifest was written that first told of
-    them; the newest such hours. `through`: in each store's chains, what was counted already and is to come again,
-    because a merge has taken the positions back.
+    `hours`: by the hour (its beginning, ms since the Unix epoch) in which the manifest was written that first
+    contained them; only the newest hours. `through`: in each store's chains, what was counted already and is to come
+    again, because a merge has taken the positions back.
     """
 
     hours: dict[int, int] = field(default_factory=dict)

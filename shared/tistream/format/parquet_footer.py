@@ -1,7 +1,8 @@
-"""A Parquet file's footer, read with suspicion: no checksum covers it, and pyarrow ends the process on some damage.
+"""Reads a Parquet file's footer without trusting it: no checksum covers it, and pyarrow ends the process on some
+damage.
 
-So it is taken apart here, checked, and put together again from what is known: pyarrow sees neither what it might
-stumble over (size statistics, indexes, encryption) nor anything that points outside of the file.
+So it is parsed here, checked, and rebuilt from what is known: pyarrow sees neither parts that it might fail on (size
+statistics, indexes, encryption) nor anything that points outside of the file.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class NeedMore:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One column of one row group: its pages' bytes, and bounds on its values, as stored; None where there are none."""
+    """One column of one row group: the range of its pages' bytes, and bounds on its values as stored, or None."""
 
     column: str  # the top-level column's name
     start: int
@@ -179,7 +180,7 @@ def _chunk(raw: thrift.Struct, leaf: tuple[tuple[bytes, ...], int, bool], rows: 
     if values < 0 or (flat and values != rows) or length < 0 or unpacked < 0:
         raise ValueError(f"column {path} of {rows} rows has {values} values in {length} bytes")
     start = _int(column, 9)
-    if dictionary := column.get(11, (thrift.I64, 0))[1]:  # some writers leave 0 where there is none
+    if dictionary := column.get(11, (thrift.I64, 0))[1]:  # some writers leave 0 without a dictionary
         start = min(start, dictionary)
     if length and not len(MAGIC) <= start <= start + length <= end:
         raise ValueError(f"column {path} lies at [{start}, {start + length}), outside of the data")

@@ -16,8 +16,8 @@ def weight(length: int, unpacked: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SourceGroup:
-    """One row group of changes: its bytes `[offset, offset + length)`, how many rows, their CRC-32, and how many bytes
-    its footer says they unpack to (0 = not told)."""
+    """One row group of changes: its bytes `[offset, offset + length)`, its number of rows, their CRC-32, and the bytes
+    that its footer says they unpack to (0: unknown)."""
 
     index: int
     offset: int
@@ -33,11 +33,11 @@ class SourceGroup:
 
     @property
     def key_min(self) -> None:
-        """Not stated: what was routed by it is known by now."""
+        """Not stored: routing, which uses it, is done."""
 
     @property
     def key_max(self) -> None:
-        """Not stated."""
+        """Not stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,9 +43,9 @@ class Stated(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Columns that can be read as dictionaries. And what has to be looked through before it is read, since nothing
-    tells what it takes: chunks with pages that are incremental, or whose dictionary is beside pages that cannot be read
-    as one; each with its row group and the bytes of its largest page."""
+    """Columns that can be read as dictionaries; and chunks that must be looked through before they are read, because
+    their unpacked size is unknown: chunks with incremental pages, or with a dictionary beside pages that cannot be read
+    as one. Each with its row group and the bytes of its largest page."""
 
     with_dictionary: frozenset[str]
     unknown: tuple[tuple[int, Chunk, int], ...]
@@ -110,7 +110,7 @@ def _looked_through(chunk: Chunk, source: SparseFile, pages_max: int) -> _Look:
 
 
 def _values(header: thrift.Struct) -> int:
-    """How many a data page has; none in other pages."""
+    """The number of values of a data page; 0 for other pages."""
     found = [header[place][1] for place, _ in _ENCODING_PLACES if place in header]
     counts = [fields.get(1, (0, 0)) for fields in found if isinstance(fields, dict)]
     return sum(max(0, count) for kind, count in counts if kind == thrift.I32)
@@ -125,9 +125,9 @@ def _encodings(header: thrift.Struct) -> list[int]:
 def look_through(
     file: pq.ParquetFile, pages: Pages, footer: ParquetFooter, added_max: int, bytes_max: int | None = None
 ) -> None:
-    """Read what is not known piece by piece and keep nothing. Raises ValueError if all of it adds more than `added_max`
-    bytes, or takes more than `bytes_max`. A value is no longer than the largest page: so few enough at once take no
-    more than LOOK_BYTES."""
+    """Read the chunks of unknown size piece by piece, and keep nothing. Raises ValueError if all of it adds more than
+    `added_max` bytes, or takes more than `bytes_max`. A value is at most as long as the largest page, so a piece has so
+    few values that it takes at most LOOK_BYTES."""
     most = _expected(footer.groups[index] for index in {index for index, *_ in pages.unknown}) + added_max
     most = most if bytes_max is None else min(most, bytes_max)
     size = 0

@@ -1,4 +1,4 @@
-"""Names that outsiders choose, checked at the door; and the identities built from them."""
+"""Names that clients choose, validated on arrival; and the identities built from them."""
 
 from __future__ import annotations
 

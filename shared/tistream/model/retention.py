@@ -1,4 +1,4 @@
-"""How long a tenant's committed rows are kept, as outsiders say it."""
+"""The retention of a tenant's committed rows, as requests state it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 
 from tistream.errors import InvalidRequest
 
-RETENTION_MIN_MS = 3_600_000  # an hour: what is pulled at all has been pulled by then
-RETENTION_MAX_MS = 36_500 * 86_400_000  # 100 years: beyond, somebody has mistaken the unit
+RETENTION_MIN_MS = 3_600_000  # an hour, so that consumers have had time to pull
+RETENTION_MAX_MS = 36_500 * 86_400_000  # 100 years: a larger value is a mistaken unit
 _DIGITS = re.compile(r"[0-9]{1,19}")
 
 
 def parse_retention_ms(text: str | None) -> int | None:
-    """Decimal milliseconds; None, for ever, is itself. Raises InvalidRequest."""
+    """Parse decimal milliseconds; None means forever, and is returned. Raises InvalidRequest."""
     if text is None:
         return None
     told = {"parameter": "retention_ms"}

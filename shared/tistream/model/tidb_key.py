@@ -1,4 +1,4 @@
-"""What a raw TiDB key is, for whole columns at once (tablecodec: `t{table_id}_r{handle}`, `t{table_id}_i…`, `m…`)."""
+"""Parses raw TiDB keys, whole columns at once (tablecodec: `t{table_id}_r{handle}`, `t{table_id}_i…`, `m…`)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class KeyParts:
 
     kind: KeyKind. table_id: the physical one of `t` keys, META_TABLE_ID of others. tail: the TAIL_BYTES after the
     prefix as a big-endian number, zero-padded: among RECORD keys of one table it orders as the keys do where it
-    differs. exact: a RECORD key of EXACT_BYTES, of which table_id and tail tell everything.
+    differs. exact: a RECORD key of EXACT_BYTES, which table_id and tail describe completely.
     """
 
     kind: npt.NDArray[np.int8]

@@ -1,10 +1,12 @@
-"""How the memory allocators of processes that work on columns are told to keep what was freed, for a while.
+"""Environment variables that let the memory allocators keep freed memory for a while, in processes that work on
+columns.
 
-Who works on columns frees arrays of megabytes and takes as many again; each page that went back to the kernel meanwhile
-costs a fault when it is touched: a fifth of a sorter's processor time (docs/benchmarks.md, sorter-job). What is kept is
-bounded by what the process had at its peak.
+Such a process frees arrays of megabytes and allocates similar ones again. Each page that was returned to the kernel
+meanwhile costs a page fault when it is touched: a fifth of a sorter's processor time (docs/benchmarks.md, sorter-job).
+What is kept is bounded by the process's peak.
 
-Read by an allocator when its process begins, so whoever starts one sets them; they name no secret and no path.
+An allocator reads them when its process starts, so the process that starts it sets them. They contain no secret and no
+path.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 KEEP_MS = 10_000
 
 ENVIRON = {
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),  # glibc (numpy, Python): the heap, not a mapping for each array
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),  # glibc (numpy, Python): use the heap, not a mapping for each array
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
     "MIMALLOC_PURGE_DELAY": str(KEEP_MS),  # Arrow
     "_RJEM_MALLOC_CONF": f"dirty_decay_ms:{KEEP_MS},muzzy_decay_ms:{KEEP_MS}",  # Polars

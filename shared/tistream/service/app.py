@@ -1,4 +1,4 @@
-"""The HTTP shell that every service wears: health, readiness, metrics, and problems instead of tracebacks."""
+"""The HTTP shell of every service: health, readiness, metrics, and problems instead of tracebacks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 # Every long poll and stream holds a thread while it waits; the default of 40 would starve /healthz.
 THREADS = 256
 BODY_BYTES_MAX = 64 << 20
-METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"))  # as labels; others are one
+# Methods that are metric labels; all others share one.
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"))
 
 
 def new_app(
@@ -50,11 +51,11 @@ def new_app(
 ) -> FastAPI:
     """A FastAPI app with `/healthz`, `/readyz`, `/metrics` and `/openapi.json`; add routes to it.
 
-    `ready` says why the service cannot do its work yet, or None; it is called at each `/readyz`, in a thread.
+    `ready` returns why the service cannot do its work yet, or None; it is called at each `/readyz`, in a thread.
     `running` is entered before the first request and left at the end: it starts and stops background loops.
-    `app.state.stopping` is an Event that is set as soon as the process is asked to end: long polls and
-    endless streams look at it and finish. `app.state.metrics` is `registry`. `peers` says which token a request must
-    bear, unless it is not `guarded` so, and what is served with.
+    `app.state.stopping` is an Event that is set as soon as the process is asked to end: long polls and endless streams
+    check it and finish. `app.state.metrics` is `registry`. `peers` holds the token guard, which is applied if
+    `guarded`, and the certificates to serve with.
     """
 
     @asynccontextmanager
@@ -69,10 +70,11 @@ def new_app(
     app = FastAPI(
         title=title,
         version=tistream.__version__,
-        docs_url=None,  # the pages would come from a CDN
+        docs_url=None,  # the pages would be loaded from a CDN
         redoc_url=None,
         lifespan=lifespan,
-        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},  # it tells raw paths
+        # It would report raw paths.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.stopping = new_event()
     app.state.metrics = registry
@@ -80,7 +82,7 @@ def new_app(
     problems.install(app)
     guard = peers.guard if guarded and peers is not None else None
     if guard is not None:
-        app.add_middleware(GuardMiddleware, guard=guard)  # inside the shell, which counts what is refused
+        app.add_middleware(GuardMiddleware, guard=guard)  # inside the shell, which counts rejected requests
     app.add_middleware(
         _Shell,
         metrics=HttpMetrics(registry),
@@ -101,7 +103,7 @@ def _add_probes(app: FastAPI, ready: Callable[[], str | None], registry: Collect
 
     @app.get("/readyz", tags=["operations"], operation_id="Ready", responses={503: {"description": "not ready"}})
     def readyz() -> Response:
-        """The service can do its work; else 503 and the reason."""
+        """The service can do its work; otherwise 503 and the reason."""
         reason = "stopping" if app.state.stopping.is_set() else ready()
         if reason is not None:
             return problems.problem_response(503, "not-ready", reason)
@@ -109,13 +111,14 @@ def _add_probes(app: FastAPI, ready: Callable[[], str | None], registry: Collect
 
     @app.get("/metrics", tags=["operations"], operation_id="Metrics")
     def metrics() -> Response:
-        """Prometheus text format."""
+        """Metrics in the Prometheus text format."""
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 class _Shell:
-    """Counts requests, names what is done for them, refuses giant bodies, and turns what nobody expected into a problem
-    without internals. A request that names its cause keeps it; every answer says under which it was done."""
+    """Counts requests, sets the cause of what is done for them, rejects bodies that are too large, and answers
+    unexpected exceptions with a problem without internals. A request that names its cause keeps it; every answer names
+    its cause."""
 
     def __init__(
         self,

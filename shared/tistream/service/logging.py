@@ -1,8 +1,8 @@
 """Logs are JSON lines on stderr: `ts`, `level`, `service`, `logger`, `message`, `cause_id` (tistream.cause) and
-`trace_id` (tistream.trace) where there is one, and whatever `extra=` brought.
+`trace_id` (tistream.trace) if there is one, and the members of `extra=`.
 
-log = logging.getLogger(__name__)
-log.info("tenant created", extra={"tenant": "7/acme", "tasks": 4})
+    log = logging.getLogger(__name__)
+    log.info("tenant created", extra={"tenant": "7/acme", "tasks": 4})
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STANDARD = _OWN | set(logging.LogRecord("", 0, "", 0, "", None, None).__dict__)
 
 
 class JsonFormatter(logging.Formatter):
-    """One record, one line of JSON. A member that JSON cannot hold is written as its repr."""
+    """Formats a record as one line of JSON. A member that JSON cannot represent is written as its repr."""
 
     def __init__(self, service: str) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class JsonFormatter(logging.Formatter):
             line["traceback"] = self.formatException(record.exc_info)
         try:
             return orjson.dumps(line, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
-        except TypeError:  # lone surrogates, integers beyond 64 bits: rare, and never a reason to lose a line
+        except TypeError:  # lone surrogates, integers beyond 64 bits: rare, and no reason to lose a line
             return json.dumps(line, default=repr)
 
 
@@ -59,6 +59,6 @@ def configure_logging(service: str, level: str = "INFO", stream: IO[str] | None 
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
-    # Each is a line per request or per byte: of use to their authors only.
+    # Each logs a line per request or per byte, which is useful to its authors only.
     for name in ("httpx", "httpcore", "py4j", "botocore", "urllib3", "asyncio", "numba"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Prometheus helpers: one registry per process, made in the composition root and handed down."""
+"""Prometheus helpers: one registry per process, created in the composition root and passed down."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 
 def new_registry() -> CollectorRegistry:
-    """A registry that already tells the process's memory, CPU, descriptors and garbage collections."""
+    """A registry with metrics of the process's memory, CPU, descriptors and garbage collections."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -20,7 +20,7 @@ def new_registry() -> CollectorRegistry:
 
 
 class HttpMetrics:
-    """Requests by route template (never by raw path: names of tenants are no labels) and status."""
+    """Requests by status and route template (never by raw path: names of tenants are not labels)."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.seconds = Histogram(
@@ -39,7 +39,7 @@ class HttpMetrics:
 
 
 def stale_routes(registry: CollectorRegistry) -> Counter:
-    """Counts route tables that are not followed."""
+    """A counter of route tables that were not followed."""
     return Counter(
         "tistream_stale_routes_total",
         "Route tables that were not followed: of an older owner, or older than one that was.",

@@ -1,6 +1,6 @@
-"""The edge to OpenTelemetry's SDK, an extra: spans go into a queue, and from there to a collector in batches.
+"""Connects to OpenTelemetry's SDK, an optional dependency: spans are queued, and sent to a collector in batches.
 
-Whoever ends a span never waits: while the collector is slow or away, the queue drops spans, and that is all.
+Ending a span never waits. While the collector is slow or unavailable, the queue drops spans; nothing else is affected.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CHILDREN_MAX = 128  # of one span: an endless stream must not fill the collector
 QUEUE_SPANS = 8_192
 BATCH_SPANS = 512
 EVERY_MS = 1_000
-SEND_SECONDS = 5.0  # then a batch is lost
+SEND_SECONDS = 5.0  # after this time a batch is dropped
 TEXT_MAX = 200
 
 _KINDS = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
@@ -51,8 +51,8 @@ _ROOT = set_span_in_context(NonRecordingSpan(SpanContext(0, 0, is_remote=False))
 
 
 class OtelTracer:
-    """Implements trace.Tracer. Not the process's global one: what libraries would tell of themselves, raw paths among
-    it, goes nowhere."""
+    """Implements trace.Tracer. It is not the process's global tracer, so spans of libraries, which may contain raw
+    paths, are not recorded."""
 
     def __init__(self, exporter: OTLPSpanExporter, service: str, node: str, ratio: float) -> None:
         self._provider = TracerProvider(
@@ -64,7 +64,7 @@ class OtelTracer:
                     "service.version": tistream.__version__,
                 }
             ),
-            shutdown_on_exit=False,  # it would wait for the collector
+            shutdown_on_exit=False,  # at exit it would wait for the collector
             span_limits=SpanLimits(max_span_attribute_length=TEXT_MAX),
         )
         self._provider.add_span_processor(
@@ -135,9 +135,9 @@ def _known(context: Context) -> SpanContext:
 
 
 def new_tracer(settings: ServiceSettings) -> OtelTracer:
-    """As the settings say. Raises OSError and ValueError: a file is not there, or wrong."""
+    """A tracer as configured. Raises OSError or ValueError if a file is missing or invalid."""
     assert settings.traces_url is not None
-    # It logs each batch that is lost; _Exporter says when that begins and when it is over.
+    # It logs each lost batch; _Exporter logs when the losses begin and when they end.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     session = requests.Session()
     session.trust_env = False  # no proxy, no .netrc: the collector is named by our own settings
@@ -164,7 +164,7 @@ def _text(path: object) -> str | None:
 
 
 def parse_headers(text: str) -> dict[str, str]:
-    """`name: value` lines. Raises ValueError, whose text does not show them."""
+    """Parse `name: value` lines. Raises ValueError, whose text does not show them."""
     found = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -182,7 +182,7 @@ def parse_headers(text: str) -> dict[str, str]:
 
 
 class _Headers(AuthBase):
-    """What the collector wants to see, as the file has it now."""
+    """The headers for the collector, from the present content of the file."""
 
     def __init__(self, file: SecretFile[dict[str, str]]) -> None:
         self._file = file
@@ -194,7 +194,7 @@ class _Headers(AuthBase):
 
 
 class _Exporter(OTLPSpanExporter):
-    """Says once that spans are lost, and once that they are not any more."""
+    """Logs once that spans are lost, and once that they are accepted again."""
 
     def __init__(self, collector: str, **settings: Any) -> None:
         super().__init__(collector, **settings)

@@ -1,4 +1,4 @@
-"""How a process is known to its peers, and how it knows them: keys and certificates, as its settings name them."""
+"""Authentication between services: the keys and certificates that the settings name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tistream.wire.service_token import Caller
 
 
 class Peers:
-    """Made once in a process. Raises SettingsError: a file is not there, or holds nothing that is of use."""
+    """Create one per process. Raises SettingsError if a file is missing or invalid."""
 
     def __init__(self, settings: ServiceSettings, clock: Clock) -> None:
         self.auth: ServiceAuth | None = None
@@ -31,5 +31,5 @@ class Peers:
             ) from error
 
     def new_http(self, *, deadline_s: float = DEADLINE_S, headers: Mapping[str, str] | None = None) -> HttpClient:
-        """A client that says who is calling."""
+        """A client that authenticates as this process."""
         return HttpClient(deadline_s=deadline_s, headers=headers, auth=self.auth, tls=self.certificates.client)

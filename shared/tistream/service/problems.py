@@ -1,4 +1,4 @@
-"""RFC 9457 problems: every answer that is no success, on every service."""
+"""RFC 9457 problems: every error answer of every service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tistream.errors import InvalidRequest, TiStreamError, TooManyRequests, Unau
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = "1"
 
-# http.HTTPStatus changes its phrases with Python's versions; a problem's type must not.
+# http.HTTPStatus changes its phrases between Python versions; a problem's type must not change.
 _CODES = {400: InvalidRequest.code, 404: "not-found", 405: "method-not-allowed", 413: "content-too-large"}
 
 
@@ -29,7 +29,8 @@ def problem_response(
     extra: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """A problem as an answer: type `tistream:<code>`; 429 and 503 tell when to come back; `cause_id` is in the logs."""
+    """A problem as an answer, of type `tistream:<code>`. 429 and 503 have a Retry-After. `cause_id` is also in the
+    logs."""
     title = code.replace("-", " ").capitalize()
     body = {"type": f"tistream:{code}", "title": title, "status": status, "detail": _text(detail), **(extra or {})}
     if (cause_id := cause.current()) is not None:
@@ -41,12 +42,12 @@ def problem_response(
 
 
 def _text(detail: str) -> str:
-    """Names from a request may hold lone surrogates, which are no UTF-8."""
+    """Escape lone surrogates, which names from a request may contain and UTF-8 cannot encode."""
     return detail.encode("utf-8", "backslashreplace").decode()
 
 
 def for_error(error: TiStreamError) -> Response:
-    """The problem of one of our own errors."""
+    """The problem for one of our own errors."""
     extra = error.extra if isinstance(error, InvalidRequest) else None
     headers = {}
     if isinstance(error, Unauthenticated):
@@ -79,7 +80,7 @@ def _on_validation(_request: Request, error: Exception) -> Response:
 
 
 def _no_json(item: dict[str, Any]) -> dict[str, str]:
-    """Pydantic tells the place of it as if that was a field's name, and its cause elsewhere."""
+    """A JSON syntax error: Pydantic reports its position as a field's name, and its reason in the context."""
     place, at = item["loc"][0], item["loc"][-1]
     return {"in": str(place), "name": "", "reason": f"is no JSON: {item['ctx']['error']} at character {at}"}
 

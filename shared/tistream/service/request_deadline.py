@@ -1,5 +1,6 @@
-"""Connections on which no whole request comes in time are closed: whoever opens many, and sends nothing or a byte now
-and then, would hold them for ever, and needs no token for it."""
+"""Closes connections on which no complete request arrives in time. Otherwise a client that opens many connections, and
+sends nothing or a byte now and then, would hold them forever, without any token.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +13,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tistream.service.strict_http import StrictConnection
 
 REQUEST_S = 20.0
-HEAD_BYTES_MAX = 16 << 10  # as uvicorn has it
-STILL_MAX = 6  # when so many times that long nothing of a whole answer was read, nobody wants it
+HEAD_BYTES_MAX = 16 << 10  # uvicorn's limit
+STILL_MAX = 6  # if nothing of a complete answer was read in this number of periods, the client has gone
 _NOT_WHOLE = (h11.IDLE, h11.SEND_BODY)
 
 
 class DeadlinedProtocol(H11Protocol):
-    """uvicorn's, and `seconds` for a request, head and body, from when the connection was made or the answer before
-    it had ended. How long its own answer takes is not limited; nor how slowly it is read, as long as it is."""
+    """uvicorn's protocol with a deadline: a request, head and body, must arrive within `seconds` after the connection
+    was made or the previous answer ended. The duration of the answer is not limited, nor how slowly it is read, as long
+    as it is read."""
 
     seconds, still_max = REQUEST_S, STILL_MAX
     _deadline: asyncio.TimerHandle | None = None
@@ -30,24 +32,24 @@ class DeadlinedProtocol(H11Protocol):
         self.conn = StrictConnection(HEAD_BYTES_MAX)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A new one."""
+        """Start the deadline of the first request."""
         super().connection_made(transport)
         self._begin()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """Cancel the deadline."""
         self._end()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """For what is no request; where an answer has begun already, the connection ends in it."""
+        """Answer an invalid request with 400. If an answer has begun already, close the connection."""
         try:
             super().send_400_response(msg)
         except h11.LocalProtocolError:
             self.transport.close()
 
     def on_response_complete(self) -> None:
-        """The next request may come."""
+        """Start the deadline of the next request."""
         super().on_response_complete()
         self._begin()
 
@@ -61,7 +63,7 @@ class DeadlinedProtocol(H11Protocol):
             self._deadline = None
 
     def _over(self) -> None:
-        # More has come than was read, or the rest was not asked for yet: it is we who are late.
+        # More has arrived than was read, or the rest was not requested yet: the server is late, not the client.
         if self.flow.read_paused or self.conn.they_are_waiting_for_100_continue:
             self._begin()
         elif self.conn.their_state in _NOT_WHOLE or self.transport.is_closing():
@@ -73,7 +75,7 @@ class DeadlinedProtocol(H11Protocol):
         self._left = left
         if not left:
             self.transport.close()
-        elif self._still < self.still_max:  # an answer is on its way
+        elif self._still < self.still_max:  # an answer is being sent
             self._begin()
         else:
             self.transport.abort()

@@ -27,7 +27,7 @@ _TICKS_A_LOOK = 100
 
 
 def run_service(settings_class: type[S], build: Callable[[S], FastAPI]) -> None:
-    """The whole of a service's `__main__`: `run_service(MetaSettings, build_app)`.
+    """The complete `__main__` of a service: `run_service(MetaSettings, build_app)`.
 
     Wrong settings end the process with status 2 and one line on stderr.
     """
@@ -38,7 +38,7 @@ def run_service(settings_class: type[S], build: Callable[[S], FastAPI]) -> None:
 
 def serve(app: FastAPI, settings: ServiceSettings) -> None:
     """Serve `app` until SIGTERM or SIGINT, then stop: open requests have shutdown_grace_seconds, everything together
-    shutdown_limit_seconds. Raises SettingsError where an inherited socket must not be listened on."""
+    shutdown_limit_seconds. Raises SettingsError if an inherited socket must not be used with these settings."""
     peers: Peers | None = app.state.peers
     context = None if peers is None else peers.certificates.server
     config = uvicorn.Config(
@@ -48,7 +48,7 @@ def serve(app: FastAPI, settings: ServiceSettings) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # X-Forwarded-For is anybody's to write, and who is refused is known by address
+        proxy_headers=False,  # any client can write X-Forwarded-For, and rejections are counted by address
         http=DeadlinedProtocol,
         ws="none",
         lifespan="on",
@@ -68,12 +68,12 @@ def _inherited(fd: int, settings: ServiceSettings) -> socket.socket:
         refusal = settings.refusal_of(listening.getsockname()[0])
         if refusal is not None:
             raise SettingsError(f"the inherited socket {fd}: {refusal}")
-    listening.set_inheritable(False)  # a child of ours (the JVM) must not keep the port
+    listening.set_inheritable(False)  # a child process (the JVM) must not keep the port
     return listening
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, but a signal first tells the app, and an orderly end is exit status 0."""
+    """uvicorn, except that a signal first sets app.state.stopping, and an orderly end has exit status 0."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, limit_seconds: int) -> None:
         super().__init__(config)
@@ -82,7 +82,7 @@ class _Server(uvicorn.Server):
         self._limit_seconds = limit_seconds
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second; every ten seconds certificates may be new."""
+        """Runs ten times a second; every ten seconds it checks for new certificates."""
         if self._peers is not None and counter % _TICKS_A_LOOK == 0:
             self._peers.certificates.look()
         return await super().on_tick(counter)

@@ -7,8 +7,8 @@ A service declares
         database_url: str = "sqlite:///meta.db"
 
 and reads it with `load_settings(MetaSettings)`: `TISTREAM_META__DATABASE_URL=…`. Groups nest with `__`
-(`TISTREAM_META__LEASE__SECONDS`). A variable that begins with the prefix and names no field refuses to start, and so
-does one of a service that there is none of.
+(`TISTREAM_META__LEASE__SECONDS`). The service does not start if a variable begins with the prefix and names no field,
+or has the prefix of an unknown service.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SERVICE_PREFIX = re.compile(r"TISTREAM_[A-Z]+?__")
 
 
 class SettingsError(Exception):
-    """The environment does not make valid settings; the text names each variable and what is wrong with it."""
+    """The environment does not make valid settings. The text names each variable and its problem."""
 
 
 def settings_config(service: str) -> SettingsConfigDict:
@@ -47,7 +47,8 @@ def settings_config(service: str) -> SettingsConfigDict:
 
 
 class TlsSettings(BaseModel):
-    """Certificates: of this process, and of whom it trusts. Files in PEM, read again when they have changed."""
+    """Certificates of this process, and the authorities that it trusts. Files in PEM, read again when they have
+    changed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -71,12 +72,12 @@ class TlsSettings(BaseModel):
 
     @property
     def serves(self) -> bool:
-        """Whether this process speaks TLS."""
+        """Whether this process serves TLS."""
         return self.cert_file is not None
 
 
 class ServiceSettings(BaseSettings):
-    """What every service needs. Durations end in their unit."""
+    """Settings of every service. The names of durations end in their unit."""
 
     model_config = settings_config("SERVICE")
 
@@ -119,7 +120,7 @@ class ServiceSettings(BaseSettings):
     shutdown_grace_seconds: int = Field(default=2, ge=0, le=600, description="how long open requests may go on")
     shutdown_limit_seconds: int = Field(default=5, ge=1, le=600, description="then the process ends, whatever hangs")
 
-    @field_validator("port")  # here and not at the field, which a service may declare again for its own default
+    @field_validator("port")  # not at the field, because a service may declare that again with its own default
     @classmethod
     def _port(cls, port: int) -> int:
         if not 0 <= port <= 65535:
@@ -182,13 +183,13 @@ class ServiceSettings(BaseSettings):
         return f"host {host} is reachable from other machines: that needs {needs}; or bind 127.0.0.1"
 
     def _missing_locks(self) -> Iterator[str]:
-        """What is not there, and must be where other machines can come."""
+        """The settings that are missing, and required if other machines can connect."""
         if self.service_key_file is None:
             yield "SERVICE_KEY_FILE"
         if not self.tls.serves and not self.tls.terminated_elsewhere:
             yield "TLS__CERT_FILE and TLS__KEY_FILE (or TLS__TERMINATED_ELSEWHERE=true, where a proxy encrypts)"
 
-        if getattr(self, "auth", "on") == "off":  # of a service that has users
+        if getattr(self, "auth", "on") == "off":  # of a service with users
             yield "AUTH=on"
 
     @classmethod
@@ -221,7 +222,7 @@ S = TypeVar("S", bound=ServiceSettings)
 
 
 def load_settings(cls: type[S], environ: Mapping[str, str] | None = None) -> S:
-    """Read `cls` from the environment (`environ` is only looked at for misspelt names). Raises SettingsError."""
+    """Read `cls` from the environment (`environ` is only checked for misspelt names). Raises SettingsError."""
     prefix = str(cls.model_config["env_prefix"])
     _refuse_unknown_services(prefix, os.environ if environ is None else environ)
     fields = {name.upper() for name in cls.model_fields}
@@ -240,7 +241,7 @@ def load_settings(cls: type[S], environ: Mapping[str, str] | None = None) -> S:
 
 
 def _refuse_unknown_services(own: str, environ: Mapping[str, str]) -> None:
-    """AUTH=on of a service that is none would leave an API open that was thought to be closed."""
+    """Refuse variables of unknown services: a misspelt AUTH=on would leave an API open without notice."""
     known = {own, *(settings_config(service)["env_prefix"] for service in SERVICES)}
     for name in sorted(environ):
         found = _SERVICE_PREFIX.match(name.upper())

@@ -1,4 +1,4 @@
-"""What a process asks of its object store, as counters: what a bill is made of, by the kind of request."""
+"""Counters of a process's requests to its object store, by kind: the basis of the store's bill."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tistream.storage.object_store import ObjectStore
 
 
 def measured(objects: ObjectStore, registry: CollectorRegistry) -> MeasuredObjectStore:
-    """The store, its requests and bytes counted in the registry."""
+    """The store, with its requests and bytes counted in the registry."""
     counted = MeasuredObjectStore(objects)
     registry.register(StoreTraffic(counted.traffic))
     return counted
 
 
 class StoreTraffic(Collector):
-    """Totals as they are when somebody asks. `kind` is of tistream.storage.measured.KINDS."""
+    """Collects the current totals. `kind` is one of tistream.storage.measured.KINDS."""
 
     def __init__(self, totals: Callable[[], Mapping[str, Traffic]]) -> None:
         self._totals = totals

@@ -1,6 +1,7 @@
-"""HTTP/1.1 heads that can be read in one way alone. h11 takes bare LF as a line's end, lines that go on in the next,
-and a length beside chunks: a proxy in front may see other requests in the same bytes (RFC 9112, 11.2). Here all of that
-is an error, which the protocol answers with 400 and the end of the connection."""
+"""HTTP/1.1 heads that have only one interpretation. h11 accepts a bare LF as a line's end, folded lines, and a length
+beside chunked encoding, in which a proxy in front may see other requests (RFC 9112, 11.2). Here these are errors, which
+the protocol answers with 400 and the end of the connection.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +15,19 @@ _LOOSE = re.compile(rb"(?<!\r)\n|\n[ \t]")
 
 
 class _StrictBuffer(ReceiveBuffer):
-    """h11 reads heads and trailers of chunked bodies by `maybe_extract_lines`, and there alone takes loose ones."""
+    """h11 reads heads and trailers of chunked bodies by `maybe_extract_lines`, the only place where it accepts such
+    lines."""
 
-    _seen = 0  # up to where lines were looked at: not again with each byte that comes
+    _seen = 0  # offset up to which lines were checked, so that they are not checked again with each byte
 
     def _extract(self, count: int) -> bytearray:
         self._seen = 0
         return super()._extract(count)
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
-        """h11's. Raises h11.LocalProtocolError, which h11 passes on as the peer's."""
+        """See h11. Raises h11.LocalProtocolError, which h11 converts to a RemoteProtocolError."""
         data = self._data
-        if data[:2] != b"\r\n":  # else there are no lines
+        if data[:2] != b"\r\n":  # otherwise there are no lines
             end = _END.search(data, max(0, self._seen - 2))
             if _LOOSE.search(data, self._seen, len(data) if end is None else end.end()):
                 raise h11.LocalProtocolError("a line that does not end with CR LF, or goes on in the next one")
@@ -34,14 +36,14 @@ class _StrictBuffer(ReceiveBuffer):
 
 
 class StrictConnection(h11.Connection):
-    """A server's."""
+    """The server's side of a connection."""
 
     def __init__(self, incomplete_bytes_max: int) -> None:
         super().__init__(h11.SERVER, incomplete_bytes_max)
         self._receive_buffer = _StrictBuffer()
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """h11's. Raises h11.RemoteProtocolError for two ways to say where the body ends."""
+        """See h11. Raises h11.RemoteProtocolError if the request has two definitions of its body's end."""
         event = super().next_event()
         if isinstance(event, h11.Request):
             names = {bytes(name) for name, _ in event.headers}

@@ -1,4 +1,4 @@
-"""TLS of a process, made of its certificate files; files that change are read again."""
+"""TLS contexts of a process, from its certificate files, which are read again when they change."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ log = logging.getLogger(__name__)
 
 
 class Certificates:
-    """The contexts of what this process serves and of what it calls; None where it speaks no TLS of its own.
+    """The contexts for serving and for calls; None where the process does not use TLS itself.
 
-    Raises OSError (ssl.SSLError among them) where a file is not there, or holds no certificate.
+    Raises OSError (which includes ssl.SSLError) if a file is missing, or contains no certificate.
     """
 
     def __init__(self, tls: TlsSettings) -> None:
@@ -24,17 +24,18 @@ class Certificates:
         self.client = client_context(tls) if tls.serves or tls.ca_file is not None else None
 
     def look(self) -> None:
-        """Load what has changed since the last look, for connections to come: those that are open keep theirs.
+        """Load files that changed since the last call, for new connections; open ones keep theirs.
 
-        Files that are wrong are logged, and what was loaded stays. Authorities are only added: one that is gone from a
-        file is trusted until the process starts again."""
+        Invalid files are logged, and what was loaded stays. Authorities are only added: one that was removed from a
+        file is trusted until the process restarts.
+        """
         try:
             seen = self._marks()
             if seen == self._seen:
                 return
             self._seen = seen
             for fresh in (server_context, client_context) if self._tls.serves else (client_context,):
-                fresh(self._tls)  # all of it works, or nothing is touched
+                fresh(self._tls)  # first check that all files are valid, so that either all or none are loaded
             for context, authorities in ((self.server, self._tls.client_ca_file), (self.client, self._tls.ca_file)):
                 if context is not None:
                     _load(context, self._tls, authorities)
@@ -51,7 +52,7 @@ class Certificates:
 
 
 def server_context(tls: TlsSettings) -> ssl.SSLContext:
-    """For those who come; with a CLIENT_CA_FILE they must show a certificate that it signed."""
+    """The context for serving. With a CLIENT_CA_FILE clients must present a certificate that it signed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if tls.client_ca_file is not None:
@@ -61,7 +62,7 @@ def server_context(tls: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(tls: TlsSettings) -> ssl.SSLContext:
-    """For calls: whom this process trusts, and what it shows to those who ask."""
+    """The context for calls: the trusted authorities, and the client certificate."""
     context = ssl.create_default_context(cafile=tls.ca_file)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _load(context, tls, None)

@@ -1,4 +1,4 @@
-"""Whether a process traces, and of which requests it makes spans (docs/adr/0016)."""
+"""Whether a process traces, and for which requests it creates spans (docs/adr/0016)."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from tistream.service.guard import METRICS, OPEN, Guard
 from tistream.service.settings import ServiceSettings, SettingsError
 from tistream.trace import NOTHING, Context, Span, Tracer
 
-UNTRACED = OPEN | {METRICS}  # somebody asks every few seconds
-END_SECONDS = 1.5  # for what has not been sent when the process ends
+UNTRACED = OPEN | {METRICS}  # requested every few seconds
+END_SECONDS = 1.5  # for sending the last spans when the process ends
 
 
 class Sender(Tracer, Protocol):
     """A tracer that sends spans to a collector."""
 
     def end(self, limit_s: float) -> None:
-        """Send what there is, for so long at most."""
+        """Send the remaining spans, for at most this time."""
 
 
 _sender: Sender | None = None
 
 
 def begin_traces(settings: ServiceSettings) -> None:
-    """Spans of this process go to the collector of its settings, if they name one. Raises SettingsError."""
+    """Send spans of this process to the collector that its settings name, if any. Raises SettingsError."""
     global _sender  # noqa: PLW0603  # one per process, as with logging
     if settings.traces_url is None:
         return
     try:
-        from tistream.service import otel  # noqa: PLC0415  # an extra, and 100 ms
+        from tistream.service import otel  # noqa: PLC0415  # optional, and takes 100 ms to import
     except ImportError as error:
         variable = f"{settings.model_config['env_prefix']}TRACES_URL"
         raise SettingsError(f"{variable} needs OpenTelemetry: pip install 'tistream[otel]' ({error})") from error
@@ -46,7 +46,8 @@ def begin_traces(settings: ServiceSettings) -> None:
 
 
 def end_traces() -> None:
-    """Send what has not been sent; a collector that does not answer costs END_SECONDS and the rest."""
+    """Send the remaining spans. If the collector does not answer, this takes END_SECONDS, and the remaining spans are
+    lost."""
     global _sender
     sender, _sender = _sender, None
     if sender is not None:
@@ -55,11 +56,11 @@ def end_traces() -> None:
 
 
 class RequestSpans:
-    """Of requests that a process is asked.
+    """Spans of the requests to a process.
 
-    Between services: a request is part of its caller's trace, if the caller has one and bears the token; what loops ask
-    again and again has none. From outside (`public`): a trace of its own each, whatever the caller says: nobody decides
-    for us what is kept, nor puts spans into another's trace. The caller's is a link.
+    Between services: a request is part of its caller's trace, if the caller has one and the request bears the token.
+    Requests that loops repeat have none. From outside (`public`): each request has a trace of its own, so that callers
+    cannot decide what is kept, or add spans to another's trace. The caller's trace becomes a link.
     """
 
     def __init__(self, guard: Guard | None, *, public: bool) -> None:
@@ -67,7 +68,7 @@ class RequestSpans:
 
     @contextmanager
     def around(self, scope: Scope) -> Iterator[Span]:
-        """One request; whoever serves it says of its span how it ended."""
+        """The span of one request. The code that serves the request sets the span's outcome."""
         if not trace.on() or scope["path"] in UNTRACED:
             yield NOTHING
             return
@@ -88,12 +89,13 @@ class RequestSpans:
         return trace.begin("request", kind="server", parent=context)
 
     def _is_a_peer(self, path: str, headers: Headers) -> bool:
-        """Without keys only this machine comes."""
+        """Whether the request is from a service. Without keys only processes of this machine can connect."""
         return self._guard is None or self._guard.refusal(path, headers.get("authorization")) is None
 
 
 def tell_request(span: Span, scope: Scope, method: str, route: str, status: int) -> None:
-    """What was asked: names of tenants, never of anything inside them, and nothing else of the path or the query."""
+    """Set the span's attributes: method, route, status and tenant. Nothing else of the path or the query is
+    recorded."""
     if span.context is None:
         return
     span.rename(f"{method} {route}")

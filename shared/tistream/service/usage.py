@@ -1,7 +1,8 @@
-"""What a process has done for each tenant, by hour, and how the meta servers come to know it.
+"""Meters what a process has done for each tenant, by hour, and reports it to the meta servers.
 
-Told are totals of this start of the process, again and again: a report that is lost, or comes twice, changes nothing.
-What was not told when a process is killed is lost; what comes from manifests (`Durable`) is told again by the next one.
+Reports contain totals of this start of the process, repeatedly: a report that is lost, or arrives twice, changes
+nothing. What was not reported when a process is killed is lost. What comes from manifests (`Durable`) is reported again
+by the next process.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from tistream.wire.usage import (
 
 log = logging.getLogger(__name__)
 
-HOURS_MAX = 72  # that are kept for a meta server that does not answer
+HOURS_MAX = 72  # kept while no meta server answers
 
 Hour = tuple[TenantKey, int]
 T = TypeVar("T")
 
 
 class Durable(Protocol):
-    """What is told of a tenant's manifests."""
+    """Usage that is derived from a tenant's manifests."""
 
     def due(self, now_ms: int) -> tuple[Sequence[Intake], Sequence[StoredUsage]]:
-        """What was not told yet."""
+        """Usage that has not been reported."""
 
     def told(self, intake: Sequence[Intake], stored: Sequence[StoredUsage]) -> None:
-        """These have been taken."""
+        """Mark these reports as acknowledged."""
 
 
 class _Totals:
-    """Of one tenant and hour."""
+    """Totals of one tenant and hour."""
 
     __slots__ = ("requests", "rows", "size")
 
@@ -55,8 +56,8 @@ class _Totals:
 class UsageMeter:
     """Run `report` in a loop. Thread-safe.
 
-    `requests` are those to object storage so far, of each tenant and kind. They are counted in the hour in which they
-    are looked at.
+    `requests` returns the requests to object storage so far, by tenant and kind. They are counted in the hour in which
+    they are read.
     """
 
     def __init__(
@@ -73,17 +74,17 @@ class UsageMeter:
         self._lock = new_lock()
         self._totals: dict[Hour, _Totals] = {}
         self._dirty: set[Hour] = set()
-        self._seen: dict[TenantKey, dict[str, int]] = {}  # requests, as of the last look
+        self._seen: dict[TenantKey, dict[str, int]] = {}  # the requests that have been counted
 
     def served(self, tenant: TenantKey, size: int, rows: int = 0) -> None:
-        """Bytes of an answer have been sent, and rows in them."""
+        """Count bytes of an answer that were sent, and the rows in them."""
         with self._lock:
             totals = self._of(tenant, hour_of(self._clock.now_ms()))
             totals.size += size
             totals.rows += rows
 
     def report(self) -> None:
-        """Tell what has changed since the last time. Raises Unavailable: it is told the next time."""
+        """Report the counters that changed since the last report. Raises Unavailable; the next report contains them."""
         self._look()
         with self._lock:
             hours, self._dirty = sorted(self._dirty), set()
@@ -107,7 +108,7 @@ class UsageMeter:
                 self._durable.told((), more)
 
     def last_report(self) -> None:
-        """Tell what there is, at the end of the process; where nobody answers, what was not told is lost."""
+        """Send the last report before the process exits. If no meta server answers, the unreported usage is lost."""
         try:
             self.report()
         except TiStreamError as error:
@@ -128,7 +129,7 @@ class UsageMeter:
         )
         try:
             self._send(report)
-        except UnknownName as error:  # a meta server of before there was metering
+        except UnknownName as error:  # a meta server of a version without metering
             raise Unavailable(f"usage cannot be told: {error}") from error
 
     def _look(self) -> None:
@@ -146,7 +147,7 @@ class UsageMeter:
                 seen.update(kinds)
 
     def _of(self, tenant: TenantKey, hour_ms: int) -> _Totals:
-        """They are about to change."""
+        """The totals to be changed; marks them as changed."""
         self._dirty.add((tenant, hour_ms))
         return self._totals.setdefault((tenant, hour_ms), _Totals())
 
@@ -162,8 +163,8 @@ class UsageMeter:
         )
 
     def _forget(self) -> None:
-        """Hours that are over and told; and those for which nobody has answered for days. One more is kept: a clock
-        that is set back must not begin it anew."""
+        """Drop hours that are over and reported, and those that could not be reported for HOURS_MAX hours. The previous
+        hour is kept, because a clock that is set back must not begin it anew."""
         now_ms = hour_of(self._clock.now_ms())
         self._dirty = {hour for hour in self._dirty if hour[1] >= now_ms - HOURS_MAX * HOUR_MS}
         for hour in [hour for hour in self._totals if hour[1] < now_ms - HOUR_MS and hour not in self._dirty]:

@@ -1,4 +1,4 @@
-"""A background loop: a named thread that does one thing again and again, and survives its errors."""
+"""A background loop: a named thread that runs a body repeatedly, and survives its errors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ log = logging.getLogger(__name__)
 
 
 class Loop:
-    """Runs `body` in a daemon thread until `stop()`, each run a cause (tistream.cause) of its own.
+    """Runs `body` in a daemon thread until `stop()`. Each run has a cause (tistream.cause) of its own.
 
-    `body` returns how many milliseconds to wait before its next run, or None for `interval_ms`; `wake()` ends the
-    wait. A failing run is counted, logged when its text differs from the failure before, and tried again after a
-    back-off that doubles from `interval_ms` (at least 100) up to `backoff_max_ms`.
+    `body` returns the milliseconds until its next run, or None for `interval_ms`; `wake()` ends the wait. A failing run
+    is counted, logged when its text differs from the previous failure, and tried again after a back-off that doubles
+    from `interval_ms` (at least 100) up to `backoff_max_ms`.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Loop:
 
     @property
     def stopping(self) -> bool:
-        """Whether `stop()` was called; a long body looks at it between its steps."""
+        """Whether `stop()` was called; a long body checks it between its steps."""
         return self._stopping.is_set()
 
     def start(self) -> Loop:
@@ -60,7 +60,7 @@ class Loop:
         self._woken.set()
 
     def stop(self, timeout_s: float = 2.0) -> bool:
-        """Ask the loop to end and wait; says whether it has. A body that hangs dies with the process."""
+        """Ask the loop to end and wait. Returns whether it has ended. A body that hangs ends with the process."""
         self._stopping.set()
         self._woken.set()
         thread = self._thread
@@ -97,7 +97,7 @@ class Loop:
             self._metrics.errors.labels(self.name).inc()
         text = f"{type(error).__name__}: {error}"
         if text != self.last_error and not self._stopping.is_set():
-            # A peer that does not answer is everyday; of anything else the place is worth knowing.
+            # That a peer does not answer is common; any other error is worth a traceback.
             expected = isinstance(error, RetryableError)
             level = logging.WARNING if expected else logging.ERROR
             log.log(

@@ -1,4 +1,4 @@
-"""Reading change files from the object store: footers with one request, row groups by range."""
+"""Reads change files from the object store: footers with one request, row groups by range."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tistream.storage.object_store import ObjectStore
 from tistream.storage.range_reader import fetch_ranges
 
 SOURCE_COLUMNS = ("key", "value", "old_value", "start_ts")
-TAIL_BYTES = 64 << 10  # holds the footer of some 25 row groups, and all of a small file
+TAIL_BYTES = 64 << 10  # holds the footer of some 25 row groups, or a complete small file
 
-KEPT_FOOTERS, KEPT_FOOTER_BYTES = 64, 64 << 10  # taken apart, a footer is some ten times as large
+KEPT_FOOTERS, KEPT_FOOTER_BYTES = 64, 64 << 10  # a parsed footer is some ten times as large as its bytes
 
 
 class FileReference(Protocol):
@@ -82,7 +82,7 @@ def read_changes(
     columns: Sequence[str] = change_file.CHANGE_COLUMNS,
     added_max: int = ADDED_BYTES_MAX,
 ) -> pa.Table:
-    """Row groups of changes, in the order of `indexes`, CRC-checked, their rows checked as far as `columns` go.
+    """Row groups of changes, in the order of `indexes`, CRC-checked. Rows are checked as far as `columns` allow.
 
     Raises:
         CorruptObject: damaged, replaced, or not changes; or encodings add more than `added_max` bytes to what is
@@ -114,7 +114,7 @@ def fetch_groups(
 
 
 def read_source(objects: ObjectStore, source: SourceFile, groups: Sequence[SourceGroup]) -> pa.Table:
-    """Row groups that pending rows point into, one after the other, CRC-checked as when they were read first.
+    """Row groups that pending rows point into, concatenated, CRC-checked as at the first read.
 
     Columns key, value, old_value and start_ts, in the file's order of rows. Raises as read_changes.
     """
@@ -136,7 +136,8 @@ def _fetch(
 
 @lru_cache(maxsize=KEPT_FOOTERS)
 def _parsed(key: str, tail: bytes, size: int) -> ParquetFooter:
-    """The footer that these very bytes are. A process that works through a tick's shards meets each several times."""
+    """Parse a footer from its bytes. Cached, because a process that works on a tick's shards reads each several
+    times."""
     footer = read_footer(key, tail, size)
     if isinstance(footer, NeedMore):
         raise CorruptObject(key, "its footer is not where it was said to be: it was replaced")

@@ -1,4 +1,4 @@
-"""Deletes many objects side by side: stores take tens of milliseconds for each."""
+"""Deletes many objects in parallel, because a store takes tens of milliseconds for each."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from tistream.concurrency import new_executor
 from tistream.errors import TiStreamError
 from tistream.storage.object_store import ObjectStore
 
-THREADS = 8  # a store that takes 20 ms for each deletes 400 a second so
+THREADS = 8  # at 20 ms for each, 400 deletes per second
 
 
 class Deleter:
-    """Call `delete` from one thread."""
+    """Call `delete` from one thread at a time."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
         self._pool = new_executor("delete", THREADS)
 
     def delete(self, keys: Iterable[str]) -> tuple[list[str], TiStreamError | None]:
-        """Those that are gone now; and why others are not, as the first of them tells."""
+        """Delete objects. Returns the keys that are gone, and the first error, if some could not be deleted."""
         gone: list[str] = []
         problem: TiStreamError | None = None
         for key, error in self._pool.map(self._delete, keys):
@@ -37,5 +37,5 @@ class Deleter:
         return key, None
 
     def close(self) -> None:
-        """No more deletes."""
+        """Stop; no more deletes are possible."""
         self._pool.shutdown(wait=False, cancel_futures=True)

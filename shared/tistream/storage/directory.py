@@ -1,8 +1,9 @@
-"""A plain directory as an object store: `ROOT/<key>`, the same keys as in S3.
+"""A plain directory as an object store: `ROOT/<key>`, with the same keys as in S3.
 
-Objects become visible whole: they are written to a temporary file on the same file system, synced, and then linked
-(`put_new`: link(2) fails if the name exists) or renamed (`put`) into place; then the directory is synced. Others may
-copy files in by other means; such a file may be seen half written, as `ObjectInfo.version` shows when it grows.
+Objects become visible as a whole: they are written to a temporary file on the same file system, synced, and then linked
+(`put_new`: link(2) fails if the name exists) or renamed (`put`) into place; then the directory is synced. Other
+programs may copy files in by other means; such a file may be seen half written, which shows when `ObjectInfo.version`
+changes.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from tistream.storage.directory_walk import walk
 from tistream.storage.keys import check_key
 from tistream.storage.object_store import Body, ObjectInfo
 
-INSIDE_TMP = ".tmp"  # where temporary files go if ROOT is a mount point of its own; no key may begin with it
+INSIDE_TMP = ".tmp"  # for temporary files if ROOT is a mount point of its own; no key may begin with it
 
 
 class DirectoryObjectStore:
     """Implements ObjectStore for any number of processes on one machine.
 
-    A key is replaced either by `put` or by `put_if`, never by both: only `put_if` takes the lock.
+    A key must be replaced either by `put` or by `put_if`, never by both: only `put_if` takes the lock.
     """
 
     def __init__(self, root: str | Path) -> None:
         self._root = os.path.realpath(root)
-        self._numbers = itertools.count()  # of temporary files
+        self._numbers = itertools.count()  # for the names of temporary files
         try:
             os.makedirs(self._root, exist_ok=True)
             sibling = f"{self._root}.tmp"
@@ -111,7 +112,7 @@ class DirectoryObjectStore:
 
     @contextmanager
     def _open(self, key: str) -> Iterator[tuple[int, int]]:
-        """(descriptor, size) of a regular file; whatever else bears the name is no object."""
+        """(descriptor, size) of a regular file. Raises NotFoundYet for anything else of that name."""
         path = self._path(key)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not wait for a FIFO's writer
@@ -131,7 +132,7 @@ class DirectoryObjectStore:
 
     @contextmanager
     def _written(self, key: str, body: Body) -> Iterator[str]:
-        """A synced temporary file with `body`; gone afterwards."""
+        """A synced temporary file with `body`, which is removed afterwards."""
         temporary = None
         try:
             try:
@@ -147,19 +148,20 @@ class DirectoryObjectStore:
             yield temporary
         finally:
             if temporary is not None:
-                with suppress(OSError):  # a leftover is garbage, and renamed ones are gone already
+                with suppress(OSError):  # a leftover is garbage, and a renamed one does not exist any more
                     os.unlink(temporary)
 
     def _temporary(self) -> tuple[int, str]:
-        """A new file, as open as the process's umask lets it be. mkstemp's would be closed to whoever shares the store,
-        and what the umask is cannot be asked without setting it for all threads."""
+        """A new file with permissions according to the process's umask. mkstemp's would not be readable for other users
+        of the store, and the umask cannot be read without setting it for all threads."""
         while True:
             path = os.path.join(self._tmp, f"put-{os.getpid()}-{next(self._numbers)}")
-            with suppress(FileExistsError):  # another object's of this process, or a process's that had its number
+            with suppress(FileExistsError):  # of another object of this process, or of a process with the same number
                 return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), path
 
     def _place(self, key: str, path: str, move: Callable[[], None], conditional: bool = False) -> None:
-        """Make the written file visible under its name, durably."""
+        """Make the written file visible under its name, durably. Raises CommitConflict, CommitStateUnknown (only if
+        `conditional`), Unavailable, InvalidRequest."""
         parent = os.path.dirname(path)
         try:
             self._make_directories(parent)
@@ -174,7 +176,7 @@ class DirectoryObjectStore:
             raise Unavailable(f"cannot write {key}: {error}") from error
         try:
             _sync_directory(parent)
-        except OSError as error:  # the name is there, but may not survive a power cut
+        except OSError as error:  # the name exists, but may not survive a power cut
             if conditional:
                 raise CommitStateUnknown(key, str(error)) from error
             raise Unavailable(f"cannot sync {key}: {error}") from error
@@ -208,7 +210,7 @@ def _info(key: str, found: os.stat_result) -> ObjectInfo:
 
 
 def _read(fd: int, start: int, length: int) -> bytes:
-    """pread may give less than asked for (2 GiB a call on Linux)."""
+    """Read a range; pread may return less than requested (2 GiB per call on Linux)."""
     first = os.pread(fd, length, start)
     if len(first) == length or not first:
         return first

@@ -1,4 +1,4 @@
-"""Walk a directory tree in the order of object keys, entering only what can hold keys asked for."""
+"""Walks a directory tree in the order of object keys, and enters only directories that can hold requested keys."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tistream.storage.keys import is_key
 def walk(
     root: str, prefix: str, after: str, *, by_directory: bool, skip: str
 ) -> Iterator[tuple[str, os.stat_result | None]]:
-    """(key, stat) of every object whose key starts with `prefix` and is > `after`, in key order.
+    """Yield (key, stat) of every object whose key starts with `prefix` and is > `after`, in key order.
 
-    With `by_directory`, a directory below the prefix's last "/" comes as one entry (name ending in "/", None), if
-    there is an object in it. `skip` is a name in the root that is no part of the key space. Links out of the
-    root, names that are no keys, and files that vanish meanwhile are passed over.
+    With `by_directory`, a directory below the prefix's last "/" is one entry (name ending in "/", None), if it contains
+    an object. `skip` is a name in the root that is not part of the key space. Links that lead out of the root, names
+    that are not valid keys, and files that disappear meanwhile are left out.
     """
     base = prefix[: prefix.rfind("/") + 1]
     if base and not is_key(base[:-1]):
@@ -36,7 +36,7 @@ def _below(
             if not (key.startswith(prefix) or prefix.startswith(key)):
                 continue
             if key <= after and not after.startswith(key):
-                continue  # everything in it lies before `after`
+                continue  # everything in it is before `after`
             if enter:
                 yield from _below(root, key, prefix, after, skip, enter=True)
             elif next(_below(root, key, prefix, "", skip, enter=True), None) is not None:
@@ -45,7 +45,7 @@ def _below(
             try:
                 found = entry.stat()
             except OSError:
-                continue  # gone since the directory was read
+                continue  # removed since the directory was read
             if stat.S_ISREG(found.st_mode):
                 yield key, found
 
@@ -63,7 +63,7 @@ def _entries(root: str, directory: str, skip: str) -> list[tuple[str, os.DirEntr
         if not is_key(key) or key == skip:
             continue
         if entry.is_symlink() and (entry.is_dir() or not _inside(root, entry.path)):
-            continue  # a linked directory might lead round in a circle
+            continue  # a linked directory might lead to a cycle
         out.append((key + "/" if entry.is_dir() else key, entry))
     return sorted(out, key=lambda item: item[0])
 

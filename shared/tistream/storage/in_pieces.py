@@ -1,4 +1,4 @@
-"""A large object, read piece by piece as it was when it was looked at."""
+"""Reads a large object in pieces, and checks that it did not change meanwhile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ PIECE_BYTES = 4 << 20
 
 
 def in_pieces(objects: ObjectStore, info: ObjectInfo) -> Iterator[bytes]:
-    """Its bytes in order. Raises NotFoundYet, Unavailable; CorruptObject, at its end, if it is another by then."""
+    """Yield the object's bytes in order. Raises NotFoundYet, Unavailable; CorruptObject, at the end, if the object was
+    replaced meanwhile."""
     for start in range(0, info.size, PIECE_BYTES):
         yield objects.get_range(info.key, start, PIECE_BYTES)
     if objects.head(info.key).version != info.version:

@@ -1,4 +1,4 @@
-"""What a key may look like, the same for every store, so that what works on one works on all."""
+"""Validity of keys, equal for every store, so that a key that works on one works on all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_NAME_BYTES = 255  # a component's limit on common file systems
 
 
 def check_key(key: str) -> str:
-    """The key itself. Raises InvalidRequest for one that some store could not hold, or that leaves the root."""
+    """Return the key. Raises InvalidRequest if some store could not hold it, or it leaves the root."""
     problem = _problem(key)
     if problem:
         raise InvalidRequest(f"object key {key[:200]!r}: {problem}")
@@ -17,7 +17,7 @@ def check_key(key: str) -> str:
 
 
 def is_key(key: str) -> bool:
-    """Whether `check_key` would pass."""
+    """Whether `check_key` accepts the key."""
     return _problem(key) is None
 
 

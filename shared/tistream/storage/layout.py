@@ -1,7 +1,7 @@
-"""Every object key that is read or written: the only place where keys are built or taken apart.
+"""Every object key that is read or written. This is the only module that builds or parses keys.
 
-See docs/formats.md. Hostile names cannot reach a key: `TenantKey.parse` has checked them, numbers are
-formatted here, and nonces are hexadecimal by construction.
+See docs/formats.md. Malicious names cannot reach a key: `TenantKey.parse` has checked them, numbers are formatted here,
+and nonces are hexadecimal by construction.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _STORE = re.compile(r"store-(?P<store>0|[1-9][0-9]{0,18})/")
 
 
 def tenant_of(key: str) -> TenantKey | None:
-    """Whose object this is; None for one that belongs to no tenant."""
+    """The tenant that an object belongs to; None if it belongs to no tenant."""
     found = _OF_TENANT.match(key)
     return None if found is None else TenantKey(found["cluster"], found["tenant"])
 
 
 def push_prefix(tenant: TenantKey) -> str:
-    """Where a tenant's stores push (design.md 2)."""
+    """The prefix below which a tenant's stores push (design.md 2)."""
     return f"data_change_buffer/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/"
 
 
 def prefixes_of(tenant: TenantKey) -> tuple[str, ...]:
-    """Everything that there is of a tenant, and nothing of another."""
+    """The prefixes of all objects of a tenant, and of no other tenant."""
     name = f"cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/"
     return (push_prefix(tenant), f"schema/{name}", *(f"committed/{spread:02x}/{name}" for spread in range(256)))
 
@@ -48,17 +48,17 @@ def schema_snap(tenant: TenantKey) -> str:
 
 
 def store_prefix(tenant: TenantKey, store_id: int) -> str:
-    """Where one store pushes."""
+    """The prefix below which one store pushes."""
     return f"{push_prefix(tenant)}store-{store_id}/"
 
 
 def change_file_prefix(tenant: TenantKey, store_id: int) -> str:
-    """One store's change files: what else there is beside them is not even LISTed."""
+    """The prefix of one store's change files. Other objects beside them are not even LISTed."""
     return f"{store_prefix(tenant, store_id)}file-"
 
 
 def change_file(tenant: TenantKey, store_id: int, ts: int) -> str:
-    """One change file."""
+    """The key of one change file."""
     return f"{change_file_prefix(tenant, store_id)}{ts:020d}"
 
 
@@ -77,10 +77,10 @@ def parse_store_prefix(tenant: TenantKey, prefix: str) -> int | None:
 
 
 def task_prefix(tenant: TenantKey, task_id: int) -> str:
-    """Everything a task writes.
+    """The prefix of everything that a task writes.
 
-    It begins with one of 256 names, which the task's own decides: object storage spreads its load by what keys begin
-    with, and limits requests a second for each such part (docs/formats.md).
+    It begins with one of 256 names, chosen by a hash of the task's name: object storage spreads its load by the
+    beginning of keys, and limits the requests per second for each such part (docs/formats.md).
     """
     name = f"cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/task-{task_id}"
     spread = hashlib.blake2b(name.encode(), digest_size=1).hexdigest()
@@ -94,12 +94,12 @@ def task_of(key: str) -> int | None:
 
 
 def manifests(tenant: TenantKey, task_id: int) -> str:
-    """Where a task's manifests are."""
+    """The prefix of a task's manifests."""
     return f"{task_prefix(tenant, task_id)}manifest/"
 
 
 def data_prefixes(tenant: TenantKey, task_id: int) -> tuple[str, str]:
-    """Where a task's segments and pending parts are."""
+    """The prefixes of a task's segments and pending parts."""
     prefix = task_prefix(tenant, task_id)
     return f"{prefix}segment/", f"{prefix}pending/"
 
@@ -131,7 +131,7 @@ def pending_part(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: 
 
 
 def schema_log_prefix(tenant: TenantKey) -> str:
-    """The objects of the schema registry's log."""
+    """The prefix of the schema registry's log."""
     return f"schema/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/log/"
 
 
@@ -141,5 +141,5 @@ def schema_log(tenant: TenantKey, number: int) -> str:
 
 
 def schema_floor(tenant: TenantKey) -> str:
-    """The floor of that log: the base that readers begin at."""
+    """The floor of the schema log: the base at which readers begin."""
     return f"schema/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/floor"

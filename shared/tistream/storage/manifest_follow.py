@@ -1,7 +1,8 @@
-"""Following a task's manifests: floor, checkpoint, then number by number until there is none. Never a LIST.
+"""Follows a task's manifests: floor, checkpoint, then number by number until the next does not exist. Never uses LIST.
 
-The floor is read again after what is relied on, and after each "not there": a number below it means that what was
-read may have been collected, or brought back by a put long under way; then all is planned again (design.md 4).
+The floor is read again after the manifests that are relied on, and after each NotFoundYet. A manifest below the floor
+may have been collected, or created again by a put that was under way for long; then everything is read again (design.md
+4).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tistream.model.ids import TenantKey
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 
-PLANS = 10  # times that the floor may overtake one call
+PLANS = 10  # how often the floor may overtake one call
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class TaskObjects:
     task_id: int
 
     def floor(self) -> int:
-        """The checkpoint that readers begin at; 0 if collection never happened."""
+        """The checkpoint at which readers begin; 0 if no floor was written yet."""
         key = layout.floor(self.tenant, self.task_id)
         try:
             return floor_format.decode(key, self.objects.get(key))
@@ -37,14 +38,14 @@ class TaskObjects:
             return 0
 
     def manifest(self, number: int) -> Manifest:
-        """Manifest `number`, which may have been collected before. Raises NotFoundYet, CorruptObject."""
+        """Manifest `number`, which may be one below the floor. Raises NotFoundYet, CorruptObject."""
         key = layout.manifest(self.tenant, self.task_id, number)
         found = manifest_format.decode(key, self.objects.get(key))
         check_identity(key, found, self.tenant, self.task_id, number)
         return found
 
     def follow(self, view: TaskView = NOTHING) -> TaskView:
-        """The newest view, from `view` on; with nothing new this costs two requests that find little.
+        """The newest view, continuing from `view`. With nothing new this costs two small requests.
 
         Raises:
             CorruptObject: a manifest or the floor is damaged, or the floor names no checkpoint.
@@ -71,7 +72,7 @@ class TaskObjects:
             try:
                 found = self.manifest(checkpoint)
             except NotFoundYet:
-                seen = checkpoint  # collected since, then the floor has moved
+                seen = checkpoint  # if it was collected since, the floor has moved
                 continue
             if found.live_segments is None:
                 break

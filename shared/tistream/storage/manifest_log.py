@@ -1,7 +1,7 @@
-"""The commit protocol of a task's manifests (design.md 4): claim, commit, floor. Fencing rests on storage alone.
+"""The commit protocol of a task's manifests (design.md 4): claim, commit, floor. Fencing depends on storage alone.
 
-One conditional put per number decides who wrote it. A holder first wins an empty claim with its epoch; whoever meets
-a higher epoch stops. What an unknown answer left behind is found out by putting the same bytes at the same number.
+One conditional put per number decides who wrote it. A holder first wins an empty claim with its epoch; a holder that
+sees a higher epoch stops. After an unknown answer the same bytes are put at the same number, to find out what happened.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from tistream.storage import layout
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.object_store import ObjectStore
 
-# Between attempts of one call. It is short: whoever calls has other tasks to see to and this one's trouble to tell, and
-# comes again.
+# Pauses between attempts of one call. They are short, because the caller has other tasks to work on and this task's
+# hold to report, and calls again.
 BACKOFF_SECONDS = (0.02, 0.05, 0.1, 0.2, 0.5)
 ATTEMPTS = 6
 CLAIM_RACES = 1000
 
 
 class Sealed(Fenced):
-    """The task has ended: its seal names the tasks that carry on."""
+    """The task has ended: its seal names the children."""
 
     code = "sealed"
 
@@ -49,7 +49,7 @@ class Sealed(Fenced):
 
 
 class ManifestLog:
-    """One holder's hold on one task's manifests. Not for use by several threads at once."""
+    """One holder's access to one task's manifests. Not thread-safe."""
 
     def __init__(
         self,
@@ -64,21 +64,21 @@ class ManifestLog:
         self._tenant, self._task_id, self._span = tenant, task_id, span
         self._sleep = sleep
         self._view = NOTHING
-        self._epoch: int | None = None  # ours, once claimed
-        self._in_doubt: bytes | None = None  # what the next number may hold by our doing
+        self._epoch: int | None = None  # of this holder, once claimed
+        self._in_doubt: bytes | None = None  # the manifest that this holder may have put at the next number
 
     @property
     def view(self) -> TaskView:
-        """The task as of the last manifest read or written here."""
+        """The task at the last manifest read or written here."""
         return self._view
 
     @property
     def next_number(self) -> int:
-        """The number that the next commit must bear."""
+        """The number that the next commit must have."""
         return self._view.number + 1
 
     def recover(self) -> TaskView:
-        """Read what is committed: floor, checkpoint, and all that follows. Ends a claim held before."""
+        """Read what is committed: floor, checkpoint, and everything after it. Drops an earlier claim."""
         self._epoch, self._in_doubt = None, None
         self._view = self._task.follow()
         if self._view.state is not None and self._view.state.span != self._span:
@@ -86,13 +86,13 @@ class ManifestLog:
         return self._view
 
     def follow(self) -> TaskView:
-        """Read what was committed since, without a claim: who is to take the task over is level with it."""
+        """Read what was committed since, without a claim: keeps the next holder up to date before it takes over."""
         assert self._epoch is None, "follows what it writes itself"
         self._view = self._task.follow(self._view) if self._view.number else self.recover()
         return self._view
 
     def claim(self, epoch: int, nonce: str, now_ms: int) -> TaskView:
-        """Win an empty manifest with `epoch` at the next free number, reading every one lost to on the way.
+        """Win an empty manifest with `epoch` at the next free number. Reads each manifest that it loses to.
 
         Returns:
             The view to work from: everything committed up to the claim.
@@ -106,7 +106,7 @@ class ManifestLog:
             self.recover()
         for _ in range(CLAIM_RACES):
             if self._claimed_already(epoch, nonce):
-                break  # an earlier try whose answer never came
+                break  # an earlier attempt whose answer was lost
             self._refuse_if_over(epoch)
             claim = self._claim_manifest(epoch, nonce, now_ms)
             try:
@@ -114,7 +114,8 @@ class ManifestLog:
             except CommitConflict:
                 self._view = self._task.follow(self._view)
                 continue
-            if self._task.floor() > claim.number:  # put where all had long been collected: it says nothing
+            # Its number had been collected long before, so the put proves nothing.
+            if self._task.floor() > claim.number:
                 self._view = self._task.follow()
                 continue
             self._view = extend(self._view, [claim])
@@ -128,10 +129,10 @@ class ManifestLog:
         """Commit `manifest` at the next number. Only after `claim`.
 
         Raises:
-            Fenced: a newer epoch has claimed the task. Nothing more will be committed here. Whether this manifest was,
-                before that claim, is not known where an answer was missing, now or before, or where all up to its
-                number was collected meanwhile: only the task's manifests say.
-            CommitConflict: somebody else holds the number without a newer epoch: `recover` and claim anew.
+            Fenced: a newer epoch has claimed the task. Nothing more will be committed here. It is unknown whether this
+                manifest was committed before that claim, if an answer was missing, now or earlier, or if everything up
+                to its number was collected meanwhile: only the task's manifests show it.
+            CommitConflict: another writer holds the number without a newer epoch: `recover` and claim again.
             CommitStateUnknown: it may have happened, or it did not and the reason could not be read. Commit the very
                 same manifest again, or stop for good.
             Unavailable: nothing happened; commit again.
@@ -163,10 +164,11 @@ class ManifestLog:
         return view
 
     def raise_floor(self, checkpoint: int) -> int:
-        """Let readers begin at manifest `checkpoint`; what lies below may be deleted once this returns.
+        """Set the floor to manifest `checkpoint`; objects that only earlier manifests need may be deleted once this
+        returns.
 
         Returns:
-            The floor, which never goes down: possibly a higher one than asked for.
+            The floor, which never decreases: possibly a higher one than requested.
         """
         if self._task.manifest(checkpoint).live_segments is None:
             raise InvariantBroken(12, f"{self._what}: manifest {checkpoint} is no checkpoint, but was to be the floor")
@@ -183,7 +185,8 @@ class ManifestLog:
     def _raise_floor_once(self, checkpoint: int) -> int:
         key, body = layout.floor(self._tenant, self._task_id), floor_format.encode(checkpoint)
         try:
-            version = self._objects.head(key).version  # before the body: a change between shows in put_if
+            # Read before the body, so that put_if detects a change in between.
+            version = self._objects.head(key).version
             current = floor_format.decode(key, self._objects.get(key))
         except NotFoundYet:
             self._objects.put_new(key, body)
@@ -210,7 +213,7 @@ class ManifestLog:
             except CommitStateUnknown as error:
                 doubtful, problem = True, error
             except NotFoundYet:
-                pass  # collected between the two, or the conflict was another one: put again
+                pass  # collected between the two calls, or the conflict was another one: put again
             except Unavailable as error:
                 problem = error
                 if isinstance(error, KeyUnusable):
@@ -221,7 +224,7 @@ class ManifestLog:
         raise CommitStateUnknown(key, reason) from problem
 
     def _attempts(self) -> Iterator[None]:
-        """Once, and again after each pause."""
+        """Yield once, and again after each pause."""
         yield
         for at in range(ATTEMPTS - 1):
             self._sleep(BACKOFF_SECONDS[min(at, len(BACKOFF_SECONDS) - 1)])
@@ -256,16 +259,17 @@ class ManifestLog:
 
     @contextmanager
     def _unknown_until_read(self, number: int) -> Iterator[None]:
-        """What the write has come to shows only in what is read after it: without an answer it is not known."""
+        """Convert retryable errors: the result of a write shows only in what is read after it, so without an answer it
+        is unknown."""
         try:
             yield
         except RetryableError as error:
             raise CommitStateUnknown(layout.manifest(self._tenant, self._task_id, number), str(error)) from error
 
     def _refuse_if_fenced(self, number: int, held: int) -> None:
-        """A commit at `number` met a foreign manifest: raise Fenced if a newer epoch explains it.
+        """Raise Fenced if a commit at `number` lost to a manifest of a newer epoch.
 
-        The foreign manifest may have been collected since: then what has come after it says who wrote it.
+        The other manifest may have been collected since: then later manifests show who wrote it.
         """
         try:
             current = self._task.manifest(number).task_epoch
@@ -278,11 +282,13 @@ class ManifestLog:
             raise Fenced(self._what, held_epoch=held, current_epoch=current)
 
     def _check_floor(self, number: int, epoch: int) -> None:
-        """A number below the floor was collected: others went on long ago, and what was put there is garbage."""
+        """Raise Fenced or InvariantBroken if the number is below the floor: other holders went on long ago, and what
+        was put there is garbage."""
         checkpoint = self._task.floor()
         if number >= checkpoint:
             return
-        current = self._task.follow().epoch  # without an answer the hold lasts: the same manifest is put again
+        # Without an answer the claim stays valid, and the same manifest is put again.
+        current = self._task.follow().epoch
         self._epoch = None
         if current > epoch:
             raise Fenced(self._what, held_epoch=epoch, current_epoch=current)

@@ -1,4 +1,4 @@
-"""Counts what an object store is asked for, by kind and by tenant: what a bill, a metric and a test want to know."""
+"""Counts requests to an object store, by kind and by tenant: for the bill, metrics and tests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tistream.storage import layout
 from tistream.storage.multipart import put_requests
 from tistream.storage.object_store import Body, ObjectInfo, ObjectStore
 
-LIST_PAGE = 1000  # entries that one LIST request gives
+LIST_PAGE = 1000  # entries per LIST request
 KINDS = ("get", "head", "put", "put_new", "put_if", "list", "delete")
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Requests made (those that failed included), of them failures, and bytes of bodies moved."""
+    """Requests (including failed ones), failures among them, and bytes of bodies transferred."""
 
     requests: int = 0
     failures: int = 0
@@ -30,19 +30,19 @@ class Traffic:
 
 @runtime_checkable
 class CountsRequests(Protocol):
-    """A store that knows what its calls take: parts, retries, pages."""
+    """A store that counts the actual requests of its calls: parts, retries, pages."""
 
     def requests_made(self) -> tuple[int, int]:
-        """By the calling thread so far: requests, and of them those that failed."""
+        """Requests of the calling thread so far, and the failed ones among them."""
 
     def probes_made(self) -> int:
-        """Of those, requests that concern no object of anybody's."""
+        """The requests of the calling thread that belong to no tenant."""
 
 
 class MeasuredObjectStore:
-    """Implements ObjectStore around another one. Safe for use by many threads if that one is.
+    """Implements ObjectStore around another one. Thread-safe if that one is.
 
-    Where that one counts its requests they are counted as they were; else as S3 would bill the calls.
+    If that one counts its requests, its numbers are used; otherwise requests are counted as S3 would bill the calls.
     """
 
     def __init__(self, inner: ObjectStore) -> None:
@@ -53,8 +53,8 @@ class MeasuredObjectStore:
         self._requests: dict[TenantKey, Counter[str]] = {}
 
     def requests_of_tenants(self) -> dict[TenantKey, dict[str, int]]:
-        """Requests made so far for each tenant, those that failed included, per kind. Those that concern objects of no
-        tenant, or a LIST that goes beyond one, are nobody's."""
+        """Requests so far for each tenant and kind, including failed ones. Requests for objects of no tenant, and LIST
+        requests beyond one tenant, are not included."""
         with self._lock:
             return {tenant: dict(made) for tenant, made in self._requests.items()}
 
@@ -100,7 +100,8 @@ class MeasuredObjectStore:
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
         infos = self._inner.list_after(prefix, after, delimiter)
         for entry in itertools.count():
-            with _Counted(self, "list", prefix) as counted:  # each by itself: the caller makes other calls in between
+            # Each separately, because the caller makes other calls in between.
+            with _Counted(self, "list", prefix) as counted:
                 counted.requests = int(entry == 0)
                 info = next(infos, None)
                 if info is not None and entry % LIST_PAGE == 0:
@@ -114,12 +115,12 @@ class MeasuredObjectStore:
             self._inner.delete(key)
 
     def add_all(self, traffic: Mapping[str, Traffic], tenant: TenantKey) -> None:
-        """Add what another process asked of the same store on this one's behalf, for a tenant."""
+        """Add the requests that another process made to the same store on this one's behalf, for a tenant."""
         for kind, done in traffic.items():
             self.add(kind, tenant, done)
 
     def add(self, kind: str, tenant: TenantKey | None, done: Traffic, probes: int = 0) -> None:
-        """Add to one kind's totals, and to the tenant's; `probes` of the requests are nobody's."""
+        """Add to the totals of a kind and of the tenant; `probes` of the requests belong to no tenant."""
         with self._lock:
             if tenant is not None:
                 self._requests.setdefault(tenant, Counter())[kind] += done.requests - probes

@@ -13,10 +13,10 @@ from tistream.storage.object_store import Body, ObjectInfo
 
 
 class MemoryObjectStore:
-    """Implements ObjectStore; safe for use by many threads."""
+    """Implements ObjectStore; thread-safe."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        """Without a clock no object says when it was written."""
+        """Without a clock modified_ms is 0."""
         self._clock = clock
         self._lock = new_lock()
         self._objects: dict[str, tuple[bytes, int, int]] = {}  # bytes, number of the write, its time

@@ -1,4 +1,4 @@
-"""What the platform needs of an object store: a flat key space with one conditional write."""
+"""The interface to an object store: a flat key space with conditional writes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-Body = bytes | memoryview  # a view of bytes: a large object need not be copied to be written
+Body = bytes | memoryview  # a memoryview lets a large object be written without a copy
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object as LIST or HEAD tells it. `version` changes whenever the bytes do (ETag, mtime+size). `modified_ms`:
-    when it was last written, in wall milliseconds of the store's clock, of HEAD perhaps in whole seconds; 0 where it
-    has no clock."""
+    """One object in the answer of LIST or HEAD.
+
+    `version` changes whenever the bytes do (ETag, mtime+size). `modified_ms` is when it was last written, in wall
+    milliseconds of the store's clock (from HEAD perhaps in whole seconds); 0 if the store has no clock.
+    """
 
     key: str
     size: int
@@ -56,8 +58,8 @@ class ObjectStore(Protocol):
     def list_after(self, prefix: str, after: str = "", delimiter: str = "") -> Iterator[ObjectInfo]:
         """Objects below `prefix` whose key is > `after`, in key order.
 
-        With delimiter "/", common prefixes come as entries with size -1, version "" and a key ending in "/".
+        With delimiter "/", common prefixes are entries with size -1, version "" and a key ending in "/".
         """
 
     def delete(self, key: str) -> None:
-        """Remove `key`; no error if it is not there."""
+        """Remove `key`; no error if it does not exist."""

@@ -1,4 +1,4 @@
-"""Object stores by URL: a string travels into Spark executors and settings where an open client cannot."""
+"""Opens object stores by URL: a string can be sent to Spark executors and stand in settings, unlike an open client."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class _Bucket:
 
 
 def check_url(url: str) -> None:
-    """Raises InvalidRequest, as open_objects does, and opens nothing."""
+    """Raises InvalidRequest as open_objects does, without opening the store."""
     _place(url)
 
 
 def open_objects(url: str) -> ObjectStore:
     """Open the store that `url` names.
 
-    `/path` or `file:///path`: a directory. `s3://bucket[/prefix][?endpoint=http://…&region=…]`: S3; credentials
-    come from boto3's usual places, never from the URL. `memory:` a new, empty store of this process.
+    `/path` or `file:///path`: a directory. `s3://bucket[/prefix][?endpoint=http://…&region=…]`: S3; credentials come
+    from boto3's usual places, never from the URL. `memory:` a new, empty store of this process.
 
     Raises:
-        InvalidRequest: the URL names no known kind of store; its text tells no password that stands in the URL.
-        Unavailable: a directory cannot be made.
+        InvalidRequest: the URL names no known kind of store; the text does not show a password in the URL.
+        Unavailable: a directory cannot be created.
     """
     place = _place(url)
     if place is None:
@@ -48,7 +48,7 @@ def open_objects(url: str) -> ObjectStore:
 
 
 def _place(url: str) -> _Bucket | Path | None:
-    """None: in memory."""
+    """Parse a URL; None: in memory. Raises InvalidRequest."""
     if url == "memory:":
         return None
     if "://" not in url:
@@ -83,7 +83,7 @@ def _check_endpoint(shown: str, endpoint: str) -> None:
 def _split(what: str, url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # looked at only when it is asked for
-    except ValueError:  # its own text may have parts of the URL
+        _ = parts.port  # parsed, and so checked, only on access
+    except ValueError:  # the text of the error may contain parts of the URL
         raise InvalidRequest(f"{what} is no URL") from None
     return parts

@@ -1,4 +1,4 @@
-"""Fetching byte ranges of one object in few requests, as a sparse file."""
+"""Fetches byte ranges of one object in few requests, as a sparse file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ def fetch_ranges(
     ranges: Iterable[ByteRange],
     held: Sequence[tuple[int, bytes]] = (),
 ) -> SparseFile:
-    """`ranges` of an object of `size` bytes; what lies whole in `held` (offset, bytes) is not fetched again.
+    """`ranges` of an object of `size` bytes. Ranges that lie completely in one part of `held` (offset, bytes) are not
+    fetched.
 
     Raises:
         NotFoundYet: the object is gone.
-        CorruptObject: the object is shorter than it was said to be.
+        CorruptObject: the object is shorter than `size` implies.
     """
     missing = [
         (start, length)
@@ -40,7 +41,7 @@ def fetch_ranges(
 def _disjoint(
     pieces: list[tuple[int, bytes | memoryview]], held: Sequence[tuple[int, bytes]]
 ) -> list[tuple[int, bytes | memoryview]]:
-    """All pieces without overlaps: a sparse file looks only at the last piece that begins before a place."""
+    """All pieces without overlaps, because a sparse file looks only at the last piece that begins before an offset."""
     out: list[tuple[int, bytes | memoryview]] = []
     end = 0
     for start, body in sorted([*pieces, *held], key=lambda piece: piece[0]):

@@ -1,4 +1,4 @@
-"""An S3 bucket (or MinIO, or anything that speaks it) as an object store. The only module that knows boto3."""
+"""An S3 bucket (or MinIO, or another compatible store) as an object store. The only module that uses boto3."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from tistream.storage.tenant_keys import TenantKeys
 ATTEMPTS = 4
 BODY_ATTEMPTS = 3  # botocore does not retry a body that breaks off, or that fails its checksum
 CONNECTIONS = 32
-CONDITIONS_KEY = "tistream-conditional-put"  # an object that nobody reads: whether the store honours conditions
+CONDITIONS_KEY = "tistream-conditional-put"  # an object without use, to probe whether the store honours conditions
 CONDITIONS_BODY = b"Written by the S3 client; read by nobody.\n"
 NO_VERSION = f'"{"0" * 32}"'  # the ETag of no object
-Condition = tuple[str, str]  # as botocore names it, and its value
+Condition = tuple[str, str]  # botocore's name of the condition, and its value
 ABSENT: Condition = ("IfNoneMatch", "*")
 
-_SESSION_LOCK = threading.Lock()  # clients may be shared by threads, but not made by several at once
+_SESSION_LOCK = threading.Lock()  # clients may be shared by threads, but not created by several at once
 
 
 @functools.cache
 def _session() -> boto3.session.Session:
-    """One for the process: each parses S3's description anew, which takes a quarter of a second."""
+    """One session for the process, because each parses S3's description again, which takes a quarter of a second."""
     return boto3.session.Session()
 
 
 class _Requests(threading.local):
-    """What the calling thread has sent: every attempt is a request that is paid for."""
+    """Requests of the calling thread. Every attempt is a billed request."""
 
     made = 0
     failed = 0
-    probing = 0  # of those made: what asked whether the store honours conditions
+    probing = 0  # of `made`: requests that probed whether the store honours conditions
 
     def sent(self, **_: object) -> None:
         self.made += 1
@@ -54,19 +54,19 @@ class _Requests(threading.local):
 
 
 def _ask_for_checksum(params: dict[str, Any], **_: object) -> None:
-    """Of what is read whole. botocore can ask and compare by itself, but then trips over errors that bear a checksum
-    (an AttributeError), as MinIO's of a damaged disk does."""
+    """Request the checksum of objects that are read whole. botocore can request and compare it, but then fails on
+    errors with a checksum (an AttributeError), such as MinIO's of a damaged disk."""
     if "Range" not in params["headers"]:
         params["headers"]["x-amz-checksum-mode"] = "ENABLED"
 
 
 class S3ObjectStore:
-    """Implements ObjectStore; keys are kept below `prefix` (empty, or ending in "/"). Safe for many threads.
+    """Implements ObjectStore; keys are stored below `prefix` (empty, or ending in "/"). Thread-safe.
 
-    Reads, listings, deletions and unconditional puts are retried by botocore; a conditional put is one request,
-    since a hidden second one would answer 412 to its own first. Before its first conditional put of a kind it makes
-    sure that the store honours the condition. Objects of `multipart_bytes` or more go in parts. Every object is
-    encrypted with its tenant's key (SSE-KMS), as `keys` is told of it.
+    Reads, listings, deletions and unconditional puts are retried by botocore. A conditional put is one request, because
+    a hidden second one would get a 412 caused by the first. Before its first conditional put of a kind it checks that
+    the store honours the condition. Objects of `multipart_bytes` or more are written in parts. Every object is
+    encrypted with its tenant's key (SSE-KMS), according to `keys`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class S3ObjectStore:
                 read_timeout=read_seconds,
                 max_pool_connections=CONNECTIONS,
                 s3={"addressing_style": "path"} if endpoint else None,
-                request_checksum_calculation="when_required",  # stated where it is wanted
+                request_checksum_calculation="when_required",  # set explicitly where it is needed
                 response_checksum_validation="when_required",
             )
             made = _session().client(
@@ -120,11 +120,11 @@ class S3ObjectStore:
             self._client, self._once = client(ATTEMPTS), client(1)
 
     def requests_made(self) -> tuple[int, int]:
-        """By the calling thread so far: requests, and of them those that failed."""
+        """Requests of the calling thread so far, and the failed ones among them."""
         return self._requests.made, self._requests.failed
 
     def probes_made(self) -> int:
-        """Of those, requests that concern no object of anybody's."""
+        """The requests of the calling thread that belong to no tenant."""
         return self._requests.probing
 
     def get(self, key: str) -> bytes:
@@ -185,7 +185,7 @@ class S3ObjectStore:
                 found += [ObjectInfo(common["Prefix"], -1, "") for common in page.get("CommonPrefixes", ())]
                 for info in sorted(found, key=lambda item: item.key):
                     key = info.key[len(self._prefix) :]
-                    if key > after:  # stores differ on whether StartAfter concerns common prefixes
+                    if key > after:  # stores differ on whether StartAfter applies to common prefixes
                         yield replace(info, key=key)
         except S3Error as error:
             raise self._place.unavailable("ListObjectsV2", prefix, error) from error
@@ -200,7 +200,7 @@ class S3ObjectStore:
         return {"Bucket": self._bucket, "Key": self._prefix + check_key(key)}
 
     def _sealed(self, key: str) -> dict[str, str]:
-        """What says that an object is encrypted with its tenant's key; nothing, where it has none."""
+        """The parameters that encrypt an object with its tenant's key; empty if the tenant has none."""
         kms_key_id = self.keys.of_object(key)
         return {} if kms_key_id is None else {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key_id}
 
@@ -208,7 +208,8 @@ class S3ObjectStore:
         return PartsUpload(self._client, self._once, target, self._part_bytes, sealed)
 
     def _check_bucket(self, key: str) -> None:
-        """To HEAD, a bucket that is not there is as missing as an object. Raises Unavailable."""
+        """Check that the bucket exists, because a HEAD has the same answer for a missing bucket as for a missing
+        object. Raises Unavailable."""
         try:
             self._client.head_bucket(Bucket=self._bucket)
         except S3Error as error:
@@ -216,7 +217,7 @@ class S3ObjectStore:
                 raise self._place.missing_bucket("HeadObject", key) from error
 
     def _read(self, key: str, how: dict[str, Any]) -> tuple[bytes, int]:
-        """The body and the size of the whole object."""
+        """The body, and the size of the whole object."""
         target = self._target(key)
         for attempt in range(1, BODY_ATTEMPTS + 1):
             try:
@@ -227,7 +228,7 @@ class S3ObjectStore:
                 raise self._place.read_error("GetObject", key, error) from error
             try:
                 body = answer["Body"].read()
-            except (*S3Error, HTTPError, OSError) as error:  # botocore lets some of urllib3's own through
+            except (*S3Error, HTTPError, OSError) as error:  # botocore does not convert some of urllib3's exceptions
                 self._requests.failed += 1
                 if attempt == BODY_ATTEMPTS:
                     raise self._place.unavailable("GetObject", key, error) from error
@@ -257,9 +258,9 @@ class S3ObjectStore:
             raise self._place.conditional_error(condition[0], key, error) from error
 
     def _check_honoured(self, name: str, *, in_parts: bool) -> None:
-        """Once for each kind of conditional put: one whose condition does not hold must be refused.
+        """Check, once for each kind of conditional put, that the store refuses one whose condition does not hold.
 
-        A store that does not know conditions answers 200, and two writers would both have won. Raises Unavailable.
+        A store that does not know conditions answers 200, and two writers would both succeed. Raises Unavailable.
         """
         kind = f"{name} of {'CompleteMultipartUpload' if in_parts else 'PutObject'}"
         if kind in self._honoured:
@@ -267,7 +268,7 @@ class S3ObjectStore:
         key, wrong = CONDITIONS_KEY, ABSENT if name == ABSENT[0] else (name, NO_VERSION)
         before = self._requests.made
         try:
-            for _ in range(1 + (wrong is ABSENT)):  # the first of all processes makes the object
+            for _ in range(1 + (wrong is ABSENT)):  # the first process creates the object
                 self._send_conditionally(key, CONDITIONS_BODY, wrong, in_parts=in_parts)
         except CommitConflict:
             self._honoured.add(kind)
@@ -285,6 +286,7 @@ def _ms(moment: datetime) -> int:
 
 
 def _is_sound(body: bytes, answer: dict[str, Any]) -> bool:
-    """By the checksum of the whole object, if the store keeps one; from parts' checksums ("…-3") nothing follows."""
+    """Whether the body matches the checksum of the whole object, if the store has one. Checksums of parts ("…-3")
+    cannot be compared."""
     stated = answer.get("ChecksumCRC32", "-")
     return "ContentRange" in answer or "-" in stated or stated == crc32_of(body)

@@ -1,4 +1,4 @@
-"""What an S3 answer that is none means to a caller, and what an operator can do about it."""
+"""Converts errors of S3 to TiStream's errors, with advice for the operator."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tistream.errors import (
 from tistream.storage import layout
 from tistream.storage.tenant_keys import TenantKeys
 
-S3Error = (ClientError, BotoCoreError)  # all that a client raises on purpose
+S3Error = (ClientError, BotoCoreError)  # all exceptions that a client raises on purpose
 MISSING = ("NoSuchKey", "404", "NotFound")  # an answer to HEAD has no body, and so no better code
-NEVER_SENT = (  # SSLError is none of these: it also befalls answers
+NEVER_SENT = (  # SSLError is not included, because it also happens to answers
     EndpointConnectionError,
     ConnectTimeoutError,
     NoCredentialsError,
@@ -44,8 +44,8 @@ _REGION = "state the bucket's region in the URL (s3://…?region=…)"
 _OVERLOADED = "the store is overloaded; asked again with growing pauses as far as that is safe"
 _BUCKET = "make the bucket, or correct the URL's bucket and endpoint"
 _KEY = "it goes on by itself once the key may be used again (kms:GenerateDataKey, kms:Decrypt)"
-_KMS = "kms"  # what the codes of all errors of key management begin with, in upper case by AWS, in lower by MinIO
-_MINIO_CODE = "x-minio-error-code"  # the code of an answer without a body, to HEAD
+_KMS = "kms"  # prefix of the codes of key management errors: in upper case by AWS, in lower by MinIO
+_MINIO_CODE = "x-minio-error-code"  # the code of an answer to HEAD, which has no body
 CONDITIONS = "TiStream commits by PUTs with If-None-Match and If-Match: use a store that honours them"
 _WAYS_OUT = {
     "NoSuchBucket": _BUCKET,
@@ -69,7 +69,7 @@ _WAYS_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a store's objects are, for messages."""
+    """The location of a store's objects, for messages."""
 
     bucket: str
     prefix: str
@@ -77,12 +77,12 @@ class Place:
     keys: TenantKeys = field(default_factory=TenantKeys)
 
     def read_error(self, operation: str, key: str, error: Exception) -> TiStreamError:
-        """Of a GET or HEAD of one object. One whose encryption key is missing is not missing itself."""
+        """The error of a GET or HEAD of one object. An object whose encryption key is missing is not missing itself."""
         missing = code_of(error) in MISSING and not of_key(error)
         return NotFoundYet(key) if missing else self.unavailable(operation, key, error)
 
     def conditional_error(self, condition: str, key: str, error: Exception) -> TiStreamError:
-        """Of a put with a condition, sent once: it lost, it did not happen, or nobody knows."""
+        """The error of a conditional put that was sent once: it lost, it did not happen, or its result is unknown."""
         status = status_of(error)
         gone = condition == "IfMatch" and code_of(error) in MISSING
         if status == 412 or gone:
@@ -93,7 +93,7 @@ class Place:
         return told if never else CommitStateUnknown(key, str(told))
 
     def unavailable(self, operation: str, key: str, error: BaseException | None) -> Unavailable:
-        """Naming the operation, the object, the store's own words, and the way out."""
+        """An error that names the operation, the object, the store's own message, and the way out."""
         code = code_of(error)
         if isinstance(error, ClientError):
             said = f"{code} ({status_of(error)}): {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
@@ -104,11 +104,11 @@ class Place:
         return self.refused(operation, key, said, _WAYS_OUT.get(code) or _way_out_of(error))
 
     def missing_bucket(self, operation: str, key: str) -> Unavailable:
-        """Of a HEAD, whose answer does not say so."""
+        """The error of a HEAD to a missing bucket, whose answer does not show that."""
         return self.refused(operation, key, "NoSuchBucket (404)", _BUCKET)
 
     def refused(self, operation: str, key: str, said: str, way_out: str = "") -> Unavailable:
-        """As `unavailable`, in words of our own."""
+        """An error as `unavailable` creates it, with our own message."""
         return Unavailable(self._told(operation, key, said, way_out))
 
     def _told(self, operation: str, key: str, said: str, way_out: str) -> str:
@@ -116,7 +116,7 @@ class Place:
         return f"{operation} s3://{self.bucket}/{self.prefix}{key}{at}: {said}{'; ' if way_out else ''}{way_out}"
 
     def _key_of(self, key: str) -> str:
-        """An object may have been written under an earlier key than the tenant's."""
+        """The name of the key for a message. The object may have been written under an earlier key of the tenant."""
         tenant = layout.tenant_of(key)
         known = self.keys.known(tenant)
         whose = "the bucket" if tenant is None else f"tenant {tenant}"
@@ -124,7 +124,7 @@ class Place:
 
 
 def code_of(error: BaseException | None) -> str:
-    """S3's name of the error; empty if there was no answer."""
+    """S3's code of the error; empty if there was no answer."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
@@ -136,7 +136,7 @@ def status_of(error: BaseException | None) -> int:
 
 
 def of_key(error: BaseException | None) -> bool:
-    """Whether the store was there, and its key management, or the key, was not to be had."""
+    """Whether the store answered, but its key management or the key was not available."""
     if not isinstance(error, ClientError):
         return False
     found = error.response.get("Error", {})
@@ -144,7 +144,7 @@ def of_key(error: BaseException | None) -> bool:
     codes = (str(found.get("Code", "")), str(headers.get(_MINIO_CODE, "")))
     if any(code.lower().startswith((f"{_KMS}.", f"{_KMS}:")) for code in codes):
         return True
-    # AWS refuses a key to a role in the same words as an object; only the text tells them apart.
+    # AWS denies a key to a role with the same code as an object; only the message differs.
     return codes[0] == "AccessDenied" and f"{_KMS}:" in str(found.get("Message", ""))
 
 

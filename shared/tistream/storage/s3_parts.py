@@ -1,4 +1,4 @@
-"""Large objects go to S3 in parts: an object is there from the last request on, and if one fails nothing is left."""
+"""Uploads large objects to S3 in parts: the object exists after the last request, and if one fails nothing is left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class ViewFile(io.RawIOBase):
-    """A view as a file: botocore takes no views, and a copy of a large body is a large body."""
+    """A memoryview as a file: botocore accepts no views, and copying a large body would double its memory."""
 
     def __init__(self, view: memoryview) -> None:
         self._view, self._at = view, 0
@@ -43,18 +43,19 @@ class ViewFile(io.RawIOBase):
 
 
 def crc32_of(body: Body) -> str:
-    """As S3 writes it. It is stated in a header: over TLS botocore would put its own behind the body, which then goes
-    in chunks, and MinIO closes the connection after each."""
+    """The CRC-32 of a body in S3's format. It is sent in a header, because over TLS botocore would send its own behind
+    the body in chunks, and MinIO closes the connection after each."""
     return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
 
 
 class PartsMissing(Exception):
-    """The last request was not sent, so nothing has happened; the cause tells why."""
+    """The last request was not sent, so nothing has happened. The cause has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartsUpload:
-    """One object of `target` (Bucket, Key). `client` tries again, `once` does not; `sealed`: how it is encrypted."""
+    """One object at `target` (Bucket, Key). `client` retries, `once` does not; `sealed`: the parameters of its
+    encryption."""
 
     client: Any
     once: Any
@@ -63,15 +64,16 @@ class PartsUpload:
     sealed: dict[str, str] = field(default_factory=dict)
 
     def put(self, body: memoryview, condition: dict[str, str]) -> None:
-        """Upload `body`, which is not empty; with a condition (IfNoneMatch, IfMatch) the last request is sent once.
+        """Upload `body`, which must not be empty. With a condition (IfNoneMatch, IfMatch) the last request is sent
+        once.
 
-        Whatever is raised, the upload has been aborted; if that could not be done either, the log names it.
+        On any error the upload is aborted; if that fails too, the log names it.
 
         Raises:
             PartsMissing: before the last request.
             S3Error: of the last request.
         """
-        # S3 itself compares the whole object with its CRC-32, and gives that to whoever reads all of it.
+        # S3 itself compares the whole object with its CRC-32, and returns that with a read of the whole object.
         whole = {"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"}
         try:
             upload = {
@@ -107,8 +109,8 @@ class PartsUpload:
                 **condition,
             )
         except S3Error:
-            # A second attempt of botocore's finds no upload if the first was done and its answer lost. What has a
-            # condition is for the caller to find out: somebody else may have put the same bytes.
+            # A second attempt of botocore finds no upload if the first succeeded and its answer was lost. With a
+            # condition the caller must find out, because another writer may have put the same bytes.
             if condition or not self._is_there(len(body), crc32):
                 raise
 

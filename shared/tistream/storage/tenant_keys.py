@@ -1,4 +1,4 @@
-"""Which customer's key the objects of each tenant are to be encrypted with: one decision, by the object's key."""
+"""Which customer key encrypts the objects of each tenant. Decided here alone, by the object's key in the store."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ KeyIds = dict[TenantKey, str | None]  # None: the tenant has no key of its own
 
 
 class TenantKeys:
-    """What a process has been told of tenants' keys (ids or ARNs, as the store's key management knows them).
+    """The key ids of tenants that this process knows (ids or ARNs, as the store's key management names them).
 
-    A process that is never told anything writes without them. One that is (every service, by the route table) writes
-    nothing of a tenant before it has heard of it: an object that is stored without its customer's key stays so.
-    Thread-safe.
+    A process that has received no key ids writes without encryption keys. A process that has (every service, from the
+    route table) writes nothing of a tenant before it knows the tenant's key id, because an object that was stored
+    without its customer's key stays so. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -26,17 +26,18 @@ class TenantKeys:
         self._told: KeyIds = {}
 
     def tell(self, keys: Mapping[TenantKey, str | None]) -> None:
-        """From now on; of other tenants what was told before holds."""
+        """Set key ids; those of other tenants stay."""
         with self._lock:
             self._told.update(keys)
 
     def told(self, tenants: Iterable[TenantKey]) -> KeyIds:
-        """What is known of these, for another process that is to write for them."""
+        """The known key ids of these tenants, for another process that will write for them."""
         with self._lock:
             return {tenant: self._told[tenant] for tenant in tenants if tenant in self._told}
 
     def of_object(self, key: str) -> str | None:
-        """What an object is to be encrypted with; None: as the bucket has it. Raises Unavailable."""
+        """The key id that encrypts an object; None: the bucket's default. Raises Unavailable if the tenant's key is
+        unknown."""
         tenant = layout.tenant_of(key)
         with self._lock:
             if tenant is None or not self._told:
@@ -46,18 +47,18 @@ class TenantKeys:
         raise Unavailable(f"cannot write {key}: whether tenant {tenant} has a key of its own is not known here")
 
     def known(self, tenant: TenantKey | None) -> str | None:
-        """A tenant's key as far as it is known, for messages."""
+        """A tenant's key id if it is known, for messages."""
         with self._lock:
             return None if tenant is None else self._told.get(tenant)
 
 
 @runtime_checkable
 class Encrypts(Protocol):
-    """A store that can encrypt each object with a key that it is told."""
+    """A store that can encrypt each object with a given key."""
 
     keys: TenantKeys
 
 
 def keys_of(objects: object) -> TenantKeys:
-    """What to tell a store of tenants' keys; one that can not encrypt does not read it."""
+    """The TenantKeys of a store; for a store without encryption, new ones that it does not read."""
     return objects.keys if isinstance(objects, Encrypts) else TenantKeys()

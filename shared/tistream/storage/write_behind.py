@@ -1,4 +1,4 @@
-"""Puts that happen beside the caller's own work: who has much to write need not wait for the store."""
+"""Puts in the background, so that a caller with much to write need not wait for the store."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from tistream.storage.object_store import Body, ObjectStore
 
 @dataclass(slots=True)
 class WriteBehind:
-    """Puts into `inner` by threads of `executor`; for one caller. Bodies of `bytes_max` in all are under way, or one.
+    """Puts into `inner` by threads of `executor`; for one caller. Bodies of at most `bytes_max` in total are under way,
+    or a single larger one.
 
-    A put that failed raises at a later put, or at `settle`: nothing may be told of any of them before that.
+    The error of a failed put is raised by a later put, or by `settle`. Before `settle` returns, no put may be reported
+    as done.
     """
 
     inner: ObjectStore
@@ -23,13 +25,13 @@ class WriteBehind:
     _under_way: deque[tuple[int, Future[None]]] = field(default_factory=deque)
 
     def put(self, key: str, body: Body) -> None:
-        """Begin to put; the body must not change any more. Raises what an earlier put has raised."""
+        """Begin to put a body, which must not change any more. Raises the error of an earlier put."""
         while self._under_way and sum(size for size, _ in self._under_way) + len(body) > self.bytes_max:
             self._under_way.popleft()[1].result()
         self._under_way.append((len(body), self.executor.submit(self.inner.put, key, body)))
 
     def settle(self) -> None:
-        """Wait until all is there. Raises what a put has raised; the others have ended too."""
+        """Wait until all puts have ended. Raises the error of a failed put."""
         for failed in list(self._failures()):
             raise failed
 

@@ -1,4 +1,4 @@
-"""The audit log, as the meta server tells it and the API hands it on."""
+"""The audit log, as the meta server returns it and the API forwards it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ LIMIT_DEFAULT, LIMIT_MAX = 100, 1_000
 
 
 class AuditEntry(Wire):
-    """One change that somebody asked for, or that the platform made of such a one later.
+    """One change that a caller requested, or that the platform made later because of a request.
 
-    seq: without gaps, in the order of the commits. at_ms: the database's clock. was, became: the members that differ,
-    None for all of them where the subject was not there before, or is not any more.
+    seq: without gaps, in the order of the commits. at_ms: the database's clock. was, became: the members that differ;
+    None for all of them if the subject did not exist before, or does not exist afterwards.
     """
 
     seq: int
@@ -30,7 +30,8 @@ class AuditEntry(Wire):
 
 
 class AuditPage(Wire):
-    """Entries, the oldest first. `newest_seq`: the last one that there is, whatever was asked for; 0: none ever was."""
+    """Entries, oldest first. `newest_seq`: the last entry of the log, independent of the request; 0: the log is
+    empty."""
 
     entries: list[AuditEntry]
     newest_seq: int

@@ -1,4 +1,4 @@
-"""The one HTTP client of a process: a deadline on every call, problems back into errors, retries where harmless."""
+"""The HTTP client of a process: a deadline on every call, problems converted to errors, retries where they are safe."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Params = Mapping[str, str | int | None]
 class HttpClient:
     """Calls peers by full URL. Thread-safe; connections are kept and shared.
 
-    A call is tried `attempts` times in all while it fails with a RetryableError. The default is one attempt, since
-    most callers are loops that come again by themselves. `auth` gives the `Authorization` of each call, `tls` says whom
-    it trusts behind https:// and what it shows of itself.
+    A call is tried up to `attempts` times while it fails with a RetryableError. The default is one attempt, because
+    most callers are loops that run again anyway. `auth` returns the `Authorization` of each call. `tls` holds the
+    trusted authorities for https:// and the client's certificate.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class HttpClient:
         self._deadline_s = deadline_s
         self._sleep = sleep
         self._auth = auth
-        # Peers are named by our own settings: a proxy variable of the environment must not come between.
+        # Peers are named by our own settings: a proxy variable of the environment must not interfere.
         self._http = httpx.Client(
             trust_env=False,
             limits=httpx.Limits(max_connections=256, max_keepalive_connections=64),
@@ -54,7 +54,7 @@ class HttpClient:
         )
 
     def close(self) -> None:
-        """Close every connection; a call that is under way, or comes later, ends as Unavailable."""
+        """Close every connection. A call under way, or a later one, raises Unavailable."""
         self._http.close()
 
     def get(
@@ -85,14 +85,14 @@ class HttpClient:
         attempts: int = 1,
         deadline_s: float | None = None,
     ) -> M:
-        """PUT or POST `body` as JSON; the answer as `model`."""
+        """PUT or POST `body` as JSON; returns the answer as `model`."""
         content, kind = body.model_dump_json().encode(), "application/json"
         patience_s = self._patience_s(deadline_s)
         answer = self.request(method, url, content=content, content_type=kind, deadline_s=patience_s, attempts=attempts)
         return parse(url, answer, model)
 
     def _patience_s(self, deadline_s: float | None) -> float:
-        """A call's own deadline is never later than that of the process."""
+        """The deadline of a call, in seconds; never longer than the client's."""
         return self._deadline_s if deadline_s is None else min(deadline_s, self._deadline_s)
 
     def request(
@@ -106,7 +106,7 @@ class HttpClient:
         deadline_s: float | None = None,
         attempts: int = 1,
     ) -> httpx.Response:
-        """One call, its body read.
+        """One call; returns the response with its body.
 
         Raises:
             Unavailable: no answer, or the peer asks to come back (PeerBusy).
@@ -123,7 +123,7 @@ class HttpClient:
         timeout = httpx.Timeout(read_s, connect=_CONNECT_S, pool=_POOL_S)
         for attempt in range(1, attempts + 1):
             try:
-                # None and not {}: that would take away the query that the URL has.
+                # None and not {}, which would remove the query of the URL.
                 return self._traced(method, url, headers, params=query or None, content=content, timeout=timeout)
             except RetryableError:
                 if attempt == attempts:
@@ -135,7 +135,7 @@ class HttpClient:
         return {**headers, "authorization": self._auth()} if self._auth is not None else dict(headers)
 
     def _traced(self, method: str, url: str, headers: Mapping[str, str], **how: Any) -> httpx.Response:
-        """One attempt, as a part of the trace that it is done for, if there is one: the peer goes on with it."""
+        """One attempt, as a span of the current trace, if there is one. The peer continues the trace."""
         with trace.child(method, kind="client") as span:
             if (context := span.context or trace.here().context) is None:
                 return self._once(method, url, headers, **how)
@@ -152,21 +152,21 @@ class HttpClient:
             raise Unavailable(f"{where}: {type(error).__name__}: {error}") from error
         except httpx.InvalidURL as error:
             raise Unavailable(f"{where}: {error}") from error
-        except Exception as error:  # what httpx raises for a client that was closed has no class of its own
+        except Exception as error:  # httpx has no exception class for a closed client
             if not self._http.is_closed:
                 raise
             raise Unavailable(f"{where}: this process is stopping") from error
         if response.status_code < 400:
             return response
         if response.status_code == httpx.codes.UNAUTHORIZED and self._auth is not None:
-            # Keys are being changed, or clocks differ: it passes, as an outage does.
+            # Keys are being rotated, or clocks differ: temporary, as an outage is.
             reason = _json_object(response).get("detail", "it says nothing more")
             raise Unavailable(f"{where}: the token of this process is not taken: {reason}")
         raise problem.to_error(where, response.status_code, _json_object(response), response.headers.get("retry-after"))
 
 
 def _host_of(url: str) -> str:
-    """Host and port: nothing of the path, where names of tenants are."""
+    """Host and port, without the path, which contains names of tenants."""
     try:
         return httpx.URL(url).netloc.decode("ascii", "replace").rpartition("@")[2]
     except httpx.InvalidURL:
@@ -174,7 +174,7 @@ def _host_of(url: str) -> str:
 
 
 def parse(url: str, response: httpx.Response, model: type[M]) -> M:
-    """The body as `model`. Raises PeerFailed if it is something else."""
+    """Parse the body as `model`. Raises PeerFailed if it is something else."""
     try:
         return model.model_validate_json(response.content)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The dispatcher's HTTP contract: what it knows of every store."""
+"""The dispatcher's HTTP contract: the status of every store."""
 
 from pydantic import Field
 
@@ -6,8 +6,8 @@ from tistream.wire.sorter import Chain, Hold, Wire
 
 
 class StoreStatus(Wire):
-    """One upstream store. `at` is the last file routed; `hold` names the object waited for or damaged. `read` is false
-    while its dispatcher waits for what the tasks have received of it."""
+    """One upstream store. `at` of a chain is its last routed file. `hold` names the object that is missing or damaged.
+    `read` is false while its dispatcher waits to learn which files the tasks have received."""
 
     cluster_id: str
     tenant_id: str
@@ -20,7 +20,7 @@ class StoreStatus(Wire):
 
 
 class StoreList(Wire):
-    """Answer of `GET /v1/stores[?cluster_id=&tenant_id=]`. `holds` are those of no single store."""
+    """The answer of `GET /v1/stores[?cluster_id=&tenant_id=]`. `holds` are those that concern no single store."""
 
     node_id: str
     stores: list[StoreStatus]

@@ -1,9 +1,9 @@
-"""What a dispatcher tells a sorter: new files by reference, and their watermarks, clipped to each task.
+"""What a dispatcher sends to a sorter: references to new files, and their watermarks, clipped to each task.
 
-The body of `POST /v1/files` is one Arrow IPC stream: a table of watermark rows (WATERMARKS) whose schema metadata
-holds the JSON of the files under `tistream.files`. Nothing of the changes themselves is copied: a file lists, per
-task, the row groups that may hold keys of that task's span. Every file of a store is sent to every task of its
-tenant, also where nothing of it concerns the task: the task's position in the store's chain moves all the same.
+The body of `POST /v1/files` is one Arrow IPC stream: a table of watermark rows (WATERMARKS) whose schema metadata holds
+the JSON of the files under `tistream.files`. Changes themselves are not copied: for each task, a file lists the row
+groups that may hold keys of the task's span. Every file of a store is sent to every task of its tenant, even if it
+contains nothing for the task, because it advances the task's position in the store's chain.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ WATERMARKS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class RowGroupRef:
-    """One row group of changes inside a change file: where its bytes are, what they must hash to, between which
-    keys its rows lie (both inclusive; None where the footer has no statistics), and how many bytes the footer says
-    it unpacks to (0 = not told)."""
+    """One row group of changes in a change file: its byte range, the CRC-32 of its bytes, its lowest and highest key
+    (both inclusive; None where the footer has no statistics), and its unpacked size in bytes according to the footer
+    (0: unknown)."""
 
     index: int
     offset: int
@@ -55,16 +55,16 @@ class RowGroupRef:
 
     @property
     def weight(self) -> int:
-        """Bytes that it takes in a reader's memory, about."""
+        """Approximate memory that it takes in a reader, in bytes."""
         return weight(self.length, self.unpacked)
 
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """One change file. `row_groups` maps task_id to the indexes (into `groups`) that may concern it.
+    """One change file. `row_groups` maps task_id to the indexes (into `groups`) of the row groups that may concern it.
 
-    `chain_ts` is the first file of the chain it belongs to; `footer_start` is where the Parquet footer begins,
-    so that a reader needs no further request to find it. `arrived_ms` is when the dispatcher first saw the file.
+    `chain_ts` is the first file of the chain it belongs to; `footer_start` is the offset of the Parquet footer, so that
+    a reader needs no further request to find it. `arrived_ms` is when the dispatcher first saw the file.
     """
 
     cluster_id: str
@@ -83,8 +83,9 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True)
 class FileBatch:
-    """Files of one tenant, each store's in chain order, with their clipped watermarks. `flushed_ts`: what every task of
-    the tenant has in its manifests at least, so that readers may have come so far; None: not known of each."""
+    """Files of one tenant, each store's in chain order, with their clipped watermarks. `flushed_ts`: the minimum over
+    all tasks of the tenant of what their manifests contain, up to which readers may have read; None: unknown for some
+    task."""
 
     route_version: int
     files: tuple[FileRef, ...]
@@ -93,12 +94,13 @@ class FileBatch:
 
 
 def encode(batch: FileBatch) -> bytes:
-    """The request body."""
+    """Encode a batch as a request body."""
     files = [
         {
             **{name: getattr(file, name) for name in _FILE_PLAIN},
             "groups": [_group_json(group) for group in file.groups],
-            "unpacked": [group.unpacked for group in file.groups],  # apart: older sorters read no longer `groups`
+            # Separate, because older sorters do not accept longer `groups`.
+            "unpacked": [group.unpacked for group in file.groups],
             "row_groups": {str(task): list(indexes) for task, indexes in file.row_groups.items()},
         }
         for file in batch.files
@@ -120,7 +122,7 @@ def _group_json(group: RowGroupRef) -> list[Any]:
 
 
 def _groups(file: dict[str, Any]) -> tuple[RowGroupRef, ...]:
-    unpacked = file.get("unpacked") or [0] * len(file["groups"])  # an older dispatcher does not tell
+    unpacked = file.get("unpacked") or [0] * len(file["groups"])  # older dispatchers do not send it
     return tuple(_group(data, stated) for data, stated in zip(file["groups"], unpacked, strict=True))
 
 
@@ -145,7 +147,7 @@ _FILE_PLAIN = (
 
 
 def decode(body: bytes) -> FileBatch:
-    """Parse a request body. Raises ValueError if it is none."""
+    """Parse a request body. Raises ValueError if it is malformed."""
     try:
         return _decode(body)
     except (KeyError, TypeError, AttributeError, OSError, pa.ArrowException) as error:
@@ -167,7 +169,7 @@ def _decode(body: bytes) -> FileBatch:
         )
         for file in header["files"]
     )
-    flushed_ts = header.get("flushed_ts")  # an older dispatcher does not tell
+    flushed_ts = header.get("flushed_ts")  # older dispatchers do not send it
     if flushed_ts is not None and (not isinstance(flushed_ts, int) or flushed_ts < 0):
         raise ValueError(f"flushed_ts {flushed_ts!r}")
     return FileBatch(header["route_version"], files, table.replace_schema_metadata(None), flushed_ts)

@@ -1,4 +1,6 @@
-"""What a tenant may use, as operators say it: in the meta database, and in the routes for those who see to it."""
+"""A tenant's limits as operators set them: stored in the meta database, and sent in the routes to the services that
+enforce them.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,11 @@ from pydantic import Field
 
 from tistream.wire.sorter import Wire
 
-QUOTA_MAX = 1 << 53  # what a number of JSON holds everywhere
+QUOTA_MAX = 1 << 53  # the largest integer that every JSON parser preserves
 
 
 class Limits(Wire):
-    """What a tenant may use. Null: as the settings have it. 0: as much as it likes."""
+    """A tenant's limits. Null: the default of the settings. 0: unlimited."""
 
     requests_per_second: int | None = Field(default=None, ge=0, le=QUOTA_MAX)
     pulls_at_once: int | None = Field(default=None, ge=0, le=QUOTA_MAX)

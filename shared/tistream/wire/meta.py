@@ -8,22 +8,22 @@ from tistream.model.ids import TenantKey
 from tistream.wire.limits import NO_LIMITS, Limits
 from tistream.wire.sorter import Wire
 
-DELETE_GRACE_MS = 24 * 3_600_000  # how long a deletion may be taken back, if nothing is said
+DELETE_GRACE_MS = 24 * 3_600_000  # default time in which a deletion may be cancelled
 DELETE_GRACE_MAX_MS = 365 * 24 * 3_600_000
-URL_MAX = 255  # of a process, as the meta database keeps it
-# An id, an alias or an ARN. It travels in a header of each request to object storage.
+URL_MAX = 255  # limit of a process's URL in the meta database
+# An id, an alias or an ARN. It is sent in a header of each request to object storage.
 KMS_KEY_ID_PATTERN = "^[A-Za-z0-9][A-Za-z0-9:/_.+=@-]{0,511}$"
 KmsKeyId = Annotated[str, Field(pattern=KMS_KEY_ID_PATTERN)]
 
 
 class Door(Wire):
-    """Base of what outsiders send: unknown members and other types are refused."""
+    """Base of requests from outside: unknown members and other types are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Notification(Door):
-    """`POST /v1/notifications`: a writer announces a file. All strings, as design.md 2 has it."""
+    """`POST /v1/notifications`: a writer announces a file. All members are strings (design.md 2)."""
 
     cluster_id: str
     tenant_id: str
@@ -41,7 +41,8 @@ class Announcement(Wire):
 
 
 class Announcements(Wire):
-    """Announcements with sequence > `after`. `lost` says that older ones were dropped: list everything once."""
+    """Announcements with a sequence above `after`. `lost`: older ones were dropped, so the reader must list everything
+    once."""
 
     next_after: int
     lost: bool
@@ -49,19 +50,19 @@ class Announcements(Wire):
 
 
 class Accepted(Wire):
-    """Answer (202) of `POST /v1/notifications`."""
+    """The answer (202) of `POST /v1/notifications`."""
 
     status: str = "accepted"
 
 
 class CreateTenant(Door):
-    """`POST /v1/clusters/{cluster_id}/tenants`: 201, also when the same is there already; 409 if it differs.
+    """`POST /v1/clusters/{cluster_id}/tenants`: 201, also if the same tenant exists already; 409 if it differs.
 
-    `retention_ms` (decimal) is how long rows are kept after their commit; null: for ever. Left out: as the meta
-    server's settings have it, and whatever it is if the tenant is there. `kms_key_id` likewise: the key that the
-    tenant's objects are encrypted with (SSE-KMS); null, or left out where the tenant is new: none of its own.
-    `index_keys` says whether index entries are kept in the pool, for restores; null, or left out: as the sorters have
-    it. It is said once: what was dropped is not there.
+    `retention_ms` (decimal) is how long rows are kept after their commit; null: forever. If it is left out, a new
+    tenant gets the default of the meta server's settings, and an existing one keeps its value. `kms_key_id` is the key
+    that encrypts the tenant's objects (SSE-KMS); null, or left out for a new tenant: no key of its own. `index_keys`:
+    whether index entries are kept in the pool, for restores; null, or left out: the sorters' setting. It cannot be
+    changed later, because entries that were dropped are lost.
     """
 
     tenant_id: str
@@ -71,53 +72,53 @@ class CreateTenant(Door):
 
 
 class SetRetention(Door):
-    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/retention`, as CreateTenant has it."""
+    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/retention`, see CreateTenant."""
 
     retention_ms: str | None
 
 
 class SetEncryption(Door):
-    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption`, as CreateTenant has it."""
+    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption`, see CreateTenant."""
 
     kms_key_id: KmsKeyId | None
 
 
 class PauseTenant(Door):
-    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/pause`: take nothing more in; false: go on."""
+    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/pause`: stop reading input; false: resume."""
 
     paused: bool
 
 
 class DeleteTenant(Door):
-    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion`: delete it, with all that it has, in `grace_ms`
-    (decimal) from now. `confirm` is its tenant_id once more."""
+    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion`: delete the tenant and all its data `grace_ms`
+    (decimal) from now. `confirm` repeats the tenant_id."""
 
     confirm: str
     grace_ms: str = str(DELETE_GRACE_MS)
 
 
 class RetireOrder(Door):
-    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retire`: `discard` files that nobody has
-    taken, too."""
+    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retire`. `discard`: delete files that were
+    never read, too."""
 
     discard: bool = False
 
 
 class RetireStore(Door):
     """`PUT /upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retirement`: every task has the
-    store's files up to `taken_ts` (decimal) in its manifests, and needs none of them. `discard`: files after it, which
-    nobody has taken, are deleted too."""
+    store's files up to `taken_ts` (decimal) in its manifests, and needs none of them. `discard`: later files, which
+    were never read, are deleted too."""
 
     taken_ts: str
     discard: bool = False
 
 
 class TenantInfo(Wire):
-    """One tenant. `snapshot_ts` (decimal) is null until its schema_snap was read; `problem` then says why.
-    `retention_ms` (decimal) null: its rows are kept for ever. `kms_key_id` null: it has no key of its own.
-    `index_keys`: whether index entries are kept; null: as the sorters have it. `state`: active, paused (nothing more is
-    taken in), deleting (nobody serves it). `delete_at_ms` (decimal): when it is to be deleted; until then it is paused,
-    and that may be taken back."""
+    """One tenant. `snapshot_ts` (decimal) is null until its schema_snap was read; `problem` then has the reason.
+    `retention_ms` (decimal) null: its rows are kept forever. `kms_key_id` null: it has no key of its own. `index_keys`:
+    whether index entries are kept; null: the sorters' setting. `state`: active, paused (input is not read), deleting
+    (no longer served). `delete_at_ms` (decimal): when it will be deleted; until then it is paused, and the deletion can
+    be cancelled."""
 
     cluster_id: str
     tenant_id: str
@@ -131,14 +132,14 @@ class TenantInfo(Wire):
 
 
 class TenantList(Wire):
-    """Answer of `GET /v1/clusters/{cluster_id}/tenants`, in the order of their names."""
+    """The answer of `GET /v1/clusters/{cluster_id}/tenants`, ordered by name."""
 
     cluster_id: str
     tenants: list[TenantInfo]
 
 
 class ChildTask(Wire):
-    """A task that carries on one that is sealed, for this span (hex)."""
+    """A child of a sealed task, for this span (hex)."""
 
     task_id: int
     start_key: str
@@ -146,10 +147,10 @@ class ChildTask(Wire):
 
 
 class SealOrder(Wire):
-    """What the owner wants of a task's holder: end it by a seal that names these children (design.md 4).
+    """The owner's order to seal a task, with the children that the seal must name (design.md 4).
 
-    A split has no `stop_at`. Of tasks that are merged each first commits `stop_at`, the flushed_ts that it will end at;
-    once all have, `final` says to seal there. `parents`: all that are to become the one child, in key order.
+    A split has no `stop_at`. In a merge each task first commits `stop_at`, the flushed_ts that it will end at; when all
+    have done so, `final` orders the seal. `parents`: all tasks that become the one child, in key order.
     """
 
     children: list[ChildTask]
@@ -159,10 +160,10 @@ class SealOrder(Wire):
 
 
 class TaskRoute(Wire):
-    """One task: its span (hex), its fencing epoch and who serves it (None while nobody does).
+    """One task: its span (hex), its fencing epoch and its sorter (None while it has none).
 
-    The epoch is meant for one start of the sorter, `sorter_start_epoch`: a process that was replaced under the same
-    name, and wakes, must not take it.
+    The epoch is for one start of the sorter, `sorter_start_epoch`: a process that was replaced under the same name must
+    not use it when it resumes.
     """
 
     task_id: int
@@ -179,21 +180,20 @@ class TaskRoute(Wire):
 
 
 class StoreRoute(Wire):
-    """One store, and the dispatcher that reads it (None while nobody does)."""
+    """One store, and the dispatcher that reads it (None while it has none)."""
 
     store_id: int
     dispatcher_node: str | None
 
 
 class TenantRoute(Wire):
-    """A tenant and its tasks in key order. `snapshot_ts` is None and `tasks` empty until its schema_snap was read;
-    `problem` then says what is missing or wrong.
+    """A tenant and its tasks in key order. `snapshot_ts` is `None` and `tasks` empty until its schema_snap was read;
+    `problem` then has what is missing or wrong.
 
-    `dispatcher_node` looks for stores that `stores` does not name yet. `stores` is None where the meta server is of a
-    version that gives no stores out: then a dispatcher reads all that it finds. `retention_ms` is how long committed
-    rows are kept after their commit; None: for ever. `limits` is what it may use. `kms_key_id` is what new objects
-    of the tenant are encrypted with; None: no key of its own. `index_keys`: whether index entries are kept; None: as
-    the sorter has it.
+    `dispatcher_node` is the discoverer: it looks for stores that `stores` does not contain. `stores`: None if the meta
+    server's version does not assign stores; then a dispatcher reads all stores that it finds. `retention_ms` is how
+    long rows are kept after their commit; None: forever. `limits` are its limits. `kms_key_id` encrypts new objects of
+    the tenant; None: no key of its own. `index_keys`: whether index entries are kept; None: the sorter's setting.
     """
 
     cluster_id: str
@@ -216,11 +216,12 @@ class TenantRoute(Wire):
 
 
 class RouteTable(Wire):
-    """`GET /upcall/v1/routes?known_version=N&known_rev=R&wait_ms=M`: at once if the version is not N, else waits.
+    """The answer of `GET /upcall/v1/routes?known_version=N&known_rev=R&wait_ms=M`: at once if the version is not N,
+    else after a wait.
 
-    `owner_rev` is the election number of the meta server that made it: a table of an earlier owner is not followed.
-    Where `since` is not null only the tenants that have changed since that version are in it: the rest is as in the
-    table that the reader has. With `node_id=…` it holds only the tasks that this node has or is to have next.
+    `owner_rev` is the election number of the meta server that made it; readers ignore the table of an earlier owner. If
+    `since` is set, the table contains only the tenants that have changed since that version; the reader keeps the
+    others. With `node_id=…` it contains only the tasks that this node has or is about to take over.
     """
 
     version: int
@@ -235,13 +236,13 @@ class RouteTable(Wire):
     )
 
     def kms_key_ids(self) -> dict[TenantKey, str | None]:
-        """What each tenant's objects are to be encrypted with."""
+        """The key that encrypts each tenant's objects."""
         return {TenantKey(one.cluster_id, one.tenant_id): one.kms_key_id for one in self.tenants}
 
 
 class NodeInfo(Wire):
-    """One process as the owner sees it. `state`: alive, suspect, lost or draining; `tasks` of a sorter, `stores` of a
-    dispatcher."""
+    """One process as the owner sees it. `state`: alive, suspect, lost or draining. `tasks` counts a sorter's tasks,
+    `stores` a dispatcher's stores."""
 
     node_id: str
     role: str
@@ -253,7 +254,7 @@ class NodeInfo(Wire):
 
 
 class NodeList(Wire):
-    """Answer of `GET /v1/nodes`, by name."""
+    """The answer of `GET /v1/nodes`, ordered by name."""
 
     nodes: list[NodeInfo]
 
@@ -274,43 +275,43 @@ class TaskInfo(Wire):
 
 
 class TaskInfoList(Wire):
-    """Answer of `GET /v1/tasks`, by tenant and key."""
+    """The answer of `GET /v1/tasks`, ordered by tenant and key."""
 
     tasks: list[TaskInfo]
 
 
 class MoveTask(Door):
-    """`POST /v1/tasks/{task_id}/move`: to this sorter, which prepares first."""
+    """`POST /v1/tasks/{task_id}/move`: move it to this sorter, which prepares first."""
 
     node_id: str
 
 
 class SplitTask(Door):
-    """`POST /v1/tasks/{task_id}/split`: at this key (hex), or, null, where it halves the load."""
+    """`POST /v1/tasks/{task_id}/split`: split at this key (hex), or, if null, where it halves the load."""
 
     key: str | None = None
 
 
 class MergeTasks(Door):
-    """`POST /v1/tasks/{task_id}/merge`: with the task next to it."""
+    """`POST /v1/tasks/{task_id}/merge`: merge with this adjacent task."""
 
     neighbour: int = Field(ge=1, lt=1 << 62)
 
 
 class Children(Wire):
-    """Answer (202) of a split or a merge: the tasks that will carry on."""
+    """The answer (202) of a split or a merge: the children's ids."""
 
     children: list[int]
 
 
 class DrainNode(Door):
-    """`POST /v1/nodes/{node_id}/drain`: everything moves off it; false takes that back."""
+    """`POST /v1/nodes/{node_id}/drain`: move everything off the node; false ends that."""
 
     draining: bool = True
 
 
 class OwnerInfo(Wire):
-    """Answer of `GET /v1/owner`: the meta server that decides."""
+    """The answer of `GET /v1/owner`: the elected meta server."""
 
     node_id: str
     url: str
@@ -319,22 +320,22 @@ class OwnerInfo(Wire):
 
 
 class NewStart(Wire):
-    """Answer of `POST /upcall/v1/nodes/{node_id}/starts`, which a process asks once in its life, before it registers:
-    a number above those of all starts before."""
+    """The answer of `POST /upcall/v1/nodes/{node_id}/starts`, which a process calls once, before it registers: a number
+    above those of all earlier starts."""
 
     start_epoch: int
 
 
 class StartOf(Wire):
-    """Which start of a process speaks: the number that it was given, and a name that it drew at random."""
+    """Identifies a start of a process: its number, and a name that the process drew at random."""
 
     instance: str = Field(pattern="^[0-9A-Za-z_.-]{1,63}$")
     start_epoch: int = Field(ge=1, lt=1 << 62)
 
 
 class RegisterNode(StartOf):
-    """`PUT /upcall/v1/nodes/{node_id}`: a process says that it has started. A sorter's tasks take new epochs; the same
-    again changes nothing. 409 `superseded` if a newer start of that name has registered: end."""
+    """`PUT /upcall/v1/nodes/{node_id}`: a process has started. A sorter's tasks get new epochs. Idempotent for one
+    start. 409 `superseded` if a newer start of that name has registered: the process must end."""
 
     role: str = Field(pattern="^(dispatcher|sorter|schema|api|meta)$")
     url: str = Field(max_length=URL_MAX)
@@ -348,9 +349,10 @@ class Registered(Wire):
 
 
 class TaskReport(Wire):
-    """A sorter says of one task that it works under task_epoch, that it is `prepared` to take it over, that its seal
-    names the tasks in `sealed`, or that it cannot have it: its manifests were claimed under `fenced_by`. `load`: bytes
-    of row groups a second, lately; `split_key` (hex, empty: not known) cuts it in halves of about the same load."""
+    """A sorter's report of one task: it works under task_epoch; or it is `prepared` to take it over; or the task's seal
+    names the tasks in `sealed`; or it cannot hold it, because its manifests were claimed under `fenced_by`. `load`:
+    recent bytes of row groups per second. `split_key` (hex, empty: unknown) splits the task into halves of about the
+    same load."""
 
     task_id: int
     task_epoch: int
@@ -358,14 +360,14 @@ class TaskReport(Wire):
     load: float = Field(default=0.0, ge=0)
     split_key: str = ""
     progress_ts: int = 0
-    stop_at: int | None = None  # committed: no later holder flushes further
+    stop_at: int | None = None  # committed: no later holder flushes above it
     sealed: list[ChildTask] = Field(default_factory=list)
     fenced_by: int | None = Field(default=None, ge=0)
 
 
 class StoreReport(Wire):
-    """A dispatcher says of one store that it reads it, or that it has found it and no route names it yet. `load`: bytes
-    of watermarks and references a second, lately; None before that is known."""
+    """A dispatcher's report of one store that it reads, or has found although no route names it yet. `load`: recent
+    bytes of watermarks and references per second; None while that is unknown."""
 
     cluster_id: str
     tenant_id: str
@@ -374,8 +376,8 @@ class StoreReport(Wire):
 
 
 class Heartbeat(StartOf):
-    """`POST /upcall/v1/nodes/{node_id}/heartbeat`. 404 if nothing is known of this start: register. 409 `superseded` if
-    a newer one has registered: end. `owner_rev` and `route_version` are those of the newest route table seen."""
+    """`POST /upcall/v1/nodes/{node_id}/heartbeat`. 404 if the start is unknown: register. 409 `superseded` if a newer
+    one has registered: end. `owner_rev` and `route_version` are those of the newest route table seen."""
 
     owner_rev: int = Field(default=0, ge=0, lt=1 << 62)
     route_version: int = Field(default=-1, ge=-1, lt=1 << 62)
@@ -385,8 +387,8 @@ class Heartbeat(StartOf):
 
 
 class HeartbeatAnswer(Wire):
-    """`owner_rev` is the election number of the meta server that answered; `next_ms` how soon it wants to hear again:
-    the more nodes there are the later."""
+    """`owner_rev` is the election number of the meta server that answered. `next_ms` is the time until the next
+    heartbeat: the more nodes, the longer."""
 
     owner_rev: int
     route_version: int

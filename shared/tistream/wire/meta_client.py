@@ -1,4 +1,4 @@
-"""Calls to the meta server, and a process's membership among its nodes."""
+"""Calls to the meta server, and the registration of a process among its nodes."""
 
 from __future__ import annotations
 
@@ -49,20 +49,21 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# A meta server that hangs is given up, and the next one asked, well before a node that beats counts as lost (10 s).
+# If a meta server hangs, the next one is tried well before a node that sends heartbeats counts as lost (10 s).
 BEAT_DEADLINE_S = 3.0
-USAGE_DEADLINE_S = 4.0  # the last report comes when the process is about to end
+USAGE_DEADLINE_S = 4.0  # the last report is sent while the process is ending
 
 
 class StaleRoutes(Unavailable):
-    """Who answered has not heard of routes that this process has followed already: come again."""
+    """The meta server does not know routes that this process has followed already: try again."""
 
 
 class MetaClient:
-    """The meta servers at `base_urls` (separated by commas): any of them answers, the others when it does not.
+    """Client of the meta servers at `base_urls` (separated by commas): any of them answers, and the others are tried if
+    it does not.
 
-    Thread-safe. `seen` is how new the newest route table was. With a `node_id` the routes tell of its own tasks alone.
-    `on_stale` is called for each table that is not followed.
+    Thread-safe. `seen` is the age mark of the newest route table. With a `node_id` the routes contain only its own
+    tasks. `on_stale` is called for each table that is not followed.
     """
 
     def __init__(
@@ -75,25 +76,25 @@ class MetaClient:
         self._http = http
         self._node_id = node_id
         self._on_stale = on_stale
-        self._table: RouteTable | None = None  # the newest, whole
+        self._table: RouteTable | None = None  # the newest, complete table
         self._base_urls = [url.rstrip("/") for url in base_urls.split(",")]
-        self._at = 0  # of the one that answered last
+        self._at = 0  # index of the one that answered last
         self._lock = new_lock()
         self.seen = NOTHING_SEEN
-        self._told = NOTHING_SEEN  # the newest table that there is, as heartbeats were told
+        self._told = NOTHING_SEEN  # the newest mark that a heartbeat's answer named
 
     def routes(self, known_version: int = -1, wait_ms: int = 0, *, fresh: bool = False) -> RouteTable:
-        """The route table, whole; waits up to wait_ms while its version is `known_version`. `fresh`: as new as the
-        owner's, or Unavailable. Raises StaleRoutes if what answers is behind what was seen before."""
+        """The complete route table; waits up to wait_ms while its version is `known_version`. `fresh`: as new as the
+        owner's, or Unavailable. Raises StaleRoutes if the answer is older than what was seen before."""
         with self._lock:
             base = self._table
         params: dict[str, int | str] = {"known_version": -1, "fresh": int(fresh)}
-        if base is not None:  # only what has changed since is told
+        if base is not None:  # request only the changes since then
             params |= {"known_version": base.version, "known_rev": base.owner_rev}
             wait_ms = wait_ms if known_version == base.version else 0
         expected = self._told
         if expected > self.seen:
-            wait_ms = 0  # there is a newer one than this process has: whoever knows of none is not waited for
+            wait_ms = 0  # there is a newer table than this process has, so do not wait at a server without it
         if self._node_id is not None:
             params["node_id"] = self._node_id
         told = self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/routes", RouteTable, params, wait_ms=wait_ms))
@@ -102,11 +103,12 @@ class MetaClient:
             if mark < self.seen:
                 newest = self._table
                 if fresh and newest is not None and Mark(newest.owner_rev, newest.version) == self.seen:
-                    return newest  # another thread has taken it since the owner answered this one
+                    return newest  # another thread has stored it since the owner answered this one
                 self._on_stale()
                 raise StaleRoutes(f"routes {mark} are older than {self.seen}")
             if mark < expected:
-                self._at = (self._at + 1) % len(self._base_urls)  # it does not hear from the owner: ask another
+                # This server does not learn from the owner: try another.
+                self._at = (self._at + 1) % len(self._base_urls)
                 self._on_stale()
                 raise StaleRoutes(f"routes {mark} are older than {expected}, of which a heartbeat was told")
             self._table = table = merged(self._table, told)
@@ -114,26 +116,26 @@ class MetaClient:
             return table
 
     def usage(self, report: UsageReport) -> Accepted:
-        """Tell what tenants have used. Raises UnknownName if who answers is of a version that takes no reports."""
+        """Report what tenants have used. Raises UnknownName if the meta server's version does not take reports."""
         path = "/upcall/v1/usage"
         return self._of_any(
             lambda url: self._http.send("POST", url + path, report, Accepted, deadline_s=USAGE_DEADLINE_S)
         )
 
     def announcements(self, after: int, wait_ms: int = 0) -> Announcements:
-        """Announced files with a sequence above `after`, at once if there are any."""
+        """Announced files with a sequence above `after`; returns at once if there are any."""
         params = {"after": after}
         return self._of_any(
             lambda url: self._http.get(f"{url}/upcall/v1/announcements", Announcements, params, wait_ms=wait_ms)
         )
 
     def new_start(self, node_id: str) -> NewStart:
-        """A number for a process that will register; asked again, it is another."""
+        """A start number for a process that will register. Each call returns a new one."""
         path = f"/upcall/v1/nodes/{node_id}/starts"
         return self._of_any(lambda url: parse(url + path, self._http.request("POST", url + path), NewStart))
 
     def register(self, node_id: str, role: str, url: str, start: StartOf) -> Registered:
-        """This process has started; again the same is harmless. Raises Superseded."""
+        """Register this process's start. Idempotent. Raises Superseded."""
         body = RegisterNode(role=role, url=url, instance=start.instance, start_epoch=start.start_epoch)
         return self._of_any(lambda at: self._http.send("PUT", f"{at}/upcall/v1/nodes/{node_id}", body, Registered))
 
@@ -146,7 +148,7 @@ class MetaClient:
         tasks: Sequence[TaskReport] = (),
         stores: Sequence[StoreReport] = (),
     ) -> HeartbeatAnswer:
-        """Still there. Raises UnknownName if meta does not know of this start (any more); Superseded."""
+        """Send a heartbeat. Raises UnknownName if the meta server does not know this start (any more); Superseded."""
         mark = seen or self.seen
         body = Heartbeat(
             instance=start.instance,
@@ -165,48 +167,48 @@ class MetaClient:
         return answer
 
     def create_tenant(self, cluster_id: str, tenant_id: str) -> TenantInfo:
-        """Register a tenant; again the same is no error. Raises InvalidRequest."""
+        """Register a tenant. Idempotent. Raises InvalidRequest."""
         return self.register_tenant(cluster_id, CreateTenant(tenant_id=tenant_id))
 
     def register_tenant(self, cluster_id: str, tenant: CreateTenant) -> TenantInfo:
-        """The same, with all that may be said of it. Raises InvalidRequest, AlreadyDiffers."""
+        """Register a tenant with all its options. Raises InvalidRequest, AlreadyDiffers."""
         path = f"/v1/clusters/{cluster_id}/tenants"
-        body = tenant.model_dump_json(exclude_unset=True).encode()  # left out is something else than null
+        body = tenant.model_dump_json(exclude_unset=True).encode()  # a member that is left out differs from null
         send = partial(self._http.request, "POST", content=body, content_type="application/json")
         return self._of_any(lambda url: parse(url + path, send(url + path), TenantInfo))
 
     def set_retention(self, cluster_id: str, tenant_id: str, retention: SetRetention) -> TenantInfo:
-        """Say how long a tenant's rows are kept. Raises InvalidRequest, UnknownName."""
+        """Set how long a tenant's rows are kept. Raises InvalidRequest, UnknownName."""
         path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention"
         return self._of_any(lambda url: self._http.send("PUT", url + path, retention, TenantInfo))
 
     def set_quotas(self, cluster_id: str, tenant_id: str, quotas: SetQuotas) -> QuotasInfo:
-        """Say what a tenant may use. Raises InvalidRequest, UnknownName."""
+        """Set a tenant's limits. Raises InvalidRequest, UnknownName."""
         path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas"
         return self._of_any(lambda url: self._http.send("PUT", url + path, quotas, QuotasInfo))
 
     def set_encryption(self, cluster_id: str, tenant_id: str, encryption: SetEncryption) -> TenantInfo:
-        """Say what a tenant's new objects are encrypted with. Raises InvalidRequest, UnknownName."""
+        """Set the key that encrypts a tenant's new objects. Raises InvalidRequest, UnknownName."""
         path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption"
         return self._of_any(lambda url: self._http.send("PUT", url + path, encryption, TenantInfo))
 
     def pause_tenant(self, cluster_id: str, tenant_id: str, pause: PauseTenant) -> TenantInfo:
-        """Take nothing more of a tenant in, or go on. Raises InvalidRequest, UnknownName."""
+        """Pause or resume a tenant. Raises InvalidRequest, UnknownName."""
         path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/pause"
         return self._of_any(lambda url: self._http.send("PUT", url + path, pause, TenantInfo))
 
     def delete_tenant(self, cluster_id: str, tenant_id: str, deletion: DeleteTenant) -> TenantInfo:
-        """Delete a tenant once a time has passed. Raises InvalidRequest, UnknownName."""
+        """Delete a tenant after a grace period. Raises InvalidRequest, UnknownName."""
         path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion"
         return self._of_any(lambda url: self._http.send("PUT", url + path, deletion, TenantInfo))
 
     def keep_tenant(self, cluster_id: str, tenant_id: str) -> TenantInfo:
-        """Take a deletion back. Raises InvalidRequest, UnknownName."""
+        """Cancel a deletion. Raises InvalidRequest, UnknownName."""
         path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion"
         return self._of_any(lambda url: parse(url + path, self._http.request("DELETE", url + path), TenantInfo))
 
     def retire_store(self, cluster_id: str, tenant_id: str, store_id: str, retirement: RetireStore) -> Accepted:
-        """Let nobody read a store any more, and delete its files. Raises InvalidRequest, UnknownName."""
+        """Stop reading a store, and delete its files. Raises InvalidRequest, UnknownName."""
         path = f"/upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retirement"
         return self._of_any(lambda url: self._http.send("PUT", url + path, retirement, Accepted))
 
@@ -223,7 +225,7 @@ class MetaClient:
         return self._of_any(lambda url: self._http.get(f"{url}/v1/tasks", TaskInfoList))
 
     def drain(self, node_id: str, draining: bool = True) -> Accepted:
-        """Move everything off a node. Raises UnknownName."""
+        """Move everything off a node, or end that. Raises UnknownName."""
         path, body = f"/v1/nodes/{node_id}/drain", DrainNode(draining=draining)
         return self._of_any(lambda url: self._http.send("POST", url + path, body, Accepted))
 
@@ -249,7 +251,7 @@ class MetaClient:
     def request(
         self, method: str, path: str, content: bytes | None = None, deadline_s: float | None = None
     ) -> Response:
-        """Any other call, harmless when it is made twice; a body is JSON."""
+        """Any other call, which must be safe to repeat. A body is JSON."""
         kind = None if content is None else "application/json"
         return self._of_any(
             lambda url: self._http.request(
@@ -258,7 +260,7 @@ class MetaClient:
         )
 
     def _of_any(self, call: Callable[[str], T]) -> T:
-        """The first answer, beginning with who answered last. Raises Unavailable if nobody does."""
+        """The first answer, beginning with the server that answered last. Raises Unavailable if none answers."""
         first, problem = self._at, Unavailable("no meta server is known")
         for number in range(first, first + len(self._base_urls)):
             at = number % len(self._base_urls)
@@ -273,11 +275,12 @@ class MetaClient:
 
 
 class Membership:
-    """Registers a process and keeps it alive: run `beat` in a loop, about once a second.
+    """Registers a process and sends its heartbeats: run `beat` in a loop, about once a second.
 
-    `registered` is None until the first beat reached the meta server. A process that meta has forgotten registers
-    again; one that a newer start under its name has replaced ends itself (`end`, called once). `instance` is drawn at
-    random at each start of a process. `tasks` is what a sorter tells with each beat, `stores` what a dispatcher does.
+    `registered` is `None` until the first beat reached the meta server. A process that the meta server has forgotten
+    registers again; one that was replaced by a newer start under its name ends itself (`end`, called once). `instance`
+    is drawn at random at each start of a process. `tasks` returns a sorter's reports for each heartbeat, `stores` a
+    dispatcher's.
     """
 
     def __init__(
@@ -301,13 +304,13 @@ class Membership:
         self._tasks = tasks
         self._stores = stores
         self._sequence = 0
-        self._start_epoch: int | None = None  # once asked for, the same for life: it is how old this process is
+        self._start_epoch: int | None = None  # requested once, and kept for the process's life
         self._superseded = False
         self.registered: Registered | None = None
 
     def beat(self) -> int | None:
-        """Register if that has not happened, else send a heartbeat; milliseconds until the next, None for the usual.
-        Raises Unavailable."""
+        """Register if necessary, else send a heartbeat. Returns milliseconds until the next; None: the default. Raises
+        Unavailable."""
         if self._superseded:
             return None
         try:

@@ -1,4 +1,4 @@
-"""RFC 9457 problems <-> the errors of tistream.errors: a peer's error arrives as the class that it was raised as."""
+"""RFC 9457 problems <-> the errors of tistream.errors: a peer's error arrives as the class in which it was raised."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ MEDIA_TYPE = "application/problem+json"
 _TYPE_PREFIX = "tistream:"
 _STANDARD = frozenset({"type", "title", "status", "detail", "instance", "cause_id"})
 
-# Classes that are made from a detail alone. The others carry facts that a problem does not repeat; they come back
-# as the nearest ancestor, which asks the same of the caller.
+# Classes that are built from a detail alone. Other errors carry facts that a problem does not repeat. They arrive as
+# the nearest ancestor, which requires the same of the caller.
 _BY_CODE: dict[str, type[InvalidRequest]] = {
     error.code: error
     for error in (InvalidRequest, UnknownName, AlreadyDiffers, LimitReached, Superseded, Gone, Undecodable)
@@ -32,7 +32,7 @@ _RETRYABLE_STATUS = frozenset({408, 425, 429, 502, 503, 504})
 
 
 class PeerFailed(FatalError):
-    """A peer answered with an error that is not ours to retry; `peer_code` and `status` are what it said."""
+    """A peer answered with an error that this process must not retry. `peer_code` and `status` are the peer's."""
 
     code = "peer-failed"
     http_status = 502
@@ -52,7 +52,7 @@ class PeerBusy(Unavailable):
 
 
 def to_error(where: str, status: int, body: Mapping[str, Any], retry_after: str | None = None) -> TiStreamError:
-    """The error behind an answer with `status` >= 400. `where` names the request, `body` is its JSON or empty."""
+    """The error for an answer with `status` >= 400. `where` names the request, `body` is its JSON or empty."""
     kind = body.get("type")
     code = kind.removeprefix(_TYPE_PREFIX) if isinstance(kind, str) and kind.startswith(_TYPE_PREFIX) else None
     detail = str(body.get("detail") or body.get("title") or f"status {status}")
@@ -65,5 +65,6 @@ def to_error(where: str, status: int, body: Mapping[str, Any], retry_after: str 
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """The delay form of Retry-After (RFC 9110 10.2.3); the date form is left to the caller's own back-off."""
+    """The delay form of Retry-After (RFC 9110 10.2.3) in seconds; None for the date form, where the caller uses its own
+    back-off."""
     return float(retry_after) if retry_after is not None and retry_after.isascii() and retry_after.isdigit() else None

@@ -1,7 +1,7 @@
-"""How new a route table is. Pure.
+"""The age of a route table. Pure.
 
-An owner's tables carry its owner_rev, which grows at each election, and a version, which grows with each of them. Who
-has seen a table takes no older one: an owner that does not know that it is none any more is obeyed by nobody.
+A table carries its owner's owner_rev, which grows at each election, and a version, which grows with each table. A
+process that has seen a table accepts no older one, so an owner that has been replaced without noticing has no effect.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mark:
-    """Of a table: the owner's election number, then the version. Ordered by age."""
+    """The age of a table: the owner's election number, then the version. Ordered by age."""
 
     owner_rev: int
     version: int

@@ -1,4 +1,4 @@
-"""A route table and what has changed since. Pure."""
+"""Merges a route table with the changes since. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from tistream.wire.meta import RouteTable
 
 
 def merged(known: RouteTable | None, told: RouteTable) -> RouteTable:
-    """The whole table, of one that a reader has and an answer to it. What has not changed is the same object.
+    """The complete table, from the table that a reader has and an answer with changes. Unchanged tenants stay the same
+    objects.
 
-    An answer may be one to an older table than `known`: then it tells more than needed, and nothing older, as long as
-    it is not older itself.
+    The answer may be to an older table than `known`: then it contains more than needed, but nothing older, as long as
+    the answer itself is not older.
     """
     if told.since is None:
         return told

@@ -1,4 +1,4 @@
-"""The schema registry's HTTP contract: the schema as of a time, and the log that it is made of."""
+"""The schema registry's HTTP contract: the schema at a ts, and the log that it is built from."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tistream.wire.sorter import Hold, Wire
 
 
 class ColumnView(Wire):
-    """A visible column. `sql_type` is as SHOW COLUMNS has it; `key` says that an event's `key` has it."""
+    """A visible column. `sql_type` is formatted as in SHOW COLUMNS; `key`: the column is part of an event's `key`."""
 
     id: int
     name: str
@@ -37,7 +37,7 @@ class DatabaseView(Wire):
 
 
 class SchemaView(Wire):
-    """`GET /v1/clusters/{c}/tenants/{t}/schema?ts=`: everything that SELECT sees at `ts`."""
+    """The answer of `GET /v1/clusters/{c}/tenants/{t}/schema?ts=`: everything that SELECT sees at `ts`."""
 
     ts: str
     schema_version: str
@@ -45,17 +45,18 @@ class SchemaView(Wire):
 
 
 class LogPage(Wire):
-    """`GET …/schema/log?after=N&known_resolved_ts=R&known_base_ts=B&wait_ms=M`: records number N+1 and on, in order.
+    """The answer of `GET …/schema/log?after=N&known_resolved_ts=R&known_base_ts=B&wait_ms=M`: records N+1 and later, in
+    order.
 
-    The first records are those of the snapshot, or restate as of `base_ts` what there was before. `log_id` names the
-    log: if it changes, start again with after=0. Numbers stay what they are when old records are let go of, so who is
-    up to date goes on. Who lacks records that are not kept any more is told all that is kept: `begins`, and what it had
-    does not count. Records that restate have numbers too, with another meaning after each base: B says as of which one
-    they were read.
+    The first records are those of the snapshot, or restate the history as of `base_ts`. `log_id` names the log: if it
+    changes, start again with after=0. Numbers do not change when old records are deleted, so a reader that is up to
+    date continues. A reader that lacks deleted records gets all remaining ones: `begins` is set, and its earlier
+    records do not count. Restating records have numbers too, with another meaning after each base; B says for which
+    base they were read.
 
-    Records of one commit_ts may stand on two pages: take them together, once a page has `more` false; then all
-    records at or below `resolved_ts` have been given. Answers at once where there are records, or where the
-    registry's resolved_ts is above `known_resolved_ts`; else waits.
+    Records of one commit_ts may be on two pages: apply them together, when a page has `more` false. Then all records at
+    or below `resolved_ts` have been returned. Answers at once if there are records, or if the registry's resolved_ts is
+    above `known_resolved_ts`; else waits.
     """
 
     log_id: str
@@ -69,10 +70,10 @@ class LogPage(Wire):
 
 
 class SchemaStatus(Wire):
-    """`GET …/schema/status`. Before the snapshot could be read, every ts is None.
+    """The answer of `GET …/schema/status`. Before the snapshot was read, every ts is `None`.
 
-    The schema can be asked for from base_ts on. What it was up to `durable_ts` is in the log, whatever becomes of the
-    rows that it was read from; `records` are kept of it, and `log_objects` is the number of its newest object.
+    The schema can be requested from base_ts on. Its history up to `durable_ts` is in the log, independent of the rows
+    that it was read from. `records` counts the log's records, and `log_objects` is the number of its newest object.
     """
 
     cluster_id: str

@@ -13,8 +13,8 @@ from tistream.wire.schema import LogPage, SchemaStatus, SchemaView
 
 
 class SchemaClient:
-    """The schema registry. `find_url` tells where it is now: started again it may be elsewhere. It raises Unavailable
-    where that is not known."""
+    """Client of the schema registry. `find_url` returns its present URL, which may change with a restart, and raises
+    Unavailable if that is unknown."""
 
     def __init__(self, http: HttpClient, find_url: Callable[[], str]) -> None:
         self._http = http
@@ -32,7 +32,7 @@ class SchemaClient:
         return self._http.get(self._url(tenant, "schema/log"), LogPage, query, wait_ms=wait_ms)
 
     def status(self, tenant: TenantKey) -> SchemaStatus:
-        """How far the registry is, and what holds it. Raises UnknownName."""
+        """The registry's progress and holds. Raises UnknownName."""
         return self._http.get(self._url(tenant, "schema/status"), SchemaStatus)
 
     def _url(self, tenant: TenantKey, path: str) -> str:
@@ -42,9 +42,9 @@ class SchemaClient:
 class SchemaReplica:
     """A tenant's History, kept up to date from the registry's log.
 
-    Not thread-safe: hold one lock around `refresh` and every use of `history`. `history` is None until the first
-    refresh came through; it is replaced if the registry's log was begun anew, or does not keep any more what this
-    replica has not read.
+    Not thread-safe: hold one lock around `refresh` and every use of `history`. `history` is `None` until the first
+    complete refresh. It is replaced if the registry's log begins anew, or no longer contains records that this replica
+    has not read.
     """
 
     def __init__(self, client: SchemaClient, tenant: TenantKey) -> None:
@@ -54,7 +54,7 @@ class SchemaReplica:
         self._after = 0
         self._base_ts = 0
         self._parked: list[Record] = []
-        self._anew = True  # the parked records do not go on from `history`
+        self._anew = True  # the parked records do not continue `history`
         self.history: History | None = None
 
     @property
@@ -63,18 +63,18 @@ class SchemaReplica:
         return self.history.resolved_ts if self.history else 0
 
     def fetch(self, wait_ms: int = 0) -> LogPage:
-        """One page, not yet taken: the part that waits, for a caller who holds no lock meanwhile."""
+        """Fetch one page without applying it. This is the part that waits; the caller need not hold the lock."""
         return self._client.log(self._tenant, self._after, self.resolved_ts, wait_ms, self._base_ts)
 
     def take(self, page: LogPage) -> bool:
-        """Take a page that `fetch` gave. Says whether everything that the registry knew was on it."""
+        """Apply a page from `fetch`. Returns whether it contained everything that the registry knew."""
         if page.log_id != self._log_id:
             begun_anew = bool(self._log_id)
             self._log_id, self._after, self._base_ts, self.history = page.log_id, 0, 0, None
             self._parked, self._anew = [], True
             if begun_anew:
                 return False
-        if page.begins:  # what is known stays true, and is told until the whole of this is here
+        if page.begins:  # the known history stays valid, and is used until all of the new one has arrived
             self._parked, self._anew = [], True
         self._parked += map(from_json, page.records)
         self._after, self._base_ts = page.next_after, page.base_ts
@@ -90,7 +90,7 @@ class SchemaReplica:
         return True
 
     def refresh(self, wait_ms: int = 0) -> History:
-        """Fetch and take until nothing more is there; waits once, up to wait_ms, if nothing is new."""
+        """Fetch and apply until nothing more is there; waits once, up to wait_ms, if nothing is new."""
         complete = self.take(self.fetch(wait_ms))
         while not complete:
             complete = self.take(self.fetch())

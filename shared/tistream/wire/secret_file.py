@@ -1,4 +1,4 @@
-"""Secrets in files, which may be written anew while the process runs: a mounted secret that is rotated."""
+"""Secrets in files that may be rewritten while the process runs: a mounted secret that is rotated."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class SecretFile(Generic[T]):
-    """What `parse` makes of a file's text; read again when the file has changed. Thread-safe.
+    """The value that `parse` makes of a file's text, read again when the file has changed. Thread-safe.
 
-    A file that is wrong at first is an error of `__init__`: ValueError (what `parse` raises) or OSError. One that
-    becomes wrong later is logged, and what it held before stays.
+    If the file is invalid at first, `__init__` raises ValueError (from `parse`) or OSError. If it becomes invalid
+    later, that is logged, and the previous value stays.
     """
 
     def __init__(self, path: Path, parse: Callable[[str], T]) -> None:
@@ -32,11 +32,11 @@ class SecretFile(Generic[T]):
 
     @property
     def value(self) -> T:
-        """As of the last look."""
+        """The value of the last read."""
         return self._value
 
     def look(self) -> bool:
-        """Read the file if it has changed since the last look; whether that gave something else."""
+        """Read the file if it has changed since the last call. Returns whether the value changed."""
         with self._lock:
             try:
                 mark = self._marked()
@@ -52,13 +52,13 @@ class SecretFile(Generic[T]):
             return changed
 
     def _marked(self) -> tuple[int, int, int]:
-        # Kubernetes swaps a link to another folder: another file, perhaps of the same time and size.
+        # Kubernetes swaps a link to another folder: another file, perhaps with the same time and size.
         found = self._path.stat()
         return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def bearer_text(text: str) -> str:
-    """The one line of a token file. Raises ValueError."""
+    """The token of a token file of one line. Raises ValueError."""
     token = text.strip()
     if not token.isascii() or not token.isprintable() or " " in token or len(token) < _TOKEN_MIN:
         raise ValueError(f"it holds no token: one line of at least {_TOKEN_MIN} letters, digits and signs")

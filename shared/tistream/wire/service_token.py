@@ -1,7 +1,7 @@
-"""The token that each call between services bears: an HS256 JWT (RFC 7519), signed with a key that all of them have.
+"""The token of each call between services: an HS256 JWT (RFC 7519), signed with a key that all services share.
 
-Pure. Whoever has the key is a service. A token lives for a minute: one that was overheard is soon worth nothing.
-There is one algorithm and one header: a token with any other is refused before anything of it is read.
+Pure. Any process that has the key is a service. A token lives for a minute, so an intercepted one soon becomes useless.
+There is one algorithm and one header: a token with another header is rejected before anything of it is parsed.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from dataclasses import dataclass
 
 KEY_BYTES_MIN = 32  # RFC 7518 3.2: no key shorter than the hash
 LIFE_S = 60
-SKEW_S = 30  # how far the clocks of two machines may be apart
+SKEW_S = 30  # allowed difference between the clocks of two machines
 TEXT_MAX = 2_048
 
 
 class BadKeys(ValueError):
-    """A text that holds no keys: what is wrong with it, and nothing of the keys."""
+    """The text contains no valid keys. The message does not contain the keys."""
 
 
 class BadToken(ValueError):
-    """A token that proves nothing: why."""
+    """The token is not valid; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who signed a token: the name of a node, and its service."""
+    """The signer of a token: its node's name, and its service."""
 
     node: str
     role: str
 
 
 def parse_keys(text: str) -> tuple[bytes, ...]:
-    """The keys of a key file: one a line, base64; empty lines and those that begin with # are left out. The first
+    """The keys of a key file: one per line, base64; empty lines and those that begin with # are ignored. The first
     signs, all verify. Raises BadKeys."""
     keys = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -57,14 +57,14 @@ def parse_keys(text: str) -> tuple[bytes, ...]:
 
 
 def sign(key: bytes, caller: Caller, now_s: int) -> str:
-    """A token of `caller` that begins now."""
+    """A token of `caller` that is valid from now."""
     claims = {"iss": caller.node, "sub": caller.role, "iat": now_s, "exp": now_s + LIFE_S}
     signed = _HEADER + b"." + _encoded(json.dumps(claims, separators=(",", ":")).encode())
     return (signed + b"." + _encoded(_mac(key, signed))).decode()
 
 
 def verify(token: str, keys: Sequence[bytes], now_s: int) -> Caller:
-    """Who signed it, with one of the keys. Raises BadToken."""
+    """The signer, if one of the keys has signed the token. Raises BadToken."""
     if len(token) > TEXT_MAX or not token.isascii():
         raise BadToken("no token of a service")
     header, _, rest = token.encode().partition(b".")

@@ -1,4 +1,4 @@
-"""The sorter's HTTP contract besides file batches: what it holds, and what holds it."""
+"""The sorter's HTTP contract besides file batches: its tasks and what holds them back."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,7 +17,7 @@ class Chain(Wire):
 
 
 class Hold(Wire):
-    """Why something stands still (design.md 5, `held_by`)."""
+    """Why a stage makes no progress (design.md 6, `held_by`)."""
 
     stage: str = Field(pattern="^(push|damaged|dispatch|sort|schema|node)$")
     store_id: str | None = None
@@ -29,11 +29,11 @@ class Hold(Wire):
 class TaskStatus(Wire):
     """One task as its sorter sees it.
 
-    `received` is what was accepted into memory, `durable` what the last manifest carries: a dispatcher that lost
-    its memory starts from `received`, and source files are needed beyond `durable`. `progress_ts` >= flushed_ts is
-    a resolved ts that needs no object: nothing at or below it is pending, and nothing will come. `pointed` is, by
-    store, the ts of the oldest file that the last manifest points into; None: the task carries on others and has no
-    manifest of its own yet, or the sorter is of a version that does not say.
+    `received` is what was accepted into memory, `durable` what the last manifest contains. A dispatcher that lost its
+    memory starts from `received`; source files after `durable` are still needed. `progress_ts` >= flushed_ts is a
+    resolved ts that needs no object: nothing at or below it is pending, and nothing will come. `pointed` is, by store,
+    the ts of the oldest file that the last manifest points into; None: the task continues others and has no manifest of
+    its own yet, or the sorter's version does not report it.
     """
 
     cluster_id: str
@@ -58,15 +58,15 @@ class TaskStatus(Wire):
 
 
 class TaskList(Wire):
-    """Answer of `GET /v1/tasks[?cluster_id=&tenant_id=]`."""
+    """The answer of `GET /v1/tasks[?cluster_id=&tenant_id=]`."""
 
     node_id: str
     tasks: list[TaskStatus]
 
 
 class TaskProgress(Wire):
-    """How far one task is: no row at or below `progress_ts` is missing from its manifests 1 … `manifest`, and none will
-    come. It stays true, whatever becomes of the task."""
+    """Progress of one task: no row at or below `progress_ts` is missing from its manifests 1 … `manifest`, and none
+    will come. This stays true whatever happens to the task."""
 
     cluster_id: str
     tenant_id: str
@@ -78,8 +78,8 @@ class TaskProgress(Wire):
 
 
 class ProgressPage(Wire):
-    """Answer of `GET /v1/progress?boot=&after=`: the tasks that changed after what an earlier answer's `boot` and
-    `version` named; all of them, where that was another process's."""
+    """The answer of `GET /v1/progress?boot=&after=`: the tasks that changed after the `boot` and `version` of an
+    earlier answer; all tasks, if that answer was of another process."""
 
     boot: str
     version: int
@@ -87,10 +87,10 @@ class ProgressPage(Wire):
 
 
 class FilesReceipt(Wire):
-    """Answer of `POST /v1/files`: per task the chains received, or that the task is not served here.
+    """The answer of `POST /v1/files`: for each task the chains received, or that the task is not served here.
 
-    A file whose `ts` lies at or below its chain's `at_ts` was known already, which is no error; one that does not
-    follow its chain is not taken (the dispatcher sends again from `received`).
+    A file whose `ts` is at or below its chain's `at_ts` was known already, which is no error. One that does not follow
+    its chain is not accepted (the dispatcher sends again from `received`).
     """
 
     received: dict[int, dict[int, list[Chain]]]
@@ -110,10 +110,10 @@ class SliceStatus(Wire):
 
 
 class StoreNeed(Wire):
-    """Answer of `GET /v1/tasks/{task_id}/stores/{store_id}`: what the task still needs of a store. `durable` and
-    `received` are its chains, in the newest manifest and beyond; `pointed` the oldest file that pending rows point
-    into, `known` whether that is known; `resting` the first slice whose log the store was the last to bring, `waits`
-    what the first row of the store's own waits for."""
+    """The answer of `GET /v1/tasks/{task_id}/stores/{store_id}`: what the task still needs of a store. `durable` and
+    `received` are its chains in the newest manifest and in memory. `pointed` is the oldest file that pending rows point
+    into, `known` whether that is known. `resting` is the first slice whose log was last reported by this store. `waits`
+    is what the first waiting row of this store waits for."""
 
     received: list[Chain]
     durable: list[Chain]
@@ -124,6 +124,6 @@ class StoreNeed(Wire):
 
 
 class Coverage(Wire):
-    """Answer of `GET /v1/tasks/{task_id}/coverage?start_key=&end_key=` (hex, [start, end), empty = unbounded)."""
+    """The answer of `GET /v1/tasks/{task_id}/coverage?start_key=&end_key=` (hex, [start, end), empty = unbounded)."""
 
     slices: list[SliceStatus]

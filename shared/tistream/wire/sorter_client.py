@@ -6,17 +6,17 @@ from tistream.wire.client import HttpClient, parse
 from tistream.wire.file_batch import CONTENT_TYPE
 from tistream.wire.sorter import FilesReceipt, ProgressPage, TaskList
 
-TASKS_DEADLINE_S = 3.0  # one that hangs must not keep its callers from the others for long
+TASKS_DEADLINE_S = 3.0  # short, because a sorter that hangs must not keep the caller from the others
 
 
 class SorterClient:
-    """Sorters by base URL: a process talks to several."""
+    """Client of sorters, by base URL: a process calls several."""
 
     def __init__(self, http: HttpClient) -> None:
         self._http = http
 
     def tasks(self, base_url: str, cluster_id: str | None = None, tenant_id: str | None = None) -> TaskList:
-        """What the sorter holds, of one tenant or of all."""
+        """The tasks that the sorter holds, of one tenant or of all."""
         params = {"cluster_id": cluster_id, "tenant_id": tenant_id}
         return self._http.get(f"{base_url}/v1/tasks", TaskList, params, deadline_s=TASKS_DEADLINE_S)
 
@@ -26,6 +26,6 @@ class SorterClient:
         return self._http.get(f"{base_url}/v1/progress", ProgressPage, params, deadline_s=TASKS_DEADLINE_S)
 
     def post_files(self, base_url: str, body: bytes) -> FilesReceipt:
-        """Send an encoded FileBatch. Sending it again is harmless. Raises PeerBusy where the sorter is full."""
+        """Send an encoded FileBatch. Idempotent. Raises PeerBusy if the sorter has no room."""
         url = f"{base_url}/v1/files"
         return parse(url, self._http.request("POST", url, content=body, content_type=CONTENT_TYPE), FilesReceipt)

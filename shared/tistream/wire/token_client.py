@@ -22,14 +22,14 @@ class TokenClient:
         return parse(path, answer, KnownTokens)
 
     def store(self, token: StoreToken) -> TokenInfo:
-        """Keep a token; the same again is no error. Raises AlreadyDiffers, LimitReached."""
+        """Store a token. Idempotent. Raises AlreadyDiffers, LimitReached."""
         return parse(_PATH, self._meta.request("POST", _PATH, token.model_dump_json().encode()), TokenInfo)
 
     def every(self) -> TokenList:
-        """The valid ones, and of those that have ended the newest."""
+        """The valid tokens, and the newest of the expired and revoked ones."""
         return parse(_PATH, self._meta.request("GET", _PATH), TokenList)
 
     def revoke(self, token_id: str) -> TokenInfo:
-        """It is not valid from now on; again is no error. Raises UnknownName."""
+        """Revoke a token. Idempotent. Raises UnknownName."""
         path = f"{_PATH}/{token_id}"
         return parse(path, self._meta.request("DELETE", path), TokenInfo)

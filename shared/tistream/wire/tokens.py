@@ -1,7 +1,7 @@
-"""Tokens and what they grant: as the API takes them, as the meta servers keep them, and as each API follows them.
+"""Tokens and their grants: as the API takes them, as the meta servers store them, and as each API server follows them.
 
-A token's text is `tst_<token_id>_<secret>`. What is kept of the secret is its SHA-256 alone: it is 32 random bytes, so
-nobody finds it by trying, and a slow hash, made for passwords, would protect nothing more.
+A token's text is `tst_<token_id>_<secret>`. Only the SHA-256 of the secret is stored: the secret is 32 random bytes, so
+it cannot be found by trying, and a slow password hash would not protect it better.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME_MAX = 256
 GRANTS_MAX = 64
 LABEL = "^[ -~]{0,128}$"
 LABEL_MAX = 128
-FORMULA = tuple("=+-@\t\r\n")  # what a cell begins with that spreadsheets run
+FORMULA = tuple("=+-@\t\r\n")  # first characters of a cell that spreadsheets interpret as a formula
 _LEVELS = ("cluster", "tenant", "database", "table")
 _TOKEN = re.compile(r"tst_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 
@@ -31,7 +31,8 @@ Action = Literal["read", "push", "operate"]
 
 
 class Grant(Door):
-    """What may be done, and to what: `*` is every name of its level. A level is named only below levels that are."""
+    """Actions, and the objects that they are allowed on: `*` is every name of its level. A level may be named only if
+    all levels above it are."""
 
     actions: list[Action] = Field(min_length=1, max_length=3)
     cluster: str = ANY
@@ -54,15 +55,16 @@ class Grant(Door):
 
 
 def home(grants: Iterable[Grant]) -> tuple[str, str] | None:
-    """The cluster and the tenant that a token is of, who answers for all that are of it: the first of those that its
-    grants are about. None: one of them is about all tenants of a cluster, or there is none."""
+    """The cluster and tenant that a token belongs to, for rate limits: the first of those in its grants. None: a grant
+    covers all tenants of a cluster, or there is no grant."""
     tenants = [(grant.cluster, grant.tenant) for grant in grants]
     return None if any(tenant == ANY for _, tenant in tenants) else min(tenants, default=None)
 
 
 def beneath(grants: Iterable[Grant]) -> frozenset[str] | None:
-    """What tokens are counted together, that there may be so many of: those about the same clusters or tenants, and of
-    them those for parts of a tenant, which whoever operates all of it can revoke. None: about everything."""
+    """The key under which tokens are counted for the limit of their number: the clusters or tenants of their grants.
+    Tokens for parts of a tenant are counted separately; an operator of the whole tenant can revoke them. None: a grant
+    covers everything."""
     found = set()
     for grant in grants:
         if grant.cluster == ANY:
@@ -76,7 +78,7 @@ EVERYTHING = Grant(actions=["read", "push", "operate"])
 
 
 class NewToken(Door):
-    """`POST /v1/tokens` at the API: make a token. `expires_in_s` null: it does not expire."""
+    """`POST /v1/tokens` at the API: create a token. `expires_in_s` null: it does not expire."""
 
     label: str = Field(default="", max_length=LABEL_MAX)
     grants: list[Grant] = Field(min_length=1, max_length=GRANTS_MAX)
@@ -96,7 +98,7 @@ class NewToken(Door):
 
 
 class StoreToken(Door):
-    """`POST /v1/tokens` at the meta server: keep a token that the API has made. `secret_hash` is hexadecimal."""
+    """`POST /v1/tokens` at the meta server: store a token that the API has created. `secret_hash` is hexadecimal."""
 
     token_id: str = Field(pattern="^[0-9a-f]{16}$")
     secret_hash: str = Field(pattern="^[0-9a-f]{64}$")
@@ -117,19 +119,19 @@ class TokenInfo(Wire):
 
 
 class MadeToken(TokenInfo):
-    """Answer (201) of `POST /v1/tokens` at the API: the only time that the token's text is told."""
+    """The answer (201) of `POST /v1/tokens` at the API: the only time that the token's text is returned."""
 
     token: str
 
 
 class TokenList(Wire):
-    """Answer of `GET /v1/tokens`, the oldest first; those revoked among them."""
+    """The answer of `GET /v1/tokens`, oldest first, including revoked tokens."""
 
     tokens: list[TokenInfo]
 
 
 class KnownToken(Wire):
-    """A token that is valid until `expires_ms`, as an API needs it to check one."""
+    """A token that is valid until `expires_ms`, with what an API server needs to verify it."""
 
     token_id: str
     secret_hash: str
@@ -138,7 +140,8 @@ class KnownToken(Wire):
 
 
 class KnownTokens(Wire):
-    """`GET /upcall/v1/tokens?known_version=N&wait_ms=M`: at once if the version is not N, else waits. All of them."""
+    """The answer of `GET /upcall/v1/tokens?known_version=N&wait_ms=M`: at once if the version is not N, else after a
+    wait. All valid tokens."""
 
     version: int
     tokens: list[KnownToken]
@@ -150,11 +153,11 @@ def spell(token_id: str, secret: str) -> str:
 
 
 def take_apart(text: str) -> tuple[str, str] | None:
-    """(token_id, secret) of a token's text; None if it is none."""
+    """(token_id, secret) of a token's text; None if it is malformed."""
     found = _TOKEN.fullmatch(text)
     return None if found is None else (found[1], found[2])
 
 
 def hash_of(secret: str) -> str:
-    """What is kept of a secret, hexadecimal."""
+    """The stored hash of a secret, hexadecimal."""
     return hashlib.sha256(secret.encode("ascii")).hexdigest()

@@ -1,4 +1,4 @@
-"""What each tenant has used, as processes tell it to the meta servers, and as those tell it to others; and quotas."""
+"""Usage of tenants: as processes report it to the meta servers, and as those return it; and quotas."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tistream.wire.sorter import Wire
 
 HOUR_MS = 3_600_000
 ENTRIES_MAX = 500  # of each kind in one report
-RANGE_MAX_MS = 100 * 24 * HOUR_MS  # that one question asks for
+RANGE_MAX_MS = 100 * 24 * HOUR_MS  # limit of the range of one request
 
 
 def hour_of(wall_ms: int) -> int:
-    """The beginning (ms since the Unix epoch) of the hour, in UTC, that a time lies in."""
+    """The beginning (ms since the Unix epoch) of the UTC hour that contains a time."""
     return wall_ms - wall_ms % HOUR_MS
 
 
@@ -25,8 +25,8 @@ class _OfHour(Wire):
 
 
 class CountedUsage(_OfHour):
-    """What one process has done for a tenant in an hour, in all: `requests` to object storage by kind, those of Spark's
-    workers on its behalf included; bytes and rows of answers."""
+    """Totals of one process for a tenant in an hour: `requests` to object storage by kind, including those of Spark's
+    workers on its behalf; bytes and rows of answers."""
 
     bytes_served: int = Field(default=0, ge=0)
     rows_served: int = Field(default=0, ge=0)
@@ -34,15 +34,15 @@ class CountedUsage(_OfHour):
 
 
 class Intake(_OfHour):
-    """Bytes of the change files that were taken for a tenant in an hour, as the manifests of the task with its first
-    keys have it: whoever tells it, it never goes down."""
+    """Bytes of the change files read for a tenant in an hour, according to the manifests of the task with the tenant's
+    first keys. It never decreases, whichever process reports it."""
 
     bytes_in: int = Field(ge=0)
 
 
 class StoredUsage(_OfHour):
-    """What `manifest` of a task names of the pool, in bytes, by the task that wrote it: heirs share what a sealed task
-    has left."""
+    """Bytes of the pool that `manifest` of a task names, by the task that wrote them: heirs share the objects of a
+    sealed task."""
 
     task_id: int
     manifest: int
@@ -50,8 +50,8 @@ class StoredUsage(_OfHour):
 
 
 class UsageReport(Wire):
-    """`POST /upcall/v1/usage`: totals so far of one start of a process. It may come twice, late, or in another order:
-    of each number the greatest is kept, of what is stored that of the newest manifest."""
+    """`POST /upcall/v1/usage`: totals so far of one start of a process. Reports may arrive twice, late, or out of
+    order: of each counter the maximum is kept, of stored bytes the value of the newest manifest."""
 
     node_id: str = Field(pattern="^[0-9A-Za-z_.-]{1,63}$")
     instance: str = Field(pattern="^[0-9A-Za-z_.-]{1,63}$")
@@ -61,8 +61,8 @@ class UsageReport(Wire):
 
 
 class Amounts(Wire):
-    """Of an hour, or summed up. Numbers are decimal strings. `bytes_stored` is what was stored at the hour's end, null
-    where nobody told; of a sum: byte-hours."""
+    """Amounts of an hour, or sums. Numbers are decimal strings. `bytes_stored` is what was stored at the hour's end,
+    null if it was not reported; in a sum: byte-hours."""
 
     bytes_in: str
     bytes_stored: str | None
@@ -72,15 +72,15 @@ class Amounts(Wire):
 
 
 class HourOfUsage(Amounts):
-    """One hour, by its beginning."""
+    """One hour, identified by its beginning."""
 
     hour: str = Field(description="as 2026-11-21T10:00:00Z")
     hour_ms: str
 
 
 class Usage(Wire):
-    """Answer of `GET /v1/clusters/{cluster_id}/tenants/{tenant_id}/usage?from=&to=`: the hours that begin at or after
-    `from_ms` and before `to_ms`, in order; those in which nothing happened are left out."""
+    """The answer of `GET /v1/clusters/{cluster_id}/tenants/{tenant_id}/usage?from=&to=`: the hours that begin at or
+    after `from_ms` and before `to_ms`, in order; hours without usage are left out."""
 
     cluster_id: str
     tenant_id: str
@@ -91,13 +91,13 @@ class Usage(Wire):
 
 
 class SetQuotas(Limits):
-    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas`: all of them; what is left out is null."""
+    """`PUT /v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas`: all limits; a member that is left out is null."""
 
     model_config = Door.model_config
 
 
 class QuotasInfo(Limits):
-    """Answer of that, and of GET. `bytes_stored_now` (decimal) is null where nobody told it yet."""
+    """The answer of GET and PUT of the quotas. `bytes_stored_now` (decimal) is null if it was not reported yet."""
 
     cluster_id: str
     tenant_id: str

@@ -1,1 +1,1 @@
-"""Whether a request is let in now: access, rate limits, fair queues, memory; and how it is metered."""
+"""Admission of requests: access, rate limits, fair queues, memory budget; and metering of answers."""

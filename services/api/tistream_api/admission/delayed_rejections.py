@@ -1,4 +1,4 @@
-"""Lets refusals wait for as long as reject_throttle.py says."""
+"""Delays rejections by the time that reject_throttle.py computes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tistream.wire.tokens import home
 from tistream_api.admission.reject_throttle import Refusals, network_of
 from tistream_api.auth.callers import Caller
 
-BODY_BYTES_MAX = 64 << 10  # what was sent is in memory as long
-HEADER = "tistream-waited-ms"  # of a refusal that has waited: for how long
-_LOOK_S = 0.2  # how often a refusal that waits looks whether the process ends
+BODY_BYTES_MAX = 64 << 10  # the request body stays in memory during the delay
+HEADER = "tistream-waited-ms"  # header of a delayed rejection: its delay, in ms
+_LOOK_S = 0.2  # how often a delayed rejection checks whether the process is stopping
 
 
 class SlowRefusals:
-    """Middleware, outside of the gates, which note who was let in: its tenant is who is refused, or itself if it has
-    none, else its address.
+    """Middleware, outside of the gates, which note the caller. A rejection counts for the caller's tenant, for the
+    caller itself if it has no tenant, and for the address if the request is not authenticated.
 
-    Who would wait and may not (too many do, or it has sent much) is told at once, and its connection is closed. When
-    the process ends all are told.
+    A rejection that cannot be delayed (too many are, or the request body is large) is sent at once, and its connection
+    is closed. When the process stops, all delayed rejections are sent.
     """
 
     def __init__(

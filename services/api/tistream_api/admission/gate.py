@@ -1,8 +1,8 @@
-"""The gate before every route: who calls, whether that may be, and whether it is too much. What is there is not looked
-at: an answer of the gate is the same for what exists and what does not.
+"""The gate before every route: authenticates the caller, checks its grants, and applies rate limits. It does not look
+at what exists: its answer is the same for an object that exists and one that does not.
 
-Each route declares its access in the OpenAPI document, as `x-tistream-access`; one that does not is refused when the
-app is built.
+Each route declares its access in the OpenAPI document, as `x-tistream-access`. A route that does not is refused when
+the app is built.
 """
 
 from __future__ import annotations
@@ -30,24 +30,26 @@ from tistream_api.request.raw_path import name_of
 DECLARED = "x-tistream-access"
 SECURITY: list[dict[str, list[str]]] = [{"bearer": []}]
 SCHEME = {"bearer": {"type": "http", "scheme": "bearer", "description": "a token of `tistream token`, or a JWT"}}
-# What names no tenant, and is asked by who has no token: probes, who wants to know the contract, the console's files.
+# Paths that name no tenant and need no token: probes, the API's contract, the console's files.
 OPEN = frozenset(
     ("/healthz", "/readyz", "/openapi.json", "/metrics", "/", "/docs", "/console", "/console/{name:path}")
-)  # of /metrics: metrics_gate.py
-ANNOUNCEMENT_BYTES_MAX = 1 << 10  # none that is right is half as long
+)  # the gate of /metrics is metrics_gate.py
+ANNOUNCEMENT_BYTES_MAX = 1 << 10  # A valid announcement is less than half as long
 _ACTIONS = get_args(Action)
 _LEVELS = {"platform": 0, "cluster": 1, "tenant": 2, "database": 3, "table": 4}
 _PARAMETERS = ("cluster_id", "tenant_id", "db", "table")
 
 
 class NotDeclared(Exception):
-    """A route says nothing of who may call it, or nothing that is understood."""
+    """A route does not declare who may call it, or declares it in an unknown form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may call a route: who may do one of the actions with what its path names down to `scope`. `partly`: or with
-    something in it; what of the answer that is, the route decides. `in_body`: the names are in the body, not the path.
+    """The grant that a route requires: one of the actions on what its path names, down to `scope`.
+
+    With `partly` a grant on something inside it is enough, and the route filters its answer. With `in_body` the names
+    are in the body, not in the path.
     """
 
     actions: tuple[Action, ...]
@@ -56,7 +58,7 @@ class Access:
     in_body: bool = False
 
     def declared(self, extra: dict[str, Any] | None = None) -> dict[str, Any]:
-        """openapi_extra of the route, with whatever else there is."""
+        """The route's openapi_extra: `extra` with this access added."""
         told: dict[str, Any] = {"action": "|".join(self.actions), "scope": self.scope}
         told |= {"partly": True} if self.partly else {}
         told |= {"in": "body"} if self.in_body else {}
@@ -64,7 +66,7 @@ class Access:
 
     @classmethod
     def of(cls, route: object) -> Access:
-        """As a route has declared it. Raises NotDeclared."""
+        """The access that a route has declared. Raises NotDeclared."""
         told = (getattr(route, "openapi_extra", None) or {}).get(DECLARED)
         if not isinstance(told, dict) or told.get("scope") not in _LEVELS:
             raise NotDeclared(f"route {getattr(route, 'path', route)} does not declare {DECLARED}")
@@ -89,14 +91,16 @@ OPERATE_OWN = Access(("operate",), "platform", partly=True)
 
 
 class Gate:
-    """`check` is a dependency of every route. Without `callers` (auth is off) everybody may do everything but pages of
-    other sites, in a browser on this machine, which calls itself `machine`."""
+    """`check` is a dependency of every route. Without `callers` (authentication is off) every request may do
+    everything, except requests of other sites' pages in a browser on this machine. `machine` is this machine's host
+    name."""
 
     def __init__(self, callers: Callers | None, limits: TenantLimits, turns: Turns, machine: str) -> None:
         self._callers, self._limits, self._turns, self._machine = callers, limits, turns, machine
 
     async def check(self, request: Request) -> AsyncIterator[None]:
-        """Let it pass when it is its turn, and note who it is. Raises Unauthenticated, Forbidden, TooManyRequests."""
+        """Authenticate and authorize the request, note its caller, apply the rate limit, and wait for its turn. Raises
+        Unauthenticated, Forbidden, TooManyRequests."""
         access = Access.of(request.scope["route"])
         caller = self._caller(request)
         request.state.caller = caller
@@ -108,7 +112,8 @@ class Gate:
             raise Forbidden(f"the token does not grant {wanted} of this {access.scope}")
         who = self._counted(caller, resource, access)
         (self._limits.notification if access.in_body else self._limits.request)(who)
-        # A meta server that hangs holds announcements, of which there are many; pulls and lists do without it.
+        # Announcements are many, and a meta server that hangs would hold them all; pulls and lists do not need it. So
+        # announcements have a queue of their own.
         turn = request.state.turn = await self._turns.begin((*who, "push") if access.in_body else who)
         actor = Actor(caller.name, None if request.client is None else request.client.host[:ADDRESS_MAX])
         try:
@@ -118,14 +123,14 @@ class Gate:
             turn.end()
 
     def still(self, caller: Caller) -> Callable[[], bool]:
-        """Whether somebody who was let in would be let in now."""
+        """A function that returns whether the caller's token is still valid."""
         callers = self._callers
         return (lambda: True) if callers is None else (lambda: callers.still(caller))
 
     def _counted(self, caller: Caller, resource: Resource, access: Access) -> tuple[str, str]:
-        """Whose limit it counts for: that of the tenant which it names, or else which the token is of, who can make any
-        number of them; and of who asks as the operator of a cluster, who must get through to a tenant that uses all
-        that it may (no tenant is called "")."""
+        """Whose rate limit the request counts for: the tenant that it names, or else the tenant of the token, which can
+        create any number of tokens. Requests of a cluster's operator count for the operator's home or itself, because
+        an operator must be able to reach a tenant that has used up its limits. (No tenant is called "".)"""
         operates = self._callers is not None and may(caller.grants, "operate", Resource(resource.cluster))
         if resource.tenant is None or (operates and not access.in_body):
             return home(caller.grants) or ("", caller.name)
@@ -143,7 +148,8 @@ class Gate:
     async def _named(request: Request, access: Access) -> Iterable[str]:
         if access.in_body:
             body = await request.body()
-            if len(body) > ANNOUNCEMENT_BYTES_MAX:  # it is read here, before anything says that it may be asked
+            # The body is read before the caller is authorized, so its size is limited
+            if len(body) > ANNOUNCEMENT_BYTES_MAX:
                 raise HTTPException(413, f"the body is larger than {ANNOUNCEMENT_BYTES_MAX} bytes")
             told = read(Notification, body)
             return told.cluster_id, told.tenant_id
@@ -152,20 +158,20 @@ class Gate:
 
 
 def caller_of(request: Request) -> Caller:
-    """Who was let in."""
+    """The caller of a request that passed the gate."""
     caller: Caller = request.state.caller
     return caller
 
 
 def turn_of(request: Request) -> Turn:
-    """The one that a request has that was let in."""
+    """The turn of a request that passed the gate."""
     turn: Turn = request.state.turn
     return turn
 
 
 def refuse_undeclared(routes: Iterable[BaseRoute], guarded: Iterable[BaseRoute]) -> None:
-    """`guarded` are the routes that have the gate before them. Raises NotDeclared for one that does not say who may
-    call it, and for any other that is not open to everybody."""
+    """Raises NotDeclared if one of `guarded`, the routes behind the gate, does not declare its access, or if any other
+    route is not in OPEN."""
     behind = {id(route) for route in every_route(guarded)}
     for route in every_route(routes):
         if id(route) in behind:
@@ -175,7 +181,7 @@ def refuse_undeclared(routes: Iterable[BaseRoute], guarded: Iterable[BaseRoute])
 
 
 def every_route(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
-    """Those of included routers too."""
+    """All routes, with those of included routers."""
     for route in routes:
         included = getattr(route, "original_router", None)
         if included is None:

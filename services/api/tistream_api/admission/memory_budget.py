@@ -16,11 +16,11 @@ from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_lock
 from tistream.errors import TooManyRequests
 
-SHARE_BYTES = 64 << 20  # decoded rows, events, what encoder and compressor have: test_held_bytes.py
-PARTS = 2  # of all: one tenant has no more than one of them
+SHARE_BYTES = 64 << 20  # decoded rows, events, buffers of encoder and compressor: test_held_bytes.py
+PARTS = 2  # one tenant has at most 1/2 of the budget
 WAIT_MS = 5_000
-LOOK_MS = 250  # how soon who waits notices that its client has gone
-KEPT_BYTES = 4 * SHARE_BYTES  # given back by pulls, but not yet by the allocators
+LOOK_MS = 250  # how often a waiting pull checks that its client is connected
+KEPT_BYTES = 4 * SHARE_BYTES  # released by pulls, but not yet by the allocators
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class _Waiter:
 
 
 class Memory:
-    """Thread-safe. `bytes_max` of all; less than one share is one share, or nobody could be answered."""
+    """Thread-safe. The budget is `bytes_max`, but at least one share, because otherwise no pull could be answered."""
 
     def __init__(self, bytes_max: int, clock: Clock, wait_ms: int = WAIT_MS) -> None:
         self._all = max(bytes_max, SHARE_BYTES)
@@ -50,11 +50,12 @@ class Memory:
 
     @property
     def most(self) -> int:
-        """The most that `held` has been."""
+        """The highest value of `held`."""
         return self._most
 
     def begin(self, who: Hashable, amount: int, alive: Callable[[], None]) -> None:
-        """Take a share, when it is its turn; `end` follows. Raises TooManyRequests after a while, and as `alive`."""
+        """Wait for a share; the caller must call `end`. Raises TooManyRequests after `wait_ms`, and what `alive`
+        raises."""
         with self._lock:
             self._numbers += 1
             mine = _Waiter(self._numbers, amount, new_event())
@@ -71,7 +72,7 @@ class Memory:
             raise
 
     def end(self, who: Hashable, amount: int) -> None:
-        """Give a share back."""
+        """Release a share."""
         with self._lock:
             self._of[who] -= amount
             if not self._of[who]:
@@ -79,7 +80,8 @@ class Memory:
             self._admit()
 
     def fallen(self) -> bool:
-        """Whether so much was given back, since this was last so, that the allocators should give it back too."""
+        """Whether KEPT_BYTES were released since this last returned True, so that the allocators should return memory
+        to the system."""
         with self._lock:
             held = self._of.total()
             if self._high - held < KEPT_BYTES:
@@ -120,7 +122,7 @@ class Memory:
 
 
 class Room:
-    """One pull's share. `alive` raises where nobody waits for the answer any more."""
+    """The share of one pull. `alive` raises if the client has disconnected."""
 
     def __init__(self, memory: Memory, who: Hashable, alive: Callable[[], None], amount: int = SHARE_BYTES) -> None:
         self._memory, self._who, self._alive, self._amount = memory, who, alive, amount
@@ -128,25 +130,25 @@ class Room:
         self._has = self._over = False
 
     def take(self) -> None:
-        """Have it; again changes nothing. Raises TooManyRequests."""
+        """Take the share. Idempotent. Raises TooManyRequests."""
         if self._has:
             return
         self._memory.begin(self._who, self._amount, self._alive)
         with self._lock:
             self._has = True
             over = self._over
-        if over:  # the answer was dropped meanwhile
+        if over:  # the answer was closed meanwhile
             self.give()
 
     def give(self) -> None:
-        """Have it no more; again changes nothing."""
+        """Release the share. Idempotent."""
         with self._lock:
             had, self._has = self._has, False
         if had:
             self._memory.end(self._who, self._amount)
 
     def close(self) -> None:
-        """For good."""
+        """Release the share for good: a `take` under way releases it at once."""
         with self._lock:
             self._over = True
         self.give()

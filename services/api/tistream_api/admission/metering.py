@@ -1,4 +1,6 @@
-"""What answers have sent, to be metered per tenant, and the access log: a JSON line for each answered request."""
+"""Counts the bytes and rows that answers send, for metering per tenant, and writes the access log: a JSON line for each
+answered request.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ _TENANT = re.compile(r"/v1/clusters/([^/]+)/tenants/([^/]+)(?:/|$)")
 
 
 class Part:
-    """What one answer has sent since the last line of the log. Rows are counted by one thread, bytes by another."""
+    """Bytes and rows that one answer has sent since its last log line. Thread-safe: rows and bytes are counted by
+    different threads."""
 
     def __init__(self, meter: UsageMeter, tenant: TenantKey | None) -> None:
         self._meter, self.tenant = meter, tenant
@@ -33,11 +36,11 @@ class Part:
         self._size = self._rows = 0
 
     def add_rows(self, rows: int) -> None:
-        """Rows are about to be sent."""
+        """Count rows that are about to be sent."""
         self._add(0, rows)
 
     def add_bytes(self, size: int) -> None:
-        """Bytes of the body were handed to the connection."""
+        """Count bytes of the body that were handed to the connection."""
         self._add(size, 0)
 
     def _add(self, size: int, rows: int) -> None:
@@ -48,24 +51,24 @@ class Part:
             self._meter.served(self.tenant, size, rows)
 
     def taken(self) -> tuple[int, int]:
-        """Bytes and rows; from here on they begin at 0."""
+        """Return bytes and rows, and reset both to 0."""
         with self._lock:
             sent, self._size, self._rows = (self._size, self._rows), 0, 0
         return sent
 
 
 def part_of(scope: Scope) -> Part:
-    """Of the request that is being answered."""
+    """The Part of the request that is being answered."""
     found: Part = scope[_PART]
     return found
 
 
 class Served:
-    """Middleware, inside RawPath. Answers other than 2xx are no service: they are logged, and not metered.
+    """Middleware, inside RawPath. Only answers with a 2xx status are metered; all are logged.
 
-    An answer that goes on in another hour has a line for each, so that the lines of an hour add up to what is metered.
-    It is outside of what names a request's cause, which it reads from the answer; what the gate notes of who asks, from
-    the request's state.
+    An answer that continues into another hour has a log line for each hour, so that the lines of an hour add up to what
+    is metered. This middleware is outside of the one that sets a request's cause id, so it reads the id from the
+    answer's headers; it reads the caller, which the gate notes, from the request's state.
     """
 
     def __init__(self, app: ASGIApp, meter: UsageMeter, clock: Clock, *, access_log: bool) -> None:
@@ -78,7 +81,8 @@ class Served:
         part = Part(self._meter, _tenant(scope["path"]))
         scope = {**scope, _PART: part, "state": {**scope.get("state", {})}}
         began_ms, hour_ms, status = self._clock.monotonic_ms(), hour_of(self._clock.now_ms()), 0
-        cause_id = cause.accepted(Headers(scope=scope).get(cause.HEADER))  # and if there is an answer, as it says
+        # Replaced by the answer's, if there is an answer
+        cause_id = cause.accepted(Headers(scope=scope).get(cause.HEADER))
 
         async def counted(message: Message) -> None:
             nonlocal status, hour_ms, cause_id
@@ -113,14 +117,15 @@ class Served:
             "bytes": size,
             "rows": rows,
             "ms": self._clock.monotonic_ms() - began_ms,
-            "waited_ms": scope["state"].get("waited_ms", 0),  # of those, for nothing: reject_throttle.py
+            # The part of `ms` by which a rejection was delayed: reject_throttle.py
+            "waited_ms": scope["state"].get("waited_ms", 0),
             "ended": ended,
         }
         log.info("answered" if ended else "being answered", extra=fields)
 
 
 def _tenant(path: str) -> TenantKey | None:
-    """Whose answer it is, if there is a tenant of that name: else the answer is a 404."""
+    """The tenant that a path names; None if the path names none, or a name that no tenant can have (a 404)."""
     found = _TENANT.match(path)
     if found is None:
         return None

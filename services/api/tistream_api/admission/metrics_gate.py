@@ -1,4 +1,6 @@
-"""`/metrics` of an API server with auth: for services, for who scrapes, and for who may operate the whole platform."""
+"""The gate of `/metrics` on an API server with authentication: services, scrapers, and callers with operate on the
+platform.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from tistream_api.auth.callers import Callers
 
 
 class MetricsGate:
-    """Middleware: the route is made where there are no callers (tistream.service.app)."""
+    """Middleware. The route itself is added by tistream.service.app."""
 
     def __init__(self, app: ASGIApp, callers: Callers, guard: Guard | None) -> None:
         self._app, self._callers, self._guard = app, callers, guard
@@ -28,7 +30,7 @@ class MetricsGate:
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
-        """Raises TiStreamError."""
+        """Raises TiStreamError if the request may not read the metrics."""
         authorization = Headers(scope=scope).get("authorization")
         if self._guard is not None and self._guard.refusal(METRICS, authorization) is None:
             return

@@ -1,6 +1,7 @@
-"""How soon a refusal is told. Each costs its sender nothing and the server some milliseconds, and without a valid token
-there is no tenant whose limit it would count for: so who is refused again and again waits for it, and who asks one
-question after the other is refused no faster than that. What is not refused never waits here. Pure.
+"""Delays of rejections (4xx answers). A rejection costs its sender nothing and the server some milliseconds, and
+without a valid token no tenant's rate limit applies. So a sender that is rejected repeatedly waits for the answer, and
+one that sends requests one after the other is rejected at a limited rate. Requests that succeed are never delayed here.
+Pure.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from tistream.clock import Clock
 from tistream_api.admission.token_bucket import Bucket
 
 WAIT_MAX_S = 3.0  # clients give up after five
-WAITING_MAX, WAITING_EACH = 1_024, 512  # a refusal that waits takes some 50 KB, also when its sender has gone
-REMEMBERED = 4_096  # who was refused; beyond, those are forgotten that were refused longest ago
-_PREFIX = 64  # of an IPv6 address: who has one has all that begin so
+WAITING_MAX, WAITING_EACH = 1_024, 512  # A delayed rejection takes about 50 KB, also when its sender has disconnected
+REMEMBERED = 4_096  # senders with a bucket; above it, those whose last rejection is oldest are dropped
+_PREFIX = 64  # bits of an IPv6 address that identify its sender, who holds all addresses with this prefix
 
 
 @dataclass(slots=True)
 class Refusals:
-    """`per_second` of each who is refused come at once; 0: all do. For one thread, that of the event loop."""
+    """Rate limit of rejections, for each sender: `per_second` are sent without delay; 0 disables the limit. Not
+    thread-safe: for the thread of the event loop."""
 
     clock: Clock
     per_second: float
@@ -29,16 +31,17 @@ class Refusals:
     _of: OrderedDict[str, Bucket] = field(default_factory=OrderedDict)
 
     def wait_s(self, who: str) -> float:
-        """One more was refused: for how many seconds to wait before it is told."""
+        """Count a rejection of the sender `who`, and return the seconds to delay it."""
         now_ms = self.clock.monotonic_ms()
         bucket = self._bucket(who, now_ms)
         wait_s = bucket.take(now_ms, self.per_second)
-        if not 0 < wait_s < WAIT_MAX_S:  # nobody owes more than is waited for: it would be the next one's
+        if not 0 < wait_s < WAIT_MAX_S:  # A delay of WAIT_MAX_S is not charged: the debt of a sender never exceeds it
             return min(wait_s, WAIT_MAX_S)
         return bucket.charge(now_ms, self.per_second, 1)
 
     def begin(self, who: str) -> bool:
-        """It waits: `end` follows; False: so many do that there is no room for another."""
+        """Start to delay a rejection; the caller must call `end`. Return False if too many rejections are delayed
+        already."""
         if self.waiting >= WAITING_MAX or self._waiting_of[who] >= WAITING_EACH:
             return False
         self.waiting += 1
@@ -46,7 +49,7 @@ class Refusals:
         return True
 
     def end(self, who: str) -> None:
-        """It is told."""
+        """The delayed rejection was sent: release its place."""
         self.waiting -= 1
         self._waiting_of[who] -= 1
         if not self._waiting_of[who]:
@@ -63,7 +66,8 @@ class Refusals:
 
 
 def network_of(host: str) -> str:
-    """Whose address it is: of IPv6 the first 64 bits, which one machine has to itself."""
+    """The network that stands for an address: of IPv6 the first 64 bits, which usually belong to one machine. A host
+    that is no address is returned unchanged."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

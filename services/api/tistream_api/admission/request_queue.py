@@ -1,8 +1,9 @@
-"""Who is answered when: each tenant has a few of the server's threads at a time, and a line of its own for the rest.
+"""Fair queue for the server's threads: each tenant holds a few threads at a time, and its other requests wait in a
+queue of its own.
 
-A rate alone does not keep a tenant from taking what others need: few questions that are long in being answered (a list
-of a time that has not come, a status while a peer hangs) hold as many threads as many short ones. Whoever stands in
-line holds none. For one event loop, that of the server; a turn may be ended by any thread.
+A rate limit alone does not protect other tenants: a few slow requests (a list at a ts that is not resolved yet, a
+status while a peer hangs) hold as many threads as many short ones. A waiting request holds no thread. For the server's
+event loop alone, but a turn may be ended by any thread.
 """
 
 from __future__ import annotations
@@ -14,25 +15,26 @@ from dataclasses import dataclass, field
 
 from tistream.errors import TooManyRequests
 
-PROBES = 8  # threads for whoever asks whether the process lives
-WAITING_MAX = 256  # of one line: beyond, whoever comes is told to come again
+PROBES = 8  # threads for the probes of liveness and readiness
+WAITING_MAX = 256  # of one queue; above it a request is rejected with TooManyRequests
 
 
 @dataclass(slots=True)
 class _Line:
     taken: int = 0
-    waiting: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)  # by when they came
+    # (arrival number, future), oldest first
+    waiting: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)
 
 
 class Turn:
-    """One request's, until it has been answered, or needs no thread of the common ones any more."""
+    """The turn of one request. It lasts until the request has been answered or needs no shared thread any more."""
 
     def __init__(self, turns: Turns, who: Hashable, loop: asyncio.AbstractEventLoop) -> None:
         self._turns, self._who, self._loop = turns, who, loop
         self._ended = False
 
     def end(self) -> None:
-        """The next one's. Again changes nothing."""
+        """End the turn, so that the next request can start. Idempotent, and thread-safe."""
         if self._ended:
             return
         self._ended = True
@@ -43,8 +45,9 @@ class Turn:
 
 
 class Turns:
-    """`at_once` of each line, in the order in which they came, and `total` of all: of the lines that wait, that one is
-    next which has the fewest; of those that have as few, the one whose first has waited longest."""
+    """At most `at_once` turns of one queue and `total` of all queues. A queue is first in, first out. The next turn
+    goes to the waiting queue with the fewest turns, and among equals to the one whose first request has waited longest.
+    """
 
     def __init__(self, at_once: int, total: int, waiting_max: int = WAITING_MAX) -> None:
         self._at_once, self._total, self._waiting_max = at_once, total, waiting_max
@@ -52,7 +55,7 @@ class Turns:
         self._taken = self._came = 0
 
     async def begin(self, who: Hashable) -> Turn:
-        """Wait for it. Raises TooManyRequests."""
+        """Wait for a turn. Raises TooManyRequests if `waiting_max` requests of the queue wait already."""
         loop = asyncio.get_running_loop()
         line = self._lines.setdefault(who, _Line())
         if line.taken < self._at_once and self._taken < self._total:
@@ -67,13 +70,13 @@ class Turns:
             await mine
         except BaseException:
             if mine.done() and not mine.cancelled():
-                self.ended(who)  # it was given, and nobody takes it
+                self.ended(who)  # the turn was given, but its request was cancelled
             mine.cancel()
             raise
         return Turn(self, who, loop)
 
     def ended(self, who: Hashable) -> None:
-        """One has ended: the next one's begins. By the event loop's thread alone."""
+        """Release a turn of queue `who`, and start the requests that fit now. Only from the event loop's thread."""
         self._lines[who].taken -= 1
         self._taken -= 1
         while self._taken < self._total and (line := self._next()) is not None:
@@ -85,7 +88,7 @@ class Turns:
         self._taken += 1
 
     def _next(self) -> _Line | None:
-        """The line whose first is next; those who have left are forgotten."""
+        """The queue whose first request is next. Drops cancelled requests and empty queues."""
         for who, line in list(self._lines.items()):
             while line.waiting and line.waiting[0][1].done():
                 line.waiting.popleft()
@@ -96,7 +99,7 @@ class Turns:
 
 
 def new_turns(threads: int, pulls_max: int) -> Turns:
-    """Of the threads that pulls leave one tenant may have a quarter, so that others are answered, and are not one of
-    very many that want the interpreter; and all together all but those that answer probes."""
+    """One tenant gets a quarter of the threads that pulls leave, so that other tenants are answered and do not compete
+    with very many threads for the interpreter. All tenants together get all of them but PROBES."""
     left = threads - pulls_max
     return Turns(max(1, left // 4), max(1, left - PROBES))

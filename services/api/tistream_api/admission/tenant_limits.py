@@ -1,4 +1,4 @@
-"""Keeps each tenant within its limits, so that one cannot take what others need."""
+"""Enforces each tenant's limits, so that one tenant cannot use up what others need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tistream_api.admission.token_bucket import Bucket, Limits
 Tenant = tuple[str, str]
 """Cluster and tenant, as somebody has named them: there may be no such."""
 
-REMEMBERED = 4_096  # tenants; beyond, those that have done nothing lately are forgotten
+REMEMBERED = 4_096  # tenants with state; above it, tenants without recent activity are dropped
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class _Buckets:
 
 @dataclass(slots=True)
 class TenantLimits:
-    """Thread-safe. `limits_of` tells a tenant's limits; `pulls_max` is what this server answers at once, of all."""
+    """Thread-safe. `limits_of` returns a tenant's limits; `pulls_max` is the limit of pulls of the whole server."""
 
     clock: Clock
     limits_of: Callable[[Tenant], Limits]
@@ -36,7 +36,7 @@ class TenantLimits:
     _lock: Lock = field(default_factory=new_lock)
 
     def request(self, tenant: Tenant) -> None:
-        """One more request. Raises TooManyRequests."""
+        """Count a request. Raises TooManyRequests."""
         limits = self.limits_of(tenant)
         with self._lock:
             now_ms = self.clock.monotonic_ms()
@@ -44,7 +44,7 @@ class TenantLimits:
         _refuse("requests", wait_s)
 
     def notification(self, tenant: Tenant) -> None:
-        """One more announced file. Raises TooManyRequests."""
+        """Count an announced file. Raises TooManyRequests."""
         limits = self.limits_of(tenant)
         with self._lock:
             now_ms = self.clock.monotonic_ms()
@@ -52,10 +52,10 @@ class TenantLimits:
         _refuse("notifications", wait_s)
 
     def begin_pull(self, tenant: Tenant) -> None:
-        """One more pull under way: `end_pull` follows. Raises TooManyRequests."""
+        """Count a pull as under way; the caller must call `end_pull`. Raises TooManyRequests."""
         limits = self.limits_of(tenant)
         most = max(1, self.pulls_max // 2)
-        if limits.pulls_at_once:  # never all that there are
+        if limits.pulls_at_once:  # a tenant never gets all pulls of the server
             most = min(max(1, self.pulls_max - max(1, self.pulls_max // 8)), limits.pulls_at_once)
         with self._lock:
             if self._pulls[tenant] >= most:
@@ -63,14 +63,14 @@ class TenantLimits:
             self._pulls[tenant] += 1
 
     def end_pull(self, tenant: Tenant) -> None:
-        """One less."""
+        """A pull has ended."""
         with self._lock:
             self._pulls[tenant] -= 1
             if not self._pulls[tenant]:
                 del self._pulls[tenant]
 
     def sent(self, tenant: Tenant, amount: int) -> float:
-        """So many bytes of pulls were sent: for how many seconds to send no more."""
+        """Count bytes that a pull sent. Returns the seconds to wait before sending more."""
         limits = self.limits_of(tenant)
         with self._lock:
             now_ms = self.clock.monotonic_ms()

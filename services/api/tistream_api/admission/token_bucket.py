@@ -1,4 +1,4 @@
-"""Token buckets: how much of something a tenant may have in a second. Pure; the clock is a parameter."""
+"""Token buckets: rate limits for a tenant. Pure; the clock is a parameter."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass, fields, replace
 
 from tistream.wire import limits as wire
 
-BURST_S = 2.0  # what was not used before may be, so many seconds of it
-ROUNDING_S = 1e-12  # sums of fractions are off by that: nobody is told to wait so long
+BURST_S = 2.0  # burst: unused rate of this time may be used later
+ROUNDING_S = 1e-12  # rounding error of sums of fractions, which must not cause a wait
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one tenant at one API server; 0: none."""
+    """Limits of one tenant at one API server; 0: unlimited."""
 
     requests_per_second: float = 0
     pulls_at_once: int = 0
@@ -21,7 +21,7 @@ class Limits:
 
 
 def own_or(defaults: Limits, own: wire.Limits) -> Limits:
-    """A tenant's own limits, and where it has none the platform's."""
+    """A tenant's own limits, with the platform's defaults for those it does not have."""
     names = [limit.name for limit in fields(Limits)]
     told = {name: value for name in names if (value := getattr(own, name)) is not None}
     return replace(defaults, **told)
@@ -29,13 +29,14 @@ def own_or(defaults: Limits, own: wire.Limits) -> Limits:
 
 @dataclass(slots=True)
 class Bucket:
-    """`spent` is what was taken and has not come back yet; it comes back at the rate, which each call tells."""
+    """`spent` is the amount taken and not yet refilled. It refills at the rate that is passed to each call."""
 
     at_ms: int
     spent: float = 0.0
 
     def take(self, now_ms: int, rate: float, amount: float = 1.0) -> float:
-        """Take it if the burst allows: 0; else nothing, and in how many seconds it would."""
+        """Take an amount if the burst allows it, and return 0. Otherwise take nothing, and return the seconds until it
+        would."""
         if rate <= 0:
             return 0.0
         self._come_back(now_ms, rate)
@@ -46,7 +47,8 @@ class Bucket:
         return 0.0
 
     def charge(self, now_ms: int, rate: float, amount: float) -> float:
-        """Take it whatever there is, since it is gone already; for how many seconds to wait before the next."""
+        """Take an amount unconditionally, because it has been used already. Returns the seconds to wait before the
+        next."""
         if rate <= 0:
             return 0.0
         self._come_back(now_ms, rate)
@@ -54,7 +56,7 @@ class Bucket:
         return max(0.0, self.spent - rate * BURST_S) / rate
 
     def idle(self, now_ms: int, rate: float) -> bool:
-        """Whether it is as good as a new one."""
+        """Whether the bucket is full, as a new one is."""
         if rate > 0:
             self._come_back(now_ms, rate)
         return rate <= 0 or self.spent == 0

@@ -1,4 +1,4 @@
-"""Who may do what: a decision about grants and what is asked for, without a look at what is there. Pure."""
+"""Authorization: decides from grants and the requested resource alone, without looking at what exists. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tistream.wire.tokens import ANY, Action, Grant
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A table, a database, a tenant, a cluster or, without any name, the platform: with all that is below it."""
+    """A table, a database, a tenant, a cluster or, without any name, the platform; includes everything below it."""
 
     cluster: str | None = None
     tenant: str | None = None
@@ -20,22 +20,22 @@ class Resource:
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """As grants compare them: databases and tables without case, as TiDB does."""
+        """The names as grants compare them: databases and tables case-insensitively, as in TiDB."""
         return self.cluster, self.tenant, _folded(self.database), _folded(self.table)
 
 
 def may(grants: Iterable[Grant], action: Action, resource: Resource) -> bool:
-    """Whether one of the grants allows it for all of the resource."""
+    """Whether one of the grants allows the action on all of the resource."""
     return any(action in grant.actions and _covers(grant, resource) for grant in grants)
 
 
 def may_some(grants: Iterable[Grant], action: Action, resource: Resource) -> bool:
-    """Whether one of the grants allows it for the resource or for something in it."""
+    """Whether one of the grants allows the action on the resource or on something inside it."""
     return any(action in grant.actions and _touches(grant, resource) for grant in grants)
 
 
 def parts(grants: Iterable[Grant]) -> list[dict[str, str | None]]:
-    """Databases and tables that may be read by grants of less than a tenant; of a whole database the table is None."""
+    """Databases and tables that grants below a tenant allow to read. `table` is null for a whole database."""
     named = {about(grant) for grant in grants if "read" in grant.actions}
     found = {(one.cluster, one.tenant, one.database, one.table) for one in named if one.database is not None}
     names = ("cluster_id", "tenant_id", "database", "table")
@@ -43,13 +43,14 @@ def parts(grants: Iterable[Grant]) -> list[dict[str, str | None]]:
 
 
 def may_give(grants: Iterable[Grant], given: Iterable[Grant]) -> bool:
-    """Whether who has `grants` may make, see and revoke a token with `given`: what each is about it may operate."""
+    """Whether a caller with `grants` may create, see and revoke a token with `given`: it must have `operate` on the
+    resource of each given grant."""
     own = list(grants)
     return all(may(own, "operate", about(one)) for one in given)
 
 
 def about(grant: Grant) -> Resource:
-    """What a grant is about."""
+    """The resource of a grant."""
     names = [None if name == ANY else name for name in (grant.cluster, grant.tenant, grant.database, grant.table)]
     return Resource(*names)
 

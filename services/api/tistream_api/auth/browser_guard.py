@@ -1,5 +1,8 @@
-"""Without auth, whoever reaches the API may do everything: so do, in a browser on this machine, the pages of any site.
-Browsers say where a request comes from; what is no browser says nothing, and is let in. Pure."""
+"""Protection against browsers for a server without authentication.
+
+Any client that can connect may do everything, and so could the pages of any site in a browser on this machine. Browsers
+send where a request comes from. A client that sends nothing is not a browser, and is accepted. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ _ELSEWHERE = frozenset(("cross-site", "same-site"))
 
 
 def refusal(headers: Mapping[str, str], machine: str) -> str | None:
-    """Why a request with these headers (by small letters) is not answered; None: it is. `machine` is the name that this
-    machine has for itself."""
+    """Why a request with these headers (lowercase names) is rejected; None if it is accepted. `machine` is this
+    machine's host name."""
     host = headers.get("host", "")
     if host and not _of_this_machine(host, machine):
         return f"{_WAY_OUT}: ask it as 127.0.0.1, localhost or {machine}, not as {host[:80]!r}, or switch auth on"
@@ -23,8 +26,8 @@ def refusal(headers: Mapping[str, str], machine: str) -> str | None:
 
 
 def _of_this_machine(host: str, machine: str) -> bool:
-    """Any other name may be somebody's who lets it lead here (DNS rebinding), one of a single label too: what a search
-    domain makes of it is the network's to say."""
+    """Whether a Host header names this machine. Any other name may belong to a site that resolves it to this machine
+    (DNS rebinding). That includes names of one label, which the network's search domain may complete."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Who calls: the bearer of a token of ours, or of one that an OpenID Connect issuer has signed."""
+"""Authenticates callers: the bearer of a token of TiStream, or of a JWT that an OpenID Connect issuer has signed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCHEME = "bearer "
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who was let in; `name` is for the log. `token_id` None: not by a token of ours."""
+    """An authenticated caller. `name` is for the log. `token_id`: None for a caller without a token of TiStream."""
 
     name: str
     grants: tuple[Grant, ...]
@@ -34,17 +34,20 @@ EVERYBODY = Caller("everybody", (EVERYTHING,))
 
 
 class Callers:
-    """Thread-safe: run `follow` in a loop. A check asks nobody; it goes on while no meta server answers."""
+    """Thread-safe; run `follow` in a loop. A check makes no request, so authentication continues while no meta server
+    answers."""
 
     def __init__(self, tokens: TokenClient, clock: Clock, jwts: JwtCallers | None) -> None:
         self._client, self._clock, self._jwts = tokens, clock, jwts
         self._version = -1
-        self._known: Mapping[str, KnownToken] | None = None  # replaced as a whole
+        self._known: Mapping[str, KnownToken] | None = None  # replaced as a whole, never modified
         self._told = new_condition()
-        self._revoked: set[str] = set()  # here, whatever is told of them; nothing that is revoked comes back
+        # Tokens revoked through this process. They are rejected whatever token list arrives, because a revocation is
+        # final
+        self._revoked: set[str] = set()
 
     def follow(self) -> int:
-        """Loop body: wait for other tokens, and take them."""
+        """Loop body: wait for a newer token list and store it. Returns milliseconds until the next call."""
         told = self._client.known(self._version, 0 if self._known is None else FOLLOW_WAIT_MS)
         same = told.version == self._version
         self._known = {token.token_id: token for token in told.tokens}
@@ -54,8 +57,8 @@ class Callers:
         return 50 if same else 0
 
     def hear(self, token_id: str) -> bool:
-        """Wait until the meta server tells of a token, so that who made it here is let in by it; False: it is not heard
-        of within two seconds."""
+        """Wait until the token list contains a token, so that its creator can use it at once. Returns False if it does
+        not within two seconds."""
         with self._told:
             for _ in range(HEARD_WAITS):
                 if token_id in (self._known or {}):
@@ -64,18 +67,19 @@ class Callers:
         return False
 
     def forget(self, token_id: str) -> None:
-        """Let nobody in by a token from now on, though it goes on to be told for a while."""
+        """Reject a revoked token at once, although token lists that still contain it may arrive."""
         self._revoked.add(token_id)
 
     def loops(self, metrics: LoopMetrics) -> list[Loop]:
-        """What keeps it up to date."""
+        """The background loops that refresh tokens and keys."""
         found = [Loop("tokens", self.follow, interval_ms=0, backoff_max_ms=1_000, metrics=metrics)]
         if self._jwts is not None:
             found.append(Loop("keys", self._jwts.refresh, interval_ms=500, metrics=metrics))
         return found
 
     def of(self, authorization: str | None) -> Caller:
-        """Who sends this header. Raises Unauthenticated; Unavailable: nothing to check it with has come yet."""
+        """The caller that sends this Authorization header. Raises Unauthenticated if it is missing or invalid, and
+        Unavailable if the tokens or keys have not been read yet."""
         text = _bearer(authorization)
         now_ms = self._clock.now_ms()
         parts = take_apart(text)
@@ -90,7 +94,7 @@ class Callers:
         return Caller(name, grants, expires_ms)
 
     def still(self, caller: Caller) -> bool:
-        """Whether who was let in would be let in now."""
+        """Whether the caller would still be authenticated now."""
         if caller.expires_ms is not None and self._clock.now_ms() >= caller.expires_ms:
             return False
         return caller.token_id is None or self._valid(caller.token_id) is not None
@@ -102,7 +106,7 @@ class Callers:
         if self._known is None:
             raise Unavailable("no meta server has told the tokens yet")
         token = self._valid(token_id)
-        # The id is no secret, and may be looked up; of the secret's hash no comparison tells how much of it is right.
+        # The id is no secret, so an ordinary look-up is safe. The secret's hash is compared in constant time.
         if token is None or not hmac.compare_digest(token.secret_hash, hash_of(secret)):
             raise Unauthenticated("the token is not valid")
         if token.expires_ms is not None and now_ms >= token.expires_ms:

@@ -1,4 +1,4 @@
-"""Bearers of JSON Web Tokens of one OpenID Connect issuer. What they may do is in a claim, as JSON."""
+"""Authenticates bearers of JSON Web Tokens of one OpenID Connect issuer. Their grants are in a claim, as JSON."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from tistream_api.settings import OidcSettings
 
 log = logging.getLogger(__name__)
 
-# Whoever has a key that verifies can sign with it where the algorithm is symmetric; and `none` signs nothing.
+# With a symmetric algorithm, any holder of a verification key can also sign; `none` signs nothing.
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
-LEEWAY_MS = 30_000  # that clocks may differ
+LEEWAY_MS = 30_000  # allowed difference between clocks
 REFRESH_MS = 300_000
-REFRESH_LEAST_MS = 10_000  # between two looks for keys, whatever tokens name keys that are not known
+REFRESH_LEAST_MS = 10_000  # between two reads of the keys, even if tokens name unknown keys
 _GRANTS = TypeAdapter(list[Grant])
-_NOT_HERE: dict[str, bool] = {"verify_exp": False, "verify_nbf": False, "verify_iat": False}  # by our own clock, below
+# Checked below, by our own clock.
+_NOT_HERE: dict[str, bool] = {"verify_exp": False, "verify_nbf": False, "verify_iat": False}
 
 
 class Unknown(Exception):
-    """Nobody whom the issuer vouches for; the text is for the log."""
+    """The token is not valid. The text is for the log."""
 
 
 class JwtCallers:
-    """Thread-safe: run `refresh` in a loop. `read_keys` reads the issuer's key set (RFC 7517)."""
+    """Thread-safe; run `refresh` in a loop. `read_keys` reads the issuer's key set (RFC 7517)."""
 
     def __init__(self, settings: OidcSettings, read_keys: Callable[[], bytes], clock: Clock) -> None:
         self._settings, self._read_keys, self._clock = settings, read_keys, clock
         self._keys: Mapping[str, jwt.PyJWK] | None = None
         self._tried_ms = -REFRESH_MS
-        self._wanted = False  # a token names a key that is not known, or that it was not signed with
+        self._wanted = False  # a token named an unknown key, or did not match its key
 
     def refresh(self) -> None:
-        """Loop body: read the keys if that is due. Raises Unavailable, ValueError."""
+        """Loop body: read the keys if due. Raises Unavailable, ValueError."""
         now_ms = self._clock.monotonic_ms()
         passed_ms = now_ms - self._tried_ms
         if passed_ms < REFRESH_LEAST_MS or (passed_ms < REFRESH_MS and self._keys is not None and not self._wanted):
@@ -50,7 +51,7 @@ class JwtCallers:
         self._keys = keys_of(self._read_keys())
 
     def of(self, text: str, now_ms: int) -> tuple[str, tuple[Grant, ...], int]:
-        """(name, grants, until when) of a token's bearer. Raises Unknown; Unavailable before keys were read."""
+        """Name, grants and expiry (Unix ms) of a token's bearer. Raises Unknown; Unavailable before keys were read."""
         claims = self._claims(text)
         expires_ms = _stamp_ms(claims, "exp")
         if expires_ms is None or now_ms >= expires_ms + LEEWAY_MS:
@@ -60,7 +61,7 @@ class JwtCallers:
             raise Unknown("it is not valid yet")
         subject = claims.get("sub")
         if not isinstance(subject, str) or not subject:
-            raise Unknown("it has no sub")  # all such would have one name, and one limit
+            raise Unknown("it has no sub")  # otherwise all such callers would share one name and one rate limit
         return f"subject {subject[:80]}", self._grants(claims), expires_ms + LEEWAY_MS
 
     def _claims(self, text: str) -> dict[str, Any]:
@@ -82,7 +83,7 @@ class JwtCallers:
                 options=required,  # type: ignore[arg-type]
             )
         except jwt.InvalidSignatureError as error:
-            self._wanted = True  # an issuer may give another key the same name
+            self._wanted = True  # an issuer may reuse a key's name
             raise Unknown(str(error)) from error
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise Unknown(str(error)) from error
@@ -108,7 +109,8 @@ class JwtCallers:
 
 
 def keys_of(document: bytes) -> dict[str, jwt.PyJWK]:
-    """{key id: key} of a key set: those that sign by an algorithm that is allowed. Raises ValueError if it is none."""
+    """{key id: key}: the signing keys of a key set that use an allowed algorithm. Raises ValueError if the document is
+    malformed."""
     try:
         told = json.loads(document)["keys"]
         entries = [entry for entry in told if isinstance(entry.get("kid"), str) and entry.get("use", "sig") == "sig"]

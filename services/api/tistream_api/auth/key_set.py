@@ -1,4 +1,4 @@
-"""Where the keys of an OpenID Connect issuer are read from. I/O."""
+"""Reads the keys of an OpenID Connect issuer. I/O."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ DEADLINE_S = 5.0
 
 
 def reader(settings: OidcSettings) -> Callable[[], bytes]:
-    """Reads them anew. What is called raises Unavailable, FatalError.
+    """A function that reads the key set; it raises Unavailable, FatalError.
 
-    Raises:
-        SettingsError: there is no authority in the file that names it.
+    Raises SettingsError if the file that should contain the certificate authority has none.
     """
     path, url = settings.jwks_file, settings.jwks_url
     if path is not None:
@@ -32,9 +31,9 @@ def reader(settings: OidcSettings) -> Callable[[], bytes]:
     assert url is not None, "the settings want one of the two"
     try:
         trusts = None if settings.jwks_ca_file is None else ssl.create_default_context(cafile=settings.jwks_ca_file)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError is an OSError
         raise SettingsError(f"TISTREAM_API__OIDC__JWKS_CA_FILE: {settings.jwks_ca_file}: {error.strerror}") from error
     http = HttpClient(
         deadline_s=DEADLINE_S, tls=trusts
-    )  # one of its own: a stranger is not told who we are to each other
+    )  # a client of its own, so that no credentials of our services are sent to the issuer
     return lambda: http.request("GET", url).content

@@ -1,6 +1,6 @@
-"""Events as Arrow record batches, one schema per table and shape (docs/api.md, "Formats"). Pure.
+"""Events as Arrow record batches, one schema for each table and shape (docs/api.md, "Formats"). Pure.
 
-Between two ddl events rows are grouped by table; `seq`, the event's number in the answer, is the order of all.
+Between two ddl events rows are grouped by table. `seq`, the event's number in the answer, restores the order.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ DDL_SCHEMA = pa.schema(
 
 
 def batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
-    """The events, the first of which is number `seq`, in batches of at most BATCH_ROWS; ddl events stand alone."""
+    """Yield the events as batches of at most BATCH_ROWS; `seq` is the number of the first event. Ddl events are in
+    batches of their own."""
     if not len(events):
         return
     ddl = events.place != int(Place.ROW)
@@ -55,7 +56,7 @@ def batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
 
 
 def end_batch(end: End) -> pa.RecordBatch:
-    """One row: where the answer stands."""
+    """A batch of one row: the position at the end of the answer."""
     schema = pa.schema(
         [pa.field("resolved_ts", pa.int64()), pa.field("cursor", pa.string(), nullable=False)],
         metadata={"tistream.version": VERSION, "tistream.type": end.type},
@@ -72,7 +73,7 @@ def row_schema(version: TableVersion) -> pa.Schema:
 
 
 def nameless_schema(database: str, table: str) -> pa.Schema:
-    """The schema of no row events, where nothing bears the name: objects without members, and no table_id."""
+    """The schema for a name that no table has: `key` and `row` without members, and no table_id."""
     return _row_schema([], [], {"database": database, "table": table})
 
 
@@ -97,7 +98,7 @@ def _row_schema(key: list[pa.Field], row: list[pa.Field], named: dict[str, str])
 
 
 def _row_batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
-    """Of row events alone: table by table, in the order in which they first appear."""
+    """Batches of row events alone: table by table, in the order in which the tables first appear."""
     numbers, firsts = np.unique(events.source, return_index=True)
     shapes: dict[Hashable, list[int]] = {}
     for number in numbers[np.argsort(firsts)].tolist():
@@ -114,14 +115,14 @@ def _row_batches(events: Events, seq: int) -> Iterator[pa.RecordBatch]:
 
 
 def _shape(rows: Rows) -> Hashable:
-    """What two sets must have in common to be in one batch."""
+    """The properties that two sets must share to be in one batch."""
     table = rows.version.table
     columns = tuple((column.name, sql_type(column)) for column in table.visible_columns)
     return rows.version.database, table.name, table.id, columns, tuple(column.name for column in table.key_columns)
 
 
 class _TableBatches:
-    """Makes the batches of sets that have one shape."""
+    """Builds the batches of sets of one shape."""
 
     def __init__(self, sets: Sequence[Rows | Ddls], numbers: Sequence[int]) -> None:
         self._sets = [one for one in sets if isinstance(one, Rows)]
@@ -133,7 +134,7 @@ class _TableBatches:
         self._row_fields, self._key_fields = (list(self._schema.field(name).type) for name in ("row", "key"))
 
     def batch(self, events: Events, seq: Ints) -> pa.RecordBatch:
-        """Events of these sets."""
+        """A batch of these events, which must belong to these sets."""
         new, old = (self._places(events, "new_at", self._new), self._places(events, "old_at", self._old))
         columns = [
             pa.array(seq),
@@ -148,7 +149,7 @@ class _TableBatches:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _key(self, new: Ints, old: Ints) -> pa.Array:
-        """Of the new row, where there is one."""
+        """The keys of the new rows; of a delete, the key of the old row."""
         deletes = new < 0
         if not deletes.any():
             return _struct(self._new.keys, self._key_fields, new)
@@ -158,7 +159,8 @@ class _TableBatches:
         return _struct(both, self._key_fields, np.where(deletes, old + self._new.rows, new))
 
     def _places(self, events: Events, name: str, side: _Side | None) -> Ints:
-        """A field of Rows, event by event; as places, counted through the images of all sets."""
+        """Values of a field of Rows, one for each event. With a `side` they are row indexes, counted through the images
+        of all sets."""
         if len(self._sets) == 1:
             out: Ints = getattr(self._sets[0], name)[events.at]
             return out
@@ -171,7 +173,7 @@ class _TableBatches:
 
 
 class _Side:
-    """One side of several sets: their images one after the other."""
+    """One side (new or old) of several sets, with their images concatenated."""
 
     def __init__(self, images: Sequence[Image | None]) -> None:
         there = [image for image in images if image is not None]
@@ -183,7 +185,7 @@ class _Side:
 
 
 def _struct(arrays: Sequence[pa.Array], fields: list[pa.Field], places: Ints) -> pa.Array:
-    """Rows of these columns as objects; a negative place is null."""
+    """A struct array of these columns at `places`; a negative place is null."""
     gone = places < 0
     if gone.all():
         return pa.nulls(len(places), pa.struct(fields))
@@ -191,7 +193,7 @@ def _struct(arrays: Sequence[pa.Array], fields: list[pa.Field], places: Ints) ->
         there = pa.py_buffer(np.packbits(~gone, bitorder="little"))
         return pa.StructArray.from_buffers(pa.struct([]), len(places), [there])
     mask = pa.array(gone) if gone.any() else None
-    begin = int(places[np.argmin(gone)] - np.argmin(gone))  # where row 0 would be, if rows followed each other
+    begin = int(places[np.argmin(gone)] - np.argmin(gone))  # the index of row 0 if the rows are consecutive
     together = 0 <= begin <= len(arrays[0]) - len(places)
     if together and (gone | (places - np.arange(len(places)) == begin)).all():
         picked = [array.slice(begin, len(places)) for array in arrays]

@@ -1,4 +1,4 @@
-"""Events as Arrow IPC streams, one after the other in one body (docs/api.md, "Formats"). Pure."""
+"""Events as Arrow IPC streams, concatenated in one body (docs/api.md, "Formats"). Pure."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 class ArrowEncoder:
-    """A stream goes on while the schema stays the same."""
+    """Starts a new IPC stream when the schema changes."""
 
     def __init__(self) -> None:
         self._seq = 0
         self._schema: pa.Schema | None = None
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """Batches, each behind its schema where that is another one."""
+        """Batches; where the schema changes, the new schema comes first."""
         for batch in batches(events, self._seq):
             yield from self._put(batch)
         self._seq += len(events)
 
     def end(self, end: End) -> Iterator[Piece]:
-        """A stream of one row, closed."""
+        """A stream of one row, with its end."""
         yield b"".join([*self._put(end_batch(end)), *self.close()])
 
     def close(self) -> Iterator[Piece]:
-        """The end of the stream that is open."""
+        """The end of the open stream, if there is one."""
         if self._schema is not None:
             self._schema = None
             yield END_OF_STREAM

@@ -1,4 +1,4 @@
-"""What of an answer is compressed on its way: zstd or gzip, where Accept-Encoding names them. Pure."""
+"""Chooses and applies the Content-Encoding of an answer: zstd or gzip, if Accept-Encoding names them. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tistream_api.encode.end import End
 from tistream_api.encode.piece import Piece
 from tistream_api.read.events import Events
 
-LEVEL = 1  # of both: an answer is made once for one reader, who waits for it
-CODINGS = ("zstd", "gzip")  # which of them, if the reader likes them equally
-COMPRESSED_FORMATS = ("parquet",)  # nothing is won by doing so twice
-_GZIP = 31  # zlib's window bits, with gzip's head and tail
+LEVEL = 1  # of both codings: an answer is made once, for one reader that waits for it
+CODINGS = ("zstd", "gzip")  # in order of preference, if the reader gives them equal weight
+COMPRESSED_FORMATS = ("parquet",)  # already compressed
+_GZIP = 31  # zlib's window bits, with gzip's header and trailer
 
 
 def coding_of(accept_encoding: str | None, form: str) -> str | None:
-    """The Content-Encoding of an answer; None: as it is, also for whoever takes anything (`*`)."""
+    """The Content-Encoding of an answer; None: uncompressed, also if the reader only accepts `*`."""
     if accept_encoding is None or form in COMPRESSED_FORMATS:
         return None
     weights = dict(map(_weighed, accept_encoding.split(",")))
@@ -29,7 +29,7 @@ def coding_of(accept_encoding: str | None, form: str) -> str | None:
 
 
 def _weighed(part: str) -> tuple[str, float]:
-    """A coding and its q, 0 for one that is malformed."""
+    """A coding and its weight (q); 0 if the weight is malformed."""
     name, _, more = part.partition(";")
     text = more.strip().removeprefix("q=") if more else "1"
     try:
@@ -40,16 +40,16 @@ def _weighed(part: str) -> tuple[str, float]:
 
 
 class Compressor(Protocol):
-    """A stream of bytes on its way to a reader."""
+    """A streaming compressor."""
 
     def compress(self, data: Piece) -> bytes:
-        """What can be sent of it now."""
+        """Compress, and return the bytes that can be sent now."""
 
     def pushed(self) -> bytes:
-        """Whatever was held back: a reader can decompress everything then."""
+        """Flush everything that was held back, so that a reader can decompress all data so far."""
 
     def flush(self) -> bytes:
-        """The end."""
+        """Finish the stream, and return its last bytes."""
 
 
 class _Zstd:
@@ -81,7 +81,7 @@ class _Gzip:
 
 
 class CompressedEncoder:
-    """An encoder whose bytes are compressed; where the answer stands is always sent at once."""
+    """An encoder whose output is compressed. The end of an answer is flushed at once."""
 
     def __init__(self, inner: Encoder, compressor: Compressor) -> None:
         self._inner, self._compressor = inner, compressor
@@ -107,7 +107,7 @@ class CompressedEncoder:
 
 
 def compressed(encoder: Encoder, coding: str | None) -> Encoder:
-    """The same encoder in this Content-Encoding."""
+    """`encoder` with this Content-Encoding; the same encoder if there is no `coding`."""
     if coding is None:
         return encoder
     return CompressedEncoder(encoder, _Zstd() if coding == "zstd" else _Gzip())

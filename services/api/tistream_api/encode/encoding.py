@@ -1,4 +1,4 @@
-"""What a pull's answer is made of: the forms that events and its end can take. (docs/api.md, "Formats")"""
+"""The encoders and formats of a pull's answer (docs/api.md, "Formats")."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tistream_api.request.params import PullParams
 
 
 class Encoder(Protocol):
-    """Makes the bytes of one answer; keeps what it must know of what it has sent."""
+    """Encodes one answer. It keeps the state that depends on what was sent before."""
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """The next events, not empty. What is not given out now is given out with `end`, at the latest."""
+        """Encode the next events, which must not be empty. Output may be held back until `end`."""
 
     def end(self, end: End) -> Iterator[Piece]:
-        """Where the answer stands. A stream may go on behind it."""
+        """Encode the position at the end of an answer. In a stream more events may follow."""
 
     def close(self) -> Iterator[Piece]:
-        """The answer is over."""
+        """Encode the end of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +45,5 @@ FORMATS = {
 
 
 def new_encoder(params: PullParams, one: OneStream | None) -> Encoder:
-    """That of one answer; `one` where it is to be a single Arrow stream."""
+    """An encoder for one answer. `one` is set if the answer is to be a single Arrow stream."""
     return FORMATS[params.format].new() if one is None else OneStreamEncoder(one)

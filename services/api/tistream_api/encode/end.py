@@ -1,4 +1,4 @@
-"""The last thing that an answer says: where it stands."""
+"""The end of an answer, with its position."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """`resolved` where a commit_ts ends; `continue` inside one, where resolved_ts is None."""
+    """`resolved` at the end of a commit_ts; `continue` inside one, where there is no resolved_ts."""
 
     cursor: str
     resolved_ts: int | None

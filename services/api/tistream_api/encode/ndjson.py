@@ -1,4 +1,4 @@
-"""Events as NDJSON, one a line (design.md 5). Pure."""
+"""Events as NDJSON, one per line (design.md 5). Pure."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tistream_api.encode.end import End
 from tistream_api.read.events import Ddls, Events, Image, Ints, Rows
 
 PIECE_BYTES = 1 << 20
-MIXED_EVENTS = 16_384  # of several tables in turn: rendered table by table, at most so many at once
+MIXED_EVENTS = 16_384  # events of several tables are rendered table by table, at most this number at once
 
 _OPS = pa.array(["delete", "put"], pa.large_string())
 Bytes = npt.NDArray[np.uint8]
 
 
 class NdjsonEncoder:
-    """Lines, whatever came before."""
+    """Encodes lines; it has no state."""
 
     def events(self, events: Events) -> Iterator[bytes]:
-        """The lines of the events, about PIECE_BYTES at a time."""
+        """Yield the lines of the events, in pieces of about PIECE_BYTES."""
         if not len(events):
             return
         if (events.source == events.source[0]).all():
@@ -42,7 +42,7 @@ class NdjsonEncoder:
                 yield mixed[at : at + PIECE_BYTES].tobytes()
 
     def end(self, end: End) -> Iterator[bytes]:
-        """`resolved` or `continue`."""
+        """The `resolved` or `continue` line."""
         line: dict[str, str] = {"type": end.type}
         if end.resolved_ts is not None:
             line["resolved_ts"] = str(end.resolved_ts)
@@ -64,7 +64,7 @@ def _one_set(events: Events) -> Iterator[bytes]:
 
 
 def _mixed(events: Events) -> Bytes:
-    """The lines of events that are not all of one set: written set by set, then put into their order."""
+    """The lines of events of several sets: rendered set by set, then put in order."""
     places, sizes = np.empty((2, len(events)), np.int64)
     data: list[Bytes] = []
     begin = 0
@@ -92,7 +92,7 @@ def _gathered(data: Bytes, places: Ints, sizes: Ints) -> Bytes:
 
 
 def _writer(rows: Rows, events: Events) -> LineWriter:
-    """Of events that are all of `rows`."""
+    """A writer of the lines of `events`, which must all belong to `rows`."""
     version, at = rows.version, events.at
     table = version.table
     visible = table.visible_columns
@@ -123,7 +123,7 @@ def _key(table: Table, image: Image | None) -> Sequence[Part]:
 
 
 def ddl_object(event: DdlEvent) -> dict[str, Any]:
-    """A ddl event as an answer's members."""
+    """A ddl event as a JSON object."""
     return {
         "type": "ddl",
         "commit_ts": str(event.commit_ts),

@@ -1,7 +1,7 @@
-"""A pull as a single Arrow IPC stream with a single schema: rows of one table, or DDL events (docs/api.md, "Arrow").
+"""A pull as a single Arrow IPC stream with one schema: rows of one table, or DDL events (docs/api.md, "Arrow").
 
-Where the answer stands is told by batches without rows, as their custom metadata. A reader that ignores them reads
-every event of the answer, whatever library it uses. Pure but for what the source knows of the schema.
+Positions are sent as batches without rows, in their custom metadata. A reader that ignores them reads every event of
+the answer, whatever library it uses. Pure except for the look-up of the schema.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tistream_api.request.params import ALL, DDL, PullParams
 
 
 class OneStream:
-    """The schema of an answer: that of its first event, or, where progress is told before any, the one in force.
+    """The schema of an answer: that of its first event, or the schema in force if a position is sent before any event.
 
-    `in_force`: resolved_ts (None inside a commit_ts) -> schema.
+    `in_force` returns the schema at a resolved_ts (None inside a commit_ts).
     """
 
     def __init__(self, in_force: Callable[[int | None], pa.Schema]) -> None:
@@ -34,19 +34,20 @@ class OneStream:
         self._in_force = in_force
 
     def begun(self, end: End) -> pa.Schema:
-        """The schema with which progress is told."""
+        """The schema of the stream, when a position is to be sent."""
         if self.schema is None:
             self.schema = self._in_force(end.resolved_ts)
         return self.schema
 
     def until_change(self, found: Iterator[Batch]) -> Iterator[Batch]:
-        """Batches up to the first event of another schema; the last one then says so, and ends just below it."""
+        """Yield batches up to the first event of another schema. The last batch ends just below that event and has
+        `last` set."""
         for batch in found:
             beyond = self._first_of_another(batch.events)
             if beyond is None:
                 yield batch
                 continue
-            ts = int(batch.events.commit_ts[beyond])  # a schema never changes inside a commit_ts
+            ts = int(batch.events.commit_ts[beyond])  # a schema never changes within a commit_ts
             yield replace(batch, events=batch.events.before(ts), through=ts - 1, barrier=None, last=True)
             return
 
@@ -67,7 +68,7 @@ class OneStream:
 def one_stream(
     params: PullParams, source: TenantSource, scope: Scope, resolved_ts: Callable[[], int]
 ) -> OneStream | None:
-    """None: the answer has as many schemas as it needs."""
+    """The schema of a single-stream answer; None if the answer may have several schemas."""
     if params.format != "arrow" or params.events == ALL:
         return None
     if params.events == DDL:
@@ -85,7 +86,7 @@ def one_stream(
 
 
 class OneStreamEncoder:
-    """See the module. What it is given has been through `OneStream.until_change`."""
+    """Encodes one stream. Its events must have passed `OneStream.until_change`."""
 
     def __init__(self, one: OneStream) -> None:
         self._one = one
@@ -93,14 +94,14 @@ class OneStreamEncoder:
         self._open = False
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """Batches, the first of them behind the schema."""
+        """The schema before the first batch, then batches."""
         for batch in batches(events, self._seq):
             yield from self._begin(batch.schema)
             yield memoryview(batch.serialize())
         self._seq += len(events)
 
     def end(self, end: End) -> Iterator[Piece]:
-        """A batch without rows, whose metadata says where the answer stands."""
+        """A batch without rows, whose metadata holds the position."""
         schema = self._one.begun(end)
         yield from self._begin(schema)
         told = {"tistream.type": end.type, "tistream.cursor": end.cursor}
@@ -108,7 +109,7 @@ class OneStreamEncoder:
             told["tistream.resolved_ts"] = str(end.resolved_ts)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, schema) as stream:
-            stream.write_batch(_nothing(schema))  # the writer puts the schema before it
+            stream.write_batch(_nothing(schema))  # the writer puts the schema before this batch
             before = sink.tell()
             stream.write_batch(_nothing(schema), told)
             after = sink.tell()

@@ -14,14 +14,15 @@ from tistream_api.encode.end import End
 from tistream_api.encode.piece import Piece
 from tistream_api.read.events import Events
 
-HELD_BYTES = 8 << 20  # of events in memory: then they are written out; a tar archive has a file's size before it
+# Bytes of events that are buffered before a file is written; a tar archive needs a file's size before the file.
+HELD_BYTES = 8 << 20
 
 _BLOCK = 512
 _NO_MEMBERS = pa.field("_", pa.bool_())
 
 
 class ParquetEncoder:
-    """Holds batches until there are enough of them; one file per schema then, in the order of their first events."""
+    """Buffers batches, then writes one file for each schema, in the order of their first events."""
 
     def __init__(self) -> None:
         self._seq = 0
@@ -30,7 +31,7 @@ class ParquetEncoder:
         self._held_bytes = 0
 
     def events(self, events: Events) -> Iterator[Piece]:
-        """Files of what was held, once that is enough."""
+        """Files of the buffered batches, if there are enough of them."""
         for batch in batches(events, self._seq):
             self._held.setdefault(batch.schema.serialize().to_pybytes(), []).append(batch)
             self._held_bytes += batch.nbytes
@@ -39,7 +40,7 @@ class ParquetEncoder:
         self._seq += len(events)
 
     def end(self, end: End) -> Iterator[Piece]:
-        """What is held, and a JSON file that says where the answer stands."""
+        """Files of the buffered batches, and a JSON file with the position."""
         yield from self._flush()
         resolved_ts = None if end.resolved_ts is None else str(end.resolved_ts)
         line = {"type": end.type, "resolved_ts": resolved_ts, "cursor": end.cursor}
@@ -47,7 +48,7 @@ class ParquetEncoder:
         yield from self._member("end.json", orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE))
 
     def close(self) -> Iterator[Piece]:
-        """The end of the archive: without it, it was cut."""
+        """The end of the archive. An archive without it was cut off."""
         yield bytes(2 * _BLOCK)
 
     def _flush(self) -> Iterator[Piece]:
@@ -73,7 +74,7 @@ class ParquetEncoder:
 def _file(table: pa.Table) -> memoryview:
     for name in ("row", "old_row"):
         at = table.schema.get_field_index(name)
-        if at >= 0 and table.schema.field(at).type.num_fields == 0:  # Parquet knows no object without members
+        if at >= 0 and table.schema.field(at).type.num_fields == 0:  # Parquet has no struct without members
             table = table.set_column(at, pa.field(name, pa.struct([_NO_MEMBERS])), _with_a_member(table.column(at)))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, **_OPTIONS)

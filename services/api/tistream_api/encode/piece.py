@@ -1,5 +1,5 @@
-"""What an answer is sent as."""
+"""The type of a piece of an answer's body."""
 
 from __future__ import annotations
 
-Piece = bytes | memoryview  # a view of bytes: what Arrow has made need not be copied to be sent
+Piece = bytes | memoryview  # a memoryview of bytes lets Arrow buffers be sent without a copy

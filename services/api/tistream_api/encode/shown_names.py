@@ -1,5 +1,6 @@
-"""Which names a DDL event shows: those that its reader may read. A RENAME concerns the database that a table leaves and
-the one that it comes to, and whoever may read the one need not hear of the other. Pure."""
+"""Filters the names in a DDL event to those that its reader may read. A RENAME involves the old and the new database,
+and a reader of one of them must not learn of the other. Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ MayRead = Callable[[str, str], bool]
 
 
 def shown(event: DdlEvent, may_read: MayRead) -> DdlEvent:
-    """The event without the names that its reader may not read: they are not in `involved`; an object with such a name
-    is called as it was; a query that holds one is empty."""
+    """The event without names that the reader may not read. They are removed from `involved`; an object with such a
+    name is shown under its readable one; a query that contains one is emptied."""
     own = (event.database, event.table)
     every = dict.fromkeys((*event.involved, own))
     left = [name for name in every if name != ("", "") and not may_read(*name)]
@@ -34,7 +35,7 @@ def shown(event: DdlEvent, may_read: MayRead) -> DdlEvent:
 
 @dataclass(slots=True)
 class ShownNames:
-    """An encoder that is given what the reader may read of DDL events."""
+    """An encoder that filters the names in DDL events."""
 
     inner: Encoder
     may_read: MayRead

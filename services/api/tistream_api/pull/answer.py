@@ -1,9 +1,9 @@
-"""One answer to a pull: a page that ends where design.md 5 says, or an endless stream.
+"""One answer to a pull: a page that ends as design.md 5 says, or an endless stream.
 
-An answer is an iterator of bytes. What can go wrong before the first of them is an error with a status. Later, what may
-pass (an object store that does not answer) ends a page early, where its last line says, and only delays a stream; an
-answer that retention overtakes ends where its last line says;
-anything else cuts the answer, which then never ends with a `resolved` that is not true.
+An answer is an iterator of bytes. An error before the first of them is answered with a status. After that, a retryable
+error (an object store that does not answer) ends a page early and only delays a stream; an answer that retention
+overtakes ends. In both cases the last line has the position. Any other error cuts the answer off, so it never ends with
+a false `resolved`.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ from tistream_api.read.row_events import Barrier
 from tistream_api.read.source_contract import Batch
 from tistream_api.request.params import PullParams
 
-INTERRUPTED_MS = 500  # a stream's pause when what it reads cannot be had
-IDLE_MS = 1_000  # how often a stream without events shows that it lives
+INTERRUPTED_MS = 500  # pause of a stream whose input cannot be read
+IDLE_MS = 1_000  # interval of `resolved` events in a stream without other events
 
 
 class Progress(Protocol):
-    """How far a tenant can be read."""
+    """Progress of a tenant."""
 
     def resolved_ts(self) -> int:
-        """Everything at or below it can be read now. Never goes down."""
+        """Everything at or below it can be read now. It never decreases."""
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
-        """Wait until resolved_ts > `ts`, the time has passed, or the service stops; whether it is above."""
+        """Wait until resolved_ts > `ts`, the time has passed, or the service stops. Returns whether resolved_ts is
+        above."""
 
     def stopping(self) -> bool:
-        """Whether the service, or what the caller may have of it, is about to end."""
+        """Whether the answer must end: the service is stopping, or the caller may no longer read."""
 
     def met(self, barrier: Barrier) -> None:
-        """A row that cannot be shown stands in the way of some pull."""
+        """Record a row that cannot be decoded and blocks a pull."""
 
 
 ScanFrom = Callable[[Position, int, int | None], Iterator[Batch]]
@@ -52,7 +53,7 @@ ScanFrom = Callable[[Position, int, int | None], Iterator[Batch]]
 
 @dataclass(slots=True)
 class Pull:
-    """One request: its scope, where it stands, and what it reads from. `now` is sent, `at` moves with it."""
+    """One request: its scope, its position and what it reads from."""
 
     scope: Scope
     params: PullParams
@@ -60,10 +61,11 @@ class Pull:
     progress: Progress
     scan: ScanFrom
     clock: Clock
-    count: Callable[[int, int, int], None]  # events, rows among them, and bytes about to be sent
+    # Called with events, the rows among them, and bytes that are about to be sent.
+    count: Callable[[int, int, int], None]
     encoder: Encoder
     one: OneStream | None = None  # the answer is a single Arrow stream
-    room: Room | None = None  # what it may hold in memory; None: nobody counts it
+    room: Room | None = None  # its share of the memory budget; None: not limited
     _begun: bool = False
 
     def answer(self) -> Iterator[Piece]:
@@ -84,7 +86,7 @@ class Pull:
                     for events in self._wanted(page.take(self._scanned(page.at, high, self.params.limit))):
                         yield from self._bytes(events)
                 except (RetryableError, Gone):
-                    if not page.sent:  # else what was sent stands, and the next answer goes on behind it
+                    if not page.sent:  # after events were sent, the answer ends here and the next one continues
                         raise
             self._refuse(page.barrier, page.at, page.sent)
             ended = self.params.end_ts is not None and page.at >= Position(self.params.end_ts)
@@ -100,18 +102,19 @@ class Pull:
         self._leave()
 
     def _scanned(self, at: Position, high: int, limit: int | None) -> Iterator[Batch]:
-        """Raises TooManyRequests: there is no memory to hold what is read."""
+        """Scan from `at`, after taking a memory share. Raises TooManyRequests if there is no memory for it."""
         if self.room is not None:
             self.room.take()
         return self.scan(at, high, limit)
 
     def _leave(self) -> None:
-        """When nothing is held."""
+        """Release the memory share: nothing is held now."""
         if self.room is not None:
             self.room.give()
 
     def _wanted(self, batches: Iterator[Events]) -> Iterator[Events]:
-        """Until the answer is to end; the next one goes on behind what was sent, if there is to be one."""
+        """Yield events until the service or the caller's permission ends. The next answer continues after what was
+        sent."""
         for events in batches:
             yield events
             if self.progress.stopping():
@@ -122,7 +125,7 @@ class Pull:
         return resolved_ts if self.params.end_ts is None else min(resolved_ts, self.params.end_ts)
 
     def _refuse(self, barrier: Barrier | None, at: Position, sent: int) -> None:
-        """A 422, once the answer could do nothing but stand still."""
+        """Raise Undecodable (422) if there is a barrier and the answer could not make any progress."""
         if barrier is None:
             return
         self.progress.met(barrier)
@@ -138,12 +141,13 @@ class Pull:
         raise Undecodable(str(barrier), extra)
 
     def _told(self, at: Position) -> Iterator[Piece]:
-        """`resolved` where a commit_ts ends, `continue` inside one."""
+        """`resolved` at the end of a commit_ts, `continue` inside one."""
         resolved_ts = at.commit_ts if at.place is Place.DONE else None
         yield from self.encoder.end(End(cursors.encode(self.scope, at), resolved_ts))
 
     def _bytes(self, events: Events) -> Iterator[Piece]:
-        if not self._begun and len(events):  # its head, before rows are worded: nothing can be refused any more
+        # The response's headers are sent before rows are rendered: no error status is possible any more.
+        if not self._begun and len(events):
             self._begun = True
             yield b""
         self.count(len(events), events.rows, 0)
@@ -169,7 +173,7 @@ class Pull:
                 if told_ms is None and not page.sent:
                     raise
                 interrupted = True
-            except Gone:  # retention has overtaken it: its next request is told so
+            except Gone:  # retention has overtaken the stream: its next request gets the error
                 if told_ms is None and not page.sent:
                     raise
                 break
@@ -182,7 +186,7 @@ class Pull:
             if page.barrier or page.full:
                 break
             if interrupted:
-                self.progress.wait_above(high, INTERRUPTED_MS)  # then on from where it stands
+                self.progress.wait_above(high, INTERRUPTED_MS)  # then continue from the present position
             elif page.sent == before:
                 self.progress.wait_above(max(high, page.at.low_ts), max(1, IDLE_MS - (now_ms - told_ms)))
         if not page.barrier:
@@ -191,7 +195,7 @@ class Pull:
 
 
 class _Page:
-    """Counts what is sent, and cuts where the limit says."""
+    """Counts what is sent, and cuts at the limit."""
 
     def __init__(self, start: Position, limit: int | None, one: OneStream | None) -> None:
         self.at = start
@@ -201,7 +205,7 @@ class _Page:
         self._limit, self._one = limit, one
 
     def take(self, batches: Iterator[Batch]) -> Iterator[Events]:
-        """The events to send now. `at` says where the answer stands as soon as each has been sent."""
+        """Yield the events to send. `at` is the position after each of them has been sent."""
         for batch in batches if self._one is None else self._one.until_change(batches):
             left = None if self._limit is None else self._limit - self.sent
             if batch.crowd is not None:
@@ -220,13 +224,14 @@ class _Page:
             self._reach(batch.through)
             self.barrier = batch.barrier
             yield events
-            # Inside a commit_ts that comes in pieces a look at the next one tells whether anything of it is left.
+            # Inside a commit_ts that is read in pieces, only the next piece shows whether anything is left.
             if batch.last or (left is not None and len(events) == left and batch.through is not None):
                 self.full = True
                 return
 
     def _cut(self, batch: Batch, left: int) -> Iterator[Events]:
-        """Of a batch that does not fit: the commit_ts that do; of the first one a part, if nothing else was sent."""
+        """Cut a batch at the limit, at the end of a commit_ts. The first commit_ts is cut inside if nothing else was
+        sent."""
         events = batch.events
         beyond = int(events.commit_ts[left])
         whole = events.before(beyond) if batch.through is not None else events.first(0)

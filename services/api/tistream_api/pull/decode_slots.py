@@ -1,8 +1,9 @@
-"""Whose rows are read and worded next.
+"""Which pull decodes and renders rows next.
 
-Many pulls of one tenant that all work at once would leave another's a small share of the interpreter, and each of its
-steps would wait for all of them. So few work at a time, and of a tenant beside others very few; of those who wait that
-tenant's is next which has the fewest at work. A pull that waits for rows, or for its reader, works at nothing.
+If many pulls of one tenant worked at the same time, another tenant would get a small share of the interpreter, and each
+of its steps would wait for all of them. So only a few pulls work at a time, and only very few of one tenant beside
+others. The next pull is of the waiting tenant with the fewest at work. A pull that waits for rows, or for its client,
+does not count.
 """
 
 from __future__ import annotations
@@ -21,37 +22,39 @@ from tistream_api.read.events import Events
 
 T = TypeVar("T")
 
-AT_ONCE_MIN, AT_ONCE_LEAST = 8, 4  # where there is memory for so many; a live stream waits behind no long pull
-WORK_BYTES = 128 << 20  # for a moment, beside what it holds then: a row group is unpacked, decoded and worded
-WORK_PART = 4  # of the process's memory this part is for that
-BESIDE_PART = 4  # of all that work at once one tenant's are this part, while there are others
-LOOK_MS = 250  # how soon who waits notices that its client has gone
-BESIDE_MS = 2_000  # how long somebody is there after having worked: who follows works now and then
+# Limits of a machine with enough memory, and of any: a live stream does not wait behind one long pull
+AT_ONCE_MIN, AT_ONCE_LEAST = 8, 4
+# Transient memory of one step, beside what the pull holds: a row group is unpacked, decoded and rendered
+WORK_BYTES = 128 << 20
+WORK_PART = 4  # 1/4 of the process's memory is for these steps
+BESIDE_PART = 4  # 1/4 of the steps may be one tenant's while other tenants are active
+LOOK_MS = 250  # how often a waiting pull checks that its client is connected
+BESIDE_MS = 2_000  # how long a tenant counts as active after a step: a follower works only now and then
 
 
 def at_once_of(cores: int, memory: int) -> int:
-    """How many work at a time: some of them wait for the object store. `memory`: bytes that the process may have; a
-    container may have few of them on a machine with many cores."""
+    """How many steps run at a time; more than cores, since some wait for the object store. `memory`: bytes that the
+    process may use; a container may have little memory on a machine with many cores."""
     return max(AT_ONCE_LEAST, min(max(AT_ONCE_MIN, 2 * cores), memory // WORK_PART // WORK_BYTES))
 
 
 class Working:
-    """Thread-safe. `at_once` of all; of a tenant that is alone a quarter less, so that another's need not wait for it,
-    and beside others a quarter. Not one alone: a live stream would stand behind each step of its own tenant's long
-    pulls."""
+    """Limits concurrent steps. Thread-safe. At most `at_once` in total. A tenant that is alone leaves a quarter free,
+    so that another tenant can start at once; beside others it gets a quarter. That is more than one step where it can
+    be: otherwise a live stream would wait behind each step of its own tenant's long pulls."""
 
     def __init__(self, at_once: int, clock: Clock) -> None:
         self._at_once, self._clock = at_once, clock
         self._alone, self._beside = max(1, at_once - max(1, at_once // 4)), max(1, at_once // BESIDE_PART)
         self._lock = new_lock()
-        self._worked_ms: dict[Hashable, int] = {}  # when somebody ended last, in that order
+        self._worked_ms: dict[Hashable, int] = {}  # when each tenant's last step ended, oldest first
         self._working: Counter[Hashable] = Counter()
         self._waiting: dict[Hashable, deque[tuple[int, Event]]] = {}
         self._numbers = 0
 
     def each(self, who: Hashable, items: Iterator[T], alive: Callable[[], None] = lambda: None) -> Iterator[T]:
-        """The same, each of which is made when there is room for it. Raises as `alive`, before the next is made: while
-        it waits for room too."""
+        """Yield `items`, making each only when a step is free. Calls `alive` before each and while it waits; what
+        `alive` raises ends the iteration."""
         while True:
             self._begin(who, alive)
             try:
@@ -78,13 +81,13 @@ class Working:
             raise
 
     def _leave(self, who: Hashable, mine: tuple[int, Event]) -> None:
-        """Out of the line; or it was admitted meanwhile."""
+        """Leave the queue; if the step was granted meanwhile, release it."""
         with self._lock:
             if not mine[1].is_set():
                 self._waiting[who].remove(mine)
                 if not self._waiting[who]:
                     del self._waiting[who]
-                self._admit()  # one tenant less there may leave more room to those that are
+                self._admit()  # with one tenant fewer, the limit of the others may be higher
                 return
         self._end(who)
 
@@ -98,7 +101,7 @@ class Working:
             self._admit()
 
     def _admit(self) -> None:
-        """Whoever there is room for."""
+        """Start the waiting steps that fit."""
         of_one = self._beside if self._several() else self._alone
         while self._working.total() < self._at_once:
             may = [
@@ -116,7 +119,7 @@ class Working:
             admitted.set()
 
     def _several(self) -> bool:
-        """Whether more than one tenant is there."""
+        """Whether more than one tenant is active."""
         since_ms = self._clock.monotonic_ms() - BESIDE_MS
         while self._worked_ms and next(iter(self._worked_ms.values())) <= since_ms:
             del self._worked_ms[next(iter(self._worked_ms))]
@@ -126,7 +129,7 @@ class Working:
 
 @dataclass(slots=True)
 class WorkingEncoder:
-    """An encoder whose events are worded when there is room."""
+    """An encoder that renders events only when a step is free."""
 
     inner: Encoder
     working: Working

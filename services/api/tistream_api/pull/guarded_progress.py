@@ -1,4 +1,6 @@
-"""A pull whose caller is looked at again and again: it ends when the token does, and waits when too much was sent."""
+"""A pull whose caller is checked repeatedly: it ends when the token becomes invalid, and slows down to the tenant's
+rate.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,17 @@ from tistream_api.encode.piece import Piece
 from tistream_api.pull.answer import Progress
 from tistream_api.read.row_events import Barrier
 
-LOOK_MS = 500  # how soon the end of a token is noticed
+LOOK_MS = 500  # interval of the checks: how soon an expired or revoked token is noticed
 
 
 @dataclass(slots=True)
 class Watched:
-    """How far a tenant can be read, by somebody who may for as long as `still` says so."""
+    """Progress of a tenant for one caller, which may read as long as `still` returns True."""
 
     progress: Progress
     still: Callable[[], bool]
     clock: Clock
-    waited_ms: int = 0  # for what has not come yet
+    waited_ms: int = 0  # total time spent waiting for new events
 
     def resolved_ts(self) -> int:
         """See Progress."""
@@ -33,11 +35,11 @@ class Watched:
         self.progress.met(barrier)
 
     def stopping(self) -> bool:
-        """The service is about to end, or its answers to this caller are."""
+        """Whether the service is stopping or the caller's token is no longer valid."""
         return self.progress.stopping() or not self.still()
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
-        """See Progress; in pieces, with a look at the caller between them."""
+        """See Progress. Waits in steps of LOOK_MS, and checks the caller between them."""
         began_ms = self.clock.monotonic_ms()
         try:
             return self._wait_above(ts, began_ms + timeout_ms)
@@ -55,15 +57,15 @@ class Watched:
 
 @dataclass(slots=True)
 class Metered:
-    """What is sent of an answer, at no more than the tenant's rate."""
+    """Sends an answer at no more than the tenant's byte rate."""
 
     watched: Watched
     limits: TenantLimits
     tenant: Tenant
-    slowed_ms: int = 0  # by the tenant's rate
+    slowed_ms: int = 0  # total time that the rate limit has added
 
     def pieces(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """The same, slower."""
+        """Yield the same pieces, slowed down to the rate."""
         for piece in pieces:
             yield piece
             self._wait(self.limits.sent(self.tenant, len(piece)))

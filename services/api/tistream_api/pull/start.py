@@ -1,4 +1,4 @@
-"""Starting a pull: whether the request can be answered, from where, and within which bounds."""
+"""Starts a pull: checks that the request can be answered, and determines its start and its limits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Answer:
         self._first: Piece | None = None
 
     def begin(self) -> None:
-        """Make the first bytes: what is wrong with the request is raised here, where it still has a status."""
+        """Make the first bytes, so that errors of the request are raised while it can still get a status."""
         self._first = next(self._chunks, None)
 
     def __iter__(self) -> Iterator[Piece]:
@@ -55,7 +55,7 @@ class Answer:
             self.close()
 
     def close(self) -> None:
-        """Give the slot back; once."""
+        """Release the slot. Idempotent."""
         release, self._release = self._release, None
         if release is not None:
             release()
@@ -66,8 +66,8 @@ class Answer:
 
 @dataclass(slots=True)
 class Pulls:
-    """Pulls of every tenant. Thread-safe. `slots` bounds those under way, `limits` those of one tenant,
-    `working` those that read or word rows just now, `memory` what they hold."""
+    """Pulls of every tenant. Thread-safe. `slots` limits the pulls under way, `limits` those of one tenant, `working`
+    those that read or render rows at the moment, and `memory` what they hold."""
 
     clock: Clock
     budget: Budget
@@ -88,10 +88,13 @@ class Pulls:
         may_read: MayRead | None = None,
         gone: Callable[[], bool] = lambda: False,
     ) -> Answer:
-        """Begin an answer, to somebody who may have it for as long as `still` says so; `rows` is told how many are
-        about to be sent; `counted` is called once it is one of the pulls that are under way; `may_read` says which
-        names may be shown to them, None: all; when `gone` says that the client has left, it ends with ClientDisconnect.
-        Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests."""
+        """Begin an answer.
+
+        `still` returns whether the caller may still read; the answer ends when it returns False. `rows` is called with
+        the number of rows about to be sent, and `counted` once the pull counts as under way. `may_read` returns whether
+        a name may be shown to the caller; None: all may. When `gone` returns True, because the client has disconnected,
+        the answer ends with ClientDisconnect. Raises InvalidRequest and its subclasses, Unavailable, TooManyRequests.
+        """
         request = trace.here()
         with trace.child("begin pull"):
             return self._answer(view, scope, params, still, rows, counted, may_read, gone, request)
@@ -174,7 +177,7 @@ class Pulls:
             view.check_retained(start.low_ts)
             view.check_known()
             return start
-        assert params.start_ts is not None  # parse_pull wants one of the two
+        assert params.start_ts is not None  # Parse_pull requires one of the two
         view.check_retained(params.start_ts)
         view.check_known()
         resolved_ts = view.resolved_ts()

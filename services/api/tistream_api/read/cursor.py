@@ -32,7 +32,7 @@ _TEXT = re.compile(r"[A-Za-z0-9_-]{1,65536}")
 class Place(IntEnum):
     """How much of `commit_ts` has been sent."""
 
-    ROW = 0  # every row event up to the one named, and no ddl event
+    ROW = 0  # every row event up to the named one, and no ddl event
     DDL = 1  # every row event, and the first `table_id` ddl events
     DONE = 2  # everything
 
@@ -54,13 +54,14 @@ class Position:
 
     @property
     def low_ts(self) -> int:
-        """The highest ts of which everything has been sent."""
+        """The highest ts up to which everything has been sent."""
         return self.commit_ts if self.place is Place.DONE else self.commit_ts - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is pulled: a tenant, one of its databases or one table, by names over time."""
+    """What is pulled: a tenant, one of its databases or one of its tables. Databases and tables are names, which may
+    mean different objects over time."""
 
     tenant: TenantKey
     database: str | None = None
@@ -72,7 +73,7 @@ class Scope:
         return "PullTenant" if self.database is None else "PullDB" if self.table is None else "PullTable"
 
     def digest(self) -> bytes:
-        """12 bytes that differ between scopes. Names compare without case, as TiDB's do."""
+        """12 bytes that differ between scopes. Databases and tables compare case-insensitively, as in TiDB."""
         names = (self.tenant.cluster_id, self.tenant.tenant_id, self.call, self.database or "", self.table or "")
         folded = [name if at < 3 else fold(name) for at, name in enumerate(names)]
         raw = b"".join(struct.pack(">I", len(text)) + text for text in (name.encode() for name in folded))
@@ -80,14 +81,14 @@ class Scope:
 
 
 def encode(scope: Scope, at: Position) -> str:
-    """The cursor's text, valid for this scope alone."""
+    """The cursor's text, which is valid for this scope alone."""
     head = _HEAD.pack(VERSION, scope.digest(), at.commit_ts, at.place, at.start_ts, at.table_id, at.op)
     body = head + at.key
     return base64.urlsafe_b64encode(body + _check(body)).rstrip(b"=").decode()
 
 
 def decode(scope: Scope, text: str) -> Position:
-    """Parse a cursor's text. Raises InvalidRequest if it is none, or belongs to another scope."""
+    """Parse a cursor's text. Raises InvalidRequest if it is malformed or belongs to another scope."""
     raw = _raw(text)
     if len(raw) < _HEAD.size + _CHECK_BYTES or _check(raw[:-_CHECK_BYTES]) != raw[-_CHECK_BYTES:]:
         raise _bad("is none that this service gave out")
@@ -108,7 +109,7 @@ def _raw(text: str) -> bytes:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError) as error:
         raise _bad("is none that this service gave out") from error
-    if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != text:  # bits beyond the last byte were changed
+    if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != text:  # the unused bits behind the last byte were changed
         raise _bad("is none that this service gave out")
     return raw
 

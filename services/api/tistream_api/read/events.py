@@ -1,7 +1,7 @@
-"""Events of a pull as columns: their place in the order, and what they say. Pure.
+"""Events of a pull as columns: their order and their content. Pure.
 
-What an event says is kept as it was decoded, in typed columns: it becomes text, or Arrow, when it is sent
-(encoding.py). So an answer that is cut renders nothing that it does not send.
+The content is kept as it was decoded, in typed columns. It is encoded as text or Arrow when it is sent (encoding.py),
+so events that a limit cuts off are never encoded.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from tistream_api.read.cursor import Place, Position
 Ints = npt.NDArray[np.int64]
 
 _KEY = pa.binary()
-_OBJECT_BYTES = 2_048  # what an array or an event of a DDL takes besides its cells, generously
+_OBJECT_BYTES = 2_048  # upper estimate of the memory of an array or a ddl event, in addition to its cells
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One side of some committed rows, decoded: null where a row has no such side."""
+    """One side (new or old) of some committed rows, decoded. A row that has no such side is null."""
 
-    columns: Sequence[pa.Array]  # the visible ones
-    keys: Sequence[pa.Array]  # the key's; of a table without one: the integer handle, `_tidb_rowid`
+    columns: Sequence[pa.Array]  # the visible columns
+    keys: Sequence[pa.Array]  # the key's columns; in a table without a key, the integer handle `_tidb_rowid`
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Row events of one physical table in one of its versions, in no order; all arrays have one element an event.
+    """Row events of one physical table in one of its versions, unordered. All index and ts arrays have one element for
+    each event.
 
-    An event shows row `new_at` of `new`, and as it was before row `old_at` of `old`; -1 is none. A delete has no new
-    row. An image that no event shows is None.
+    An event shows row `new_at` of `new`, and its previous state in row `old_at` of `old`; -1 means absent. A delete has
+    no new row. An image that no event shows: None.
     """
 
     version: TableVersion
@@ -58,13 +59,13 @@ class Rows:
 
     @property
     def arrays(self) -> list[pa.Array]:
-        """What has buffers, which may be parts of larger ones."""
+        """The arrays that hold buffers; a buffer may be part of a larger one."""
         return [self.raw, *(one for image in (self.new, self.old) if image for one in (*image.columns, *image.keys))]
 
 
 @dataclass(frozen=True, slots=True)
 class Ddls:
-    """Ddl events, in order. `number` counts those of one commit_ts from 1."""
+    """Ddl events, in order. `number` counts the events of one commit_ts from 1."""
 
     events: tuple[DdlEvent, ...]
 
@@ -83,13 +84,13 @@ class Ddls:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events in the order in which they are sent: number i is event `at[i]` of `sets[source[i]]`."""
+    """Events in the order in which they are sent: event i is event `at[i]` of `sets[source[i]]`."""
 
     sets: tuple[Rows | Ddls, ...]
     commit_ts: Ints
     place: Ints  # Place.ROW or Place.DDL
     start_ts: Ints
-    table_id: Ints  # logical; of a ddl event its number
+    table_id: Ints  # logical id; of a ddl event, its number
     op: Ints
     source: Ints
     at: Ints
@@ -99,7 +100,8 @@ class Events:
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory is held while they are: whole buffers, also where few of their bytes are shown."""
+        """Approximate memory that the events hold, in bytes. Counts whole buffers, even if only some of their bytes are
+        used."""
         rows = [one for one in self.sets if isinstance(one, Rows)]
         arrays = [array for one in rows for array in one.arrays]
         buffers = {buffer.address: buffer.size for array in arrays for buffer in array.buffers() if buffer is not None}
@@ -110,12 +112,12 @@ class Events:
 
     @property
     def rows(self) -> int:
-        """How many of them are rows."""
+        """The number of row events."""
         return int(np.count_nonzero(self.place == int(Place.ROW)))
 
     @classmethod
     def ordered(cls, sets: Sequence[Rows | Ddls]) -> Events:
-        """Put events into order: design.md 5, "Order"."""
+        """Sort events into the order of design.md 5, "Order"."""
         sets = tuple(one for one in sets if len(one))
         numbers = [_joined([_numbers(one, name) for one in sets]) for name in range(5)]
         source = _joined([np.full(len(one), number) for number, one in enumerate(sets)])
@@ -148,30 +150,30 @@ class Events:
             start = int(np.searchsorted(self.commit_ts, at.commit_ts, side="right"))
         else:
             low, high = (int(np.searchsorted(self.commit_ts, at.commit_ts, side=side)) for side in ("left", "right"))
-            while low < high:  # bisect: within a commit_ts the events stand in order of their positions
+            while low < high:  # bisect: within a commit_ts, events are ordered by position
                 middle = (low + high) // 2
                 low, high = (low, middle) if self.position(middle) > at else (middle + 1, high)
             start = low
         return self._take(slice(start, None))
 
     def between(self, start: int, end: int) -> Events:
-        """Events number `start` to `end`."""
+        """Events `start` (inclusive) to `end` (exclusive)."""
         return self._take(slice(start, end))
 
     def chosen(self, places: Ints) -> Events:
-        """The events at these places."""
+        """The events at these indexes."""
         return self._take(places)
 
     def position(self, index: int) -> Position:
-        """Where a pull stands when the event at `index` was the last one sent."""
+        """The position of a pull after the event at `index` has been sent."""
         one, at = self.sets[int(self.source[index])], int(self.at[index])
         key = one.raw[at].as_py() if isinstance(one, Rows) else b""
         commit_ts, place, start_ts, table_id, op = (int(column[index]) for column in self._order)
         return Position(commit_ts, Place(place), start_ts, table_id, op, key)
 
     def _keys_ascend(self) -> bool:
-        """Whether rows that are equal in every number already stand in key order: segments are sorted by key, and the
-        sort above is stable, so that they nearly always do."""
+        """Whether rows that are equal in all numeric columns are already in key order. They nearly always are, because
+        segments are sorted by key and the sort above is stable."""
         same = np.ones(max(len(self) - 1, 0), dtype=bool)
         for column in self._order:
             same &= column[1:] == column[:-1]
@@ -183,7 +185,7 @@ class Events:
         return not pc.any(pc.greater(here, there)).as_py()
 
     def _raw_keys(self) -> pa.Array:
-        """The raw keys of all sets, one set after the other."""
+        """The raw keys of all sets, concatenated."""
         keys = [one.raw.cast(_KEY) if isinstance(one, Rows) else pa.array([b""] * len(one), _KEY) for one in self.sets]
         return keys[0] if len(keys) == 1 else pa.concat_arrays(keys)
 
@@ -205,7 +207,7 @@ def _joined(parts: list[Ints]) -> Ints:
 
 
 def _numbers(one: Rows | Ddls, name: int) -> Ints:
-    """Column `name` of an event's place in the order, for one set."""
+    """Column `name` of the sort order, for one set."""
     count = len(one)
     if isinstance(one, Ddls):
         return (one.commit_ts, np.full(count, int(Place.DDL)), np.zeros(count, np.int64), one.number,
@@ -215,7 +217,7 @@ def _numbers(one: Rows | Ddls, name: int) -> Ints:
 
 
 def ascend(columns: list[Ints]) -> bool:
-    """Whether rows stand in lexicographic order of these columns."""
+    """Whether rows are in lexicographic order of these columns."""
     equal = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
     for column in columns:
         below, above = column[:-1], column[1:]

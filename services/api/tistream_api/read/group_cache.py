@@ -1,5 +1,6 @@
-"""Row groups of segments, read once and kept while there is room. Segments never change, so nothing grows stale; but
-the key of a tenant may be revoked. And what was made of them for pulls, on the same terms."""
+"""A cache of decoded row groups, and of what pulls computed from them. Segments never change, so entries do not become
+stale; but entries of a tenant with its own key expire, because the key may be revoked.
+"""
 
 from __future__ import annotations
 
@@ -21,29 +22,30 @@ from tistream_api.read.plan import GroupRef
 from tistream_api.read.shared_work import SharedWork
 from tistream_api.read.source_contract import GroupIndex
 
-WORK_PART = 4  # of the room this part is for what was made of row groups
+WORK_PART = 4  # computed results get 1/4 of the cache
 INDEX_COLUMNS = ("table_id", "commit_ts")
-# Below this a row group is fetched whole even if only its index is asked for: its rows will be asked for next.
+# A row group below this size is read whole even if only its index is needed, because its rows will be needed next.
 _SMALL_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """How long row groups are kept: of tenants that have a key of their own only so long, since the key may be revoked
-    while the rows are in memory; of others while there is room."""
+    """How long row groups are kept: those of a tenant with its own key for `keyed_ms`, because the key may be revoked
+    while the rows are in memory; others until they are evicted."""
 
     keys: TenantKeys
     keyed_ms: int
     clock: Clock
 
     def until_ms(self, key: str, *, read: bool = True) -> int | None:
-        """Monotonic, of what is `read` now, or was at some time before; None: as long as there is room."""
+        """When an object's row groups expire, in monotonic ms; None: never. `read` is False if they were read at an
+        unknown time."""
         if self.keys.known(layout.tenant_of(key)) is None:
             return None
         return self.clock.monotonic_ms() + (self.keyed_ms if read else 0)
 
     def over(self, until_ms: int | None) -> bool:
-        """Whether that time has come."""
+        """Whether the expiry has passed."""
         return until_ms is not None and self.clock.monotonic_ms() >= until_ms
 
 
@@ -54,8 +56,8 @@ class _Kept:
 
 
 class GroupCache:
-    """An LRU of decoded row groups, bounded by their bytes in memory; shared by all pulls. Thread-safe. `work` is what
-    pulls have made of them."""
+    """An LRU of decoded row groups, bounded by their bytes in memory and shared by all pulls. Thread-safe. `work`
+    caches what pulls computed from them."""
 
     def __init__(self, objects: ObjectStore, bytes_max: int, keeping: Keeping | None = None) -> None:
         self._objects = objects
@@ -73,7 +75,7 @@ class GroupCache:
         return self._get(key, lambda: self._read(group))
 
     def index(self, group: GroupRef) -> GroupIndex:
-        """Which rows it holds. Raises as `rows`."""
+        """The index of a row group: table_id and commit_ts of its rows. Raises as `rows`."""
         key = (group.segment.key, group.index, True)
         with self._lock:
             whole = key in self._held
@@ -88,14 +90,14 @@ class GroupCache:
         return GroupIndex(table_id, commit_ts, table.nbytes)
 
     def until_ms(self, groups: Iterable[GroupRef]) -> int | None:
-        """How long what was made of these row groups may be kept: no longer than they are themselves. Monotonic."""
+        """When a result computed from these row groups expires, in monotonic ms: with their first. None: never."""
         if self._keeping is None:
             return None
         found = []
         for group in groups:
             with self._lock:
                 kept = self._held.get((group.segment.key, group.index, True))
-            # Those that are not here any more may have been read at any time.
+            # Row groups that were evicted may have been read at any time.
             until_ms = kept.until_ms if kept is not None else self._keeping.until_ms(group.segment.key, read=False)
             if until_ms is not None:
                 found.append(until_ms)
@@ -116,7 +118,7 @@ class GroupCache:
             elif found is not None:
                 self._held.move_to_end(key)
                 return found.table
-        # From before it is read: then the key was good.
+        # Counted from before the read, when the key was valid.
         until_ms = None if self._keeping is None else self._keeping.until_ms(key[0])
         table = read().combine_chunks()
         with self._lock:

@@ -1,4 +1,4 @@
-"""A commit_ts with more rows than may be held at once, piece by piece."""
+"""Reads a commit_ts with more rows than may be held at once, piece by piece."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tistream_api.read.source_contract import Batch, Ints, Source
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """Some rows of a row group, by their places in it, ascending."""
+    """Some rows of a row group, by their indexes in it, ascending."""
 
     group: GroupRef
     at: Ints
 
     def read(self, source: Source) -> pa.Table:
-        """The rows."""
+        """Read the rows."""
         table = source.rows(self.group)
         if len(self.at) == len(table):
             return table
@@ -40,7 +40,7 @@ class GroupRows:
 
 
 class Crowd:
-    """One commit_ts of one scope, in pieces of at most `budget` rows."""
+    """One commit_ts of one scope, read in pieces of at most `budget` rows."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class Crowd:
         self._inside = start.commit_ts == commit_ts and start.place is not Place.DONE
         self._start = start
         self._budget = budget
-        self._cuts: dict[tuple[int, int, bytes], list[bytes]] = {}  # of pieces, by transaction and lowest key
+        self._cuts: dict[tuple[int, int, bytes], list[bytes]] = {}  # cuts of pieces, by transaction and lowest key
 
     def batches(self) -> Iterator[Batch]:
-        """A batch that announces it, one for each piece, and one with the ddl events at its end."""
+        """Yield a batch that announces the crowd, one batch for each piece, and a last one with the ddl events."""
         runs = [run for number, rows in enumerate(self._taken) for run in self._runs(number, rows)]
         pieces = plan.pieces(runs, self._budget)
-        if not self._inside:  # nothing of it is sent before all of it was found decodable
+        if not self._inside:  # nothing of the commit_ts is sent before all of it has been checked to be decodable
             barrier = self._check(pieces)
             if barrier is not None:
                 yield Batch(NOTHING, self._commit_ts - 1, barrier=barrier)
@@ -76,7 +76,7 @@ class Crowd:
             for piece in self._held(pieces):
                 found = Events.ordered(render(self._read(piece), self._shapes(piece), piece.op).sets)
                 yield Batch(found.after(self._start) if self._inside else found, None)
-        except NotFoundYet as error:  # too late to plan again: a part of it has been sent
+        except NotFoundYet as error:  # A part has been sent, so it is too late to plan again
             raise Unavailable(str(error)) from error
         yield Batch(ddl.after(self._start) if self._inside else ddl, self._commit_ts)
 
@@ -93,8 +93,8 @@ class Crowd:
                 yield Run(number, low, start_ts, logical_id, physical_id, high - low, first, last)
 
     def _held(self, pieces: list[Piece]) -> Iterator[Piece]:
-        """Pieces that can be held, without those that lie before the start. Keys are looked at when their turn comes,
-        so that never all of them are held."""
+        """Pieces that fit into the budget, without those that lie before the start. Keys are read when their piece is
+        next, so that the keys of all pieces are never held together."""
         for piece in pieces:
             if self._inside and piece.over_before(self._start):
                 continue
@@ -103,7 +103,7 @@ class Crowd:
                     yield part
 
     def _cuts_of(self, piece: Piece) -> list[bytes]:
-        """Where a piece is cut; remembered, since deletes and puts are cut alike."""
+        """The keys at which a piece is cut; cached, because deletes and puts of a piece have the same cuts."""
         name = (*piece.runs[0].transaction, piece.key_low)
         if name not in self._cuts:
             keys = [pl.Series(table["key"].cast(pa.binary())) for table in self._tables(piece, ["key"])]
@@ -112,7 +112,8 @@ class Crowd:
 
     def _check(self, pieces: list[Piece]) -> Barrier | None:
         whole = [piece for piece in pieces if piece.op != plan.OP_DELETE]
-        for piece in self._held(whole):  # both sides of every row are decoded once, with its whole range of keys
+        # Both sides of every row are decoded once, over the whole key range of the piece
+        for piece in self._held(whole):
             found = render(self._read(piece), self._shapes(piece)).barrier
             if found:
                 return found
@@ -122,8 +123,8 @@ class Crowd:
         return pa.concat_tables(self._tables(piece, SCHEMA.names))
 
     def _tables(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
-        """These columns of its rows, one row group after the other: of a part of a row group copied, so that never all
-        that the piece reaches into is held."""
+        """These columns of the piece's rows, one row group after the other, so that the row groups that the piece
+        reaches into are never held together. Where only some keys of a row group are wanted, these rows are copied."""
         runs = sorted(piece.runs, key=lambda run: (run.place, run.begin))
         for place, own in groupby(runs, key=lambda run: run.place):
             rows = self._taken[place].read(self._source).select(columns)
@@ -142,7 +143,7 @@ class Crowd:
 
 
 def _joined(runs: Iterable[Run]) -> Iterator[tuple[int, int]]:
-    """Where rows of one row group begin and end: runs that follow each other are one, since a strip may be one row."""
+    """Row ranges of one row group, as (begin, end). Adjacent runs are joined, since a strip may be a single row."""
     begin = end = 0
     for run in runs:
         if run.begin != end:

@@ -1,8 +1,8 @@
-"""Which row groups to read next, so that what is held at once stays within a budget. Pure.
+"""Which row groups to read next, so that memory stays within a budget. Pure.
 
-A pull goes through its window in chunks `(low, high]`. The manifests' row group bounds give a coarse cut without any
-I/O; the commit_ts columns of the groups inside it give an exact one. A commit_ts that alone holds more rows than the
-budget is cut further, into pieces that follow the order of events: transaction, table, deletes before puts, key.
+A pull reads its window in chunks `(low, high]`. The row group bounds in the manifests give a coarse cut without I/O;
+the commit_ts columns of the groups inside it give an exact one. A commit_ts that has more rows than the budget is cut
+further, into pieces in the order of events: transaction, table, deletes before puts, key.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from tistream_api.read.cursor import Place, Position
 
 OP_DELETE = 0
 OP_PUT = 1
-STRIP_ROWS_MIN = 256  # however small the budget: runs are all in memory at once, and what is too long is cut by keys
-STRIPS = 16  # a run has at most the budget's 16th part: that is how exactly its bounds tell where a piece may end
-WIDE = 8  # budgets of rows in a piece, about, if it must be cut by its keys anyway: one look at them for so many
+# Minimum, however small the budget: all runs are in memory at once, and a piece that is too long is cut by keys.
+STRIP_ROWS_MIN = 256
+STRIPS = 16  # a run has at most 1/16 of the budget, which sets how exactly its bounds show where a piece may end
+# Budgets of rows in a piece that must be cut by its keys anyway, about: one read of the keys serves that number of
+# pieces.
+WIDE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +42,13 @@ class GroupRef:
 
     @property
     def bytes_per_row(self) -> float:
-        """The segment's average: manifests know no row group's size."""
+        """The segment's average, in bytes: manifests do not record the size of a row group."""
         return self.segment.size / max(self.segment.rows, 1)
 
 
 def groups_in(segments: Iterable[SegmentRef], window: Window, ids: npt.NDArray[np.int64] | None) -> list[GroupRef]:
     """The row groups that may hold rows of `window` and of the physical ids (ascending; None: every user table),
-    by their lowest commit_ts."""
+    ordered by lowest commit_ts."""
     found = [
         GroupRef(segment, index)
         for segment in segments
@@ -63,9 +66,9 @@ def _may_hold(group: RowGroupInfo, ids: npt.NDArray[np.int64] | None) -> bool:
 
 
 def coarse_cut(groups: Sequence[GroupRef], window: Window, budget: int) -> tuple[int, list[GroupRef]]:
-    """The high end of a chunk whose row groups hold about `budget` rows in all, and those row groups.
+    """The high end of a chunk whose row groups hold about `budget` rows, and those row groups.
 
-    `groups` as groups_in gives them. At least the groups that begin first are taken, whatever they hold.
+    `groups` is in the order of groups_in. The groups that begin first are always taken, whatever their size.
     """
     rows = 0
     high = window.high
@@ -79,9 +82,9 @@ def coarse_cut(groups: Sequence[GroupRef], window: Window, budget: int) -> tuple
 
 
 def horizon(begins: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], window: Window, budget: int) -> int:
-    """The high end of a stride: the segments that begin in it hold at least `budget` rows, or all there are.
+    """The high end of a stride: the segments that begin in it hold at least `budget` rows, or it ends with the window.
 
-    `begins` and `rows` are the lowest commit_ts and the row counts of the segments of the window, in any order.
+    `begins` and `rows` are the lowest commit_ts and the row counts of the window's segments, in any order.
     """
     begins = np.maximum(begins, window.low + 1)
     order = np.argsort(begins, kind="stable")
@@ -94,7 +97,7 @@ def horizon(begins: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], window: 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The chunk ends at `high`. `crowded` says that `high` is one commit_ts with too many rows to be held."""
+    """The chunk ends at `high`. With `crowded`, `high` is a single commit_ts with too many rows to hold at once."""
 
     high: int
     rows: int
@@ -102,13 +105,13 @@ class Cut:
 
 
 def exact_cut(commit_ts: npt.NDArray[np.int64], high: int, budget: int, budget_max: int) -> Cut:
-    """Where to end a chunk of at most `budget` rows; `commit_ts` are those of its candidates, in any order.
+    """The end of a chunk of at most `budget` rows; `commit_ts` are those of its candidates, in any order.
 
-    A first commit_ts with more rows than that is a chunk of its own up to `budget_max` rows, and crowded beyond.
+    A first commit_ts with more rows is a chunk of its own up to `budget_max` rows, and crowded above.
     """
     if len(commit_ts) <= budget:
         return Cut(high, len(commit_ts), crowded=False)
-    ascending = bool((commit_ts[1:] >= commit_ts[:-1]).all())  # of one row group they nearly always do
+    ascending = bool((commit_ts[1:] >= commit_ts[:-1]).all())  # of one row group they nearly always are
     beyond = int(commit_ts[budget] if ascending else np.partition(commit_ts, budget)[budget])
     fit = int(np.count_nonzero(commit_ts < beyond))
     if fit:
@@ -118,7 +121,7 @@ def exact_cut(commit_ts: npt.NDArray[np.int64], high: int, budget: int, budget_m
 
 
 def rows_within(budget: int, budget_bytes: int, groups: Iterable[GroupRef]) -> int:
-    """The row budget, lowered where rows are so long that it would exceed `budget_bytes` of compressed data."""
+    """The row budget, reduced if rows are so long that it would exceed `budget_bytes` of compressed data."""
     longest = max((ref.bytes_per_row for ref in groups), default=0.0)
     return max(1, min(budget, int(budget_bytes / longest))) if longest else budget
 
@@ -127,12 +130,12 @@ def rows_within(budget: int, budget_bytes: int, groups: Iterable[GroupRef]) -> i
 class Run:
     """Rows of one crowded commit_ts, transaction and physical table in one row group, in key order."""
 
-    place: int  # of the row group among those that hold rows of the commit_ts
-    begin: int  # of the run among those rows
+    place: int  # index of the row group among those that hold rows of the commit_ts
+    begin: int  # index of the run's first row among those rows
     start_ts: int
     table_id: int  # logical
     physical_id: int
-    rows: int  # few against the budget: a longer run is cut
+    rows: int  # small against the budget: longer runs are cut
     first_key: bytes
     last_key: bytes
 
@@ -214,8 +217,8 @@ def _by_key(runs: Sequence[Run], op: int, budget: int) -> Iterable[Piece]:
     """Pieces of one transaction and table in key order, cut where a run begins.
 
     Row groups of one segment follow each other. Segments of one shard, or of several ticks, overlap: a run belongs to
-    every piece that it reaches into, and counts as a whole in each. While what reaches in from the piece before leaves
-    room, pieces are smaller for it; beyond, they are wide, and the keys themselves must tell.
+    every piece that it reaches into, and counts as a whole in each. While the runs that reach in from the previous
+    piece leave room, pieces are smaller by their size. Otherwise pieces are wide, and are cut by their keys.
     """
     key_low = b""
     held: list[Run] = []

@@ -1,4 +1,4 @@
-"""Committed rows to row events, whole columns at a time. Pure. (design.md 5, "What an event says")"""
+"""Converts committed rows to row events, whole columns at a time. Pure. (design.md 5, "What a pull returns")"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Rows with `low < commit_ts <= high` are shown as `version` says; None: they are not shown."""
+    """Rows with `low < commit_ts <= high` are shown in the shape of `version`; None: they are not shown."""
 
     low: int
     high: int
@@ -34,10 +34,11 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """What the schema history says about the rows of one chunk.
+    """The schema history of one chunk's rows.
 
-    `intervals`: per physical id that is to be shown. `unknown`: ids that no schema ever named. From `version_ts[i]`
-    (exclusive) on, events bear `versions[i]`; `version_ts` ascends and begins below every row.
+    `intervals` has an entry for each physical id that is shown. `unknown` are ids that no schema ever contained. Events
+    with a commit_ts above `version_ts[i]` have schema version `versions[i]`; `version_ts` ascends and begins below
+    every row.
     """
 
     intervals: Mapping[int, Sequence[Interval]]
@@ -48,7 +49,7 @@ class Shapes:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """A row that cannot be shown, and so nothing from its commit_ts on."""
+    """A row that cannot be decoded. Nothing from its commit_ts on can be shown."""
 
     commit_ts: int
     table: str | None  # database.table
@@ -63,14 +64,15 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Row events of one chunk in no order, and the lowest barrier met."""
+    """Row events of one chunk, unordered, and its lowest barrier."""
 
     sets: list[Rows]
     barrier: Barrier | None
 
 
 def render(rows: pa.Table, shapes: Shapes, op: int | None = None) -> Rendered:
-    """The events of committed rows (tistream.format.segment.SCHEMA, any order); `op` asks for deletes or puts alone."""
+    """The events of committed rows (tistream.format.segment.SCHEMA, in any order). `op` restricts them to deletes or to
+    puts."""
     sets: list[Rows] = []
     barriers: list[Barrier] = []
     rows = rows.combine_chunks()
@@ -111,14 +113,14 @@ class _Part:
         self._column = {name: _chunk(rows, name) for name in rows.schema.names}
         put = self._column["op"].to_numpy(zero_copy_only=False) == STORED_PUT
         valued, old = (validity(self._column[name]) for name in ("value", "old_value"))
-        if op is not None:  # of a delete the row before, of a put also what it brings
+        if op is not None:  # a delete needs the row before; a put needs the new row too
             put, old = (put & old, old) if op == OP_DELETE else (put, old & put)
         for row in np.flatnonzero(put & ~valued):
             self._undecodable(int(row), "a put without a value")
         self._put, self._new, self._old = put, put & valued, old
 
     def events(self, shapes: Shapes) -> Rows:
-        """The part's events, deletes and puts each in the rows' own order."""
+        """The events: deletes, then puts, each in the order of the rows."""
         new, old = self._image("value", self._new), self._image("old_value", self._old)
         come, gone = self._new, self._old & ~self._put
         moved = np.zeros(len(self._put), dtype=bool)
@@ -149,7 +151,7 @@ class _Part:
         )
 
     def _image(self, name: str, rows: npt.NDArray[np.bool_]) -> Image | None:
-        """One side of these rows, decoded. What cannot be becomes barriers."""
+        """One side (new or old) of these rows, decoded. Rows that cannot be decoded become barriers."""
         if not rows.any():
             return None
         table = self._version.table
@@ -174,7 +176,7 @@ class _Part:
 
 
 def _taken(values: pa.Array, rows: Ints) -> pa.Array:
-    """`values` at distinct `rows`; no copy where those are all of them in their order."""
+    """`values` at distinct `rows`; not copied if these are all of them in order."""
     if len(rows) == len(values) and (np.diff(rows) == 1).all():
         return values
     return values.take(pa.array(rows))

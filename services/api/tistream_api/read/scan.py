@@ -1,6 +1,6 @@
-"""Going through a window of a tenant's committed rows in the order of events, chunk by chunk.
+"""Reads a window of a tenant's committed rows in the order of events, chunk by chunk.
 
-Memory is bounded by the chunk, whatever the window holds: plan.py decides what is read, this module reads it.
+Memory is bounded by the chunk, not by the window. plan.py decides what is read, and this module reads it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ from tistream_api.read.source_contract import Batch, GroupIndex, Ints, Source, W
 PAGE_ROWS_MIN = 4_096
 PAGE_FIRST_ROWS_MIN = 16
 CHUNK_GROWTH = 4
-STRIDE_CHUNKS = 4  # of index_rows: how far ahead row groups are looked up
-LOOK_CHUNKS = 4  # of decoded_bytes: how much may be decoded to find out where the next chunk ends
+STRIDE_CHUNKS = 4  # in units of index_rows: how far ahead row groups are looked up
+LOOK_CHUNKS = 4  # in units of decoded_bytes: how much may be decoded to find the end of the next chunk
 REPLANS = 3
-IMAGES = 2  # of a row: new and old
+IMAGES = 2  # images of a row: new and old
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What is held at once: rows of a chunk, their compressed bytes, and rows of which only ids and ts are looked at.
+    """Limits of what is held at once: rows of a chunk, their compressed bytes, and rows of which only ids and ts are
+    read.
 
-    `first_rows` is the first chunk's: small, so that the first byte comes soon; it grows from chunk to chunk.
-    `decoded_bytes` bounds a chunk's rows in memory, which compress as they like; its events take some times more.
-    `shown_bytes` bounds what their tables make of them beside: texts that a number stands for, or no cell at all.
+    `first_rows` is the size of the first chunk: small, so that the first byte is sent soon; chunks then grow.
+    `decoded_bytes` bounds a chunk's rows in memory, whatever their compression; its events take a few times more.
+    `shown_bytes` bounds what the tables add when rows are decoded: texts that are stored as a number (ENUM, for
+    example), and columns that rows have no cell of.
     """
 
     rows: int = 32_768
@@ -57,7 +59,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Rows of one row group that a chunk may take; `begins` is the lowest commit_ts that they may have."""
+    """Rows of one row group that a chunk may take. `begins` is the lowest commit_ts that they may have."""
 
     begins: int
     rows: GroupRows
@@ -67,8 +69,8 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """A chunk: where it ends, its rows by row group, the same in memory (of a crowd, only some), and the most rows
-    that may be held at once."""
+    """A chunk: its cut, its rows by row group, the same rows in memory (only some of them if the cut is crowded), and
+    the highest number of rows that may be held at once."""
 
     cut: Cut
     parts: list[GroupRows]
@@ -78,7 +80,7 @@ class _Taken:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Up to where a chunk goes, and its events, wherever in its first commit_ts who asks stands; or a crowd."""
+    """The end of a chunk and its events, independent of where in its first commit_ts a reader stands; or a crowd."""
 
     high: int
     batch: Batch | None
@@ -86,25 +88,25 @@ class _Step:
 
 
 class _Weights:
-    """What the rows of a window's tables take in memory, once decoded, beside their own bytes."""
+    """Memory that rows of a window's tables take when decoded, in addition to their stored bytes."""
 
     def __init__(self, source: Source, scope: Scope, window: Window) -> None:
         self._source, self._scope, self._window = source, scope, window
-        self._known: dict[int, int] = {}  # of a row, by physical id
+        self._known: dict[int, int] = {}  # bytes of a row, by physical id
 
     def of(self, rows: pa.Table) -> int:
-        """Of all these rows."""
+        """Bytes of all these rows."""
         ids, counts = np.unique(rows.column("table_id").to_numpy(), return_counts=True)
         images = IMAGES if rows.column("old_value").null_count < len(rows) else 1
         weights: Ints = np.array(self._each(ids), np.int64)
         return images * int((weights * counts).sum())
 
     def heaviest(self, ids: Sequence[Ints]) -> int:
-        """The most that a row takes of the tables with these physical ids."""
+        """Bytes of the heaviest row of the tables with these physical ids."""
         return max(self._each(np.unique(np.concatenate(ids))))
 
     def _each(self, ids: Ints) -> list[int]:
-        """Of a row of each of these ids: in whichever version of the window it takes the most."""
+        """Bytes of a row of each of these ids, in the heaviest version of the window."""
         ones: list[int] = ids.tolist()
         if missing := [one for one in ones if one not in self._known]:
             shown = self._source.shapes(self._scope, missing, self._window).intervals
@@ -123,11 +125,12 @@ class Scan:
         self._start = start
         self._high = high
         self._budget = budget
-        self._low = start.low_ts  # everything at or below it was given
-        self._rows = min(budget.first_rows, budget.rows)  # of the next chunk
+        self._low = start.low_ts  # everything at or below it has been returned
+        self._rows = min(budget.first_rows, budget.rows)  # size of the next chunk
 
     def batches(self) -> Iterator[Batch]:
-        """Batches in order; the last one's `through` is `high`, unless it has a barrier."""
+        """Yield batches in order. The last one's `through` is `high`, unless it has a barrier. Raises Unavailable if
+        segments disappear repeatedly although the newest manifests name them."""
         replans = 0
         while self._low < self._high:
             before = self._low
@@ -143,7 +146,7 @@ class Scan:
                 self._source.replan()
 
     def _stride(self) -> Iterator[Batch]:
-        """Chunks up to the horizon; `_low` moves on as each has been taken."""
+        """Yield chunks up to the horizon, and advance `_low` after each."""
         window = Window(self._low, self._high)
         end = self._source.horizon(window, STRIDE_CHUNKS * self._budget.index_rows)
         window = Window(self._low, end)
@@ -160,7 +163,7 @@ class Scan:
             self._rows = min(self._rows * CHUNK_GROWTH, self._budget.rows)
 
     def _step(self, groups: Sequence[GroupRef], end: int, ids: Ints | None) -> Worked[_Step]:
-        """What comes next: whichever pull asks first makes it, for all that stand where it does."""
+        """Make the next chunk. The result is shared with all pulls at the same position."""
         near = [ref for ref in groups if ref.info.commit_ts_max > self._low]
         high, near = plan.coarse_cut(near, Window(self._low, end), max(self._budget.index_rows, self._rows))
         high, found = self._look(near, Window(self._low, high), ids)
@@ -170,14 +173,16 @@ class Scan:
         rows = pa.concat_tables(taken.tables) if taken.tables else SCHEMA.empty_table()
         batch = self._batch(rows, Window(self._low, taken.cut.high))
         step = _Step(taken.cut.high, batch)
-        if batch.barrier is not None or not len(batch.events):  # it may be shown later; nothing is soon made of nothing
+        # A barrier may be lifted later, and an empty step is made quickly: neither is cached
+        if batch.barrier is not None or not len(batch.events):
             return Worked(step, None, ())
         return Worked(step, batch.events.held_bytes, [part.group for part in taken.parts])
 
     def _look(self, near: list[GroupRef], window: Window, ids: Ints | None) -> tuple[int, list[_Found]]:
-        """Which rows of the row groups the window and the scope may want; a lower high end if looking costs too much.
+        """The rows of the row groups that the window and the scope may select. The returned high end is lower than the
+        window's if the look-up costs too much.
 
-        `near` is in order of the lowest commit_ts: what begins later than the new high end need not be looked at.
+        `near` is ordered by lowest commit_ts: what begins above the new high end need not be read.
         """
         found: list[_Found] = []
         high, decoded = window.high, 0
@@ -193,7 +198,7 @@ class Scan:
         return high, found
 
     def _take(self, high: int, found: list[_Found]) -> _Taken:
-        """The next chunk, cut so that it can be held."""
+        """The next chunk, cut so that it fits into the budget."""
         most = plan.rows_within(self._budget.rows, self._budget.chunk_bytes, [one.rows.group for one in found])
         every = np.concatenate([np.empty(0, np.int64), *(one.commit_ts for one in found)])
         every = every[every <= high]
@@ -204,14 +209,14 @@ class Scan:
             parts = [rows for rows in parts if len(rows.at)]
             fit, tables = self._read(parts, weights)
             if fit >= min(cut.rows, most):
-                if cut.crowded:  # a piece of it may be all of its heaviest table
+                if cut.crowded:  # all rows of a piece may be of its heaviest table
                     ids = [one.table_id[one.commit_ts == cut.high] for one in found]
                     most = min(most, max(1, self._budget.shown_bytes // max(1, IMAGES * weights.heaviest(ids))))
                 return _Taken(cut, parts, tables, most)
             most = fit
 
     def _read(self, parts: list[GroupRows], weights: _Weights) -> tuple[int, list[pa.Table]]:
-        """About how many of these rows may be held, and the rows; those beyond what may be held are not read."""
+        """The approximate number of these rows that may be held, and the rows read. Reading stops at the limit."""
         rows = decoded = shown = 0
         tables: list[pa.Table] = []
         for part in parts:
@@ -243,15 +248,16 @@ class Scan:
         return Batch(found, window.high if barrier is None else barrier.commit_ts - 1, barrier=barrier)
 
     def _rest(self, batch: Batch) -> Batch:
-        """Of the first batch, which begins where the start's commit_ts does, what follows the start."""
+        """The part of a batch that follows the start. Only the first batch, which begins where the start's commit_ts
+        does, is cut."""
         if self._start.place is Place.DONE or self._low > self._start.low_ts:
             return batch
         return replace(batch, events=batch.events.after(self._start))
 
 
 def _chosen(ref: GroupRef, index: GroupIndex, window: Window, ids: Ints | None) -> tuple[Ints, Ints]:
-    """The places of the rows that the window and the scope may want, and their commit_ts."""
-    if ref.info.table_id_min == ref.info.table_id_max > 0:  # one table, in the order of commit_ts, and it is wanted
+    """The indexes of the rows that the window and the scope may select, and their commit_ts."""
+    if ref.info.table_id_min == ref.info.table_id_max > 0:  # one selected table, in the order of commit_ts
         low, high = (int(np.searchsorted(index.commit_ts, ts, side="right")) for ts in (window.low, window.high))
         return np.arange(low, high), index.commit_ts[low:high]
     mask = (index.commit_ts > window.low) & (index.commit_ts <= window.high)

@@ -1,4 +1,4 @@
-"""The live segments of one task, found by window. Pure; grows at its end, as a task's log does."""
+"""The live segments of one task, found by window. Pure. Segments are usually appended, as in a task's log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class SegmentIndex:
-    """Bounds of commit_ts beside their segments."""
+    """The commit_ts bounds of segments, beside the segments."""
 
     def __init__(self) -> None:
         self._segments: tuple[SegmentRef, ...] = ()
@@ -21,7 +21,7 @@ class SegmentIndex:
         self._rows: Ints = np.empty(0, np.int64)
 
     def update(self, segments: tuple[SegmentRef, ...]) -> None:
-        """Take the live segments anew; cheap where they only grew."""
+        """Replace the live segments. Cheap if segments were only appended."""
         if segments is self._segments:
             return
         known = len(self._segments)
@@ -40,7 +40,7 @@ class SegmentIndex:
         return [self._segments[at] for at in self._fit(window)]
 
     def beginnings(self, window: Window) -> tuple[Ints, Ints]:
-        """The lowest commit_ts and the row counts of those segments."""
+        """The lowest commit_ts and the row counts of the segments that `overlapping` returns."""
         fit = self._fit(window)
         return self._lows[fit], self._rows[fit]
 

@@ -1,5 +1,7 @@
-"""What several pulls ask for at the same time, or shortly one after the other, is made once: consumers that follow a
-tenant want the same window of it as soon as it is there, and those that begin where others began go the same way."""
+"""Computes a result once for several pulls that need it at the same time or shortly after each other. Consumers that
+follow a tenant read the same window as soon as it is committed, and pulls that begin at the same position read the same
+rows.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ from tistream.concurrency import Event, new_event, new_lock
 
 T = TypeVar("T")
 
-_PART_MAX = 4  # one thing takes no more than this part of the room, or it would drive out all small ones
+_PART_MAX = 4  # one entry takes at most 1/4 of the room, because it would evict all small ones
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """`value` is the same for whoever asks with the same key. `size`: about its bytes in memory; None: it is for
-    nobody but who made it. `until_ms`: monotonic, when it must be made anew; None: never."""
+    """A result. `value` is valid for every caller with the same key. `size` is its approximate size in bytes; None: it
+    is not shared. `until_ms` is its expiry, monotonic; None: never."""
 
     value: Any
     size: int | None
@@ -32,18 +34,19 @@ class _Making:
 
 
 class SharedWork:
-    """An LRU bounded by bytes. Thread-safe. `over` tells whether a time has come."""
+    """An LRU bounded by bytes. Thread-safe. `over` returns whether an expiry has passed."""
 
     def __init__(self, bytes_max: int, over: Callable[[int | None], bool]) -> None:
         self._bytes_max, self._over = bytes_max, over
         self._lock = new_lock()
         self._held: OrderedDict[Hashable, Made] = OrderedDict()
         self._making: dict[Hashable, _Making] = {}
-        self._ending: deque[Hashable] = deque()  # those that have an end
+        self._ending: deque[Hashable] = deque()  # keys of entries with an expiry
         self._bytes = 0
 
     def get(self, key: Hashable, make: Callable[[], Made]) -> Any:
-        """What was made before, or is being made by another, or else what `make` makes. Raises as `make`."""
+        """The cached result, or the one that another thread computes now, or else the result of `make`. Raises as
+        `make`."""
         with self._lock:
             self._drop_what_is_over()
             if (found := self._held.get(key)) is not None and not self._over(found.until_ms):
@@ -57,7 +60,7 @@ class SharedWork:
             theirs = others.made
             if theirs is not None and theirs.size is not None and not self._over(theirs.until_ms):
                 return theirs.value
-            return make().value  # what another could not make, made for itself, or was too long in making
+            return make().value  # the other thread failed, did not share its result, or took too long
         try:
             made = mine.made = make()
         finally:
@@ -68,7 +71,7 @@ class SharedWork:
         return made.value
 
     def _drop_what_is_over(self) -> None:
-        """They end about in the order in which they were kept."""
+        """Drop expired entries, which expire approximately in the order in which they were added."""
         while self._ending and ((made := self._held.get(self._ending[0])) is None or self._over(made.until_ms)):
             self._drop(self._ending.popleft())
 

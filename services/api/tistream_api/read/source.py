@@ -1,4 +1,4 @@
-"""What a pull reads from: one tenant's committed segments and its schema history, under one lock."""
+"""The source of pulls: one tenant's committed segments and its schema history, under one lock."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Ints = npt.NDArray[np.int64]
 
 
 def not_kept(ts: int, earliest_ts: int) -> Gone:
-    """Changes above `ts` are not all kept."""
+    """The error for a `ts` above which changes may have been deleted."""
     return Gone(f"ts {ts} lies below the earliest one kept, {earliest_ts}", {"earliest_ts": str(earliest_ts)})
 
 
 class TenantSource:
-    """source_contract.Source of one tenant. `lock` guards history and segments; row groups are read outside of it."""
+    """source_contract.Source of one tenant. `lock` guards history and segments; row groups are read without it."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class TenantSource:
         self._cache = cache
         self._retained_ts = retained_ts
         self._worked_of: History | None = None
-        self._mine = object()  # what was worked out by another source, or of another history, is not mine
+        self._mine = object()  # key of shared results: it excludes those of other sources and of earlier histories
 
     def _history(self) -> History:
         history = self._history_now()
@@ -113,7 +113,7 @@ class TenantSource:
     def shared(self, key: Hashable, high: int, make: Callable[[], Worked[T]]) -> T:
         with self._lock:
             history = self._history()
-            if history is not self._worked_of:  # read anew: it may say something else
+            if history is not self._worked_of:  # it was read again, and may differ
                 self._worked_of, self._mine = history, object()
             mine = self._mine
 
@@ -126,10 +126,10 @@ class TenantSource:
         return cast(T, self._cache.work.get((mine, key), made))
 
     def bears(self, scope: Scope, low: int, high: int) -> bool:
-        """Whether anything bears the scope's name at any time from `low` to `high`, both included."""
+        """Whether any object has the scope's name at any time from `low` to `high`, both inclusive."""
         if scope.database is None:
             return True
-        until = min(high + 1, MAX_TS)  # history tells what holds strictly before a ts
+        until = min(high + 1, MAX_TS)  # history answers what is valid strictly before a ts
         with self._lock:
             history = self._history()
             if scope.table is None:
@@ -137,24 +137,24 @@ class TenantSource:
             return bool(history.bearers(scope.database, scope.table, low, until))
 
     def databases(self, ts: int) -> list[str]:
-        """Databases visible at `ts`, which must not lie above what the history knows."""
+        """Databases visible at `ts`, which must not be above the history's resolved_ts."""
         with self._lock:
             return self._history().databases(ts)
 
     def tables(self, ts: int, database: str) -> list[ListedTable] | None:
-        """Base tables visible at `ts`; None if there is no such database then."""
+        """Base tables visible at `ts`; None if the database does not exist then."""
         with self._lock:
             return self._history().tables(ts, database)
 
     def table(self, ts: int, database: str, table: str) -> TableVersion | None:
-        """What bears the name at `ts`, a view or a sequence too; None if nothing does."""
+        """The table, view or sequence that has the name at `ts`; None if it does not exist."""
         name = (fold(database), fold(table))
         with self._lock:
             found = self._history().visible_tables(ts, database)
             return next((version for version in found if version.folded == name), None)
 
     def schema_version(self, ts: int) -> int:
-        """The one in force at `ts`."""
+        """The schema version in force at `ts`."""
         with self._lock:
             return self._history().schema_version_at(ts)
 

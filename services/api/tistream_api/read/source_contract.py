@@ -1,4 +1,4 @@
-"""What going through a window needs of a tenant, and what comes of it."""
+"""The input and output of a scan: what it needs of a tenant, and the batches that it yields."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Worked(Generic[T]):
-    """`value` was made of these row groups, and is the same whoever makes it. `size`: about its bytes in memory; None:
-    it is for nobody but who made it."""
+    """A result made of these row groups, equal for every reader. `size` is its approximate size in bytes; None: it is
+    not shared."""
 
     value: T
     size: int | None
@@ -33,7 +33,7 @@ class Worked(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class GroupIndex:
-    """The table_id and commit_ts of a row group's rows, and how many bytes had to be decoded to know them."""
+    """The table_id and commit_ts of a row group's rows, and the bytes that had to be decoded to read them."""
 
     table_id: Ints
     commit_ts: Ints
@@ -44,22 +44,22 @@ class Source(Protocol):
     """A tenant's pool and schema history, complete up to the window's end."""
 
     def horizon(self, window: Window, rows: int) -> int:
-        """The high end of a stride from the window's low end on whose segments hold about `rows` rows, or more."""
+        """The high end of a stride from the window's low end, whose segments hold about `rows` rows or more."""
 
     def segments(self, window: Window) -> Sequence[SegmentRef]:
         """The live segments that may hold rows of the window."""
 
     def replan(self) -> None:
-        """A segment was gone: read the tasks' logs anew."""
+        """Read the tasks' logs again, because a segment has disappeared."""
 
     def physical_ids(self, scope: Scope, window: Window) -> Ints | None:
-        """The ids, ascending, that the scope's rows may bear in the window; None: any."""
+        """The physical ids, ascending, that the scope's rows may have in the window; None: any."""
 
     def shapes(self, scope: Scope, ids: Sequence[int], window: Window) -> Shapes:
         """How the rows of these ids are shown to this scope in the window."""
 
     def logical_id(self, physical_id: int, commit_ts: int) -> int:
-        """The table id that events of this physical id's rows bear; the physical one if none is shown."""
+        """The table id in events of this physical id's rows; the physical one if no table is shown."""
 
     def ddl_events(self, scope: Scope, window: Window) -> Ddls:
         """The scope's ddl events."""
@@ -68,20 +68,21 @@ class Source(Protocol):
         """One row group (tistream.format.segment.SCHEMA)."""
 
     def index(self, group: GroupRef) -> GroupIndex:
-        """Which rows a row group holds."""
+        """The index of a row group."""
 
     def shared(self, key: Hashable, high: int, make: Callable[[], Worked[T]]) -> T:
-        """What `make` makes of what is known up to `high`, or what another pull has made with the same key."""
+        """The result of `make`, which depends on what is known up to `high`; or the result that another pull made with
+        the same key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events that follow those of the batch before.
+    """Events that follow those of the previous batch.
 
-    With them everything at or below `through` has been given; None: the batch ends inside a crowded commit_ts, one
-    that is too large to be held. Before the first batch of a crowded commit_ts comes one with `crowd`, an upper
-    bound of its events. After a `barrier` nothing follows; the events end below its commit_ts. `last`: the answer is to
-    end behind it, whatever follows.
+    With them, everything at or below `through` has been returned. None: the batch ends inside a crowded commit_ts,
+    which is too large to be held at once. A batch with `crowd`, an upper bound of its events, precedes the first batch
+    of a crowded commit_ts. Nothing follows a `barrier`; the events end below its commit_ts. `last`: the answer must end
+    after this batch.
     """
 
     events: Events

@@ -1,4 +1,4 @@
-"""Which events of a window a pull wants: rows, DDL or both. Pure but for what the source reads."""
+"""The events of a window that a pull asks for: rows, DDL or both. Pure except for what the source reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tistream_api.request.params import ALL, DDL
 
 def wanted(kind: str, source: Source, scope: Scope, start: Position, high: int, budget: Budget) -> Iterator[Batch]:
     """The scope's events after `start` with commit_ts <= `high`; `kind` is the parameter `events`."""
-    if kind == DDL:  # known from the schema history: no segment is read
+    if kind == DDL:  # from the schema history: no segment is read
         if start.low_ts < high:
             events = Events.ordered([source.ddl_events(scope, Window(start.low_ts, high))])
             yield Batch(events.after(start), high)
@@ -27,6 +27,6 @@ def wanted(kind: str, source: Source, scope: Scope, start: Position, high: int, 
 
 
 def _rows(batch: Batch) -> Batch:
-    """The same without DDL events: `through` says that they are passed."""
+    """The batch without DDL events; `through` shows that they were passed."""
     rows = batch.events.place == int(Place.ROW)
     return batch if rows.all() else replace(batch, events=batch.events.chosen(np.flatnonzero(rows)))

@@ -1,4 +1,4 @@
-"""Bodies of requests, as bytes until the gate has let them in."""
+"""Request bodies: raw bytes until the gate has authorized the request, parsed afterwards."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pydantic import BaseModel, ValidationError
 from tistream.errors import InvalidRequest
 
 M = TypeVar("M", bound=BaseModel)
-MEMBERS_MAX = 1_000  # each that is wrong is listed, by work that no limit counts: the longest body has 330
-MISTAKES_MAX, NAME_MAX = 20, 80  # of those listed
+# Each invalid member is listed, which costs time that no rate limit counts; the longest valid body has 330
+MEMBERS_MAX = 1_000
+MISTAKES_MAX, NAME_MAX = 20, 80  # limits of the listed mistakes: their number, and the length of a name
 
 
 async def _body(request: Request) -> bytes:
@@ -22,7 +23,7 @@ Body = Annotated[bytes, Depends(_body)]
 
 
 def read(model: type[M], body: bytes) -> M:
-    """JSON as `model`. Raises InvalidRequest, naming the first members that are wrong."""
+    """Parse JSON as `model`. Raises InvalidRequest, naming the first members that are wrong."""
     if body.count(b":") > MEMBERS_MAX:
         raise InvalidRequest(f"the body has more than {MEMBERS_MAX} members")
     try:

@@ -1,4 +1,4 @@
-"""HEAD: what GET answers, without the body. Remote readers begin with it."""
+"""HEAD: the headers that GET would answer, without the body. Remote file readers send it first."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _ASKED = "tistream.head"
 
 
 def is_head(scope: Scope) -> bool:
-    """Whether only the head of an answer is wanted."""
+    """Whether the request is a HEAD, so that only headers are sent."""
     return bool(scope.get(_ASKED, False))
 
 
 class HeadRequests:
-    """Middleware, inside of whatever counts and logs requests, which see HEAD."""
+    """Middleware, inside of the middleware that counts and logs requests, so that these see HEAD."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -35,7 +35,7 @@ class HeadRequests:
                 over = True
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             if over and message.get("more_body", False):
-                raise ClientDisconnect  # the rest of a body is not made
+                raise ClientDisconnect  # the rest of the body is not computed
 
         try:
             await self._app(inner, receive, head)

@@ -1,4 +1,4 @@
-"""Query parameters, taken apart strictly from the raw query string (design.md 5).
+"""Strict parsing of query parameters from the raw query string (design.md 5).
 
 Nothing is guessed: an unknown, repeated, empty or malformed parameter is a 400 that names it.
 """
@@ -52,11 +52,11 @@ class PullParams:
     follow: bool
     format: str = FORMATS[0]
     events: str = ALL
-    coding: str | None = None  # the Content-Encoding of the answer: not a parameter, but what its reader takes
+    coding: str | None = None  # the Content-Encoding of the answer, from the header Accept-Encoding; no query parameter
 
 
 def parse_pull(query: bytes, *, one_table: bool = False) -> PullParams:
-    """The parameters of a pull; `one_table`: of a PullTable. Raises InvalidRequest, naming the wrong parameter."""
+    """The parameters of a pull. `one_table` is True for PullTable. Raises InvalidRequest, naming the parameter."""
     given = _take_apart(query, PULL_PARAMETERS)
     if ("start_ts" in given) == ("cursor" in given):
         raise InvalidRequest("give either start_ts or cursor, and not both", {"parameter": "start_ts"})
@@ -86,7 +86,8 @@ def parse_pull(query: bytes, *, one_table: bool = False) -> PullParams:
 
 
 def _events(asked: str | None, form: str, *, one_table: bool) -> str:
-    """What of several IPC streams a reader takes for all of them is the first: so whoever wants several says so."""
+    """The parameter `events`. A reader may take the first of several IPC streams for the whole answer, so with
+    format=arrow a client must ask explicitly for several."""
     if asked is not None and asked not in EVENTS:
         raise _bad("events", f"is none of {', '.join(EVENTS)}")
     if form != "arrow":
@@ -110,7 +111,7 @@ def parse_list(query: bytes) -> int | None:
 
 
 def parse_coverage(query: bytes) -> tuple[bytes, bytes]:
-    """The key range `[start, end)` of a coverage request; an empty end has no bound. Raises InvalidRequest."""
+    """The key range `[start, end)` of a coverage request; an empty end is unbounded. Raises InvalidRequest."""
     given = _take_apart(query, COVERAGE_PARAMETERS, empty=COVERAGE_PARAMETERS)
     start = _hex("start_key", given.get("start_key", ""))
     end = _hex("end_key", given.get("end_key", ""))
@@ -120,7 +121,7 @@ def parse_coverage(query: bytes) -> tuple[bytes, bytes]:
 
 
 def parse_lag(query: bytes) -> int:
-    """How many minutes back. Raises InvalidRequest."""
+    """The number of minutes of TenantLag. Raises InvalidRequest."""
     given = _take_apart(query, LAG_PARAMETERS)
     return _number("minutes", given.get("minutes", str(LAG_MINUTES_MAX)), 1, LAG_MINUTES_MAX)
 
@@ -133,14 +134,13 @@ def parse_ddl(query: bytes) -> tuple[int | None, int]:
 
 
 def parse_usage(query: bytes) -> dict[str, int]:
-    """`from` and `to` of a usage request, those that are given: milliseconds since the Unix epoch. Raises
-    InvalidRequest."""
+    """`from` and `to` of a usage request, if given, in milliseconds since the Unix epoch. Raises InvalidRequest."""
     given = _take_apart(query, USAGE_PARAMETERS)
     return {name: _number(name, text, 0, WALL_MS_MAX) for name, text in given.items()}
 
 
 def parse_audit(query: bytes) -> dict[str, int | str]:
-    """What of the audit log is asked for, as far as it is given. Raises InvalidRequest."""
+    """The parameters of AuditLog that are given, with the default of `limit`. Raises InvalidRequest."""
     given = _take_apart(query, AUDIT_PARAMETERS)
     asked: dict[str, int | str] = {"limit": _number("limit", given.get("limit", str(AUDIT_LIMIT)), 1, AUDIT_LIMIT_MAX)}
     if "after" in given:
@@ -154,7 +154,7 @@ def parse_audit(query: bytes) -> dict[str, int | str]:
 
 
 def parse_none(query: bytes) -> None:
-    """A call without parameters. Raises InvalidRequest if there are any."""
+    """Check that a call has no parameters. Raises InvalidRequest if it has any."""
     _take_apart(query, ())
 
 

@@ -1,4 +1,4 @@
-"""Names in a path may hold anything, a slash too: routes see the path as it was sent, still percent-encoded."""
+"""Names in a path may contain any character, even a slash, so routes match the path as it was sent, percent-encoded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tistream.errors import UnknownName
 
 
 class RawPath:
-    """Middleware that hands `raw_path` on as `path`, so that an encoded slash is no separator."""
+    """Middleware that uses `raw_path` as `path`, so that an encoded slash is not a separator."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -23,7 +23,7 @@ class RawPath:
 
 
 def name_of(segment: str) -> str:
-    """The name that a path segment spells. Raises UnknownName if it spells none: names are UTF-8."""
+    """The name that a path segment encodes. Raises UnknownName if it is not UTF-8."""
     try:
         return unquote_to_bytes(segment.encode("latin-1")).decode()
     except UnicodeError as error:

@@ -1,5 +1,6 @@
-"""The audit log: what the meta server answers, behind the gate. For who operates the platform: entries tell of every
-tenant, and from which addresses its operators come."""
+"""The audit log, which the meta server answers, behind the gate. It requires operate on the platform, because entries
+name every tenant and the addresses of its operators.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ def build_audit_router(meta: MetaClient) -> APIRouter:
         openapi_extra=OPERATE_PLATFORM.declared(openapi.audit_doc()),
     )
     def audit_log(request: Request) -> Response:
-        """What was changed, by whom, from where, what from and what to: the first entries above `after`, or the
-        newest; the oldest of them first."""
+        """Changes, with their actor, address, old and new values: the first entries above `after`, or the newest;
+        oldest first."""
         asked = urlencode(params.parse_audit(request.scope["query_string"]))
         answer = meta.request("GET", f"/v1/audit?{asked}")
         return Response(answer.content, answer.status_code, media_type="application/json")

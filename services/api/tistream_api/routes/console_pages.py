@@ -1,4 +1,4 @@
-"""The web console's files at `/console/`: read once, out of the package. Whatever they show they ask of the API."""
+"""The web console's files at `/console/`, read once from the package. They get their data from the API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# Nothing from elsewhere, nothing inline, no frame around it; and no text ever becomes markup (trusted types).
+# No content from elsewhere, no inline scripts or styles, no framing. No text ever becomes markup (trusted types).
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -37,7 +37,7 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One file."""
+    """One file of the console."""
 
     body: bytes
     media_type: str
@@ -56,13 +56,13 @@ def read_pages() -> dict[str, Page]:
 
 
 def build_pages() -> APIRouter:
-    """`/console`, for everybody: the files name no tenant, and hold no secret."""
+    """The console's routes, open to everybody: the files name no tenant and hold no secret."""
     router = APIRouter(include_in_schema=False)
     pages = read_pages()
 
     @router.get("/")
     async def root() -> Response:
-        """Whoever types the server's address alone gets to the console."""
+        """Redirect from the server's root to the console."""
         return RedirectResponse("console/", 307, HEADERS)
 
     @router.get("/docs")
@@ -72,12 +72,12 @@ def build_pages() -> APIRouter:
 
     @router.get("/console")
     async def console() -> Response:
-        """To where relative names work, whatever prefix a proxy puts before."""
+        """Redirect to the path at which relative names work, whatever prefix a proxy adds."""
         return RedirectResponse("console/", 308, HEADERS)
 
     @router.get("/console/{name:path}")
     async def page(request: Request, name: str) -> Response:
-        """One file, of those that there are: a name is looked up, and opens nothing."""
+        """One file. The name is looked up among the files read at start; no path is opened."""
         found = pages.get(name_of(name) or INDEX)
         if found is None:
             raise UnknownName("the console has no such file")

@@ -1,4 +1,4 @@
-"""What people look at, in the console and by hand: every tenant, lag over time, columns, the history of DDL."""
+"""Routes for people, in the console and by hand: all tenants, lag over time, columns, DDL history."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _may_see(grants: Iterable[Grant], tenant: TenantKey) -> bool:
 
 
 def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, sampler: LagSampler) -> APIRouter:
-    """The routes that only read, and that consumers of changes do not need."""
+    """The read-only routes that consumers of changes do not need."""
     router = APIRouter()
 
     def view_of(cluster_id: str, tenant_id: str) -> TenantView:
@@ -45,8 +45,8 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
         openapi_extra=gate.OVERVIEW.declared(),
     )
     def overview(request: Request) -> dict[str, Any]:
-        """Every tenant that the token may read or operate: how far it is and what holds it, without asking anybody.
-        `parts`: the databases and tables that the token names, below a tenant."""
+        """Progress and hold of every tenant that the token may read or operate, from this server's memory. `parts`:
+        databases and tables that the token names, below a tenant."""
         params.parse_none(request.scope["query_string"])
         grants = caller_of(request).grants
         found = sorted(tenants.views().items(), key=lambda item: str(item[0]))
@@ -63,7 +63,7 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
         openapi_extra=gate.READ_TENANT.declared(openapi.lag_doc()),
     )
     def tenant_lag(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
-        """Seconds that each stage was behind the wall clock, over the last while, as this server has seen it."""
+        """Seconds that each stage was behind the wall clock over the last minutes, as this server measured them."""
         minutes = params.parse_lag(request.scope["query_string"])
         return sampler.lags(view_of(cluster_id, tenant_id), minutes)
 
@@ -75,7 +75,7 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
         openapi_extra=gate.READ_TENANT.declared(openapi.ddl_doc()),
     )
     def ddl_history(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
-        """DDL events of the tenant, newest first; `more` below the last one's commit_ts."""
+        """DDL events of the tenant, newest first. If `more` is true, continue below the last event's commit_ts."""
         before_ts, limit = params.parse_ddl(request.scope["query_string"])
         return lists.ddl(view_of(cluster_id, tenant_id), before_ts, limit)
 
@@ -87,7 +87,7 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
         openapi_extra=gate.READ_TABLE.declared(openapi.list_doc()),
     )
     def table_schema(request: Request, cluster_id: str, tenant_id: str, db: str, table: str) -> dict[str, Any]:
-        """Columns of what bears the name at a time."""
+        """Columns of the table, view or sequence that has the name at `ts`."""
         ts = params.parse_list(request.scope["query_string"])
         return lists.schema(view_of(cluster_id, tenant_id), name_of(db), name_of(table), ts)
 

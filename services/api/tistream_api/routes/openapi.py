@@ -1,4 +1,4 @@
-"""Parameters for the OpenAPI document. They are read by params.py, from the raw query: nothing is overlooked."""
+"""Parameters and answers in the OpenAPI document. params.py parses the parameters, from the raw query."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def problems(*statuses: int) -> Responses:
-    """Answers other than success. With `default`, FastAPI does not add an answer that no call gives."""
-    every = sorted({*statuses, 401, 403, 429})  # what the gate answers
+    """Answers other than success. The key `default` keeps FastAPI from adding an answer that no call gives."""
+    every = sorted({*statuses, 401, 403, 429})  # the gate's answers
     told: Responses = {status: {"description": _TOLD[status], "content": _PROBLEM} for status in every}
     return {**told, "default": {"description": "any other problem", "content": _PROBLEM}}
 
@@ -216,7 +216,8 @@ def deletion_doc() -> dict[str, Any]:
 def json_doc(
     members: dict[str, dict[str, Any]], *, optional: bool = False, required: list[str] | None = None
 ) -> dict[str, Any]:
-    """openapi_extra of a call with a JSON body of these members; all of them are `required`, or none, or these."""
+    """openapi_extra of a call with a JSON body of these members. `required` lists the required ones (default:
+    all, or with `optional` none)."""
     required = ([] if optional else list(members)) if required is None else required
     schema = {"type": "object", "required": required, "properties": members, "additionalProperties": False}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

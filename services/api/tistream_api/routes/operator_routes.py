@@ -1,4 +1,4 @@
-"""What operators ask and tell: nodes, tasks, the owner. The meta server answers; the API's is the one public port."""
+"""Routes for operators: nodes, tasks, the owner. The meta server answers; the API server has the only public port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _TASK = re.compile(r"[0-9]{1,19}")
 
 
 def _safe(form: re.Pattern[str], segment: str) -> str:
-    """A name for a path at the meta server. Raises UnknownName for what could lead anywhere else: `..`, say."""
+    """A name for a path at the meta server. Raises UnknownName for one of another form, which could lead to another
+    path: `..`, for example."""
     name = name_of(segment)
     if not form.fullmatch(name):
         raise UnknownName(f"nothing has a name that is not of the form {form.pattern}")
@@ -43,7 +44,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         openapi_extra=OPERATE_PLATFORM.declared(),
     )
     def list_nodes(request: Request) -> Response:
-        """Every process but the meta servers, and whether it is alive, suspect, lost or draining."""
+        """All processes except the meta servers, and whether each is alive, suspect, lost or draining."""
         return forward(request, "GET", "/v1/nodes")
 
     @router.post(
@@ -54,7 +55,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"draining": {"type": "boolean"}})),
     )
     def drain_node(request: Request, node_id: str, body: Body) -> Response:
-        """Move every task and store off a node, and give it none: `{"draining": true}`; false takes that back."""
+        """Move all tasks and stores off a node and assign it none: `{"draining": true}`; false ends that."""
         return forward(request, "POST", f"/v1/nodes/{_safe(_NODE, node_id)}/drain", body)
 
     @router.get(
@@ -64,7 +65,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         openapi_extra=OPERATE_PLATFORM.declared(),
     )
     def list_tasks(request: Request) -> Response:
-        """Every task: which sorter has it, under which epoch, and in which phase it is."""
+        """All tasks: the sorter of each, its epoch and its phase."""
         return forward(request, "GET", "/v1/tasks")
 
     @router.post(
@@ -75,7 +76,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"node_id": {"type": "string"}})),
     )
     def move_task(request: Request, task_id: str, body: Body) -> Response:
-        """Let another sorter take a task over, once it has prepared: `{"node_id": "sorter-2"}`."""
+        """Move a task to another sorter, once that has prepared: `{"node_id": "sorter-2"}`."""
         return forward(request, "POST", f"/v1/tasks/{_safe(_TASK, task_id)}/move", body)
 
     @router.post(
@@ -86,7 +87,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"key": {"type": ["string", "null"]}}, optional=True)),
     )
     def split_task(request: Request, task_id: str, body: Body) -> Response:
-        """Cut a task in two: `{"key": "7480…"}` (hexadecimal), or `{}`: where it halves the load."""
+        """Split a task in two: `{"key": "7480…"}` (hexadecimal), or `{}` to split it where it halves the load."""
         return forward(request, "POST", f"/v1/tasks/{_safe(_TASK, task_id)}/split", body)
 
     @router.post(
@@ -97,7 +98,7 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"neighbour": {"type": "integer"}})),
     )
     def merge_tasks(request: Request, task_id: str, body: Body) -> Response:
-        """Make one of a task and the one next to it: `{"neighbour": 4}`."""
+        """Merge a task with a neighbour: `{"neighbour": 4}`."""
         return forward(request, "POST", f"/v1/tasks/{_safe(_TASK, task_id)}/merge", body)
 
     @router.get(

@@ -1,4 +1,4 @@
-"""HTTP surface of the API server (design.md 5). Parses, calls, translates; decides nothing."""
+"""HTTP routes of pulls, lists and status (design.md 5). They parse, call and translate; they decide nothing."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from tistream_api.tenant.tenants import Tenants
 
 Call = Callable[..., Response]
 PULL: list[str | Enum] = ["pull"]
-TABLE_NAMES = 2  # of a database and of a table in it
+TABLE_NAMES = 2  # names of a database and of a table in it
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 
 
 def build_router(
     tenants: Tenants, pulls: Pulls, lists: Lists, status: TenantStatus, meta: MetaClient, guard: Gate
 ) -> APIRouter:
-    """Every route of the API server but those that are open to everybody. To be included behind the gate."""
+    """Every route of the API server except the open ones; to be included behind the gate."""
     router = APIRouter()
     _add_pulls(router, tenants, pulls, guard)
     _add_lists(router, tenants, lists)
@@ -61,13 +61,13 @@ def _view(tenants: Tenants, cluster_id: str, tenant_id: str) -> TenantView:
 
 
 def _readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:
-    """Which names of the tenant may be shown; None: all."""
+    """A function that returns whether a name of the tenant may be shown; None: all may."""
     tenant = (view.tenant.cluster_id, view.tenant.tenant_id)
     if may(grants, "read", Resource(*tenant)):
         return None
 
     def may_read(database: str, table: str) -> bool:
-        if not table:  # a database, which lists show to whoever may read something of it
+        if not table:  # a database, which lists show if the caller may read something in it
             return may_some(grants, "read", Resource(*tenant, database))
         return may(grants, "read", Resource(*tenant, database, table))
 
@@ -75,11 +75,11 @@ def _readable(grants: Sequence[Grant], view: TenantView) -> MayRead | None:
 
 
 async def watched(request: Request) -> AsyncIterator[None]:
-    """`request.state.gone` is set when the client has gone: a pull looks at it before its first byte too."""
+    """Set `request.state.gone` when the client disconnects. A pull checks it even before its first byte."""
     gone = request.state.gone = new_event()
 
     async def until_gone() -> None:
-        with suppress(HTTPException):  # a body that nobody reads, and that is too large
+        with suppress(HTTPException):  # an unread body that is too large
             while (await request.receive())["type"] != "http.disconnect":
                 pass
             gone.set()
@@ -106,7 +106,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -
         media_type = FORMATS[asked.format].media_type
         may_read = _readable(caller_of(request).grants, view)
         counted, gone = turn_of(request).end, request.state.gone.is_set
-        if is_head(request.scope):  # waits for nothing, and serves no rows
+        if is_head(request.scope):  # a HEAD request does not wait, and serves no rows
             asked = replace(asked, wait_ms=0)
             pulls.answer(view, scope, asked, still, counted=counted, may_read=may_read, gone=gone).close()
             return StreamingResponse(iter(()), headers=headers, media_type=media_type)
@@ -126,7 +126,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -
 
     @pull_route("/databases/{db}/tables/{table}/changes", "PullTable", gate.READ_TABLE)
     def pull_table(request: Request, cluster_id: str, tenant_id: str, db: str, table: str) -> Response:
-        """Changes of whatever table bears the name at each time."""
+        """Changes of the table that has the name at each time."""
         return answer(request, _view(tenants, cluster_id, tenant_id), db, table)
 
     @pull_route("/databases/{db}/changes", "PullDB", gate.READ_DATABASE)
@@ -149,7 +149,7 @@ def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
         openapi_extra=gate.LIST_DATABASES.declared(openapi.list_doc()),
     )
     def list_dbs(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
-        """Databases at a time: those that the token may read something of."""
+        """Databases at a time: those in which the token may read something."""
         ts = params.parse_list(_query(request))
         found = lists.databases(_view(tenants, cluster_id, tenant_id), ts)
         grants, tenant = caller_of(request).grants, (name_of(cluster_id), name_of(tenant_id))
@@ -181,7 +181,7 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
         openapi_extra=gate.READ_TENANT.declared(),
     )
     def tenant_status(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
-        """How far the tenant can be read, and what holds it."""
+        """The tenant's progress, and what holds it back."""
         params.parse_none(_query(request))
         return status.status(_view(tenants, cluster_id, tenant_id))
 
@@ -205,13 +205,13 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
         openapi_extra=gate.READ_TENANT.declared(openapi.coverage_doc()),
     )
     def coverage(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
-        """Slices of a key range: up to which entry of which region's log they are covered."""
+        """Slices of a key range, each with the entry of its region's log up to which it is covered."""
         start, end = params.parse_coverage(_query(request))
         return status.coverage(_view(tenants, cluster_id, tenant_id), start, end)
 
 
 def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
-    """What the meta server answers; the API's is the one public port."""
+    """Routes that the meta server answers; the API server has the only public port."""
 
     def forward(method: str, path: str, body: bytes | None = None) -> Response:
         answer = meta.request(method, path, body)
@@ -226,8 +226,9 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.create_doc()),
     )
     def create_tenant(request: Request, cluster_id: str, body: Body) -> Response:
-        """Register a tenant: `{"tenant_id": "acme"}`, and how long its rows are kept: `"retention_ms": "604800000"`;
-        with a key of its own: `"kms_key_id": "arn:…"`; with its index entries, for restores: `"index_keys": true`."""
+        """Register a tenant: `{"tenant_id": "acme"}`. Optional: how long its rows are kept: `"retention_ms":
+        "604800000"`; a key of its own: `"kms_key_id": "arn:…"`; its index entries, for restores: `"index_keys": true`.
+        """
         params.parse_none(_query(request))
         return forward("POST", at_meta(cluster_id), body)
 
@@ -239,7 +240,7 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc({"retention_ms": openapi.RETENTION})),
     )
     def set_retention(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
-        """How long a tenant's rows are kept after their commit: `{"retention_ms": "604800000"}`; null: for ever."""
+        """Set how long a tenant's rows are kept after their commit: `{"retention_ms": "604800000"}`; null: forever."""
         params.parse_none(_query(request))
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/retention", body)
 
@@ -251,8 +252,8 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.json_doc({"kms_key_id": openapi.KMS_KEY_ID})),
     )
     def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
-        """What a tenant's new objects are encrypted with: `{"kms_key_id": "arn:…"}` (SSE-KMS); null: no key of its own.
-        For who operates the cluster: the platform may use the keys of others too."""
+        """Set the encryption of a tenant's new objects: `{"kms_key_id": "arn:…"}` (SSE-KMS); null: no key of its own.
+        Requires operate on the cluster, because the platform can use the keys of others too."""
         params.parse_none(_query(request))
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/encryption", body)
 
@@ -286,5 +287,5 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
     def notify(request: Request, body: Body) -> Response:
         """Announce a file: `{"cluster_id", "tenant_id", "store_id", "ts"}`, all strings."""
         params.parse_none(_query(request))
-        # Made anew of what the gate has read: nobody reads another tenant in it.
+        # Serialized again from what the gate has read, so that no member is interpreted in two ways.
         return forward("POST", "/v1/notifications", read(Notification, body).model_dump_json().encode())

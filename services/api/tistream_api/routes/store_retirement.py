@@ -1,4 +1,4 @@
-"""Whether a store may be retired: no slice waits for it, and every task has its files in manifests. Pure."""
+"""Whether a store may be retired: no slice waits for it, and all of its files are in manifests of every task. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tistream.wire.sorter import Chain, StoreNeed
 
 
 def taken_ts(store_id: int, needs: Mapping[int, StoreNeed]) -> int:
-    """Up to where every task has the store's files, and needs none of them: 0 where none was ever taken. By task what
-    it needs; all tasks of the tenant must be among them. Raises InvalidRequest where one of them needs the store."""
+    """The ts up to which every task has the store's files in manifests; 0 if none was ever received. `needs` maps each
+    task of the tenant to what it needs of the store. Raises InvalidRequest if a task still needs it."""
     for task_id, need in sorted(needs.items()):
         if (reason := _reason(task_id, need)) is not None:
             raise InvalidRequest(f"store {store_id} cannot be retired: {reason}")

@@ -1,4 +1,4 @@
-"""`tistream store retire`: asks every sorter of the tenant, then tells the meta server."""
+"""`tistream store retire`: asks every sorter of the tenant, then orders the meta server to retire the store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DISCARD = {"discard": {"type": "boolean", "example": False}}
 
 
 def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[TenantKey], TenantRoute]) -> APIRouter:
-    """To be included behind the gate. `route_of` raises UnknownName, Unavailable."""
+    """The route, to be included behind the gate. `route_of` raises UnknownName, Unavailable."""
     router = APIRouter(tags=["tenant"])
 
     @router.post(
@@ -38,9 +38,9 @@ def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[T
         openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc(_DISCARD, optional=True)),
     )
     def retire_store(request: Request, cluster_id: str, tenant_id: str, store_id: str, body: Body) -> Response:
-        """Let a store go that is gone: nobody reads it any more, it leaves `status`, and its files are deleted. 400
-        with the reason while a slice waits for it, or a task needs its files; also where files are there that nobody
-        has taken, unless `{"discard": true}`. A store that pushes again is found again."""
+        """Retire a store that no longer exists: its files are no longer read and are deleted, and it leaves `status`.
+        Returns 400 with the reason while a slice waits for it or a task needs its files, and, without `{"discard":
+        true}`, if it has files that were never read. A store that pushes again is discovered again."""
         params.parse_none(request.scope["query_string"])
         key = TenantKey.parse(name_of(cluster_id), name_of(tenant_id))
         name = name_of(store_id)
@@ -58,7 +58,7 @@ def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[T
 
 
 def _needs(http: HttpClient, route: TenantRoute, store_id: int) -> dict[int, StoreNeed]:
-    """Of every task of the tenant. Raises Unavailable if one cannot be asked."""
+    """What each task of the tenant needs of the store. Raises Unavailable if a sorter cannot be asked."""
     if not route.tasks:
         raise InvalidRequest("the tenant has no task yet: its schema_snap has not been read")
     found = {}
@@ -67,6 +67,6 @@ def _needs(http: HttpClient, route: TenantRoute, store_id: int) -> dict[int, Sto
             raise Unavailable(f"task {task.task_id} has no sorter now")
         try:
             found[task.task_id] = http.get(f"{task.sorter_url}/v1/tasks/{task.task_id}/stores/{store_id}", StoreNeed)
-        except FatalError as error:  # it has just started, and does not hold the task yet
+        except FatalError as error:  # the sorter has just started, and does not hold the task yet
             raise Unavailable(f"task {task.task_id}: {error}") from error
     return found

@@ -1,4 +1,4 @@
-"""Pause, delete and keep tenants: what the meta server answers, behind the gate."""
+"""Routes to pause, delete and keep tenants. The meta server answers them, behind the gate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tistream_api.routes.pull_routes import TENANT
 
 
 def build_tenant_end_router(meta: MetaClient) -> APIRouter:
-    """To be included behind the gate. Who may register tenants of a cluster may delete them."""
+    """The routes, to be included behind the gate. Deleting requires the same grant as registering a tenant."""
     router = APIRouter(tags=["tenant"])
 
     def forward(method: str, path: str, body: bytes | None = None) -> Response:
@@ -29,7 +29,7 @@ def build_tenant_end_router(meta: MetaClient) -> APIRouter:
         openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc({"paused": {"type": "boolean", "example": True}})),
     )
     def pause_tenant(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
-        """Take nothing more of a tenant in: `{"paused": true}`; what is there is served. False: go on."""
+        """Stop reading a tenant's input: `{"paused": true}`; committed data is still served. False: resume."""
         params.parse_none(request.scope["query_string"])
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/pause", body)
 
@@ -41,8 +41,8 @@ def build_tenant_end_router(meta: MetaClient) -> APIRouter:
         openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.deletion_doc()),
     )
     def delete_tenant(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
-        """Delete a tenant with all that it has: `{"confirm": "acme", "grace_ms": "86400000"}`. Until that time has
-        passed (a day, if nothing is said) it is paused, and DELETE takes this back."""
+        """Delete a tenant and all its data: `{"confirm": "acme", "grace_ms": "86400000"}`. During the grace period (by
+        default a day) it is paused, and DELETE cancels the deletion."""
         params.parse_none(request.scope["query_string"])
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/deletion", body)
 
@@ -53,7 +53,7 @@ def build_tenant_end_router(meta: MetaClient) -> APIRouter:
         openapi_extra=gate.OPERATE_CLUSTER.declared(),
     )
     def keep_tenant(request: Request, cluster_id: str, tenant_id: str) -> Response:
-        """Take back that a tenant is to be deleted, before its time has come."""
+        """Cancel the deletion of a tenant during its grace period."""
         params.parse_none(request.scope["query_string"])
         return forward("DELETE", f"{at_meta(cluster_id, tenant_id)}/deletion")
 

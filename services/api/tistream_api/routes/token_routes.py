@@ -1,4 +1,6 @@
-"""Tokens: made here, kept by the meta server. A secret leaves this process once, in the answer to who asked."""
+"""Routes for tokens, which are generated here and stored by the meta server. A secret leaves this process once, in the
+answer to its creator.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ _NEW = openapi.json_doc(
 def build_token_router(
     tokens: TokenClient, callers: Callers | None, clock: Clock, new_secret: Callable[[], tuple[str, str]]
 ) -> APIRouter:
-    """The routes of `tistream token`. `new_secret` draws a token's id and secret; `callers` None: auth is off."""
+    """The routes of `tistream token`. `new_secret` generates a token's id and secret. `callers`: None if
+    authentication is off."""
     router = APIRouter(tags=["token"])
 
     @router.post(
@@ -54,10 +57,11 @@ def build_token_router(
         openapi_extra=OPERATE_OWN.declared(_NEW),
     )
     def create_token(request: Request, body: Body) -> Response:
-        """Make a token, within what the caller's may operate; it ends no later. Its text is told this once."""
+        """Create a token. The caller's token must have operate on what it grants, and it expires no later than that.
+        Its text is returned this once."""
         params.parse_none(request.scope["query_string"])
         if callers is None:
-            # It would be valid from the day on that auth is on, whoever has planted it until then.
+            # Without authentication anyone could create a token that becomes valid when authentication is switched on.
             raise AuthOff(
                 "this API server runs with TISTREAM_API__AUTH=off, and makes no tokens: switch it on, and make them "
                 "with the first token (TISTREAM_META__FIRST_TOKEN_FILE; tistream up --auth)"
@@ -87,7 +91,7 @@ def build_token_router(
         openapi_extra=OPERATE_OWN.declared(),
     )
     def list_tokens(request: Request) -> Response:
-        """The tokens that the caller's could have made, without their secrets."""
+        """The tokens that the caller could have created, without their secrets."""
         params.parse_none(request.scope["query_string"])
         shown = TokenList(tokens=_own(request))
         return Response(shown.model_dump_json(), media_type="application/json")
@@ -99,7 +103,7 @@ def build_token_router(
         openapi_extra=OPERATE_OWN.declared(),
     )
     def revoke_token(request: Request, token_id: str) -> Response:
-        """Nobody is let in by it from now on; again is no error."""
+        """Revoke a token. It is rejected from now on; revoking it again is not an error."""
         params.parse_none(request.scope["query_string"])
         name = name_of(token_id)
         if name not in {token.token_id for token in _own(request)}:
@@ -118,5 +122,5 @@ def build_token_router(
 
 
 def _sooner(wanted_ms: int | None, own_ms: int | None) -> int | None:
-    """When a token ends that is wanted until then, and made by one that has an end of its own; None: never."""
+    """The expiry of a new token: the requested one or the creator's, whichever is earlier; None: never."""
     return min((one for one in (wanted_ms, own_ms) if one is not None), default=None)

@@ -1,4 +1,4 @@
-"""What a tenant has used, and may use. The meta server answers; the API's is the one public port."""
+"""Usage and quotas of tenants. The meta server answers; the API server has the only public port."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build_usage_router(meta: MetaClient) -> APIRouter:
         openapi_extra=READ_TENANT.declared(openapi.usage_doc()),
     )
     def tenant_usage(request: Request, cluster_id: str, tenant_id: str) -> Response:
-        """What a tenant has used, by hour: bytes in, stored and served, rows, requests to object storage."""
+        """A tenant's usage by hour: bytes in, stored and served, rows, requests to object storage."""
         asked = urlencode(params.parse_usage(request.scope["query_string"]))
         return forward("GET", f"{at_meta(cluster_id, tenant_id)}/usage?{asked}")
 
@@ -43,7 +43,7 @@ def build_usage_router(meta: MetaClient) -> APIRouter:
         openapi_extra=READ_TENANT.declared(),
     )
     def quotas(request: Request, cluster_id: str, tenant_id: str) -> Response:
-        """What a tenant may use, and what it stores now."""
+        """A tenant's quotas, and the bytes that it stores now."""
         params.parse_none(request.scope["query_string"])
         return forward("GET", f"{at_meta(cluster_id, tenant_id)}/quotas")
 
@@ -54,7 +54,7 @@ def build_usage_router(meta: MetaClient) -> APIRouter:
         openapi_extra=OPERATE_CLUSTER.declared(openapi.quotas_doc()),
     )
     def set_quotas(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
-        """Say what a tenant may use: `{"requests_per_second": 50}`; what is left out is as the settings have it."""
+        """Set a tenant's quotas: `{"requests_per_second": 50}`; a quota that is left out has the settings' value."""
         params.parse_none(request.scope["query_string"])
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/quotas", body)
 

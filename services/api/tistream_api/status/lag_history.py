@@ -1,4 +1,4 @@
-"""Lags of every tenant over the last while, in a ring of fixed size. No I/O; thread-safe."""
+"""Lags of every tenant over time, in a ring of fixed size. No I/O; thread-safe."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class LagHistory:
         self._size = size
         self._lock = new_lock()
         self._times: deque[int] = deque(maxlen=size)
-        self._next = 0  # where the ring goes on
+        self._next = 0  # the ring's next index
         self._rings: dict[TenantKey, npt.NDArray[np.float32]] = {}
 
     def add(self, at_ms: int, lags: Mapping[TenantKey, Sequence[int]]) -> None:
-        """One sample of every tenant: milliseconds by stage. A tenant that is not among them is forgotten."""
+        """Add a sample of every tenant: milliseconds for each stage. Drops tenants that it does not contain."""
         with self._lock:
             self._times.append(at_ms)
             for gone in self._rings.keys() - lags.keys():
@@ -39,9 +39,9 @@ class LagHistory:
             self._next = (self._next + 1) % self._size
 
     def of(self, tenant: TenantKey, since_ms: int) -> dict[str, Any]:
-        """`at_ms` and, for each stage, seconds behind the wall clock, oldest first; null where it is not known.
+        """`at_ms` and, for each stage, seconds behind the wall clock, oldest first; null if unknown.
 
-        Samples of before the tenant was there are left out.
+        Samples from before the tenant's first one are left out.
         """
         with self._lock:
             ring = self._rings.get(tenant)

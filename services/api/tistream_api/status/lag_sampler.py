@@ -1,4 +1,4 @@
-"""Asks the dispatchers, every few seconds and once for all tenants, how far their stores have come; keeps the lags."""
+"""Samples the lag of all tenants: asks each dispatcher every few seconds for the progress of its stores."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ class LagSampler:
         self._unheard = [Hold(stage="dispatch", reason="the dispatchers have not been asked yet")]
 
     def sample(self) -> None:
-        """One sample of every tenant. A dispatcher that does not answer leaves its part unknown."""
+        """Take a sample of every tenant. If a dispatcher does not answer, its part is unknown."""
         self._answers, self._unheard = self._ask()
         now_ms = self._clock.now_ms()
         lags = {}
         for key, view in self._tenants.views().items():
-            # A tenant that nobody asks for is looked at every now and then: its lag is told as of then.
+            # An idle tenant is refreshed only now and then; its lag is computed for the time of its last refresh.
             at_ms = now_ms - self._tenants.excused_ms(view)
             resolved_ts, schema_ts = view.resolved_ts(), view.schema_resolved_ts()
             lags[key] = stage_lags(at_ms, view.route, self.stores(view), view.statuses, schema_ts, resolved_ts)
         self._history.add(now_ms, lags)
 
     def stores(self, view: TenantView) -> list[StoreStatus]:
-        """A tenant's stores as the last sample found them."""
+        """The stores of a tenant in the last sample."""
         return store_statuses.merged(view.route, self._answers.get(view.tenant, []))
 
     def lags(self, view: TenantView, minutes: int) -> dict[str, Any]:
-        """Answer of TenantLag."""
+        """The answer of TenantLag."""
         return self._history.of(view.tenant, self._clock.now_ms() - minutes * 60_000)
 
     def unheard(self) -> list[Hold]:
-        """Dispatchers that did not tell of their stores at the last sample."""
+        """Dispatchers that did not report their stores in the last sample."""
         return self._unheard
 
     def _ask(self) -> tuple[dict[TenantKey, list[StoreList]], list[Hold]]:

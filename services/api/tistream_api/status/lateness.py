@@ -1,4 +1,4 @@
-"""Why a tenant is late: one answer out of what every service tells about it. Pure. (design.md 5, `held_by`)"""
+"""Why a tenant is late: one answer from the reports of all services. Pure. (design.md 6, `held_by`)"""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from tistream.wire.sorter import Hold, TaskStatus
 from tistream_api.status.stage_lags import received
 
 LATE_SECONDS = 5.0
-# What explains most comes first: a damaged object also makes a log range missing, and that the watermark late.
+# The most specific cause first: a damaged object also makes a log range missing, and that makes the watermark late.
 _STAGES = ("damaged", "push", "schema", "sort", "dispatch", "node")
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What is known of a tenant at one moment. `unreachable`: peers that gave no answer, by stage, and why."""
+    """What is known of a tenant at one moment. `unreachable`: the peers that did not answer, as holds with the
+    reason."""
 
     now_ms: int
     resolved_ts: int
@@ -25,25 +26,25 @@ class Picture:
     task_ids: Sequence[int]
     statuses: Mapping[int, TaskStatus]
     stores: Sequence[StoreStatus] = ()
-    holds: Sequence[Hold] = ()  # of the schema registry, of the dispatcher
+    holds: Sequence[Hold] = ()  # from the schema registry and the dispatchers
     snapshot_object: str = ""
     route_problem: str | None = None
     unreachable: Sequence[Hold] = field(default_factory=tuple)
-    sorters: Mapping[int, str | None] = field(default_factory=dict)  # task -> the node that is to have it
-    paused: str | None = None  # why nothing more is taken in
+    sorters: Mapping[int, str | None] = field(default_factory=dict)  # task -> the sorter node that it is assigned to
+    paused: str | None = None  # why no more input is read
 
     @property
     def lag_seconds(self) -> float:
-        """Wall clock minus resolved_ts; never below 0."""
+        """Wall clock minus resolved_ts; at least 0."""
         return max(0.0, (self.now_ms - physical_ms(self.resolved_ts)) / 1000)
 
 
 def held_by(picture: Picture) -> Hold | None:
-    """The one thing to look at first; None if the tenant is on time and nothing stands in its way.
+    """The hold to look at first; None if the tenant is on time and nothing blocks it.
 
-    What quarantines a store, a gap in a store's files and a row that cannot be decoded are told at once; the rest,
-    the waits of everyday (a log range that another store's next file will bring) among it, once the tenant is late.
-    Where an operator has paused the tenant, that is the answer.
+    A quarantined store, a gap in a store's files and a row that cannot be decoded are shown at once. Other holds are
+    shown only once the tenant is late, because short waits are normal (a log range that another store's next file will
+    contain). If an operator has paused the tenant, that is the answer.
     """
     if picture.paused is not None:
         return Hold(stage="dispatch", reason=picture.paused)
@@ -55,15 +56,16 @@ def held_by(picture: Picture) -> Hold | None:
 
 
 def _rank(hold: Hold) -> tuple[int, int]:
-    """What fails here (the sorter tells of nothing else: a tick that cannot write, a task that stopped) before what has
-    not come; a cause that has a name (an object, a store that is not read) before one that is only a lack of news."""
+    """Sort key of holds. A failure here comes before missing input; a sorter reports only failures as its own stage: a
+    tick that cannot write, a task that stopped. A specific cause (an object, a store that is not read) comes before
+    mere lack of progress."""
     named = hold.object is not None or (hold.stage == "dispatch" and hold.store_id is not None)
     first = {"damaged": 0, "sort": 1}.get(hold.stage, 2 if named else 3)
     return first, _STAGES.index(hold.stage)
 
 
 def _lasting(picture: Picture) -> list[Hold]:
-    """What does not go away by itself."""
+    """Holds that do not resolve themselves."""
     holds = [hold for status in picture.statuses.values() for hold in status.holds if hold.stage == "damaged"]
     for store in picture.stores:
         if store.hold is not None:
@@ -74,7 +76,7 @@ def _lasting(picture: Picture) -> list[Hold]:
 
 
 def _waits(picture: Picture) -> list[Hold]:
-    """What is a cause only if it lasts."""
+    """Holds that matter only if they last."""
     holds = [_of_route(picture)] if picture.route_problem or not picture.task_ids else []
     for status in picture.statuses.values():
         holds.extend(status.holds)
@@ -93,7 +95,7 @@ def _of_route(picture: Picture) -> Hold:
 
 
 def _suspect(picture: Picture) -> Hold:
-    """Nobody names a cause: find the stage that is behind."""
+    """No service reported a hold: find the stage that is behind."""
     if picture.unreachable:
         return picture.unreachable[0]
     unserved = sorted(set(picture.task_ids) - set(picture.statuses))
@@ -110,7 +112,7 @@ def _suspect(picture: Picture) -> Hold:
 
 
 def _slow(picture: Picture, progress: int) -> Hold:
-    """Everybody is there: the store that is silent, or the road of its newest file."""
+    """All services report: find the store that has stopped pushing, or the stage that its newest file has reached."""
     for store in picture.stores:
         if not store.read:
             reason = "the store is not read yet: its dispatcher does not know what the tasks have received of it"

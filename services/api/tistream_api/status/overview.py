@@ -1,4 +1,4 @@
-"""Every tenant in one answer, out of what this process knows already: nobody is asked for it. Pure."""
+"""All tenants in one answer, from what this process knows; it calls no other service. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tistream_api.status.lateness import LATE_SECONDS, Picture, held_by
 
 
 def summary(route: TenantRoute, picture: Picture) -> dict[str, Any]:
-    """A tenant in a few words. `state`: waiting (nothing can be read yet), paused, damaged, late, or live."""
+    """A tenant's summary. `state`: waiting (nothing can be read yet), paused, damaged, late, or live."""
     known = route.snapshot_ts is not None and picture.resolved_ts > 0
     hold = held_by(picture) if known else None
     return {

@@ -1,4 +1,4 @@
-"""Which node holds what of a tenant, and what each waits for: what `status` says in one line, for everything. Pure."""
+"""Which node holds which part of a tenant, and what each part waits for: the long form of `status`. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tistream_api.status.lateness import Picture
 
 
 def holders(picture: Picture, route: TenantRoute) -> dict[str, Any]:
-    """Answer of the placement call: tasks in key order, stores by id."""
+    """The answer of the placement call: tasks in key order, stores by id."""
     return {"tasks": [_task(picture, task) for task in route.tasks], "stores": _stores(picture, route)}
 
 
@@ -28,7 +28,7 @@ def _task(picture: Picture, task: TaskRoute) -> dict[str, Any]:
 
 
 def _task_waits(picture: Picture, task: TaskRoute) -> str | None:
-    """The first reason that there is."""
+    """The first reason that applies."""
     status = picture.statuses.get(task.task_id)
     if task.sorter_node is None:
         return "no sorter has it: none is alive"
@@ -45,7 +45,7 @@ def _task_waits(picture: Picture, task: TaskRoute) -> str | None:
 
 
 def _stores(picture: Picture, route: TenantRoute) -> list[dict[str, Any]]:
-    """Those that the route names, and those that dispatchers tell of beside them."""
+    """The stores that the route names, and those that dispatchers report in addition."""
     told = {store.store_id: store for store in picture.stores}
     named = {store.store_id: store.dispatcher_node for store in route.stores or ()}
     waits = {hold.store_id: hold.reason for hold in picture.holds if hold.store_id is not None}

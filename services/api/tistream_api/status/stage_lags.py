@@ -1,6 +1,6 @@
-"""How far each stage of the way has come with a tenant: pushed, dispatched, sorted, schema known, served. Pure.
+"""Progress of each stage for a tenant: pushed, dispatched, sorted, schema known, served. Pure.
 
-Each number counts from the wall clock, so that what a stage adds is its own less that of the one before.
+Each number is a distance from the wall clock, so a stage's own delay is its number minus the previous stage's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def stage_lags(
     schema_ts: int,
     resolved_ts: int,
 ) -> tuple[int, ...]:
-    """Milliseconds behind `at_ms` for each of STAGES; UNKNOWN where somebody who has a part in it did not tell."""
+    """Milliseconds behind `at_ms` for each of STAGES; UNKNOWN if a service of that stage did not report."""
     told = {store.store_id for store in stores}
     all_told = bool(told) and told >= {store.store_id for store in route.stores or ()}
     every = [statuses.get(task.task_id) for task in route.tasks]
@@ -41,7 +41,7 @@ def stage_lags(
 
 
 def received(status: TaskStatus, store_id: int) -> int:
-    """The newest file of a store that a task's sorter has; 0 if it has none."""
+    """The newest file of a store that a task's sorter has received; 0 if none."""
     return max((chain.at_ts for chain in status.received.get(store_id, ())), default=0)
 
 

@@ -1,4 +1,4 @@
-"""What all dispatchers tell of a tenant's stores, as one answer. Pure."""
+"""Merges the dispatchers' reports of a tenant's stores. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tistream.wire.sorter import Hold
 
 
 def merged(route: TenantRoute, answers: Sequence[StoreList]) -> list[StoreStatus]:
-    """Every store once, by id: where several tell of one (it moves just now), as the route's dispatcher has it. One
-    that was retired is told of by nobody who has heard of it."""
+    """One status for each store, ordered by id. While a store moves, several dispatchers report it: the one in the
+    route wins. Retired stores are left out."""
     holders = {store.store_id: store.dispatcher_node for store in route.stores or ()}
     found: dict[int, tuple[bool, StoreStatus]] = {}
     for answer in answers:
@@ -23,7 +23,7 @@ def merged(route: TenantRoute, answers: Sequence[StoreList]) -> list[StoreStatus
 
 
 def unread(route: TenantRoute, answers: Sequence[StoreList]) -> list[Hold]:
-    """Stores that the route names and nobody tells of: one hold each, with the reason."""
+    """A hold, with its reason, for each store of the route that no dispatcher reports."""
     told = {store.store_id for answer in answers for store in answer.stores}
     there = {answer.node_id for answer in answers}
     return [

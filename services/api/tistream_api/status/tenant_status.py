@@ -1,4 +1,4 @@
-"""Status, placement and coverage: asks every service about one tenant; status.py decides what the answers mean."""
+"""Status, placement and coverage: asks every service about one tenant; status.py interprets the answers."""
 
 from __future__ import annotations
 
@@ -25,31 +25,32 @@ from tistream_api.tenant.tenants import Tenants
 
 @dataclass(slots=True)
 class TenantStatus:
-    """Asks around. Thread-safe."""
+    """Asks the services. Thread-safe."""
 
     http: HttpClient
     tenants: Tenants
     clock: Clock
 
     def status(self, view: TenantView) -> dict[str, Any]:
-        """Answer of the status call."""
+        """The answer of the status call."""
         view.wait_fresh()
         picture = self._picture(view)
         hold = held_by(picture)
         return {
             "resolved_ts": str(picture.resolved_ts),
             "flushed_ts": str(view.flushed_ts()),
-            "lag_seconds": round(picture.lag_seconds, 3) if picture.resolved_ts > 0 else None,  # not since 1970
+            # 0 would be a lag since 1970.
+            "lag_seconds": round(picture.lag_seconds, 3) if picture.resolved_ts > 0 else None,
             "held_by": hold.model_dump() if hold else None,
         }
 
     def placement(self, view: TenantView) -> dict[str, Any]:
-        """Answer of the placement call."""
+        """The answer of the placement call."""
         view.wait_fresh()
         return holders(self._picture(view), view.route)
 
     def coverage(self, view: TenantView, start: bytes, end: bytes) -> dict[str, Any]:
-        """Answer of the coverage call: slices in key order. Raises Unavailable if a sorter does not answer."""
+        """The answer of the coverage call: slices in key order. Raises Unavailable if a sorter does not answer."""
         view.wait_fresh()
         view.earliest_ts()
         wanted = KeySpan(start, end)
@@ -64,7 +65,7 @@ class TenantStatus:
             query = {"start_key": clipped.start.hex(), "end_key": clipped.end.hex()}
             try:
                 slices.extend(self.http.get(url, Coverage, query).slices)
-            except FatalError as error:  # it has just started, and does not hold the task yet
+            except FatalError as error:  # the sorter has just started, and does not hold the task yet
                 raise Unavailable(f"task {task.task_id}: {error}") from error
         return {"slices": [one.model_dump() for one in slices]}
 
@@ -76,8 +77,8 @@ class TenantStatus:
         return self._of(view, self.clock.now_ms(), stores, holds, unreachable)
 
     def glance(self, view: TenantView, stores: Sequence[StoreStatus], unreachable: Sequence[Hold]) -> Picture:
-        """What is known of a tenant without asking anybody, as of the last look at it; `stores`, and who did not tell
-        of any, as they were a moment ago."""
+        """A Picture from what is known already, without requests, as of the tenant's last refresh. `stores`, and the
+        dispatchers that did not report, are from the last sample."""
         at_ms = self.clock.now_ms() - self.tenants.excused_ms(view)
         return self._of(view, at_ms, stores, [], unreachable)
 
@@ -110,7 +111,7 @@ class TenantStatus:
         )
 
     def _stores(self, view: TenantView, holds: list[Hold], unreachable: list[Hold]) -> list[StoreStatus]:
-        """Of all dispatchers: each tells of the stores that it reads."""
+        """The stores that the dispatchers report, merged."""
         query = {"cluster_id": view.tenant.cluster_id, "tenant_id": view.tenant.tenant_id}
         answers: list[StoreList] = []
         route = view.route

@@ -1,4 +1,4 @@
-"""ListDBs, ListTables, TableSchema: names and columns as of a time; and what DDL has done to them."""
+"""ListDBs, ListTables, TableSchema: names and columns at a ts; and DdlHistory."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tistream_api.tenant.tenant_view import TenantView
 
 @dataclass(slots=True)
 class Lists:
-    """Lists of every tenant. A `ts` that is not resolved yet is waited for, `wait_ms` at most."""
+    """Lists of every tenant. A `ts` that is not resolved yet is waited for, at most `wait_ms`."""
 
     clock: Clock
     wait_ms: int
 
     def databases(self, view: TenantView, ts: int | None) -> dict[str, Any]:
-        """Answer of ListDBs. Raises Gone, InvalidRequest, Unavailable."""
+        """The answer of ListDBs. Raises Gone, InvalidRequest, Unavailable."""
         at = self._time(view, ts)
         return {"ts": str(at), "databases": view.source.databases(at)}
 
     def tables(self, view: TenantView, database: str, ts: int | None) -> dict[str, Any]:
-        """Answer of ListTables. Raises UnknownName, Gone, InvalidRequest, Unavailable."""
+        """The answer of ListTables. Raises UnknownName, Gone, InvalidRequest, Unavailable."""
         at = self._time(view, ts)
         found = view.source.tables(at, database)
         if found is None:
@@ -40,7 +40,7 @@ class Lists:
         return {"ts": str(at), "database": database, "tables": tables}
 
     def schema(self, view: TenantView, database: str, table: str, ts: int | None) -> dict[str, Any]:
-        """Answer of TableSchema. Raises UnknownName, Gone, InvalidRequest, Unavailable."""
+        """The answer of TableSchema. Raises UnknownName, Gone, InvalidRequest, Unavailable."""
         at = self._time(view, ts)
         version = view.source.table(at, database, table)
         if version is None:
@@ -59,7 +59,7 @@ class Lists:
         }
 
     def ddl(self, view: TenantView, before_ts: int | None, limit: int) -> dict[str, Any]:
-        """Answer of DdlHistory: the newest events below `before_ts`, newest first. Raises Gone, Unavailable."""
+        """The answer of DdlHistory: the newest events below `before_ts`, newest first. Raises Gone, Unavailable."""
         view.wait_fresh()
         view.check_known()
         earliest_ts, resolved_ts = view.earliest_ts(), view.resolved_ts()

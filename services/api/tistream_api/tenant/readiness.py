@@ -1,4 +1,4 @@
-"""Whether pulls can work: every service that they rest on says that it is ready."""
+"""Whether pulls can work: every service that they depend on is ready."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ DEADLINE_S = 2.0
 class Readiness:
     """Asks the `/readyz` of every service, until all have been ready once.
 
-    From then on a service that restarts makes this one no worse: what is committed is served all the same, and a load
-    balancer that dropped every API server for it would turn lag into an outage. `status` tells what is missing.
+    From then on this server stays ready when another service restarts: committed data is served all the same, and a
+    load balancer that dropped every API server would turn lag into an outage. `status` shows what is missing.
     """
 
     def __init__(self, http: HttpClient, meta: MetaClient, tenants: Tenants, warm: Event) -> None:
@@ -30,7 +30,7 @@ class Readiness:
         self._were_ready = False
 
     def missing(self) -> str | None:
-        """What is missing, or None."""
+        """The first reason why pulls cannot work; None if they can."""
         if not self._warm.is_set():
             return "the decoder is being compiled"
         if self._tenants.routes() is None:

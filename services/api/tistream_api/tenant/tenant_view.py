@@ -1,7 +1,7 @@
-"""How far one tenant can be read, and what it is read from: its tasks' pools, its schema, its tasks' progress.
+"""Progress and data of one tenant: its tasks' logs, its schema, its sorters' reports.
 
-The order of a refresh is what makes `resolved_ts` true: first each task's progress with the number of the manifest
-that it rests on, then the logs up to at least those numbers, then the schema, and only then resolved_ts.
+`resolved_ts` is correct because of the order of a refresh: first each task's progress with the number of the manifest
+that it rests on, then the logs up to at least these numbers, then the schema, and only then resolved_ts.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ from tistream_api.read.source import TenantSource, not_kept
 log = logging.getLogger(__name__)
 
 
-FRESH_MS = 200  # how old what is known of a tenant may be when somebody asks
+FRESH_MS = 200  # maximum age of a refresh that a request uses without waiting
 FRESH_WAIT_MS = 500
 FIRST_WAIT_MS = 3_000
 BARRIERS_MAX = 100
-BARRIER_LINES_MS = 60_000  # in this time as many are logged: of more, each is met anew by every pull
+# At most BARRIERS_MAX rows are logged in this time; above BARRIERS_MAX rows in all, pulls meet rows again as new ones.
+BARRIER_LINES_MS = 60_000
 
 
 class TenantView:
-    """One tenant as this process can serve it. Thread-safe; one refresh at a time."""
+    """One tenant as this process serves it. Thread-safe; one refresh at a time."""
 
     def __init__(
         self,
@@ -54,8 +55,8 @@ class TenantView:
     ) -> None:
         self.tenant = TenantKey(route.cluster_id, route.tenant_id)
         self.route = route
-        self.statuses: dict[int, TaskStatus] = {}  # the newest answer of each task's sorter
-        self.problems: dict[str, str] = {}  # what the last refresh could not reach, and why
+        self.statuses: dict[int, TaskStatus] = {}  # the last report of each task's sorter
+        self.problems: dict[str, str] = {}  # peers that the last refresh could not reach, with the reason
         self._objects = objects
         self._sorters = sorters
         self._replica = replica
@@ -67,8 +68,8 @@ class TenantView:
         self._refreshing = new_lock()
         self._refreshed_ms = -(1 << 62)
         self._asked_ms = -(1 << 62)
-        self._lineage = Lineage(objects, self.tenant)  # touched by whoever refreshes, and by nobody else
-        self._covers: dict[int, list[Cover]] = {}  # by task of the route: what its rows were last read from
+        self._lineage = Lineage(objects, self.tenant)  # used by the refreshing thread alone
+        self._covers: dict[int, list[Cover]] = {}  # by task of the route: the logs that its rows were last read from
         self._shared = SharedSegments()
         self._segments = SegmentIndex()
         self._progress: dict[int, int] = {}
@@ -87,17 +88,17 @@ class TenantView:
     # ---- what pulls ask
 
     def resolved_ts(self) -> int:
-        """Everything at or below it can be read now; 0 before the first refresh came through. Never goes down."""
+        """Everything at or below it can be read now; 0 before the first complete refresh. It never decreases."""
         with self._lock:
             return self._resolved_ts
 
     def flushed_ts(self) -> int:
-        """The lowest high end of what the tasks have committed; 0 until each has been read. Never goes down."""
+        """The minimum flushed_ts of the tasks; 0 until all have been read. It never decreases."""
         with self._lock:
             return self._flushed_ts
 
     def earliest_ts(self) -> int:
-        """Where the tenant's history begins. Raises Unavailable while that is not known."""
+        """The ts at which the tenant's history begins. Raises Unavailable while it is not known."""
         if self.route.snapshot_ts is None:
             raise Unavailable(f"tenant {self.tenant} cannot be read yet: {self.route.problem or 'it has no tasks yet'}")
         with self._lock:
@@ -105,21 +106,23 @@ class TenantView:
             return max(self.route.snapshot_ts, self._retained_ts, 0 if history is None else history.base_ts)
 
     def check_retained(self, ts: int) -> None:
-        """Raises Gone if changes above `ts` are not all kept."""
+        """Raises Gone if changes above `ts` may have been deleted."""
         earliest_ts = self.earliest_ts()
         if ts < earliest_ts:
             raise not_kept(ts, earliest_ts)
 
     def check_known(self) -> None:
-        """Raises Unavailable while nothing at all can be read."""
+        """Raises Unavailable while nothing can be read yet."""
         self.earliest_ts()
         if self.resolved_ts() == 0:
-            peers = sorted({peer.split()[0] for peer in self.problems})  # where they are is no client's business
+            # Clients must not see the addresses of services.
+            peers = sorted({peer.split()[0] for peer in self.problems})
             told = f"no answer from {', '.join(peers)}" if peers else "it is being read"
             raise Unavailable(f"tenant {self.tenant} cannot be read yet: {told}")
 
     def wait_above(self, ts: int, timeout_ms: int) -> bool:
-        """Wait until resolved_ts > `ts`, the time has passed or the service stops; whether it is above."""
+        """Wait until resolved_ts > `ts`, the time has passed or the service stops. Returns whether resolved_ts is
+        above."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while not self._stopping.is_set():
             self._asked_ms = self._clock.monotonic_ms()
@@ -129,15 +132,16 @@ class TenantView:
                 left_ms = deadline_ms - self._clock.monotonic_ms()
                 if left_ms <= 0:
                     return False
-                self._moved.wait(min(left_ms, 250) / 1000)  # a stop wakes nobody: look every now and then
+                self._moved.wait(min(left_ms, 250) / 1000)  # a stop does not notify, so check now and then
         return False
 
     def stopping(self) -> bool:
-        """Whether the service is about to end."""
+        """Whether the service is stopping."""
         return self._stopping.is_set()
 
     def met(self, barrier: Barrier) -> None:
-        """A row that cannot be shown was met: told in status, and once in the metric and, of a few, in the log."""
+        """Record a row that cannot be decoded: it is shown in status, counted once in the metric and, up to a limit,
+        logged."""
         with self._lock:
             known = self._barriers.setdefault((barrier.table_id, barrier.key, barrier.commit_ts), barrier)
             if len(self._barriers) > BARRIERS_MAX:
@@ -153,33 +157,33 @@ class TenantView:
             log.error("a row cannot be decoded", extra={"tenant": str(self.tenant), "row": str(barrier)})
 
     def barriers(self) -> list[Barrier]:
-        """Rows that stand in the way of some pull, lowest first; those that were met."""
+        """The recorded rows that cannot be decoded, lowest commit_ts first."""
         with self._lock:
             return sorted(self._barriers.values(), key=lambda barrier: barrier.commit_ts)
 
     def idle_ms(self) -> int:
-        """How long nobody has asked for this tenant."""
+        """Milliseconds since the last request for this tenant."""
         return self._clock.monotonic_ms() - self._asked_ms
 
     def age_ms(self) -> int:
-        """How old the last refresh is."""
+        """Milliseconds since the last refresh."""
         return self._clock.monotonic_ms() - self._refreshed_ms
 
     @property
     def looked_at(self) -> bool:
-        """Whether a refresh has ever ended."""
+        """Whether a refresh has ever completed."""
         return self._refreshed_ms >= 0
 
     def seen_ago_ms(self) -> int:
-        """How long ago resolved_ts was as far as it could be; 0 before anything was read."""
+        """Milliseconds since resolved_ts was last refreshed; 0 before anything was read."""
         return self.age_ms() if self.resolved_ts() else 0
 
     # ---- refreshing
 
     def wait_fresh(self) -> None:
-        """Somebody asks: wait a moment for a refresh, if the last one is old. The loop that refreshes sees to it.
+        """Mark the tenant as requested, and wait a moment for the refresh loop if the last refresh is old.
 
-        What was known stays true; so whoever waits in vain, because a peer hangs, goes on with that.
+        Earlier results stay correct, so after the wait a request continues with them, even if a peer hangs.
         """
         asked_ms = self._asked_ms = self._clock.monotonic_ms()
         oldest_ms = asked_ms - FRESH_MS
@@ -197,8 +201,8 @@ class TenantView:
             self._refresh()
 
     def replan(self) -> None:
-        """Refresh now, from the manifests themselves: a segment is gone, and a sorter that has lost its task without
-        knowing would say that there is no newer manifest."""
+        """Refresh now from the manifests themselves. A segment has disappeared, and a sorter that has lost its task
+        without noticing would report no newer manifest."""
         with self._refreshing:
             self._refresh(ask_store=True)
 
@@ -228,7 +232,7 @@ class TenantView:
                 problems[f"sorter {url}"] = str(error)
                 continue
             for status in answer.tasks:
-                # A sorter that has not heard of the task's newest epoch is not listened to.
+                # Ignore a sorter that has not learned of the task's newest epoch.
                 if wanted.get(status.task_id) == url and status.task_epoch >= epochs[status.task_id]:
                     statuses[status.task_id] = status
         return statuses
@@ -240,24 +244,27 @@ class TenantView:
         told: dict[int, int],
         problems: dict[str, str],
     ) -> dict[int, int]:
-        """Read each task's manifests as far as its progress rests on them; the progress of those that came so far."""
+        """Read each task's manifests as far as its progress requires. Returns the progress of the tasks that
+        were read."""
         progress: dict[int, int] = {}
         for task in tasks:
             try:
-                # While its sorter answers, it says whether there is anything new: no object is asked for.
+                # The sorter's report shows whether there is a newer manifest, so no object is requested without need.
                 covers = self._lineage.covers(_Routed.of(task), told.get(task.task_id))
             except TiStreamError as error:
                 problems[f"task {task.task_id}"] = str(error)
                 continue
             self._covers[task.task_id] = covers
             progress[task.task_id] = reached(covers, statuses)
-        if len(progress) == len(tasks):  # else what a task's rows were read from before may be another one's
+        # Otherwise the logs that a task's rows were read from may belong to another task now.
+        if len(progress) == len(tasks):
             self._covers = {task_id: self._covers[task_id] for task_id in progress}
             self._lineage.forget_others()
         self._shared.update(cover.log for covers in self._covers.values() for cover in covers)
         states = (cover.log.view.state for covers in self._covers.values() for cover in covers)
         retained_ts = max((state.retained_ts for state in states if state is not None), default=0)
-        with self._lock:  # together: who finds a segment gone is told that its rows are
+        # Together, so that a reader whose segment has disappeared sees the retained_ts that explains it.
+        with self._lock:
             self._segments.update(self._shared.segments)
             self._retained_ts = max(self._retained_ts, retained_ts)
         return progress
@@ -273,7 +280,8 @@ class TenantView:
             problems["schema"] = str(error)
 
     def _resolve(self) -> None:
-        """Invariant 14: the minimum is over every task of the route, not over those that answered."""
+        """Compute resolved_ts and flushed_ts. Invariant 14: the minimum is over every task of the route, not only over
+        those that answered."""
         schema_ts = self._replica.resolved_ts
         known = [self._progress.get(task.task_id, 0) for task in self.route.tasks]
         lowest = min([schema_ts, *known]) if known else 0
@@ -284,19 +292,19 @@ class TenantView:
             self._flushed_ts = max(self._flushed_ts, flushed_ts)
 
     def use(self, route: TenantRoute) -> None:
-        """Take a newer route. What was read by the one before stays, until this one's tasks have been looked at."""
+        """Set a newer route. What was read for the previous route stays until the tasks of this one have been read."""
         with self._lock:
             self.route = route
 
     def schema_resolved_ts(self) -> int:
-        """How far the schema is known."""
+        """The resolved_ts of the schema."""
         with self._lock:
             return self._replica.resolved_ts
 
 
 @dataclass(frozen=True, slots=True)
 class _Routed:
-    """A task as the lineage follows it."""
+    """A task in the form that Lineage follows."""
 
     task_id: int
     span: KeySpan

@@ -1,4 +1,4 @@
-"""Every tenant that this process serves, as the meta server's route table has them."""
+"""The tenants that this process serves, from the meta server's route table."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ from tistream_api.tenant.tenant_view import TenantView
 log = logging.getLogger(__name__)
 
 ROUTES_WAIT_MS = 10_000
-ACTIVE_MS = 10_000  # a tenant is active that long after somebody asked for it
+ACTIVE_MS = 10_000  # a tenant is active for this long after a request
 ACTIVE_EVERY_MS = 100
 IDLE_EVERY_MS = 2_000
-IDLE_TURN_MS = 100  # of many idle tenants, one after the other: somebody who asks is waited for anyway
+# Interval between refreshes of idle tenants, which take turns; a request for an idle tenant waits for a refresh anyway.
+IDLE_TURN_MS = 100
 
 
 class Tenants:
-    """Follows the route table and keeps a view of each tenant fresh: run `follow` and `refresh_due` in loops."""
+    """Follows the route table and keeps a view of each tenant fresh; run `follow` and `refresh_due` in loops."""
 
     def __init__(
         self,
@@ -62,11 +63,11 @@ class Tenants:
         self._routes: RouteTable | None = None
         self._views: dict[TenantKey, TenantView] = {}
         self._busy: set[TenantKey] = set()
-        self._begun_ms: dict[TenantKey, int] = {}  # when a refresh was last begun
-        self._turn_ms = 0  # when the next idle tenant is looked at
+        self._begun_ms: dict[TenantKey, int] = {}  # when the last refresh began
+        self._turn_ms = 0  # when the next idle tenant is refreshed
 
     def routes(self) -> RouteTable | None:
-        """The newest route table; None before the first one came."""
+        """The newest route table; None before the first one arrived."""
         return self._routes
 
     def services(self, role: str) -> list[str]:
@@ -87,7 +88,7 @@ class Tenants:
         except InvalidRequest as error:
             raise UnknownName(str(error)) from error
         found = self._views.get(key)
-        if found is None:  # it may have been registered a moment ago
+        if found is None:  # it may have just been registered
             self._take_now()
             found = self._views.get(key)
         if found is None:
@@ -100,19 +101,20 @@ class Tenants:
             return dict(self._views)
 
     def excused_ms(self, view: TenantView) -> int:
-        """How long ago a view was looked at; one that is overdue is excused for no longer than its turn takes."""
+        """Age of a view's resolved_ts, in ms, that is due to the refresh interval; a refresh that is overdue does not
+        count more than its interval."""
         idle_every_ms = max(IDLE_EVERY_MS, IDLE_TURN_MS * len(self._views))
         return min(view.seen_ago_ms(), ACTIVE_EVERY_MS if view.idle_ms() < ACTIVE_MS else idle_every_ms)
 
     def limits(self, key: TenantKey) -> Limits:
-        """What a tenant may use, as the newest routes have it."""
+        """A tenant's limits in the newest routes."""
         found = self._views.get(key)
         return NO_LIMITS if found is None else found.route.limits
 
     # ---- loops
 
     def follow(self) -> int:
-        """Wait for a newer route table, and take it."""
+        """Loop body: wait for a newer route table and use it. Returns milliseconds until the next call."""
         before = self._routes
         known = before.version if before else -1
         routes = self._meta.routes(known, ROUTES_WAIT_MS if before else 0)
@@ -121,8 +123,8 @@ class Tenants:
         return 0 if routes.version != known else 50
 
     def refresh_due(self) -> None:
-        """Start a refresh of every view that is due: often for those somebody asks for; of the others those that are
-        new, and one at a time, the one that was begun longest ago."""
+        """Start a refresh of every view that is due: active tenants often, new ones at once, and idle ones one at a
+        time, the least recently refreshed first."""
         with self._lock:
             views = [(key, view) for key, view in self._views.items() if key not in self._busy]
         idle: list[tuple[TenantKey, TenantView]] = []
@@ -153,12 +155,12 @@ class Tenants:
                 self._busy.discard(key)
 
     def _take_now(self) -> None:
-        with suppress(StaleRoutes):  # another thread has taken newer ones meanwhile
+        with suppress(StaleRoutes):  # another thread has stored a newer table meanwhile
             self._take(self._meta.routes(fresh=True))
 
     def _take(self, routes: RouteTable) -> None:
-        """Take a table. Two threads ask: the answer of the slower one may be older than what the other has taken, and
-        would drop the view of a tenant that is read already."""
+        """Store a route table. Two threads request tables, and the slower answer may be older than the stored one; it
+        is ignored, because it would drop the view of a tenant that is served already."""
         with self._lock:
             newest = self._routes
             if newest is not None and (routes.owner_rev, routes.version) < (newest.owner_rev, newest.version):
@@ -193,8 +195,8 @@ class Tenants:
         )
 
     def _lag_seconds(self) -> float:
-        """Of the tenant that is furthest behind, as of the last look at each; one that is overdue excuses nothing. One
-        that is paused is meant to be behind."""
+        """Lag of the tenant that is furthest behind, in seconds, as of the last refresh of each. An overdue refresh
+        counts as lag. Paused tenants are left out."""
         now_ms = self._clock.now_ms()
         lags_ms = [
             now_ms - self.excused_ms(view) - physical_ms(view.resolved_ts())

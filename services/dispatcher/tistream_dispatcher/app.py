@@ -80,7 +80,7 @@ def build_app(
     room = Room(PROCESS_BYTES)
 
     def new_feed(tenant: TenantKey) -> TenantFeed:
-        # A store that was found waits for the meta server's word on who reads it: it is told at once.
+        # A new store waits until the meta server assigns it, so `tell` reports it at once.
         collect_ms = collect.every_ms if collect.enabled else None
         return TenantFeed(
             tenant, counted, sorters, clock, metrics, limits, polling, resync, beat.wake, collect_ms, room

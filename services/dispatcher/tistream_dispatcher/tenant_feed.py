@@ -263,7 +263,7 @@ class TenantFeed:
         for store_id in sorted(self._share.stores - self._stores.keys()):
             self._store(store_id)
         if self._pace.discovery_due(now_ms) and self._share.discovers:
-            # Only LISTed stores count, and not all of which tasks have received files: a retired one has no files any more.
+            # Only LISTed stores count. Tasks may have received files of a retired store, which has none any more.
             self._found(self._discovery.listed())
         for store_id, stamps in announced.items():
             self._look_for(now_ms, store_id, stamps)

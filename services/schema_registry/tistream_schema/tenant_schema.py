@@ -1,4 +1,4 @@
-"""One tenant's schema in memory, as routes read it while its follower writes it."""
+"""One tenant's schema in memory: routes read it while its follower writes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WAIT_SLICE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """What one read of the log gives; `lines` are records as JSON, those behind number `after`."""
+    """Result of one read of the log. `lines`: records as JSON, those after number `after`."""
 
     log_id: str
     snapshot_ts: int
@@ -37,7 +37,7 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many records are kept, and how many there ever were; the number and the end of the newest object."""
+    """Numbers of records kept and of records ever added; number and end of the newest object."""
 
     records: int
     records_ever: int
@@ -46,7 +46,7 @@ class Sizes:
 
 
 class TenantSchema:
-    """History, its records by number, and what holds it. Every method takes the lock."""
+    """The history, its records by number, and the present holds. Thread-safe: every method takes the lock."""
 
     def __init__(self, tenant: TenantKey) -> None:
         self.tenant = tenant
@@ -61,25 +61,25 @@ class TenantSchema:
 
     @property
     def resolved_ts(self) -> int | None:
-        """None until the snapshot was read."""
+        """The resolved_ts; None until the snapshot was read."""
         with self._changed:
             return self._history.resolved_ts if self._history else None
 
     @property
     def snapshot_ts(self) -> int | None:
-        """None until the snapshot was read."""
+        """The snapshot_ts; None until the snapshot was read."""
         with self._changed:
             return self._history.snapshot_ts if self._history else None
 
     @property
     def holds(self) -> list[Hold]:
-        """What keeps the schema from going on; empty if nothing does."""
+        """What blocks the schema; empty if nothing does."""
         with self._changed:
             return list(self._holds)
 
     @property
     def base_ts(self) -> int | None:
-        """The earliest ts that may be asked for; None until the snapshot was read."""
+        """The earliest ts that may be requested; None until the snapshot was read."""
         with self._changed:
             return self._history.base_ts if self._history else None
 

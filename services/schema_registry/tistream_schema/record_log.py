@@ -36,7 +36,7 @@ class RecordLog:
             del self._tail[:BLOCK_LINES]
 
     def read(self, after: int) -> list[bytes]:
-        """Lines from number `after` + 1 on: up to BLOCK_LINES of them, empty if there are none. `after` >= first."""
+        """Lines from number `after` + 1 on: up to BLOCK_LINES of them, empty if there are no more. `after` >= first."""
         assert after >= self.first, f"line {after + 1} is not kept: the first is {self.first + 1}"
         block, skip = divmod(after - self.first, BLOCK_LINES)
         if block < len(self._blocks):

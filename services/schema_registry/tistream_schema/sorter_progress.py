@@ -24,8 +24,8 @@ NOT_FOUND = 404
 class SorterProgress:
     """The newest progress by sorter and task. A sorter is asked by one thread, and many read.
 
-    What was told stays true, so it may be some milliseconds old. Of a sorter that does not answer nothing is told: then
-    its manifests alone tell how far it is.
+    A reported progress stays true, so it may be some milliseconds old. For a sorter that does not answer no progress is
+    returned; then only its manifests show how far it is.
     """
 
     def __init__(self, sorters: SorterClient, metrics: SchemaMetrics) -> None:

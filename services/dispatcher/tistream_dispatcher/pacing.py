@@ -4,7 +4,7 @@ A LIST costs money, so its pause grows while it finds nothing: either nothing co
 comes. The first file that only a LIST finds makes LISTs frequent again.
 
 The pause of a silent tenant grows up to a share of the length of its silence: after an hour of silence a file may be
-noticed some minutes late. If the tenant's last file was announced, the next one will be too, and the pause may be
+noticed a minute late. If the tenant's last file was announced, the next one will be too, and the pause may be
 longer. If something is expected, because a file is missing or the object store has failed, no pause is longer than a
 busy tenant's.
 """

@@ -1,23 +1,24 @@
 """Announced files of a tenant that wait to be looked for. Pure.
 
-Anybody who may push may say so of any file, faster than it can be looked for: no more are kept than there is time for.
+Any caller that may push may announce any file, faster than files can be looked for. So the number of kept announcements
+is limited.
 """
 
 from __future__ import annotations
 
-ANNOUNCED_MAX = 4_096  # beyond, LIST finds them
-KEPT_STAMPS = 256  # asked for again, per store that failed; LIST finds the others
+ANNOUNCED_MAX = 4_096  # further files are found by LIST
+KEPT_STAMPS = 256  # retried per store after a failure; LIST finds the others
 
 
 class Announced:
-    """By store. Its owner's lock guards it."""
+    """Announcements by store. Not thread-safe: the owner's lock guards it."""
 
     def __init__(self) -> None:
         self._stamps: dict[int, set[int]] = {}
         self._count = 0
 
     def add(self, store_id: int, ts: int) -> bool:
-        """One more; whether it is kept."""
+        """Add a file; returns whether it is kept."""
         if self._count >= ANNOUNCED_MAX:
             return False
         self._stamps.setdefault(store_id, set()).add(ts)
@@ -25,10 +26,10 @@ class Announced:
         return True
 
     def again(self, store_id: int, stamps: set[int]) -> None:
-        """They could not be looked for: the newest of them are kept for the next time."""
+        """Keep the newest of these files for the next time, because they could not be looked for."""
         self._stamps.setdefault(store_id, set()).update(sorted(stamps)[-KEPT_STAMPS:])
 
     def take(self) -> dict[int, set[int]]:
-        """All of them; from here on there are none."""
+        """Remove and return all."""
         found, self._stamps, self._count = self._stamps, {}, 0
         return found

@@ -1,4 +1,4 @@
-"""Puts the dispatcher together."""
+"""Composition of the dispatcher."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def list_stores(
     cluster_id: Annotated[str | None, Query()] = None,
     tenant_id: Annotated[str | None, Query()] = None,
 ) -> StoreList:
-    """What is known of every store: its chains, and what it waits for."""
+    """The status of every store: its chains, and what it waits for."""
     driver: Driver = request.app.state.driver
     return driver.stores(cluster_id, tenant_id)
 
@@ -58,7 +58,7 @@ def build_app(
     new_instance: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
-    """The app, its loops running for as long as it serves; `end` ends the process."""
+    """Build the app. Its loops run while it serves. `end` ends the process."""
     peers = Peers(settings, clock)
     registry = new_registry()
     metrics, loop_metrics = DispatcherMetrics(registry), LoopMetrics(registry)
@@ -80,7 +80,7 @@ def build_app(
     room = Room(PROCESS_BYTES)
 
     def new_feed(tenant: TenantKey) -> TenantFeed:
-        # A store that was found waits for the meta server's word on who reads it: it is told at once.
+        # A new store waits until the meta server assigns it, so `tell` reports it at once.
         collect_ms = collect.every_ms if collect.enabled else None
         return TenantFeed(
             tenant, counted, sorters, clock, metrics, limits, polling, resync, beat.wake, collect_ms, room

@@ -1,18 +1,18 @@
-"""The chains of one store's files: which file comes next, and what stands in the way (design.md 2). Pure.
+"""The chains of one store's files: which file comes next, and what blocks it (design.md 2). Pure.
 
-Every file names the one before it. A chain begins with a file whose prev_ts is 0; an agent that lost what it had not
-pushed begins a new one, in which all watermarks have a base_ts (a *fresh* file). The files between the first file of
-a chain and that of the next one are the chain's *territory*. Per chain:
+Every file names its predecessor. A chain begins with a file whose prev_ts is 0. An agent that lost what it had not
+pushed begins a new chain, with a file in which all watermarks have a base_ts (a *fresh* file). The files between the
+first file of a chain and that of the next one are the chain's *territory*. Per chain:
 
     next file: prev_ts = at_ts                  -> ready
     some later file: prev_ts > at_ts            -> a file is missing: wait, never skip
     prev_ts < at_ts, or two with one prev_ts    -> broken: quarantine
-    a file that cannot be read                  -> damaged: quarantine; what comes before it is still taken
+    a file that cannot be read                  -> damaged: quarantine; the files before it are still taken
 
-A fresh file ends a quarantine: the older chain is given up, damaged or broken as it is. An older chain that merely
-waits stays open beside the new one, since slices may rest on its late files; it is closed once the tenant's flushed
-ts has passed the new chain's beginning. Between chains the order is free. Where as many are open as a task may hold, no
-other begins: nothing of the new one is taken, nothing of it is lost, and it begins once an older one is closed.
+A fresh file ends a quarantine: the older chain, damaged or broken, is given up. An older chain that only waits stays
+open beside the new one, because slices may rest on its late files. It is closed once the tenant's flushed_ts has passed
+the new chain's beginning. Files of different chains may be taken in any order. If as many chains are open as a task may
+hold, no other begins: no file of the new one is taken or lost, and it begins once an older one is closed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from sortedcontainers import SortedDict, SortedList
 from tistream.format.manifest import ChainPosition
 from tistream.model.ts import MAX_TS
 
-GRACE_MS = 2_000  # a file that cannot be read may still be under way
-CHAINS_MAX = 1_000  # open chains of one store; a sorter takes a few more (tistream_sorter.state.positions)
-_REMEMBERED = 64  # files taken, per chain: tells a repeated announcement from a stranger with an old ts
+GRACE_MS = 2_000  # a file that cannot be read may still be in the middle of its upload
+CHAINS_MAX = 1_000  # open chains of one store; a sorter accepts a few more (tistream_sorter.state.positions)
+_REMEMBERED = 64  # files taken, per chain: distinguishes a repeated announcement from an unknown file with an old ts
 
 STAGE_MISSING = "push"
 STAGE_DAMAGED = "damaged"
@@ -50,7 +50,7 @@ class SeenFile:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The file to be taken now, and the first file of its chain."""
+    """The file to take now, and the first file of its chain."""
 
     file: SeenFile
     chain_ts: int
@@ -58,7 +58,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class ChainHold:
-    """What a store waits for: the file `ts`, which is missing, damaged or breaks the chain."""
+    """The file `ts` that a store waits for: it is missing or damaged, or breaks the chain."""
 
     stage: str
     ts: int
@@ -71,13 +71,14 @@ class ChainHold:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Files of a store that are not looked for any more, as of one moment: `ts in read`. They stay so, unless the store
-    is read again from further back."""
+    """Files of a store that are not looked for any more, as of one moment: `ts in read`. They stay so unless the store
+    is read again from an earlier position.
+    """
 
     through: int
-    since: int  # what was taken up to here is not remembered one by one
+    since: int  # files taken up to here are not remembered one by one
     taken: frozenset[int]
-    begins: tuple[int, ...] = ()  # first files of the chains that are known, ascending, closed ones too
+    begins: tuple[int, ...] = ()  # first files of the known chains, ascending, closed ones included
 
     def __contains__(self, ts: int) -> bool:
         return ts <= self.through and (ts <= self.since or ts in self.taken)
@@ -91,7 +92,7 @@ class Read:
 class _Chain:
     first_ts: int
     at_ts: int
-    taken: list[int] = field(default_factory=list)  # the newest, ascending; the first is where memory begins
+    taken: list[int] = field(default_factory=list)  # the newest, ascending; files below the first are not remembered
 
     def advance(self, ts: int) -> None:
         assert ts > self.at_ts
@@ -101,23 +102,23 @@ class _Chain:
 
 
 class StoreChains:
-    """State: the open chains, and the files seen that cannot be taken yet."""
+    """State of a store: the open chains, and the files seen that cannot be taken yet."""
 
     def __init__(self, positions: Iterable[ChainPosition] = (), chains_max: int = CHAINS_MAX) -> None:
-        """Begin where every receiver is."""
+        """Begin at the positions that every receiver has reached."""
         self._chains_max = chains_max
         self._held_open: frozenset[int] = frozenset()  # chains that some receiver has open
         ordered = sorted(positions, key=lambda position: position.first_ts)
         self._chains = [_Chain(position.first_ts, position.at_ts, [position.at_ts]) for position in ordered]
         self._waiting: SortedDict = SortedDict()  # ts -> SeenFile
-        self._by_prev: SortedList = SortedList()  # (prev_ts, ts) of the same
+        self._by_prev: SortedList = SortedList()  # (prev_ts, ts) of the same files
         self._damaged: SortedDict = SortedDict()  # ts -> reason
         self._ignored_below = 0
 
     # -- what was found ------------------------------------------------------------------------------------------
 
     def wants(self, ts: int) -> bool:
-        """Whether the file `ts` has to be read: it is neither known nor taken nor too old to matter."""
+        """Whether the file `ts` has to be read: it is not known, not taken, and not too old."""
         if ts < self._ignored_below or ts in self._waiting or ts in self._damaged:
             return False
         place = self._territory(ts)
@@ -131,16 +132,16 @@ class StoreChains:
         return ts in self._waiting or ts in self._damaged
 
     def rivals(self, ts: int) -> list[int]:
-        """The waiting file `ts` and those that name the same file as the one before."""
+        """The waiting file `ts` and those that name the same predecessor."""
         file = self._waiting.get(ts)
         return [ts] if file is None else [rival.ts for rival in self._with_prev(file.prev_ts)]
 
     def backlog(self) -> tuple[int, int]:
-        """How many files wait, and the newest ts of them (0 if none)."""
+        """The number of files that wait, and their newest ts (0 if there are no files)."""
         return len(self._waiting), self._waiting.keys()[-1] if self._waiting else 0
 
     def see(self, file: SeenFile) -> None:
-        """A file was read, for the first time or after it had been damaged."""
+        """Record a file that was read, for the first time or after it had been damaged."""
         self.forget(file.ts)
         if self.wants(file.ts):
             self._waiting[file.ts] = file
@@ -148,7 +149,9 @@ class StoreChains:
         self._settle()
 
     def damage(self, ts: int, reason: str, unchanged_ms: int) -> None:
-        """A file could not be read, and has not changed for that long: before GRACE_MS it is not there yet."""
+        """Record that a file could not be read and has not changed for `unchanged_ms`. Before GRACE_MS it counts as not
+        arrived.
+        """
         if unchanged_ms < GRACE_MS:
             return
         self.forget(ts)
@@ -157,27 +160,29 @@ class StoreChains:
         self._settle()
 
     def forget(self, ts: int) -> None:
-        """A file is not there any more (it was not taken)."""
+        """Forget a file that does not exist any more and was not taken."""
         self._damaged.pop(ts, None)
         known = self._waiting.pop(ts, None)
         if known is not None:
             self._by_prev.remove((known.prev_ts, ts))
 
     def close(self, flushed_ts: int) -> None:
-        """Every task has flushed through `flushed_ts`: nothing rests on older chains than the one that began before."""
+        """Close the chains before the newest one that began at or below `flushed_ts`, which every task has flushed
+        through: no slice rests on them.
+        """
         while len(self._chains) > 1 and self._chains[1].first_ts <= flushed_ts:
             del self._chains[0]
         if self._chains and self._chains[0].first_ts <= flushed_ts:
             self._ignore_below(self._chains[0].first_ts)
 
     def held_open(self, chains: Iterable[int]) -> None:
-        """The chains that receivers have open, by their first files: those given up here may be among them."""
+        """Set the chains, by first file, that receivers have open. Chains that were given up here may be among them."""
         self._held_open = frozenset(chains)
 
     # -- what to do ----------------------------------------------------------------------------------------------
 
     def ready(self) -> Ready | None:
-        """The next file, older chains first; None while there is none."""
+        """The next file, older chains first; None if no file is ready."""
         for place, chain in enumerate(self._chains):
             found = self._successor(place)
             if found is not None:
@@ -186,7 +191,7 @@ class StoreChains:
         return Ready(start, start.ts) if start is not None and self._has_room(start) else None
 
     def take(self, ready: Ready) -> None:
-        """The file was handed on. `ready` must be what `ready()` says."""
+        """Record that the file was handed on. `ready` must be the result of `ready()`."""
         assert ready == self.ready()
         ts = ready.file.ts
         self.forget(ts)
@@ -198,7 +203,7 @@ class StoreChains:
         self._settle()
 
     def hold(self) -> ChainHold | None:
-        """What stands in the way: a quarantine before a chain without room before a missing file, the oldest first."""
+        """What blocks the store: a quarantine before a chain without room before a missing file, the oldest first."""
         newest = len(self._chains) - 1
         trouble = self._trouble(newest) if self._chains else self._first_damaged(0, MAX_TS)
         return trouble or self._crowded() or next(self._missing(), None)
@@ -212,18 +217,21 @@ class StoreChains:
         return self._chains[-1].at_ts if self._chains else 0
 
     def list_after(self) -> int:
-        """Files above this ts are of interest: a little before where the oldest open chain is."""
+        """LIST after this ts: a little before the position of the oldest open chain."""
         return self._chains[0].taken[0] if self._chains else 0
 
     def may_begin_older(self) -> bool:
-        """Whether an older chain than those known, whose files are late, would still be taken."""
+        """Whether a chain older than the known ones, whose files are late, would still be taken."""
         return bool(self._chains) and self._ignored_below < self._chains[0].first_ts
 
     def read(self, chain_ts: int, through: int) -> Read | None:
-        """What is read of the files up to `through`, where `chain_ts` is the oldest open chain and no older one will be
-        begun; else None. Files that wait here, or were found damaged, are not among them, nor is a stranger between
-        those that were taken: somebody has to see it. Nor is the one where the chain is now: it is its writer's durable
-        position, and keeps others from writing what would follow it."""
+        """The files up to `through` that are read, if `chain_ts` is the oldest open chain and no older one can begin;
+        else None.
+
+        Files that wait here or are damaged are not included, nor is an unknown file between taken ones, because it must
+        be noticed. The chain's newest file is not included either: it is its writer's durable position, and keeps other
+        writers from continuing the chain.
+        """
         if not self._chains or self._chains[0].first_ts != chain_ts or self.may_begin_older():
             return None
         chain = self._chains[0]
@@ -231,8 +239,9 @@ class StoreChains:
         return Read(min(through, chain.at_ts - 1), chain.taken[0], frozenset(chain.taken), begins)
 
     def passed_by(self, positions: Iterable[ChainPosition]) -> bool:
-        """Whether tasks that are at `positions` have been fed beyond this by somebody else: in a chain that is known
-        here, or in a newer one."""
+        """Whether another dispatcher has fed tasks at `positions` beyond this state: in a chain that is known here, or
+        in a newer one.
+        """
         at = {chain.first_ts: chain.at_ts for chain in self._chains}
         newest = max(at, default=0)
         return any(
@@ -284,7 +293,7 @@ class StoreChains:
         )
 
     def _crowded(self) -> ChainHold | None:
-        """The chain that cannot begin, and what to do about it."""
+        """A hold for the chain that cannot begin because too many are open, with what helps."""
         start = self._next_start()
         if start is None or self._has_room(start):
             return None
@@ -298,7 +307,7 @@ class StoreChains:
         return ChainHold(STAGE_MISSING, start.ts, reason)
 
     def _trouble(self, place: int) -> ChainHold | None:
-        """What quarantines the chain, if anything does."""
+        """What quarantines the chain; None if nothing does."""
         return self._broken(place) or self._first_damaged(self._chains[place].at_ts, self._end(place))
 
     def _first_damaged(self, above: int, below: int) -> ChainHold | None:
@@ -319,7 +328,7 @@ class StoreChains:
         return None
 
     def _missing(self) -> Iterator[ChainHold]:
-        """Per territory the file that the lowest waiting one names."""
+        """Per territory the missing file: the predecessor of the lowest waiting file."""
         bounds = [0, *(chain.first_ts for chain in self._chains), MAX_TS + 1]
         for place, (low, high) in enumerate(pairwise(bounds), start=-1):
             at_ts = self._chains[place].at_ts if place >= 0 else 0
@@ -330,7 +339,9 @@ class StoreChains:
                 break
 
     def _settle(self) -> None:
-        """Give up older chains that are damaged or broken, and all before the first chain if something there is."""
+        """Give up older chains that are damaged or broken, and all files before the first chain if one of them is
+        damaged.
+        """
         for place in range(len(self._chains) - 2, -1, -1):
             if self._trouble(place) is not None:
                 self._ignore_below(self._chains[place + 1].first_ts)

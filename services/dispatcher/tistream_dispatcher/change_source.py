@@ -1,4 +1,4 @@
-"""Reads what routing needs of a change file: its footer and its watermark rows, never its changes."""
+"""Reads the parts of a change file that routing needs: its footer and its watermark rows, never its changes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ GROUP_BYTES = 512  # of one row group's reference in memory
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """A change file, checked as far as routing reads it. `watermarks` is change_rows.WATERMARKS; `tail_bytes` what
-    routing needs of the object's end."""
+    """A change file, checked as far as routing reads it. `watermarks`: change_rows.WATERMARKS. `tail_bytes`: length of
+    the object's end that routing needs.
+    """
 
     seen: SeenFile
     store_id: int
@@ -36,7 +37,7 @@ class ReadFile:
 
     @property
     def weight(self) -> int:
-        """Bytes that it takes in memory, about; of its watermarks exactly."""
+        """Bytes in memory: exact for its watermarks, approximate for the rest."""
         bounds = sum(len(group.key_min or b"") + len(group.key_max or b"") for group in self.groups)
         return int(self.watermarks.get_total_buffer_size()) + bounds + GROUP_BYTES * (1 + len(self.groups))
 
@@ -46,8 +47,9 @@ class ReadFile:
 
 
 def read_file(objects: ObjectStore, key: str, arrived_ms: int, tail_bytes: int = TAIL_BYTES) -> ReadFile:
-    """One request, if the file's last `tail_bytes` hold all that routing needs; else two or three. Raises NotFoundYet,
-    CorruptObject, Unavailable."""
+    """Read a change file: one request if its last `tail_bytes` contain all that routing needs, else two or three.
+    Raises NotFoundYet, CorruptObject, Unavailable.
+    """
     file = open_change_file(objects, key, tail_bytes)
     watermarks = read_watermarks(objects, file)
     fresh = file.prev_ts == 0 and watermarks.num_rows > 0 and watermarks["base_ts"].null_count == 0

@@ -1,6 +1,7 @@
-"""Deletes consumed change files of the stores that this dispatcher reads. What may go is said by the tenants' feeds.
+"""Deletes consumed change files of the stores that this dispatcher reads. The tenants' feeds decide which files may be
+deleted.
 
-A store is LISTed only when a file of it may have come of age: nothing is asked for a store at rest.
+A store is LISTed only when one of its files may have reached its age, so a store at rest causes no requests.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tistream_dispatcher.settings import CollectSettings
 
 log = logging.getLogger(__name__)
 
-DELETES_MAX = 1_000  # of one turn
+DELETES_MAX = 1_000  # of one pass
 YOUNG_MAX = 1_000  # files in a LIST that are too young: a page
 
 Store = tuple[TenantKey, int]
@@ -31,8 +32,10 @@ Store = tuple[TenantKey, int]
 
 @dataclass(slots=True)
 class Shelf:
-    """What is known of one store's files: none with a lower ts than `first_ts` may go, and none at all before `age_ms`
-    (wall); but for late ones, which the next LIST finds. Nothing is done before `next_ms` (monotonic)."""
+    """What is known of one store's files: none with a ts below `first_ts` may be deleted, and none at all before
+    `age_ms` (wall clock), except late ones, which the next LIST finds. The store is left alone until `next_ms`
+    (monotonic).
+    """
 
     first_ts: int = 0
     age_ms: int = 0
@@ -41,8 +44,9 @@ class Shelf:
 
 @dataclass(slots=True)
 class Listed:
-    """What a LIST of a store has shown: files that may go, oldest first, and whether there are `more`. If not, none
-    with a lower ts than `first_ts` may go later, and none before `age_ms`."""
+    """Result of a LIST of a store: the files to delete, oldest first, and whether there are `more`. If not, none with a
+    ts below `first_ts` may be deleted later, and none before `age_ms`.
+    """
 
     files: list[ObjectInfo] = field(default_factory=list)
     more: bool = False
@@ -51,21 +55,21 @@ class Listed:
 
 
 class Consumed:
-    """Which files of a tenant's stores nobody needs any more: made out by the tenant's thread, asked for by another."""
+    """The consumed files of a tenant's stores. The tenant's thread computes them; another thread reads them."""
 
     def __init__(self, clock: Clock, every_ms: int | None) -> None:
-        """`every_ms`: how often; None: never."""
+        """`every_ms`: pause between two computations; None: never."""
         self._clock, self._every_ms = clock, every_ms
         self._due_ms = 0
         self._lock = new_lock()
         self._files: dict[int, Read] = {}
 
     def due(self) -> bool:
-        """Whether to make it out now."""
+        """Whether to compute them now."""
         return self._every_ms is not None and self._clock.monotonic_ms() >= self._due_ms
 
     def note(self, stores: Mapping[int, StoreChains], needs: Sequence[Needs | None]) -> None:
-        """The stores as they are read, and what each task of the tenant needs."""
+        """Compute them from the stores' chains and from what each task of the tenant needs."""
         self._due_ms = self._clock.monotonic_ms() + (self._every_ms or 0)
         marks = {store_id: consumed(needs, store_id) for store_id in stores}
         read = {
@@ -81,13 +85,13 @@ class Consumed:
             }
 
     def files(self) -> dict[int, Read]:
-        """By store."""
+        """The consumed files, by store. Thread-safe."""
         with self._lock:
             return self._files
 
 
 class Collector:
-    """`step` is a loop's body. `consumed` says, of each tenant and store, which files nobody needs."""
+    """`step` is a loop's body. `consumed` returns, by tenant and store, the files that no task needs."""
 
     def __init__(
         self,
@@ -103,11 +107,11 @@ class Collector:
         self._deleter = Deleter(objects)
 
     def close(self) -> None:
-        """No more deletes."""
+        """Stop all deletes."""
         self._deleter.close()
 
     def step(self) -> int:
-        """One turn; milliseconds to the next."""
+        """One pass; returns the milliseconds until the next."""
         stores = {(tenant, store_id): read for tenant, of in self._consumed().items() for store_id, read in of.items()}
         self._shelves = {store: self._shelves.get(store, Shelf()) for store in stores}
         left = DELETES_MAX
@@ -124,7 +128,7 @@ class Collector:
         return 0 if not left else self._settings.every_ms
 
     def _collect(self, store: Store, read: Read, most: int) -> list[ObjectInfo]:
-        """Delete at most so many of a store's files; those that went."""
+        """Delete at most `most` of a store's files; returns the deleted ones."""
         shelf, gone = self._shelves[store], list[ObjectInfo]()
         shelf.next_ms = self._clock.monotonic_ms() + self._settings.every_ms
         try:
@@ -146,11 +150,11 @@ class Collector:
         return gone
 
     def _listed(self, store: Store, read: Read, most: int) -> Listed:
-        """LIST a store's files as far as some may go, at most so many of them.
+        """LIST a store's files, as far as some may be deleted, and return at most `most` of them.
 
-        A file goes once a later one of its chain is seen: the newest one stays. Age is counted from when the store got
-        it: its name is only its place in the chain. Files come mostly in the order of their names: behind YOUNG_MAX
-        that are too young none is looked for.
+        A file may be deleted once a later one of its chain was seen, so the newest one stays. Its age counts from its
+        modification time, because its name gives only its place in the chain. Files mostly come in the order of their
+        names, so the LIST ends after YOUNG_MAX files that are too young.
         """
         tenant, store_id = store
         found, young = Listed(first_ts=read.through + 1), 0

@@ -1,17 +1,17 @@
 """Which change files of a store no recovery can need any more (docs/adr/0009, invariant 12). Pure.
 
-What the newest manifest of a task does not need, no later one of it needs, nor any of its heirs: positions and
-flushed_ts only rise, heirs of several tasks take the lowest, and a pending row points into what its task pointed into
-before, or has read since. So it does no harm if what is known of a task is old, or is its parents' seals by now; it
-would if a task was not known at all. Per store, with c the newest chain that every task has begun, and flushed through
-the beginning of:
+What the newest manifest of a task does not need, no later manifest of it or of its heirs needs: positions and
+flushed_ts only rise, heirs of several tasks take the lowest, and a pending row points into files that its task pointed
+into before, or has read since. So outdated facts about a task do no harm, nor do those of its sealed parents. A task
+without any facts would. Per store, let c be the newest chain that every task has begun and flushed through the
+beginning of:
 
-    files before c's first             nobody asks for them any more: older chains are closed (chain.py)
-    of c, up to the lowest position    every task has a manifest that carries them
+    files before c's first             not needed: older chains are closed (chain.py)
+    of c, up to the lowest position    every task has a manifest that covers them
     what is pointed into, or lies in   stays, and so does everything above it
     a sorter's inbox
-    the newest file of any chain       stays (chain.py, collection.py): it is where its writer goes on, and what stops
-                                       another one
+    the newest file of any chain       stays (chain.py, collection.py): it is where its writer continues, and it stops
+                                       another writer
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ Chains = Mapping[int, tuple[ChainPosition, ...]]  # by store
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a task comes back from: of its newest manifest flushed_ts, the positions, and by store the oldest file that
-    it points into. `received`: what its sorter has, in manifests or not."""
+    """What a task recovers from: flushed_ts and positions of its newest manifest, and by store the oldest file that it
+    points into. `received`: positions of what its sorter has, in manifests or not.
+    """
 
     flushed_ts: int
     durable: Chains
@@ -38,14 +39,16 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Of a store no task needs a file with ts <= `through`. Before `chain_ts` all chains are closed."""
+    """No task needs a file of the store with ts <= `through`. All chains before `chain_ts` are closed."""
 
     chain_ts: int
     through: int
 
 
 def consumed(tasks: Iterable[Needs | None], store_id: int) -> Mark | None:
-    """`tasks` are all that the tenant's route names, None where one is not known; None if nothing may be deleted."""
+    """The mark of a store; None if no file may be deleted. `tasks` are all tasks of the tenant's route; None stands for
+    a task without known facts.
+    """
     told = list(tasks)
     needs = [task for task in told if task is not None]
     if not needs or len(needs) < len(told):
@@ -64,7 +67,7 @@ def consumed(tasks: Iterable[Needs | None], store_id: int) -> Mark | None:
 
 
 def begins(tasks: Iterable[Needs | None], store_id: int) -> set[int]:
-    """First files of all chains that tasks tell of, closed ones too."""
+    """First files of all chains that tasks know, also of closed ones."""
     told = (positions for task in tasks if task is not None for positions in (task.durable, task.received))
     return {chain.first_ts for positions in told for chain in positions.get(store_id, ())}
 
@@ -74,8 +77,9 @@ def _places(positions: Chains, store_id: int) -> dict[int, int]:
 
 
 def _under_way(task: Needs, durable: Mapping[int, int], store_id: int) -> int:
-    """The highest ts below the files that a sorter has received and that are in no manifest: a tick may read them,
-    those of chains that were closed meanwhile too."""
+    """The highest ts below the files that a sorter has received and that are in no manifest. A tick may read them, also
+    those of chains that were closed meanwhile.
+    """
     begins = [
         durable.get(first_ts, first_ts - 1)
         for first_ts, at_ts in _places(task.received, store_id).items()

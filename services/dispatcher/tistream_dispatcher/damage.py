@@ -1,11 +1,11 @@
-"""Files that could not be read: since when they are unchanged, and when to try again. Pure."""
+"""Files that could not be read: how long they have been unchanged, and when to try again. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 FIRST_PAUSE_MS = 500
-PAUSE_MAX_MS = 4_000  # a repair is seen within it: lag is to return under 5 s when a fault ends
+PAUSE_MAX_MS = 4_000  # a repair is noticed within it: lag must return under 5 s when a fault ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Suspect:
 
 
 class Suspects:
-    """The unreadable files of one store. An operator may repair one in place, so none is given up."""
+    """The unreadable files of one store. None is given up, because an operator may repair it in place."""
 
     def __init__(self) -> None:
         self._by_ts: dict[int, Suspect] = {}
@@ -30,7 +30,9 @@ class Suspects:
         return ts in self._by_ts
 
     def failed(self, ts: int, version: str, reason: str, now_ms: int) -> int:
-        """The file, in this version, failed; for how long it is unchanged, in milliseconds."""
+        """Record that a version of a file failed its checks; returns for how many milliseconds it has been
+        unchanged.
+        """
         known = self._by_ts.get(ts)
         if known is None or known.version != version:
             known = Suspect(ts, version, reason, now_ms, now_ms, FIRST_PAUSE_MS // 2)
@@ -39,7 +41,7 @@ class Suspects:
         return now_ms - known.since_ms
 
     def cleared(self, ts: int) -> None:
-        """The file was read, or is gone, or does not matter any more."""
+        """The file was read, or does not exist any more, or is not needed any more."""
         self._by_ts.pop(ts, None)
 
     def due(self, now_ms: int) -> list[int]:
@@ -47,5 +49,5 @@ class Suspects:
         return sorted(ts for ts, suspect in self._by_ts.items() if suspect.retry_ms <= now_ms)
 
     def next_ms(self) -> int | None:
-        """When the first one is due."""
+        """When the first retry is due; None without unreadable files."""
         return min((suspect.retry_ms for suspect in self._by_ts.values()), default=None)

@@ -1,4 +1,4 @@
-"""Sends a tenant's routed files to the sorters of its tasks, and learns what they have received."""
+"""Sends a tenant's routed files to the sorters of its tasks, and keeps track of what they have received."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from tistream_dispatcher.window import Routed, Window, batch_for
 
 log = logging.getLogger(__name__)
 
-UNCLAIMED_MS = 200  # pause before asking again for tasks that their sorter does not hold yet
+UNCLAIMED_MS = 200  # pause before the next request for tasks that their sorter does not hold yet
 
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """How often a sorter is asked what it has received; the longest pause, once all of that is in manifests."""
+    """Pauses between two requests to a sorter for its positions; the longest applies once everything is in
+    manifests.
+    """
 
     pause_ms: int
     idle_ms: int
@@ -54,7 +56,7 @@ class Delivery:
         self._links: dict[str, SorterLink] = {}
 
     def set_tasks(self, version: int, served: Mapping[int, tuple[str | None, int]]) -> None:
-        """Who serves which task under which epoch. What a task had received under another is not known any more."""
+        """Set the sorter and the epoch of each task. What a task had received under another epoch is unknown again."""
         unchanged = [task for task, by in served.items() if self._served.get(task) == by]
         self._receivers.keep_only(unchanged)
         self._version, self._served = version, dict(served)
@@ -71,17 +73,19 @@ class Delivery:
         self._links = links
 
     def ask_all(self) -> None:
-        """Ask every sorter at the next `sync`: a store is to be begun where its tasks are now."""
+        """Request the positions from every sorter at the next `sync`, so that a store can begin where its tasks are
+        now.
+        """
         for link in self._links.values():
             link.sync_ms = 0
 
     def leave(self, store_id: int) -> None:
-        """The store is another dispatcher's."""
+        """Forget a store, which another dispatcher reads now."""
         for link in self._links.values():
             link.went_on(store_id)
 
     def sync(self) -> None:
-        """Ask the sorters that are due what they have received."""
+        """Request the positions from the sorters that are due."""
         for link in self._links.values():
             if self._clock.monotonic_ms() < link.sync_ms:
                 continue
@@ -107,7 +111,7 @@ class Delivery:
             link.sync_ms = self._clock.monotonic_ms() + pause_ms
 
     def send(self) -> bool:
-        """One batch to every sorter that lacks something and can be talked to; whether anything was received."""
+        """Send one batch to every sorter that lacks files and can be reached. Returns whether any file was received."""
         moved = False
         for link in self._links.values():
             now_ms = self._clock.monotonic_ms()
@@ -118,7 +122,7 @@ class Delivery:
             if files:
                 moved |= self._post(link, files, tasks)
             elif link.problem is not None and now_ms < link.sync_ms:
-                link.worked()  # it answers, and lacks nothing
+                link.worked()  # it answers, and lacks no file
         return moved
 
     def _post(self, link: SorterLink, files: tuple[Routed, ...], tasks: list[int]) -> bool:
@@ -161,7 +165,7 @@ class Delivery:
         link.failed(str(error), self._clock.monotonic_ms(), busy=isinstance(error, PeerBusy))
 
     def next_ms(self) -> int | None:
-        """When there is something to do next, on the monotonic clock."""
+        """When the next call is due, on the monotonic clock; None if there are no sorters."""
         pending = len(self._window) > 0
         due = [link.sync_ms for link in self._links.values()]
         for link in self._links.values():
@@ -170,7 +174,7 @@ class Delivery:
         return min(due, default=None)
 
     def holds(self) -> list[Hold]:
-        """Sorters that fail."""
+        """A hold for each sorter that fails."""
         return [
             Hold(stage="sort" if link.busy else "node", reason=f"sorter at {link.url}: {link.problem}")
             for link in self._links.values()
@@ -179,6 +183,6 @@ class Delivery:
 
 
 def _settled(status: TaskStatus) -> bool:
-    """Whether nothing that the task has received can be lost any more, and no chain waits to be closed."""
+    """Whether everything that the task has received is durable, and no older chain waits to be closed."""
     newer = [chain for chains in status.received.values() for chain in chains[1:]]
     return status.received == status.durable and all(chain.first_ts <= status.flushed_ts for chain in newer)

@@ -1,4 +1,4 @@
-"""A batch of files on its way to a sorter, as a trace (docs/operations.md, Traces)."""
+"""The trace of a batch of files on its way to a sorter (docs/operations.md, Traces)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from tistream.model.ids import TenantKey
 from tistream.trace import Attributes, Span
 from tistream_dispatcher.window import Routed
 
-FILES_MAX = 32  # of which it is told when they were found
+FILES_MAX = 32  # files whose arrival times are recorded
 
 
 @contextmanager
 def delivery_trace(tenant: TenantKey, files: Sequence[Routed], tasks: int) -> Iterator[Span]:
-    """From when the first of the files was found to the sorter's receipt. A batch that is sent again has another."""
+    """A span from the arrival of the oldest file to the sorter's receipt. A batch that is sent again has
+    another span.
+    """
     began_ns = min(file.ref.arrived_ms for file in files) * 1_000_000
     sent: Attributes = {"tistream.tenant": str(tenant), "tistream.files": len(files), "tistream.tasks": tasks}
     with trace.root("dispatch", began_ns=began_ns, attributes=sent) as span:

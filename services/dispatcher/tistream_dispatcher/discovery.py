@@ -1,6 +1,6 @@
-"""A tenant's stores that no route names yet: finds them, and keeps them until the meta server has said who reads them.
+"""A tenant's stores that no route names yet: finds them, and keeps them until the meta server has assigned them.
 
-Only the dispatcher that discovers the tenant looks; what it has found goes with each of its heartbeats.
+Only the tenant's discoverer looks for stores. The stores that it has found are in each of its heartbeats.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tistream_dispatcher.share import Share
 
 log = logging.getLogger(__name__)
 
-LOOKS_MAX = 8  # LISTs at a time of what is called like a store and has no change file
-NAMES_MAX = 1_000  # looked at for that, of each
-STORES_MAX = 8_192  # of a tenant; whoever may write its files may write such that look like another store's each
+LOOKS_MAX = 8  # LISTs in one pass, of prefixes that have a store's name and no change file
+NAMES_MAX = 1_000  # names that each of these LISTs looks at
+STORES_MAX = 8_192  # of a tenant; a writer of its files can create any number of objects that look like a store's
 TOO_MANY = f"there are more than {STORES_MAX} stores; no more are read"
 UNREAD = "the store was found, and the meta server has not said yet which dispatcher reads it"
 
 
 class Discovery:
-    """Owned by the tenant's thread, but for `found`. `tell` is called when there is a new store."""
+    """Owned by the tenant's thread, except `found`. `tell` is called when there is a new store."""
 
     def __init__(self, tenant: TenantKey, objects: ObjectStore, tell: Callable[[], None]) -> None:
-        self.problem: str | None = None  # why stores could not be looked for
+        self.problem: str | None = None  # why the LIST of the stores failed
         self._tenant = tenant
         self._objects = objects
         self._tell = tell
@@ -38,12 +38,14 @@ class Discovery:
         self._found: frozenset[int] = frozenset()
         self._named: frozenset[int] = frozenset()
         self._with_files: set[int] = set()
-        self._troubles: dict[int, str] = {}  # stores that could not be looked at
-        self._looked = -1  # the store that was last looked at in vain
+        self._troubles: dict[int, str] = {}  # stores that could not be examined
+        self._looked = -1  # the last store that was examined and had no file
         self._too_many = False
 
     def take(self, share: Share) -> None:
-        """A new route table: forget what it names, and all if another dispatcher looks from now on."""
+        """Apply a new route table: forget the stores that it names, or all if another dispatcher discovers
+        from now on.
+        """
         if not share.discovers:
             self.problem = None
             self._troubles.clear()
@@ -57,13 +59,14 @@ class Discovery:
         return self.problem is not None or bool(self._troubles)
 
     def found(self) -> frozenset[int]:
-        """Stores that nobody reads yet. By any thread."""
+        """Stores that no dispatcher reads yet. Thread-safe."""
         with self._lock:
             return self._found
 
     def note(self, store_ids: Iterable[int]) -> None:
-        """Stores are there that the routes do not name: all that are read at every turn, told with every heartbeat and
-        kept by the meta server, so no more of them than there may be."""
+        """Add stores that the routes do not name, up to STORES_MAX in all: every store is read in each pass, named in
+        every heartbeat and stored by the meta server.
+        """
         with self._lock:
             unknown = frozenset(store_ids) - self._found
             new = frozenset(sorted(unknown)[: max(0, STORES_MAX - len(self._named) - len(self._found))])
@@ -75,10 +78,10 @@ class Discovery:
             self._tell()
 
     def listed(self) -> set[int]:
-        """LIST the stores; none where that failed: `problem` says why.
+        """LIST the stores; empty if that failed, with the reason in `problem`.
 
-        What has only the name of a store is none: each that is read is LISTed for ever. Such are looked at in turn, a
-        few at a time.
+        A prefix with a store's name and no change file does not count, because each store that is read is LISTed for
+        ever. A few of these prefixes are examined in each pass, in turn.
         """
         try:
             entries = list(self._objects.list_after(layout.push_prefix(self._tenant), delimiter="/"))
@@ -95,8 +98,9 @@ class Discovery:
         return stores & (self._named | self._with_files)
 
     def _look(self, stores: set[int]) -> None:
-        """Which of them have a change file. Trouble with one leaves the others alone; where the object store does not
-        answer, the others are asked for next time, and who waits for an answer waits once."""
+        """Find the stores that have a change file. An error of one store does not affect the others. If the object
+        store does not answer, the rest is left to the next pass, so that callers wait for only one timeout.
+        """
         in_vain = 0
         for store_id in sorted(stores, key=lambda one: (one <= self._looked, one)):
             self._troubles.pop(store_id, None)
@@ -120,9 +124,9 @@ class Discovery:
         return any(layout.parse_change_file(one.key) is not None for one in islice(objects, NAMES_MAX))
 
     def has(self, store_id: int, ts: int) -> bool | None:
-        """Whether a store has that file, which was announced; None where that is not known: `problem` says why.
+        """Whether a store has the announced file; None if that is not known, with the reason in `problem`.
 
-        Anybody may announce any store, and each that is known is LISTed for ever.
+        The check is needed because any caller may announce any store, and each known store is LISTed for ever.
         """
         try:
             self._objects.head(layout.change_file(self._tenant, store_id, ts))
@@ -134,7 +138,7 @@ class Discovery:
         return True
 
     def holds(self) -> list[Hold]:
-        """Stores that wait for a dispatcher, and why others may not be known."""
+        """Stores that wait for a dispatcher, and why others may be unknown."""
         holds = [Hold(stage="dispatch", store_id=str(one), reason=UNREAD) for one in sorted(self.found())]
         holds += [Hold(stage="dispatch", store_id=str(one), reason=why) for one, why in sorted(self._troubles.items())]
         holds += [Hold(stage="dispatch", reason=TOO_MANY)] if self._too_many else []

@@ -1,4 +1,4 @@
-"""The tenants that a dispatcher has a share of: one loop each, fed by the route table and by announcements."""
+"""The tenants of which a dispatcher has a share: one loop each, fed by the route table and by announcements."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Driver:
         self._deaf = False
 
     def not_ready(self) -> str | None:
-        """Why nothing can be dispatched yet, or None."""
+        """Why no file can be dispatched yet, or None."""
         return None if self._version >= 0 else "the routes were not read yet"
 
     def follow_routes(self) -> None:
-        """Take the next route table: begin tenants and end them, tell the others."""
+        """Loop body: fetch the next route table; start and stop tenants' loops, and pass the others their routes."""
         table = self._meta.routes(self._version, wait_ms=WAIT_MS if self._version >= 0 else 0)
         if table.version != self._version:
             self._apply(table)
@@ -94,7 +94,7 @@ class Driver:
 
     def _begin(self, key: TenantKey) -> tuple[TenantFeed, Loop]:
         feed = self._new_feed(key)
-        # One label for all: the name of a tenant is no label of a metric.
+        # One label for all tenants: metrics have no labels with names of tenants.
         loop = Loop("tenant", feed.step, interval_ms=100, metrics=self._loop_metrics)
         with self._lock:
             self._feeds[key] = (feed, loop)
@@ -102,7 +102,9 @@ class Driver:
         return feed, loop
 
     def _end(self, key: TenantKey) -> None:
-        """A step that is under way goes on beside who reads the tenant's stores from now on, which is harmless."""
+        """Stop a tenant's loop. A step that is under way continues beside the next reader of the tenant's stores, which
+        is harmless.
+        """
         with self._lock:
             feed, loop = self._feeds.pop(key)
         loop.stop(timeout_s=0)
@@ -110,7 +112,9 @@ class Driver:
         log.info("tenant ends", extra={"tenant": str(key)})
 
     def follow_announcements(self) -> None:
-        """Hand announced files to their tenants, at once; those of stores that others read are none of ours."""
+        """Loop body: pass announced files to their tenants at once. Those of stores that other dispatchers read are
+        skipped.
+        """
         try:
             answer = self._meta.announcements(self._after, wait_ms=WAIT_MS)
         except TiStreamError:
@@ -121,7 +125,7 @@ class Driver:
         self._after = answer.next_after
 
     def _go_deaf(self) -> None:
-        """Until the meta server answers again every tenant looks for itself."""
+        """Until the meta server answers again, every tenant LISTs for itself."""
         if self._deaf:
             return
         self._deaf = True
@@ -151,7 +155,7 @@ class Driver:
             feeds[key][1].wake()
 
     def stores(self, cluster_id: str | None, tenant_id: str | None) -> StoreList:
-        """What is known of every store, of one tenant or of all."""
+        """The status of every store, of one tenant or of all."""
         with self._lock:
             feeds = sorted(self._feeds.items(), key=lambda one: one[0])
         stores: list[StoreStatus] = []
@@ -167,7 +171,7 @@ class Driver:
         return StoreList(node_id=self._node_id, stores=stores, holds=holds)
 
     def reports(self) -> list[StoreReport]:
-        """What the meta server is told of stores: those that are read here, and those that are found and nobody's."""
+        """The stores in the heartbeat: those that are read here, and those that were found and have no dispatcher."""
         with self._lock:
             feeds = sorted(self._feeds.items(), key=lambda one: one[0])
         return [
@@ -177,7 +181,7 @@ class Driver:
         ]
 
     def consumed(self) -> dict[TenantKey, dict[int, Read]]:
-        """By tenant and store the files that no recovery can need any more."""
+        """The files that no recovery can need any more, by tenant and store."""
         with self._lock:
             feeds = sorted(self._feeds.items(), key=lambda one: one[0])
         return {key: feed.consumed.files() for key, (feed, _) in feeds}

@@ -1,33 +1,33 @@
-"""How much work a store is: bytes a second, over about the last half minute. Pure."""
+"""The load of a store: bytes per second, over about the last half minute. Pure."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-SPAN_MS = 30_000  # what was longer ago counts for less and less
-FIRST_MS = 10_000  # before, there is no telling
+SPAN_MS = 30_000  # older work counts less and less
+FIRST_MS = 10_000  # before, the load is not known
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """An exponentially weighted mean. Monotonic milliseconds."""
+    """An exponentially weighted mean of the bytes per second. Monotonic milliseconds."""
 
     since_ms: int
     at_ms: int
-    amount: float = 0.0  # bytes, faded to what they count at `at_ms`
+    amount: float = 0.0  # bytes, decayed to their weight at `at_ms`
 
     @classmethod
     def begun(cls, now_ms: int) -> Load:
-        """Nothing was done yet."""
+        """A load that begins now, without any work."""
         return cls(now_ms, now_ms)
 
     def added(self, now_ms: int, size: int) -> Load:
-        """So many bytes were worked off now."""
+        """The load after `size` bytes were processed now."""
         return Load(self.since_ms, now_ms, self._faded(now_ms) + size)
 
     def per_second(self, now_ms: int) -> float | None:
-        """Bytes a second; None while the beginning is too near."""
+        """Bytes per second; None in the first FIRST_MS."""
         age_ms = now_ms - self.since_ms
         if age_ms < FIRST_MS:
             return None

@@ -1,8 +1,8 @@
-"""Files that were read before their turn: how much of them is kept, and which. No I/O.
+"""Files that were read before their turn: how many bytes of them are kept, and which. No I/O.
 
-What is not kept is read again when its turn comes, so no limit here stops anything; it only costs a second request.
-The bytes of a file's watermarks are written by outsiders, and a few kilobytes can hold very many of them: so they are
-counted as they lie in memory, and not as files.
+A file that is not kept is read again when its turn comes. So no limit here stops the dispatcher; it only costs a second
+request. A file's watermarks are written by outsiders, and a few kilobytes can contain very many of them. So the limit
+counts the bytes in memory, and not the files' sizes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tistream_dispatcher.change_source import ReadFile
 FILES_MAX = 128  # of one store
 STORE_BYTES = 16 << 20
 TENANT_BYTES = 64 << 20
-PROCESS_BYTES = 192 << 20  # of the GiB that a dispatcher has
+PROCESS_BYTES = 192 << 20  # of the 1 GiB of memory of a dispatcher
 
 
 class Room:
-    """Bytes that may be kept; in parts, each of which has its own limit within the whole's."""
+    """A budget of bytes. Thread-safe. With `within`, it is a part of a larger budget and also counts there."""
 
     def __init__(self, bytes_max: int, within: Room | None = None) -> None:
         self.used = 0
@@ -29,7 +29,7 @@ class Room:
         self._lock = new_lock()
 
     def take(self, count: int) -> bool:
-        """Whether there was room for so many bytes, here and in the whole."""
+        """Reserve `count` bytes. Returns False if they do not fit, here or in the larger budget."""
         with self._lock:
             fits = not self._closed and self.used + count <= self._bytes_max
             if fits and (self._within is None or self._within.take(count)):
@@ -38,13 +38,13 @@ class Room:
         return False
 
     def give(self, count: int) -> None:
-        """So many bytes are not kept any more."""
+        """Release `count` bytes of the budget."""
         with self._lock:
             if not self._closed:
                 self._give(count)
 
     def close(self) -> None:
-        """Nothing of it is kept any more, and nothing will be: a thread may still be at it."""
+        """Release everything and refuse further reservations: a reader thread may still be running."""
         with self._lock:
             self._give(self.used)
             self._closed = True
@@ -56,14 +56,16 @@ class Room:
 
 
 class ReadAhead:
-    """One store's files, by their ts. The lowest are kept: they are needed first."""
+    """One store's files, by their ts. The lowest are kept, because they are needed first."""
 
     def __init__(self, room: Room | None = None) -> None:
         self.room = Room(STORE_BYTES, within=room)
         self._files: SortedDict = SortedDict()  # ts -> (ReadFile, its weight)
 
     def keep(self, file: ReadFile, waits: Callable[[int], bool]) -> None:
-        """Keep a file if there is room; `waits` says which files are still waited for. Later ones make room for it."""
+        """Keep a file if it fits; files with a higher ts are dropped for it. `waits` returns whether the file of a ts
+        is still needed.
+        """
         ts, weight = file.seen.ts, file.weight
         self.pop(ts)
         fits = self.room.take(weight)
@@ -81,22 +83,22 @@ class ReadAhead:
             self.pop(self._files.keys()[-1])
 
     def pop(self, ts: int) -> ReadFile | None:
-        """Take a file out, if it is here."""
+        """Remove and return a file; None if it is not kept."""
         file, weight = self._files.pop(ts, (None, 0))
         self.room.give(weight)
         kept: ReadFile | None = file
         return kept
 
     def only(self, waits: Callable[[int], bool]) -> None:
-        """Let go of the files that nobody waits for any more."""
+        """Drop the files that are not needed any more."""
         for ts in [ts for ts in self._files if not waits(ts)]:
             self.pop(ts)
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Drop all files."""
         self.only(lambda _: False)
 
     def close(self) -> None:
-        """Let go of all, and keep nothing from now on."""
+        """Drop all files, and keep none from now on."""
         self._files.clear()
         self.room.close()

@@ -24,7 +24,7 @@ _ROUTED = pa.schema([column for column in file_batch.WATERMARKS if column.name !
 
 
 class KeyedGroup(Protocol):
-    """A row group with inclusive bounds on its keys; None where it has no statistics."""
+    """A row group with inclusive bounds of its keys; None without statistics."""
 
     @property
     def index(self) -> int: ...
@@ -36,17 +36,17 @@ class KeyedGroup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskSpan:
-    """A task and the keys that are its own."""
+    """A task and its span of keys."""
 
     task_id: int
     span: KeySpan
 
 
 class Router:
-    """The tasks of one tenant."""
+    """Routes files to the tasks of one tenant."""
 
     def __init__(self, tasks: Sequence[TaskSpan]) -> None:
-        """`tasks` in key order; they cover the key space. Raises ValueError if not."""
+        """`tasks` are in key order and cover the key space. Raises ValueError if they do not."""
         if not tasks or tasks[0].span.start or tasks[-1].span.end:
             raise ValueError("the tasks do not cover the key space")
         if any(left.span.end != right.span.start for left, right in pairwise(tasks)):
@@ -59,7 +59,7 @@ class Router:
         self._ends = pa.array(bounds[1:], pa.binary())
 
     def row_groups(self, groups: Iterable[KeyedGroup]) -> dict[int, tuple[int, ...]]:
-        """Per task the indexes of the row groups that may hold its keys; tasks without any are left out."""
+        """Per task the indexes of the row groups that may contain its keys. Tasks without any are left out."""
         found: dict[int, list[int]] = {}
         for group in groups:
             for task_id in self._touched(group):

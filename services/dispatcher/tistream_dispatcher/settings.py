@@ -22,7 +22,7 @@ class CollectSettings(BaseModel):
 
 
 class DispatcherSettings(ServiceSettings):
-    """What an operator may change."""
+    """Settings that an operator may change."""
 
     model_config = settings_config("DISPATCHER")
 

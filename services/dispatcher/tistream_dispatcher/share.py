@@ -1,4 +1,4 @@
-"""What one dispatcher has of a tenant, as the route table says. Pure."""
+"""The stores of a tenant that one dispatcher reads, according to the route table. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from tistream.wire.meta import TenantRoute
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`stores` are the ones that it reads, and nobody else; `named` all that the table names, those
-    that were retired among them. `discovers`: it looks for
-    those that the table does not name. `whole`: the meta server gives no stores out; all that are found are its own."""
+    """`stores`: those that only this dispatcher reads. `named`: all stores in the route table, retired ones included.
+    `discovers`: this dispatcher looks for stores that the table does not name. `whole`: the meta server does not assign
+    stores, so this dispatcher reads all that it finds.
+    """
 
     stores: frozenset[int] = frozenset()
     named: frozenset[int] = frozenset()
@@ -20,7 +21,7 @@ class Share:
 
     @classmethod
     def of(cls, route: TenantRoute, node_id: str) -> Share:
-        """The share of that dispatcher."""
+        """The share of the dispatcher `node_id`."""
         if route.stores is None:
             return cls(discovers=True, whole=True)
         mine = frozenset(store.store_id for store in route.stores if store.dispatcher_node == node_id)
@@ -29,13 +30,15 @@ class Share:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the tenant is none of its business."""
+        """Whether this dispatcher has nothing to do for the tenant."""
         return not self.stores and not self.discovers
 
     def reads(self, store_id: int) -> bool:
-        """Whether it reads that store."""
+        """Whether this dispatcher reads the store."""
         return self.whole or store_id in self.stores
 
     def concerns(self, store_id: int) -> bool:
-        """Whether it has to know of that store's files: it reads them, or is to find the store."""
+        """Whether announcements of the store's files concern this dispatcher: it reads the store, or is to
+        discover it.
+        """
         return self.reads(store_id) or (self.discovers and store_id not in self.named)

@@ -1,6 +1,6 @@
 """One store's files: finds them, reads what routing needs, and hands them on in chain order.
 
-The decisions are `chain.StoreChains`' and `damage.Suspects`'; this executes them.
+`chain.StoreChains` and `damage.Suspects` make the decisions; this module executes them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from tistream_dispatcher.read_ahead import ReadAhead, Room
 log = logging.getLogger(__name__)
 
 TAIL_STEP = 1 << 10
-TAIL_MAX = 1 << 20  # a file whose watermarks stand before its changes does not make others be fetched whole
-READS_MAX = 256  # files read in one poll; the next one goes on
-LONG_BACKLOG = 1_000  # files that wait for a missing one; beyond, most LISTs begin behind them
-WIDE_MS = 10_000  # pause between LISTs that begin earlier: behind a long backlog, or for the late files of older chains
-RECHECK_MS = 5_000  # pause between looks at files that break a chain: an operator may remove or repair one
+# limit of what is fetched: one file with watermarks before its changes must not make other files be fetched whole
+TAIL_MAX = 1 << 20
+READS_MAX = 256  # files read in one poll; the next poll continues
+LONG_BACKLOG = 1_000  # files that wait for a missing one; above it, most LISTs begin after them
+WIDE_MS = 10_000  # pause between LISTs that begin earlier: before a long backlog, or for the late files of older chains
+RECHECK_MS = 5_000  # pause between checks of files that break a chain: an operator may remove or repair one
 
 
 class StoreFeed:
@@ -47,7 +48,7 @@ class StoreFeed:
         metrics: DispatcherMetrics,
         room: Room | None = None,
     ) -> None:
-        """`room` is what all of the tenant's stores share for files that are read before their turn."""
+        """`room`: the budget for files that were read before their turn, shared by all of the tenant's stores."""
         self.store_id = store_id
         self.chains = StoreChains(positions)
         self._tenant = tenant
@@ -63,28 +64,28 @@ class StoreFeed:
         self._tail_bytes = TAIL_BYTES
 
     def rewind(self, positions: Iterable[ChainPosition]) -> None:
-        """Go on from there: some task has lost what came after."""
+        """Continue from earlier positions, because some task has lost later files."""
         self.chains = StoreChains(positions)
         self._ahead.clear()
         self._arrived.clear()
         self._wide_ms = 0
 
     def close(self) -> None:
-        """It is not read any more."""
+        """The store is not read any more."""
         self._ahead.close()
 
     # -- finding -------------------------------------------------------------------------------------------------
 
     def announced(self, stamps: Iterable[int]) -> bool:
-        """Read files that were announced; whether any was new. One that is not there is left to LIST."""
+        """Read announced files; returns whether any was new. A file that does not exist is left to LIST."""
         return self._look(sorted(stamps))
 
     def lacks(self, stamps: Iterable[int]) -> bool:
-        """Whether any of these files would be read, if it was there."""
+        """Whether any of these files would be read if it existed."""
         return any(self._is_new(ts) for ts in stamps)
 
     def poll(self) -> bool:
-        """LIST what is new and read it; whether there was any. Raises Unavailable."""
+        """LIST new files and read them; returns whether there were any. Raises Unavailable."""
         now_ms = self._clock.monotonic_ms()
         prefix = layout.change_file_prefix(self._tenant, self.store_id)
         start = layout.change_file(self._tenant, self.store_id, self._list_after(now_ms))
@@ -104,7 +105,7 @@ class StoreFeed:
         return newest_ts if long else after
 
     def retry(self) -> bool:
-        """Try again what could not be read, and look whether what breaks the chain is still there."""
+        """Retry files that could not be read, and check whether the files that break the chain still exist."""
         now_ms = self._clock.monotonic_ms()
         due = self._suspects.due(now_ms)
         for ts in due:
@@ -117,7 +118,7 @@ class StoreFeed:
         return bool(due)
 
     def next_retry_ms(self) -> int | None:
-        """When `retry` has something to do, on the monotonic clock."""
+        """When `retry` is due, on the monotonic clock; None if it is not needed."""
         return self._suspects.next_ms()
 
     def _look(self, stamps: Iterable[int]) -> bool:
@@ -132,14 +133,14 @@ class StoreFeed:
         return self.chains.wants(ts) and ts not in self._suspects
 
     def _inspect(self, ts: int) -> bool:
-        """Read one file and tell the chain; whether it is there."""
+        """Read one file and pass it to the chain. Returns whether it exists."""
         file = self._read_now(ts)
         if file is not None and self.chains.knows(ts):
             self._ahead.keep(file, self.chains.knows)
         return file is not None or ts in self._suspects
 
     def _read_now(self, ts: int) -> ReadFile | None:
-        """Read one file and tell the chain; None if it is not there, or cannot be read."""
+        """Read one file and pass it to the chain; None if it does not exist or cannot be read."""
         try:
             file = self._read_file(ts)
         except NotFoundYet:
@@ -157,7 +158,7 @@ class StoreFeed:
     def _read_file(self, ts: int) -> ReadFile:
         key = layout.change_file(self._tenant, self.store_id, ts)
         file = read_file(self._objects, key, self._arrived.get(ts, self._clock.now_ms()), self._tail_bytes)
-        # The next file's end is about as long: a quarter more than that is fetched, and not 64 KiB of a small file.
+        # The next file's end is about as long: fetch a quarter more than that, instead of 64 KiB of a small file.
         self._tail_bytes = min(TAIL_STEP * (1 + file.tail_bytes * 5 // 4 // TAIL_STEP), TAIL_MAX)
         return file
 
@@ -181,9 +182,10 @@ class StoreFeed:
     # -- taking --------------------------------------------------------------------------------------------------
 
     def next_file(self) -> tuple[Ready, ReadFile] | None:
-        """The next file in chain order, read; None while there is none. Raises Unavailable.
+        """The next file in chain order, read; None if no file is ready. Raises Unavailable.
 
-        It is held by who takes it, and by nobody else: there is always room for the file whose turn it is.
+        Only the caller holds the file: it does not count against the budget, so there is always room for the file whose
+        turn it is.
         """
         while (ready := self.chains.ready()) is not None:
             ts = ready.file.ts
@@ -196,14 +198,14 @@ class StoreFeed:
         return None
 
     def take(self, ready: Ready) -> None:
-        """The file that `next_file` gave was handed on."""
+        """Record that the file from `next_file` was handed on."""
         self.chains.take(ready)
         self._arrived.pop(ready.file.ts, None)
 
     # -- telling -------------------------------------------------------------------------------------------------
 
     def hold(self) -> Hold | None:
-        """What the store waits for, logged when it changes."""
+        """What the store waits for; logged when it changes."""
         found = self.chains.hold()
         if found != self._told:
             self._tell(found)
@@ -225,7 +227,7 @@ class StoreFeed:
         self._told = found
 
     def status(self) -> StoreStatus:
-        """The store on the wire."""
+        """The store's status on the wire."""
         hold = self.hold()
         return StoreStatus(
             cluster_id=self._tenant.cluster_id,
@@ -239,7 +241,7 @@ class StoreFeed:
 
 
 def unread(tenant: TenantKey, store_id: int) -> StoreStatus:
-    """A store that is to be read once it is known what the tasks have received of it."""
+    """The status of a store that will be read once its positions in the tasks are known."""
     return StoreStatus(
         cluster_id=tenant.cluster_id,
         tenant_id=tenant.tenant_id,

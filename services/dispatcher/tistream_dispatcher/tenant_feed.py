@@ -1,9 +1,9 @@
-"""One tenant: the stores that are this dispatcher's are read and the tenant's tasks are fed, by one thread.
+"""One tenant: reads this dispatcher's stores of it and feeds the tenant's tasks, in one thread.
 
     announcements, LIST -> StoreFeed (chain order) -> Router -> Window -> POST /v1/files -> Receivers
 
-Nothing is kept on disk: after a restart the tasks' own positions say where to go on; so they do where a store comes
-from another dispatcher. Trouble with one store, or one sorter, leaves the others alone.
+Nothing is kept on disk. After a restart, or when a store comes from another dispatcher, reading continues at the tasks'
+own positions. A failure of one store or one sorter does not affect the others.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from tistream_dispatcher.window import Limits, Window
 log = logging.getLogger(__name__)
 
 IDLE_MS = 2_000  # the longest pause between two steps
-CALM_MS = 60_000  # the same while there is nothing to wait for but new files
+CALM_MS = 60_000  # the same while only new files are waited for
 MIN_WAIT_MS = 5
 FILL_FILES = 256  # files routed before they are sent
-STIR_MS = 1_000  # how often other stores' announcements wake the tenant
-WAIT_FOR_ALL_MS = 5_000  # for tasks that have not told their positions yet; then the others go on without
+STIR_MS = 1_000  # minimum pause between wake-ups by announcements of other stores
+WAIT_FOR_ALL_MS = 5_000  # for tasks whose positions are not known yet; then the others continue without them
 
 
 class TenantFeed:
@@ -64,9 +64,10 @@ class TenantFeed:
         collect_ms: int | None = None,
         room: Room | None = None,
     ) -> None:
-        """`tell` is called when a store was found that no route names. `collect_ms`: how often it is made out which
-        files nobody needs any more; None: never. `room` is what all tenants share for files that are read before their
-        turn."""
+        """`tell` is called when a store was found that no route names. `collect_ms`: pause between two computations of
+        the consumed files; None: never. `room`: the budget for files that were read before their turn, shared by all
+        tenants.
+        """
         self.tenant = tenant
         self.room = Room(TENANT_BYTES, within=room)
         self.consumed = Consumed(clock, collect_ms)
@@ -81,17 +82,17 @@ class TenantFeed:
         self._discovery = Discovery(tenant, objects, tell)
         self._stores: dict[int, StoreFeed] = {}
         self._loads: dict[int, Load] = {}
-        self._store_problems: dict[tuple[int, str], str] = {}  # (store, what was tried) -> why it failed
+        self._store_problems: dict[tuple[int, str], str] = {}  # (store, attempted action) -> why it failed
         self._router: Router | None = None
         self._spans: tuple[TaskSpan, ...] = ()
         self._known_since_ms: int | None = None
         self._calm = False
-        self._lock = new_lock()  # guards what other threads hand over, and what they read
+        self._lock = new_lock()  # guards what other threads pass in, and what they read
         self._new_route: tuple[int, TenantRoute, Share] | None = None
         self._announced = Announced()
         self._hurried = self._deafened = self._stirred = False
         self._stirred_ms = 0
-        self._newest_ts = 0  # of all stores' files, as far as the sorters have told
+        self._newest_ts = 0  # of all stores' files, as reported by the sorters
         self._status: tuple[StoreStatus, ...] = ()
         self._told_loads: dict[int, Load] = {}
         self._holds: tuple[Hold, ...] = ()
@@ -99,18 +100,19 @@ class TenantFeed:
     # -- other threads -------------------------------------------------------------------------------------------
 
     def set_route(self, version: int, tenant_route: TenantRoute, share: Share) -> None:
-        """The tenant's part of a new route table, and this dispatcher's share of it."""
+        """Set the tenant's part of a new route table, and this dispatcher's share of it."""
         with self._lock:
             self._new_route = (version, tenant_route, share)
 
     def announce(self, store_id: int, ts: int) -> None:
-        """A file is said to be there."""
+        """Take the announcement of a file."""
         with self._lock:
             self._hurried |= not self._announced.add(store_id, ts)
 
     def stir(self) -> bool:
-        """A file is said to be there of a store that another dispatcher reads: the tenant is not silent. Whether to
-        wake its loop for that."""
+        """Take the announcement of a file of a store that another dispatcher reads, so the tenant is not silent.
+        Returns whether to wake its loop.
+        """
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             if now_ms - self._stirred_ms < STIR_MS:
@@ -124,17 +126,19 @@ class TenantFeed:
             self._hurried = True
 
     def deaf(self) -> None:
-        """Announcements do not come through: LIST at once, and as often as without them."""
+        """Announcements do not arrive: LIST at once, and as often as without them."""
         with self._lock:
             self._deafened = True
 
     def status(self) -> tuple[tuple[StoreStatus, ...], tuple[Hold, ...]]:
-        """The stores and the holds of no single store, as of the last step."""
+        """The status of the stores, and the holds that belong to no single store, as of the last step."""
         with self._lock:
             return self._status, self._holds
 
     def loads(self) -> dict[int, float | None]:
-        """The stores that are read, and those that were found and nobody reads yet, with their load if it is known."""
+        """The stores that are read, and those that were found and have no dispatcher, with their load (None: not
+        known).
+        """
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             told = {store_id: load.per_second(now_ms) for store_id, load in self._told_loads.items()}
@@ -143,7 +147,7 @@ class TenantFeed:
     # -- the tenant's thread -------------------------------------------------------------------------------------
 
     def step(self) -> int:
-        """Do what can be done now; milliseconds until there may be more to do."""
+        """Do what can be done now; returns the milliseconds until the next step."""
         self._take_route()
         self._delivery.sync()
         self._rewind_the_behind()
@@ -176,13 +180,15 @@ class TenantFeed:
             self._spans = spans
             self._router = Router(spans) if spans else None
             self._known_since_ms = None
-            # What was routed was routed for other tasks.
+            # The files in the window were routed for other tasks.
             for store in self._stores.values():
                 self._rewind(store)
         self._take_share(share)
 
     def _take_share(self, share: Share) -> None:
-        """Leave the stores that are another's now; who comes new to them, or to looking for others, looks at once."""
+        """Leave the stores that another dispatcher reads now. If this dispatcher gets stores, or becomes the
+        discoverer, it LISTs at once.
+        """
         before, self._share = self._share, share
         for store_id in [store_id for store_id in self._stores if not share.reads(store_id)]:
             self._leave(store_id)
@@ -201,7 +207,7 @@ class TenantFeed:
         log.info("store is another dispatcher's", extra={"tenant": str(self.tenant), "store": store_id})
 
     def _may_begin(self) -> bool:
-        """Whether the tasks' positions are known: of all of them, or for a while of some."""
+        """Whether the positions of all tasks are known, or those of some after WAIT_FOR_ALL_MS."""
         if not self._receivers.received:
             return False
         now_ms = self._clock.monotonic_ms()
@@ -230,7 +236,9 @@ class TenantFeed:
                 log.info("store is read again", extra={"tenant": str(self.tenant), "store": store.store_id})
 
     def _passed(self, store: StoreFeed) -> bool:
-        """Whether the store waits for what all tasks have already, from another dispatcher: it may be deleted."""
+        """Whether the store waits for files that all tasks have already received from another dispatcher; these may be
+        deleted.
+        """
         waits = store.chains.hold() is not None and self._everyone_known()
         return waits and store.chains.passed_by(self._receivers.common(store.store_id))
 
@@ -255,11 +263,11 @@ class TenantFeed:
         for store_id in sorted(self._share.stores - self._stores.keys()):
             self._store(store_id)
         if self._pace.discovery_due(now_ms) and self._share.discovers:
-            # Not those of which tasks have received files: one that was retired has none any more.
+            # Only LISTed stores count. Tasks may have received files of a retired store, which has none any more.
             self._found(self._discovery.listed())
         for store_id, stamps in announced.items():
             self._look_for(now_ms, store_id, stamps)
-        if deafened:  # after what was announced before
+        if deafened:  # after the announcements that were received before
             self._pace.deaf()
         if self._pace.poll_due(now_ms):
             found = [self._try(store, "find", StoreFeed.poll) for store in self._stores.values()]
@@ -270,8 +278,9 @@ class TenantFeed:
             self._try(store, "retry", StoreFeed.retry)
 
     def _look_for(self, now_ms: int, store_id: int, stamps: set[int]) -> None:
-        """Read files that were announced. What the object store did not tell is asked again, what is not there yet is
-        looked for soon: nobody announces it again."""
+        """Read announced files. Files that the object store did not answer for are retried; for a file that does not
+        exist yet the next LIST is soon, because it is not announced again.
+        """
         if store_id not in self._stores:
             if not self._share.concerns(store_id):
                 return
@@ -283,7 +292,7 @@ class TenantFeed:
             self._found({store_id})
         store = self._stores.get(store_id)
         if store is None:
-            return  # its dispatcher LISTs it once it is told
+            return  # its dispatcher LISTs it once it has the route
         if self._try(store, "find", partial(StoreFeed.announced, stamps=stamps)):
             self._pace.announced(now_ms)
         if (store_id, "find") in self._store_problems:
@@ -293,7 +302,7 @@ class TenantFeed:
             self._pace.promised(now_ms)
 
     def _found(self, store_ids: set[int]) -> None:
-        """Stores are there: the ones that nobody reads yet are the meta server's to give out."""
+        """Stores were found. The meta server assigns those that no dispatcher reads yet."""
         if self._share.whole:
             for store_id in sorted(store_ids):
                 self._store(store_id)
@@ -301,7 +310,7 @@ class TenantFeed:
             self._discovery.note(store_ids - self._share.named)
 
     def _store(self, store_id: int) -> None:
-        """Read a store from now on, from where its slowest task is."""
+        """Read a store from now on, from the position of its slowest task."""
         if store_id not in self._stores:
             positions = self._receivers.common(store_id)
             feed = StoreFeed(self.tenant, store_id, positions, self._objects, self._clock, self._metrics, self.room)
@@ -311,7 +320,7 @@ class TenantFeed:
             log.info("store is read", extra={"tenant": str(self.tenant), "store": store_id})
 
     def _fill(self, router: Router) -> bool:
-        """Route what is ready, store by store in turn, until the window is full or a batch is worth sending."""
+        """Route the ready files, store by store in turn, until the window is full or a batch is worth sending."""
         added = 0
         going = list(self._stores.values())
         while going and added < FILL_FILES:
@@ -336,8 +345,9 @@ class TenantFeed:
         return True
 
     def _try(self, store: StoreFeed, what: str, action: Callable[[StoreFeed], bool]) -> bool:
-        """Trouble with one store's objects leaves the others alone. It is told until the same succeeds: another
-        action may have had nothing to ask the store for."""
+        """Run an action on a store. An error of one store's objects does not affect the others. It stays in the status
+        until the same action succeeds, because another action may not have used the object store.
+        """
         tried = (store.store_id, what)
         try:
             done = action(store)

@@ -1,6 +1,7 @@
 """Files that were routed and that some task has not received yet, in the order in which they were taken. Pure.
 
-Bounded: while it is full no more files are read, so the slowest task of a tenant holds back its reading, not others'.
+Bounded: while the window is full, no more files are read. So the slowest task of a tenant delays this tenant's reading,
+and not that of others.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ class Routed:
 
     @property
     def bytes(self) -> int:
-        """About what it weighs in memory and on the wire."""
+        """Approximate size in memory and on the wire."""
         return int(self.watermarks.nbytes) + 256 + 128 * len(self.ref.groups)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a window holds at most, and what goes into one batch."""
+    """Limits of a window and of one batch."""
 
     window_files: int
     window_bytes: int
@@ -44,7 +45,7 @@ class Limits:
 
 
 class Window:
-    """The files between the slowest task and the reading edge."""
+    """The files between the slowest task and the newest file read."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -59,21 +60,21 @@ class Window:
         return len(self._files) >= self._limits.window_files or self._bytes >= self._limits.window_bytes
 
     def add(self, file: Routed) -> None:
-        """The next file of its chain."""
+        """Append the next file of its chain."""
         self._files.append(file)
         self._bytes += file.bytes
 
     def drop_store(self, store_id: int) -> None:
-        """Forget a store's files: they are read again."""
+        """Drop a store's files; they will be read again."""
         self._keep([file for file in self._files if file.ref.store_id != store_id])
 
     def drop_closed(self, store_id: int, open_chains: Iterable[ChainPosition]) -> None:
-        """Forget the store's files of other chains than those."""
+        """Drop the store's files of all chains except the open ones."""
         still = {chain.first_ts for chain in open_chains}
         self._keep([file for file in self._files if file.ref.store_id != store_id or file.ref.chain_ts in still])
 
     def trim(self, receivers: Receivers) -> None:
-        """Forget what no known task lacks."""
+        """Drop the files that no known task lacks."""
         tasks = list(receivers.received)
         self._keep([file for file in self._files if any(receivers.lacks(task, file.place) for task in tasks)])
 
@@ -96,8 +97,9 @@ class Window:
         return tuple(out)
 
     def behind(self, receivers: Receivers, store_id: int, taken: Iterable[ChainPosition]) -> bool:
-        """Whether some task lacks a file of the store that was taken (through `taken`) and is not here: it has lost
-        something that it had once received, and the store must be read again."""
+        """Whether some task lacks a file of the store that was taken (`taken`: the positions reached) and is not in the
+        window. Then the task has lost a file that it had received, and the store must be read again.
+        """
         first_prev: dict[int, int] = {}
         for file in self._files:
             if file.ref.store_id == store_id:
@@ -116,8 +118,9 @@ class Window:
 def batch_for(
     route_version: int, files: Sequence[Routed], tasks: Sequence[int], flushed_ts: int | None = None
 ) -> FileBatch:
-    """What one sorter is sent: the parts of the files that concern its tasks. Every task is named for every file,
-    since its position moves all the same. `flushed_ts`: see FileBatch."""
+    """The batch for one sorter: the parts of the files that concern its tasks. Every task is named for every file,
+    because its position advances also without rows. `flushed_ts`: see FileBatch.
+    """
     refs = [replace(file.ref, row_groups=_only(file.ref.row_groups, tasks)) for file in files]
     ids = pa.array(tasks, pa.int64())
     tables = []

@@ -1,4 +1,4 @@
-"""Puts the meta server together."""
+"""Composition of the meta server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KEEPING_MS = 60_000
 
 
 class NewHttp(Protocol):
-    """How the HttpClient is made; `headers` go with every call."""
+    """Makes the HttpClient; `headers` are sent with every call."""
 
     def __call__(self, *, headers: Mapping[str, str]) -> HttpClient: ...
 
@@ -63,7 +63,7 @@ def build_app(
     new_http: NewHttp | None = None,
     new_instance: Callable[[], str] = random_id,
 ) -> FastAPI:
-    """The app, its loops running for as long as it serves."""
+    """Build the app. Its loops run while it serves."""
     peers = Peers(settings, clock)
     registry = new_registry()
     metrics, loop_metrics = MetaMetrics(registry), LoopMetrics(registry)

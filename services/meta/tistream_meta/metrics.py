@@ -43,7 +43,7 @@ class MetaMetrics:
         )
 
     def tell_owner(self, is_owner: Callable[[], bool]) -> None:
-        """From here on the gauge of the owner asks, each time that somebody asks it."""
+        """Let the gauge of the owner call `is_owner` at each scrape."""
         self.owner.set_function(is_owner)
 
     def count_nodes(self, states: Iterable[NodeState]) -> None:

@@ -15,7 +15,7 @@ from tistream_meta.tenants.first_token import first_token
 
 
 class MetaSettings(ServiceSettings):
-    """What an operator may change."""
+    """Settings that an operator may change."""
 
     model_config = settings_config("META")
 
@@ -76,5 +76,5 @@ class MetaSettings(ServiceSettings):
 
     @property
     def database_limits(self) -> Limits:
-        """For database.open_engine."""
+        """The limits for database.open_engine."""
         return Limits(self.database_connections, self.database_answer_ms / 1000)

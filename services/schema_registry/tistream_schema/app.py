@@ -1,4 +1,4 @@
-"""Puts the schema registry together."""
+"""Composition of the schema registry."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def build_app(
     new_nonce: Callable[[], str] = random_id,
     end: Callable[[], None] = end_in_order,
 ) -> FastAPI:
-    """The app, its loops running for as long as it serves; `end` ends the process. Without `http` it makes its own."""
+    """Build the app. Its loops run while it serves. `end` ends the process. Without `http` it makes its own client."""
     peers = Peers(settings, clock)
     http = http or peers.new_http()
     metrics_registry = new_registry()

@@ -1,12 +1,14 @@
-"""How often a sorter is asked what has moved. Pure."""
+"""How often a sorter is asked for progress. Pure."""
 
 from __future__ import annotations
 
-MOVING_MS = 3_000  # ticks may be a second apart: a sorter is asked often until none has moved anything for that long
+MOVING_MS = 3_000  # ticks may be a second apart, so a sorter is asked often until no task has moved for this long
 
 
 class AskingPace:
-    """The pauses of one sorter: short while its tasks move, growing up to `idle_ms` afterwards. Monotonic ms."""
+    """The pauses between requests to one sorter: short while its tasks move, growing up to `idle_ms` afterwards.
+    Monotonic ms.
+    """
 
     def __init__(self, busy_ms: int, idle_ms: int, now_ms: int) -> None:
         self._busy_ms, self._idle_ms = busy_ms, idle_ms
@@ -14,7 +16,7 @@ class AskingPace:
         self._pause_ms = busy_ms
 
     def asked(self, now_ms: int, *, moved: bool) -> int:
-        """An answer came; whether anything had moved. Milliseconds until the next question."""
+        """Record an answer, and whether any task had moved. Returns the milliseconds until the next request."""
         if moved:
             self._moved_ms = now_ms
         longer_ms = min(self._pause_ms * 2, max(self._busy_ms, self._idle_ms))

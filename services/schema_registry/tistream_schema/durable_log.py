@@ -1,11 +1,11 @@
 """The registry's log in object storage: numbered objects, each created by one conditional put, and their floor.
 
-Several incarnations of the registry may work at once (a paused one, and its successor): all read the same committed
-pool, and whoever puts a number first decides what it holds. The others take that object and go on behind it.
+Several incarnations of the registry may work at once (a paused one, and its successor). All read the same committed
+pool, and the one that puts a number first decides its content. The others take that object and continue after it.
 
-The floor names a base, at which readers begin; it only rises, and what lies below it may be deleted at any moment. As
-with manifests it is read again after whatever is relied on: a number below it proves nothing, since a put that was long
-under way can bring a deleted one back.
+The floor names a base, at which readers begin. It only rises, and objects below it may be deleted at any moment. As
+with manifests, it is read again after each object that the reader relies on. An object below the floor proves nothing,
+because a put that was under way for long can bring a deleted object back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from tistream.storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
-SNAPSHOT_BYTES = 640 << 20  # of a schema_snap, 120,000 tables; four times as much may be held, of the registry's 3 GiB
+# limit of a schema_snap: 120,000 tables. Four times as much may be held, of the registry's 3 GiB.
+SNAPSHOT_BYTES = 640 << 20
 _ATTEMPTS = 5
 _PAUSE_S = 0.2
 _PLANS = 10  # times that the floor may overtake one call
@@ -42,8 +43,9 @@ _PLANS = 10  # times that the floor may overtake one call
 
 @dataclass(slots=True)
 class DurableLog:
-    """One tenant's log. `number` is the last object read or written, `high_ts` its end; 0 before the first. `base` is
-    the newest base among them, `floor` the floor as it was seen last; 0: there was none."""
+    """The log of one tenant. `number`: the last object read or written; `high_ts`: its end; 0 before the first. `base`:
+    the newest base among them. `floor`: the floor as last seen; 0: there was no floor.
+    """
 
     objects: ObjectStore
     tenant: TenantKey
@@ -56,12 +58,12 @@ class DurableLog:
     floor: int = field(default=0, init=False)
 
     def catch_up(self) -> list[LogObject]:
-        """Objects behind the last one known, until there are no more. If those have been collected meanwhile the first
-        is a base, and stands for all before it.
+        """Read the objects after the last known one, until there are no more. If they have been collected meanwhile,
+        the first returned object is a base, which replaces all before it.
 
         Raises:
-            CorruptObject: an object is damaged, or the floor names no base.
-            Unavailable: no answer came; the log stands where it was.
+            CorruptObject: an object is damaged, or the floor does not name a base.
+            Unavailable: no answer came; the position in the log is unchanged.
         """
         position = self.number, self.high_ts, self.base
         try:
@@ -71,7 +73,7 @@ class DurableLog:
             raise
 
     def begin(self) -> list[LogObject]:
-        """Object 1 from the tenant's schema_snap. Raises NotFoundYet, CorruptObject (of schema_snap)."""
+        """Write object 1 from the tenant's schema_snap. Raises NotFoundYet, CorruptObject (of schema_snap)."""
         assert self.number == 0
         key = layout.schema_snap(self.tenant)
         snapshot = parse_snapshot(key, self._snapshot(key))
@@ -79,7 +81,7 @@ class DurableLog:
         return self._put(LogObject(self.tenant, 1, low_ts, high_ts, self.nonce, snapshot.records))
 
     def _snapshot(self, key: str) -> Iterator[bytes]:
-        """The object, piece by piece. Raises NotFoundYet; CorruptObject if it is too large, or changes meanwhile."""
+        """The object, piece by piece. Raises NotFoundYet, and CorruptObject if it is too large or changes meanwhile."""
         data, size = self.objects.get_tail(key, PIECE_BYTES)
         if size == len(data):
             yield data
@@ -96,8 +98,8 @@ class DurableLog:
     def append(self, high_ts: int, records: tuple[Record, ...]) -> list[LogObject]:
         """Commit every record of (self.high_ts, high_ts].
 
-        Returns what now stands behind the last object: this, or, if other incarnations were first, theirs; a base, if
-        what they have written was collected already. Raises Unavailable if that stays unknown; the same records may
+        Returns the objects after the last known one: this one, or those of other incarnations that were first (a base,
+        if their objects were collected already). Raises Unavailable if the outcome stays unknown; the same records may
         then be appended again.
         """
         assert self.number > 0
@@ -111,8 +113,9 @@ class DurableLog:
         return self._put(LogObject(self.tenant, self.number + 1, self.high_ts, high_ts, self.nonce, records, head))
 
     def raise_floor(self) -> None:
-        """Let readers begin at the newest base; once this returns, what lies below may be deleted. Raises
-        Unavailable."""
+        """Let readers begin at the newest base. Once this returns, objects below it may be deleted. Raises
+        Unavailable.
+        """
         problem: TiStreamError = Unavailable(f"floor of the schema log of {self.tenant}: lost every race")
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -126,7 +129,7 @@ class DurableLog:
         raise problem
 
     def collect(self, below: int) -> int:
-        """Delete every object with a number below this one, which was the floor once; how many."""
+        """Delete every object with a number below `below`, a present or former floor; returns their number."""
         assert below <= self.floor
         end, keys = layout.schema_log(self.tenant, below), list[str]()
         for info in self.objects.list_after(layout.schema_log_prefix(self.tenant)):
@@ -157,7 +160,7 @@ class DurableLog:
                 found = self._from(first)
             except CorruptObject:
                 if self._read_floor() <= first:
-                    raise  # else it was none of the log any more
+                    raise  # else it is below the floor and not a part of the log any more
             else:
                 if self._read_floor() <= first:
                     return found
@@ -194,12 +197,12 @@ class DurableLog:
             except CommitStateUnknown:
                 continue
             except CommitConflict:
-                # Ours, if an earlier attempt came through after all; else another's. Either way it is the truth.
+                # Our own object, if an earlier attempt succeeded after all; else another's. Either way it counts.
                 if found := self.catch_up():
                     return found
                 continue  # it was another conflict: put again
             if self._read_floor() > log_object.number:
-                return self.catch_up()  # others went on long ago, and what was put there is garbage
+                return self.catch_up()  # others have passed this number long ago, so the object that was put is garbage
             self._take(log_object)
             return [log_object]
         raise Unavailable(f"{key}: unknown whether it was written, {_ATTEMPTS} times")

@@ -1,7 +1,7 @@
-"""Which tasks a tenant's schema comes from, and how far they have got. Pure.
+"""Which tasks a tenant's schema comes from, and how far they have come. Pure.
 
-The minimum is taken over the tasks that *must* be there, the whole of the schema's key spans, never over those that
-happened to answer (invariant 14).
+The minimum is taken over the tasks that *must* exist to cover the schema's key spans, never over those that happened to
+answer (invariant 14).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SchemaTask:
 
 
 class Told(Protocol):
-    """What a sorter tells of a task."""
+    """A sorter's report of a task."""
 
     @property
     def task_epoch(self) -> int: ...
@@ -39,7 +39,7 @@ class Told(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a sorter says of a task: no row at or below progress_ts is missing from manifests 1 … `manifest`."""
+    """A sorter's promise about a task: no row at or below progress_ts is missing from manifests 1 … `manifest`."""
 
     manifest: int
     progress_ts: int
@@ -72,7 +72,7 @@ def gap(tasks: list[SchemaTask]) -> KeySpan | None:
 
 
 def promises(tasks: list[SchemaTask], statuses: Mapping[int, Told]) -> dict[int, Promise]:
-    """What to rely on. A sorter that holds a task under an older epoch than the route's is not listened to."""
+    """The promises to rely on. Reports under an older epoch than the route's are ignored."""
     return {
         task.task_id: Promise(status.manifest, status.progress_ts)
         for task in tasks

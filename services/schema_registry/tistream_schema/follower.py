@@ -1,4 +1,6 @@
-"""Brings one tenant's schema up to what its tasks have committed. All I/O; what to rely on is `expected_tasks`'."""
+"""Brings one tenant's schema up to what its tasks have committed. Does all I/O; `expected_tasks` decides what to rely
+on.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ SNAPSHOT_RETRY_MS = 60_000
 
 
 class SchemaFollower:
-    """Call `step` again and again, from one thread."""
+    """Call `step` repeatedly, from one thread."""
 
     def __init__(
         self,
@@ -50,12 +52,14 @@ class SchemaFollower:
         self._keeper = LogKeeper(keeping, now_ms())
         self._decoder = MetaDecoder()
         self._lineage = Lineage(objects, schema.tenant)
-        self._logs: dict[int, TaskLog] = {}  # those that the schema's keys were last found in
+        self._logs: dict[int, TaskLog] = {}  # the logs in which the schema's keys were found last
         self._broken = False
-        self._snapshot_ms: int | None = now_ms()  # when to delete schema_snap; None: it is gone
+        self._snapshot_ms: int | None = now_ms()  # when to delete schema_snap; None: it is deleted
 
     def load(self) -> bool:
-        """Read the log, or begin it from schema_snap. Says whether the history is there; if not, a hold says why."""
+        """Read the log, or begin it from schema_snap. Returns whether the history is loaded; if not, a hold has the
+        reason.
+        """
         key = layout.schema_snap(self._schema.tenant)
         try:
             self._take(self._durable.catch_up())
@@ -71,9 +75,9 @@ class SchemaFollower:
         return True
 
     def step(self, route: TenantRoute, statuses: Mapping[int, Told]) -> bool:
-        """Take what is committed. Says whether resolved_ts has moved.
+        """Read what is committed. Returns whether resolved_ts has moved.
 
-        `statuses` are the sorters' answers by task, asked for *before* this call: a promise counts only once every
+        `statuses`: the sorters' answers by task, requested *before* this call, because a promise counts only once every
         manifest that it rests on has been read.
         """
         if self._broken or (self._schema.resolved_ts is None and not self.load()):
@@ -96,7 +100,7 @@ class SchemaFollower:
         except CorruptObject as error:
             self._hold(error.key, error.reason)
         except InvariantBroken as error:
-            # What is in memory and what is durable say different things: only a start from the log can go on.
+            # Memory and the durable log differ: only a restart from the log can continue.
             self._broken = True
             self._hold(None, str(error))
         else:
@@ -104,8 +108,9 @@ class SchemaFollower:
         return self._schema.resolved_ts != before
 
     def _let_go_of_snapshot(self, route: TenantRoute) -> None:
-        """Delete schema_snap once it is in the log and the tenant has begun with it: nobody reads it any more. Where
-        that fails nothing is lost but space."""
+        """Delete schema_snap once it is in the log and the tenant has begun with it, because no process reads it any
+        more. A failure costs space only.
+        """
         if self._snapshot_ms is None or self._now_ms() < self._snapshot_ms:
             return
         if route.snapshot_ts != self._schema.snapshot_ts:
@@ -120,7 +125,7 @@ class SchemaFollower:
             self._snapshot_ms = None
 
     def _covered(self, tasks: Sequence[SchemaTask], promises: Mapping[int, Promise]) -> int:
-        """The ts up to which every row of every task stands in manifests that were read."""
+        """The ts up to which every row of every task is in manifests that were read."""
         covers: list[Cover] = []
         for task in tasks:
             promise = promises.get(task.task_id)
@@ -156,8 +161,8 @@ class SchemaFollower:
     def _from_where(self) -> int:
         """The ts above which the pool is to be read, and has every row.
 
-        Sorters let go of rows only once they are in the log. So a registry that comes too late (it was paused) finds
-        what it has missed in there, where another has written it. Raises InvariantBroken if it does not.
+        Sorters drop rows only once they are in the log. So a registry that is late (it was paused) finds the rows that
+        it missed in the log, where another incarnation has written them. Raises InvariantBroken if it does not.
         """
         retained_ts = max(_retained_ts(self._logs.values()))
         if retained_ts > self._resolved_ts():
@@ -173,7 +178,7 @@ class SchemaFollower:
         return resolved_ts
 
     def _keep_log(self) -> None:
-        """Write what is due though no schema has changed."""
+        """Write what is due although no schema has changed."""
         now_ms, resolved_ts = self._now_ms(), self._resolved_ts()
         if resolved_ts > self._durable.high_ts and self._keeper.progress_due(now_ms):
             self._append(resolved_ts, ())
@@ -191,7 +196,7 @@ class SchemaFollower:
             log.info("schema log collected", extra={"tenant": str(self._schema.tenant), "objects": count})
 
     def _decode(self, rows: Sequence[MetaRow]) -> tuple[list[Record], UndecodableMeta | None]:
-        """Records of all rows, or of those at commits before the first that cannot be read."""
+        """Records of all rows, or of the commits before the first row that cannot be decoded, with that error."""
         records: list[Record] = []
         for row in rows:
             try:
@@ -203,7 +208,7 @@ class SchemaFollower:
         return records, None
 
     def _append(self, high_ts: int, records: tuple[Record, ...]) -> None:
-        """Make records durable, behind whatever another incarnation has written meanwhile."""
+        """Make records durable, after those that another incarnation has written meanwhile."""
         while True:
             self._take(self._durable.append(high_ts, records))
             records = tuple(record for record in records if record.commit_ts > self._durable.high_ts)
@@ -225,5 +230,5 @@ class SchemaFollower:
 
 
 def _retained_ts(logs: Iterable[TaskLog]) -> list[int]:
-    """Of each log: its rows of the schema's keys at or below it may be gone."""
+    """Of each log the ts at or below which rows of the schema's keys may be gone."""
     return [log.view.state.schema_retained_ts if log.view.state is not None else 0 for log in logs]

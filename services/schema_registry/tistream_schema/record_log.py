@@ -1,4 +1,4 @@
-"""A tenant's records as the registry serves them: lines of JSON by number, most of them compressed."""
+"""A tenant's records as the registry serves them: numbered lines of JSON, most of them compressed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ BLOCK_LINES = 1_000
 
 
 class RecordLog:
-    """Append-only. A hundred thousand TableInfos stay in memory at a few hundred bytes each.
+    """Append-only. A hundred thousand TableInfos take a few hundred bytes of memory each.
 
-    The first line has the number `first` + 1, `end` is that of the last.
+    The first line has the number `first` + 1; `end` is the number of the last.
     """
 
     def __init__(self, first: int = 0) -> None:
@@ -36,7 +36,7 @@ class RecordLog:
             del self._tail[:BLOCK_LINES]
 
     def read(self, after: int) -> list[bytes]:
-        """Lines from number `after` + 1 on: up to BLOCK_LINES of them, empty if there are none. `after` >= first."""
+        """Lines from number `after` + 1 on: up to BLOCK_LINES of them, empty if there are no more. `after` >= first."""
         assert after >= self.first, f"line {after + 1} is not kept: the first is {self.first + 1}"
         block, skip = divmod(after - self.first, BLOCK_LINES)
         if block < len(self._blocks):

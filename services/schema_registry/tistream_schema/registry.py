@@ -1,4 +1,6 @@
-"""All tenants of the registry: who they are comes from meta's route table, each is followed by a loop of its own."""
+"""All tenants of the registry. They come from the meta server's route table, and each is followed by a loop
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """From the settings; milliseconds."""
+    """Values from the settings, in milliseconds."""
 
     poll_ms: int
     poll_idle_ms: int
@@ -60,7 +62,7 @@ class _Asked:
 
 
 class Registry:
-    """Tenants by key. Routes read it from many threads; `follow_routes` alone changes who is in it."""
+    """Tenants by key. Many threads read it; only `follow_routes` adds and removes tenants."""
 
     def __init__(
         self,
@@ -90,10 +92,11 @@ class Registry:
         self._tenants: dict[TenantKey, _Followed] = {}
         self._route_version = -1
         self._footers = FooterCache()
-        self._sorters: dict[str, _Asked] = {}  # each asked by a loop of its own: one that hangs keeps nobody waiting
+        # each has a loop of its own, so that one that hangs does not delay the others
+        self._sorters: dict[str, _Asked] = {}
 
     def tenant(self, key: TenantKey) -> TenantSchema:
-        """A tenant's schema. Raises UnknownName; Unavailable before the first route table."""
+        """A tenant's schema. Raises UnknownName, and Unavailable before the first route table."""
         with self._lock:
             if key not in self._tenants:
                 if self._route_version < 0:
@@ -102,16 +105,16 @@ class Registry:
             return self._tenants[key].schema
 
     def not_ready(self) -> str | None:
-        """Why the registry cannot answer yet."""
+        """Why the registry cannot answer yet, or None."""
         return "the meta server has not told the routes yet" if self._route_version < 0 else None
 
     def follow_routes(self) -> None:
-        """One long poll of the route table."""
+        """Loop body: one long poll of the route table."""
         wait_ms = self._options.route_wait_ms if self._route_version >= 0 else 0
         self.take_routes(self._meta.routes(self._route_version, wait_ms))
 
     def take_routes(self, table: RouteTable) -> None:
-        """Follow who is in the table, and nobody else."""
+        """Follow exactly the tenants of the table."""
         self._keys.tell(table.kms_key_ids())
         routes = {TenantKey(route.cluster_id, route.tenant_id): route for route in table.tenants if not route.erasing}
         with self._lock:
@@ -148,7 +151,9 @@ class Registry:
         return asked
 
     def _ask(self, asked: _Asked) -> int:
-        """Ask a sorter once what has moved, and wake the tenants that it concerns; when to ask again."""
+        """Ask a sorter once for progress, and wake the tenants that have moved. Returns the milliseconds until the next
+        request.
+        """
         moved = self._progress.ask(asked.url)
         with self._lock:
             for key in moved & self._tenants.keys():
@@ -156,7 +161,7 @@ class Registry:
         return asked.pace.asked(self._clock.monotonic_ms(), moved=bool(moved))
 
     def stop(self) -> None:
-        """Stop every loop; what is under way may finish."""
+        """Stop every loop; steps under way may finish."""
         with self._lock:
             every = [asked.loop for asked in self._sorters.values()]
             every += [followed.loop for followed in self._tenants.values()]
@@ -187,7 +192,7 @@ class Registry:
             followed.loop.wake()
 
     def _step(self, followed: _Followed) -> int:
-        """Take what is new. Sorters that tell something new wake the tenant; else it looks less and less often."""
+        """Read what is new. Progress of a sorter wakes the tenant; without any, its steps become less frequent."""
         records = followed.schema.sizes.records_ever
         told = self._progress.of(expected_tasks.schema_tasks(followed.route))
         try:

@@ -1,4 +1,4 @@
-"""HTTP surface of the schema registry. Parses, calls, translates; decides nothing."""
+"""HTTP routes of the schema registry. They parse requests, call Registry and translate answers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def schema_log(
     known_base_ts: Ts = 0,
     wait_ms: WaitMs = 0,
 ) -> Response:
-    """Records behind number `after`."""
+    """Records after number `after`."""
     clock: Clock = request.app.state.clock
     read = _tenant(request, cluster_id, tenant_id).read_log(
         after,
@@ -77,7 +77,7 @@ def schema_log(
 
 @router.get("/status", operation_id="SchemaStatus")
 def schema_status(request: Request, cluster_id: str, tenant_id: str) -> SchemaStatus:
-    """How far the schema is known, and what holds it."""
+    """How far the schema is known, and what blocks it."""
     tenant = _tenant(request, cluster_id, tenant_id)
     sizes = tenant.sizes
     return SchemaStatus(

@@ -1,4 +1,6 @@
-"""What the sorters tell of their tasks, asked for all tenants at once: an idle tenant costs no request of its own."""
+"""Progress of the sorters' tasks, requested for all tenants at once, so that an idle tenant costs no request of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ NOT_FOUND = 404
 class SorterProgress:
     """The newest progress by sorter and task. A sorter is asked by one thread, and many read.
 
-    What was told stays true, so it may be some milliseconds old. Of a sorter that does not answer nothing is told: then
-    its manifests alone tell how far it is.
+    A reported progress stays true, so it may be some milliseconds old. For a sorter that does not answer no progress is
+    returned; then only its manifests show how far it is.
     """
 
     def __init__(self, sorters: SorterClient, metrics: SchemaMetrics) -> None:
@@ -34,14 +36,16 @@ class SorterProgress:
         self._asked: dict[str, tuple[str, int]] = {}  # by sorter: its boot, and the version of its last answer
 
     def forget(self, url: str) -> None:
-        """No task is that sorter's any more."""
+        """Forget a sorter that has no task any more."""
         with self._lock:
             self._told.pop(url, None)
             self._asked.pop(url, None)
             self._silent.discard(url)
 
     def ask(self, url: str) -> set[TenantKey]:
-        """Ask a sorter once. The tenants for which something is new, or not told any more."""
+        """Send one request to a sorter. Returns the tenants with new progress, or whose progress is not
+        known any more.
+        """
         with self._lock:
             asked = self._asked.get(url, ("", 0))
         try:
@@ -58,14 +62,14 @@ class SorterProgress:
         except PeerFailed as error:
             if error.status != NOT_FOUND:
                 raise
-        # A sorter of a version that does not tell progress by itself.
+        # A sorter of an older version, without this call.
         held = self._sorters.tasks(url).tasks
         fields = TaskProgress.model_fields
         told = [TaskProgress.model_validate({name: getattr(status, name) for name in fields}) for status in held]
         return ProgressPage(boot="", version=0, tasks=told)
 
     def of(self, tasks: Iterable[SchemaTask]) -> dict[int, TaskProgress]:
-        """What their sorters told of these tasks."""
+        """The reported progress of these tasks."""
         with self._lock:
             found = ((task, self._told.get(task.sorter_url or "", {}).get(task.task_id)) for task in tasks)
             return {
@@ -84,7 +88,7 @@ class SorterProgress:
             self._told[url] = kept | told
             if again:
                 return _tenants(self._told[url].values())
-            # Without a boot it is all that the sorter holds, moved or not.
+            # Without a boot id the page has all tasks of the sorter, moved or not.
             return _tenants(one for one in told.values() if page.boot or known.get(one.task_id) != one)
 
     def _fell_silent(self, url: str) -> set[TenantKey]:

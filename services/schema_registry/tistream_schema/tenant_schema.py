@@ -1,4 +1,4 @@
-"""One tenant's schema in memory, as routes read it while its follower writes it."""
+"""One tenant's schema in memory: routes read it while its follower writes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WAIT_SLICE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """What one read of the log gives; `lines` are records as JSON, those behind number `after`."""
+    """Result of one read of the log. `lines`: records as JSON, those after number `after`."""
 
     log_id: str
     snapshot_ts: int
@@ -37,7 +37,7 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many records are kept, and how many there ever were; the number and the end of the newest object."""
+    """Numbers of records kept and of records ever added; number and end of the newest object."""
 
     records: int
     records_ever: int
@@ -46,7 +46,7 @@ class Sizes:
 
 
 class TenantSchema:
-    """History, its records by number, and what holds it. Every method takes the lock."""
+    """The history, its records by number, and the present holds. Thread-safe: every method takes the lock."""
 
     def __init__(self, tenant: TenantKey) -> None:
         self.tenant = tenant
@@ -61,37 +61,38 @@ class TenantSchema:
 
     @property
     def resolved_ts(self) -> int | None:
-        """None until the snapshot was read."""
+        """The resolved_ts; None until the snapshot was read."""
         with self._changed:
             return self._history.resolved_ts if self._history else None
 
     @property
     def snapshot_ts(self) -> int | None:
-        """None until the snapshot was read."""
+        """The snapshot_ts; None until the snapshot was read."""
         with self._changed:
             return self._history.snapshot_ts if self._history else None
 
     @property
     def holds(self) -> list[Hold]:
-        """What keeps the schema from going on; empty if nothing does."""
+        """What blocks the schema; empty if nothing does."""
         with self._changed:
             return list(self._holds)
 
     @property
     def base_ts(self) -> int | None:
-        """The earliest ts that may be asked for; None until the snapshot was read."""
+        """The earliest ts that may be requested; None until the snapshot was read."""
         with self._changed:
             return self._history.base_ts if self._history else None
 
     @property
     def sizes(self) -> Sizes:
-        """Of what was taken from the log."""
+        """The sizes of what was read from the log."""
         with self._changed:
             return Sizes(len(self._records), self._records.end, self._log_objects, self._durable_ts)
 
     def take(self, log_object: LogObject) -> None:
-        """Take the next object of the durable log, or a base that stands for all before it. Raises InvariantBroken if
-        it says other than what was told."""
+        """Apply the next object of the durable log, or a base that replaces all before it. Raises InvariantBroken if it
+        contradicts the records that were served.
+        """
         lines = [encode_record(record) for record in log_object.records]
         with self._changed:
             follows = self._history is not None and log_object.number == self._log_objects + 1
@@ -121,7 +122,7 @@ class TenantSchema:
         self._history.apply(records)
 
     def _begin_at(self, base: BaseHead, records: Sequence[Record]) -> None:
-        """What others have written was collected before it was read here."""
+        """Begin again at a base: objects of another incarnation were collected before they were read here."""
         told, known = self._history, self._records.end
         history = History(base.snapshot_ts)
         history.apply(records)
@@ -135,7 +136,9 @@ class TenantSchema:
         self._history, self._log_id = history, base.log_id
 
     def rebased(self, base_ts: int) -> tuple[BaseHead, tuple[Record, ...]]:
-        """A base as of base_ts, which lies in what is known, of all that was taken from the log. For its one writer."""
+        """A base as of `base_ts`, which must lie in the known history, from all that was read of the log. Only its one
+        writer may call it.
+        """
         with self._changed:
             history, kept = self._history, self._records
             assert history is not None
@@ -149,7 +152,7 @@ class TenantSchema:
         return head, (*early, *records[at:])
 
     def advance(self, resolved_ts: int) -> None:
-        """No record lies between the last one taken and `resolved_ts`."""
+        """Raise resolved_ts: no record lies between the last one taken and `resolved_ts`."""
         with self._changed:
             assert self._history is not None
             if resolved_ts > self._history.resolved_ts:
@@ -157,7 +160,7 @@ class TenantSchema:
                 self._changed.notify_all()
 
     def set_holds(self, holds: Sequence[Hold]) -> None:
-        """Replace what holds the schema."""
+        """Replace the holds of the schema."""
         with self._changed:
             self._holds = list(holds)
 
@@ -179,12 +182,12 @@ class TenantSchema:
         stopping: Callable[[], bool],
         now_ms: Callable[[], int],
     ) -> LogRead:
-        """Records behind number `after`; waits up to wait_ms for a record or a resolved_ts above the known one.
+        """Records after number `after`. Waits up to `wait_ms` for a record, or for a resolved_ts above the known one.
 
-        Where some of those are not kept any more it is all that is kept, and `begins` says so: what was read before
-        does not count. Who has read a part of what is restated (as of known_base_ts) goes on with the rest, unless it
-        was restated anew. `after` behind the end belongs to another log: the answer's log_id tells. Raises Unavailable,
-        as `reading`.
+        If some of those records are not kept any more, the answer has all records that are kept and sets `begins`: the
+        reader must drop what it has read. A reader that has read a part of a base (as of `known_base_ts`) gets the
+        rest, unless the log was restated again. An `after` beyond the end belongs to another log, which the answer's
+        log_id shows. Raises Unavailable, as `reading`.
         """
         until = now_ms() + wait_ms
         with self._changed:

@@ -1,4 +1,4 @@
-"""A history at one ts as the wire shows it. Pure."""
+"""A history at one ts in its form on the wire. Pure."""
 
 from __future__ import annotations
 

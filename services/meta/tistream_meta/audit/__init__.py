@@ -1,1 +1,3 @@
-"""What was changed, by whom, from where, what from, what to (docs/adr/0022-an-audit-log.md)."""
+"""The audit log: what was changed, by which actor, from which address, and the values before and after
+(docs/adr/0022-an-audit-log.md).
+"""

@@ -1,4 +1,4 @@
-"""What is being done here, and by whom, as the audit log will have it."""
+"""The present action and its actor, as the audit log will record them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _action: ContextVar[str | None] = ContextVar("tistream_action", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One request of an operator's, or one step that the platform takes by itself."""
+    """One request of an operator, or one step that the platform takes by itself."""
 
     action: str
     actor: acting.Actor
@@ -26,7 +26,7 @@ class Act:
 
 @contextmanager
 def doing(action: str) -> Iterator[None]:
-    """What is noted inside is noted as this, by whoever `acting` says."""
+    """Changes inside this context are recorded under `action`, with the actor of `acting`."""
     token = _action.set(action)
     try:
         yield
@@ -35,5 +35,5 @@ def doing(action: str) -> Iterator[None]:
 
 
 def current() -> Act:
-    """As it stands here."""
+    """The present action and its actor."""
     return Act(_action.get() or UNNAMED, acting.current() or PLATFORM, cause.current())

@@ -1,4 +1,6 @@
-"""What the audit log has of a thing: a name, and the values that somebody can change. Pure; no secret is among them."""
+"""What the audit log records of a subject: its name, and the values that operators can change. Pure. No value is
+secret.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,16 @@ RETIRED: Values = {"retired": True}
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was changed. `tenant`: whose it is; None: nobody's, or several tenants'."""
+    """The subject of a change. `tenant`: the tenant that it belongs to; None: it belongs to no tenant, or
+    to several.
+    """
 
     name: str
     tenant: TenantKey | None = None
 
 
 def of_tenant(tenant: Tenant | None) -> Values | None:
-    """None: it is not there."""
+    """The values of a tenant; None if it does not exist."""
     if tenant is None:
         return None
     names = ("retention_ms", "kms_key_id", "index_keys", "paused", "delete_at_ms", "erasing")
@@ -33,7 +37,7 @@ def of_tenant(tenant: Tenant | None) -> Values | None:
 
 
 def of_task(task: Task) -> Values:
-    """Who has it, and what it is about to become."""
+    """The sorters of a task, and its children if it has an order."""
     seal = task.seal
     children = (
         None if seal is None else [[one.task_id, one.span.start.hex(), one.span.end.hex()] for one in seal.children]
@@ -42,17 +46,17 @@ def of_task(task: Task) -> Values:
 
 
 def of_node(node: Node) -> Values:
-    """What an operator says of it."""
+    """The values of a node that operators set."""
     return {"draining": node.draining}
 
 
 def retired(through_ts: int) -> Values:
-    """A store that is let go, and up to where its files go."""
+    """The values of a retired store, with the ts up to which its files are deleted."""
     return {**RETIRED, "through_ts": str(through_ts)}
 
 
 def of_token(token: TokenInfo) -> Values:
-    """Neither its secret nor that one's hash."""
+    """The values of a token, without its secret and its hash."""
     grants = [grant.model_dump() for grant in token.grants]
     return {
         "label": token.label,
@@ -63,33 +67,33 @@ def of_token(token: TokenInfo) -> Values:
 
 
 def tenant(key: TenantKey) -> Subject:
-    """A tenant."""
+    """The subject of a tenant."""
     return Subject(f"tenant {key}", key)
 
 
 def store(key: TenantKey, store_id: int) -> Subject:
-    """An upstream store of a tenant's."""
+    """The subject of an upstream store of a tenant."""
     return Subject(f"store {store_id} of tenant {key}", key)
 
 
 def task(one: Task) -> Subject:
-    """A task, which is its tenant's."""
+    """The subject of a task, which belongs to its tenant."""
     return Subject(f"task {one.task_id}", one.tenant)
 
 
 def node(name: str) -> Subject:
-    """A process, which serves every tenant."""
+    """The subject of a process, which serves every tenant."""
     return Subject(f"node {name}")
 
 
 def token(one: TokenInfo) -> Subject:
-    """A token, which is the tenant's that its grants are about."""
+    """The subject of a token, which belongs to the tenant that its grants are for."""
     of = home(one.grants)
     return Subject(f"token {one.token_id}", None if of is None else TenantKey(*of))
 
 
 def differing(was: Values | None, became: Values | None) -> tuple[Values | None, Values | None]:
-    """Both without the members that are the same in both."""
+    """Both without the members that are equal in both."""
     if was is None or became is None:
         return was, became
     names = [name for name in {**was, **became} if was.get(name) != became.get(name)]

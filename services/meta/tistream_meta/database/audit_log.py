@@ -1,4 +1,6 @@
-"""The rows of the audit log, each written in the transaction of its change: there is neither one without the other."""
+"""The rows of the audit log. Each is written in the transaction of its change, so one never exists without
+the other.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ _AUDIT = tables.audit
 
 
 class Write(Protocol):
-    """A transaction of the owner's; raises Fenced, Unavailable."""
+    """A transaction as the owner. Raises Fenced, Unavailable."""
 
     def __call__(self, body: Callable[[Connection], T]) -> T: ...
 
@@ -29,7 +31,9 @@ class Write(Protocol):
 def note(
     connection: Connection, now_ms: ColumnElement[int], subject: Subject, was: Values | None, became: Values | None
 ) -> None:
-    """Write down what has become of a subject, unless it is as it was. None: it was not there, or is not any more."""
+    """Record the change of a subject, if its values differ. None: the subject did not exist before, or does not exist
+    after.
+    """
     was, became = shown.differing(was, became)
     if was == became:
         return
@@ -54,12 +58,12 @@ def note(
 def note_tenant(
     connection: Connection, now_ms: ColumnElement[int], key: TenantKey, was: Tenant | None, became: Tenant | None
 ) -> None:
-    """The same of a tenant."""
+    """Record the change of a tenant, as note does."""
     note(connection, now_ms, shown.tenant(key), shown.of_tenant(was), shown.of_tenant(became))
 
 
 def note_tasks(connection: Connection, now_ms: ColumnElement[int], was: Iterable[Task], became: Iterable[Task]) -> None:
-    """The same of each task that is in both."""
+    """Record the changes of the tasks in `was`, as note does. Each must be in `became`."""
     now = {task.task_id: task for task in became}
     for task in was:
         note(connection, now_ms, shown.task(task), shown.of_task(task), shown.of_task(now[task.task_id]))
@@ -72,7 +76,7 @@ class AuditLog:
         self._transactions, self._write, self._now_ms = transactions, write, now_ms
 
     def page(self, after: int | None, limit: int, tenant: TenantKey | None = None) -> AuditPage:
-        """The first entries above `after`; None: the newest ones. Of one tenant, or of all that there is."""
+        """The first entries above `after`, or (None) the newest ones; the oldest first. Of one tenant, or of all."""
         query = select(_AUDIT)
         if tenant is not None:
             query = query.where(_AUDIT.c.cluster_id == tenant.cluster_id, _AUDIT.c.tenant_id == tenant.tenant_id)
@@ -89,7 +93,7 @@ class AuditLog:
         return self._transactions.run(body)
 
     def forget(self, keep_ms: int) -> int:
-        """Delete the entries that are older, as the owner; how many there were."""
+        """Delete the entries older than `keep_ms`, as the owner; returns their number."""
         old = delete(_AUDIT).where(_AUDIT.c.at_ms < self._now_ms - keep_ms)
         return self._write(lambda connection: connection.execute(old).rowcount)
 

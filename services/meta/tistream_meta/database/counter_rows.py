@@ -1,4 +1,4 @@
-"""The rows of `counters`: statements of the transactions that repository.py makes."""
+"""The rows of `counters`. Every function runs inside a transaction of the repository."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ _COUNTERS = tables.counters
 
 
 def seed(connection: Connection, name: str, value: int) -> None:
-    """Begin a counter that is not there yet."""
+    """Insert a counter, unless it exists."""
     if connection.execute(select(_COUNTERS).where(_COUNTERS.c.name == name)).one_or_none() is None:
         connection.execute(insert(_COUNTERS).values(name=name, value=value))
 
 
 def read(connection: Connection, name: str) -> int:
-    """Its value."""
+    """The value of a counter."""
     return int(connection.execute(select(_COUNTERS.c.value).where(_COUNTERS.c.name == name)).scalar_one())
 
 
 def raise_by(connection: Connection, name: str, by: int) -> None:
-    """Add to it."""
+    """Add `by` to a counter."""
     connection.execute(update(_COUNTERS).where(_COUNTERS.c.name == name).values(value=_COUNTERS.c.value + by))
 
 
 def raise_to(connection: Connection, name: str, least: int) -> None:
-    """Bring it up to `least`, if it is lower."""
+    """Raise a counter to `least`, if it is lower."""
     lower = (_COUNTERS.c.name == name) & (_COUNTERS.c.value < least)
     connection.execute(update(_COUNTERS).where(lower).values(value=least))
 
 
 def next_version(connection: Connection) -> int:
-    """The routes change: their version from now on."""
+    """Raise the version of the routes and return it."""
     raise_by(connection, tables.ROUTE_VERSION, 1)
     return read(connection, tables.ROUTE_VERSION)
 
 
 def next_task_ids(connection: Connection, count: int) -> int:
-    """The first of `count` ids in a row that no task ever had."""
+    """Reserve `count` consecutive task ids that no task ever had; returns the first."""
     raise_by(connection, tables.LAST_TASK_ID, count)
     return read(connection, tables.LAST_TASK_ID) - count + 1

@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError
 from tistream_meta.database.retries import cannot_write, code_of
 
 BUSY_TIMEOUT_MS = 5_000
-# Of MySQL, in seconds. A transaction of a process that has vanished must not keep the owner's row locked for longer
+# For MySQL, in seconds. A transaction of a process that has vanished must not keep the owner's row locked for longer
 # than an election may take.
 IDLE_S = 8
 LOCK_WAIT_S = 2
@@ -20,12 +20,14 @@ _SETTINGS = {
     "innodb_lock_wait_timeout": LOCK_WAIT_S,
     "lock_wait_timeout": LOCK_WAIT_S,  # for a table that is being altered
     "time_zone": "'+00:00'",
-    # Whatever the server's own are: a value that does not fit is refused, not cut, and tables have transactions.
+    # Independent of the server's own settings: a value that does not fit is refused instead of truncated, and tables
+    # have transactions.
     "sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
     "default_storage_engine": "InnoDB",
 }
 _SESSION = "SET " + ", ".join(f"SESSION {name} = {value}" for name, value in _SETTINGS.items())
-# What may follow the `?` of MySQL's URL. Others are refused: autocommit or a character set would break what we rely on.
+# Options that may follow the `?` of a MySQL URL. Others are refused: autocommit or a character set would break
+# assumptions of this package.
 _OPTIONS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname", "read_default_file")
 # The time of a statement's begin on the database's clock, whatever zone it is set to.
 _MYSQL_NOW_MS = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
@@ -33,9 +35,10 @@ _MYSQL_NOW_MS = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of MySQL. connections: that a process has at most. answer_s: how long an answer is waited for: a database that
-    hangs, or that went away without a word, is given up then. It is longer than a lock is waited for (LOCK_WAIT_S), so
-    that a lock is not taken for a database that hangs."""
+    """Limits of MySQL connections. connections: maximum per process. answer_s: seconds to wait for an answer, after
+    which a database that hangs or has vanished is given up. It is longer than LOCK_WAIT_S, so that waiting for a lock
+    is not taken for a database that hangs.
+    """
 
     connections: int = 8
     answer_s: float = 4.0
@@ -45,10 +48,10 @@ DEFAULT_LIMITS = Limits()
 
 
 def checked_url(url: str) -> URL:
-    """The URL of a database that is known. Raises ValueError, with a text that tells no password."""
+    """Parse the URL of a supported database. Raises ValueError, with a text that contains no password."""
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError):  # its own text may have parts of the URL
+    except (ArgumentError, ValueError):  # the error's own text may quote parts of the URL
         raise ValueError("this is no URL of a database: sqlite:///path or mysql+pymysql://user@host/db") from None
     if parsed.drivername not in ("sqlite", "mysql+pymysql"):
         raise ValueError(f"database {parsed.drivername!r}: sqlite and mysql+pymysql are known")
@@ -57,7 +60,7 @@ def checked_url(url: str) -> URL:
 
 
 def _check_options(url: URL) -> None:
-    """Raises ValueError."""
+    """Check the options of a URL. Raises ValueError."""
     known = _OPTIONS if url.get_backend_name() == "mysql" else ()
     if unknown := sorted(url.query.keys() - set(known)):
         after = f"known are {', '.join(known)}" if known else "there are none"
@@ -72,7 +75,7 @@ def _check_options(url: URL) -> None:
 
 
 def open_engine(url: str, limits: Limits = DEFAULT_LIMITS) -> Engine:
-    """An engine for `sqlite:///path/meta.db` or `mysql+pymysql://user@host/db`. Nothing is opened yet.
+    """An engine for `sqlite:///path/meta.db` or `mysql+pymysql://user@host/db`. No connection is opened yet.
 
     Raises ValueError.
     """
@@ -91,13 +94,13 @@ def open_engine(url: str, limits: Limits = DEFAULT_LIMITS) -> Engine:
         pool_timeout=limits.answer_s,
         pool_pre_ping=True,
         pool_recycle=1800,
-        pool_use_lifo=True,  # those that are not needed are idle, and the server ends them
+        pool_use_lifo=True,  # unneeded connections become idle, and the server closes them
         connect_args={
             "connect_timeout": limits.answer_s,
             "read_timeout": limits.answer_s,
             "write_timeout": limits.answer_s,
             "init_command": _SESSION,
-            "binary_prefix": True,  # keys are bytes, and no text in any character set
+            "binary_prefix": True,  # keys are bytes, not text of any character set
         },
     )
     event.listen(engine, "handle_error", _leave_who_cannot_write)
@@ -105,21 +108,25 @@ def open_engine(url: str, limits: Limits = DEFAULT_LIMITS) -> Engine:
 
 
 def now_ms(engine: Engine) -> ColumnElement[int]:
-    """Milliseconds since the Unix epoch on the database's clock, as an expression: leases never meet a node's clock."""
+    """Milliseconds since the Unix epoch on the database's clock, as an SQL expression, so that leases do not depend on
+    a node's clock.
+    """
     if engine.dialect.name == "sqlite":
         return cast((func.julianday("now") - literal_column("2440587.5")) * 86_400_000, BigInteger)
     return literal_column(_MYSQL_NOW_MS, BigInteger)
 
 
 def _leave_who_cannot_write(context: ExceptionContext) -> None:
-    """After a fail-over the connections that there are may still lead to the server that was the primary, which answers
-    every ping: they are closed, and the name is looked up anew."""
+    """After a fail-over, existing connections may still lead to the former primary, which answers every ping. They are
+    closed, and the name is resolved again.
+    """
     if cannot_write(code_of(context.original_exception)):
         context.is_disconnect = True
 
 
 def _sqlite_connected(connection: object, _record: object) -> None:
-    # The driver's own BEGIN comes too late for reads; SQLAlchemy's documentation has the remedy: we send it.
+    # The driver's own BEGIN comes too late for reads. As SQLAlchemy's documentation recommends, BEGIN is sent in
+    # _sqlite_begin.
     connection.isolation_level = None  # type: ignore[attr-defined]
     cursor = connection.cursor()  # type: ignore[attr-defined]
     cursor.execute("PRAGMA journal_mode=WAL")

@@ -1,13 +1,14 @@
-"""Rows <-> model: the only file that has a Connection, with those of the rows (tenant_rows.py, task_rows.py, …).
+"""The meta database: translates between rows and model. Only this module and the modules of the rows (tenant_rows.py,
+task_rows.py, …) have a Connection.
 
 Persisted: clusters, tenants, tasks with their epochs, stores with their dispatchers, nodes with their newest start, the
-owner's lease, and the version of the route table. Not persisted: liveness (heard again within a heartbeat),
+owner's lease, and the version of the route table. Not persisted: liveness (heartbeats come within seconds),
 announcements (a lost one costs latency only), route tables (made from the rest).
 
-Every write transaction begins by touching the owner row under this process's owner_rev. That takes the write lock
-before anything is read, so no transaction is upgraded half-way, and it fences: a meta server that has lost its lease
-to another writes nothing. Whatever changes a route raises the route version in the same transaction. A transaction may
-be done again (transactions.py): what it is made of does nothing else.
+Every write transaction begins with an update of the owner row under this process's owner_rev. That takes the write lock
+before anything is read, so no transaction upgrades its lock half-way. It also fences: a meta server that has lost its
+lease to another cannot write. A transaction that changes a route raises the route version. A transaction may be retried
+(transactions.py), so its body only reads and writes the database.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ from tistream_meta.migrations import migrate
 T = TypeVar("T")
 
 _OWNER_ROW = 1
-FORGOTTEN_IDS = 1 << 20  # that a database may have given to tasks after the backup from which it was restored
+FORGOTTEN_IDS = 1 << 20  # task ids that may have been given out after the backup from which a database was restored
 
 
 class Repository:
     """The meta database. Thread-safe: each call is a transaction of its own.
 
-    Every method raises Unavailable where the database does not answer; after that a write may have been done all the
-    same. Writes raise Fenced once another meta server owns it.
+    Every method raises Unavailable if the database does not answer; a write may have been committed all the same.
+    Writes raise Fenced once another meta server is the owner.
     """
 
     def __init__(self, engine: Engine, node_id: str) -> None:
@@ -57,7 +58,7 @@ class Repository:
         self._owner_rev = 0
         self._now_ms = now_ms(engine)
         self._transactions = Transactions(engine, Random(node_id))
-        self.prepared = False  # whether the tables are there
+        self.prepared = False  # whether the tables exist
         self.usage = UsageBook(self._transactions)
         self.ends = TenantEnds(self._write, self._now_ms)
         self.audit = AuditLog(self._transactions, self._write, self._now_ms)
@@ -65,12 +66,12 @@ class Repository:
 
     @classmethod
     def open(cls, url: str, node_id: str, limits: Limits = DEFAULT_LIMITS) -> Repository:
-        """The database at `url`, as database.open_engine takes it."""
+        """Open the database at `url`, as database.open_engine takes it."""
         return cls(open_engine(url, limits), node_id)
 
     @property
     def owner_rev(self) -> int:
-        """The one under which this process was the owner last; 0 if it never was."""
+        """The owner_rev under which this process was the owner last; 0 if it never was."""
         return self._owner_rev
 
     def close(self) -> None:
@@ -78,7 +79,7 @@ class Repository:
         self._engine.dispose()
 
     def prepare(self) -> int:
-        """Bring the schema up to date; its version."""
+        """Migrate the schema to the newest version, and return that version."""
         with translated():
             version = migrate(self._engine, then=_seed)
         self.prepared = True
@@ -87,18 +88,21 @@ class Repository:
     # -- owner ---------------------------------------------------------------------------------------------------
 
     def take_ownership(self, lease_ms: int, url: str, above: Mark = NOTHING_SEEN, *, first: bool = True) -> Owner:
-        """Become the owner, under a new owner_rev, if the lease has run out or is this process's own, or at its `first`
-        time that of an earlier process of its name; who is the owner now.
+        """Become the owner under a new owner_rev, if the lease has expired or is this process's own. At its `first`
+        election it may also take the lease of an earlier process of its name. Returns the owner, whichever process it
+        is.
 
-        Its routes come after the ones `above`: a database that was restored has forgotten how far it had come, and
-        which ids it had given to tasks, whose manifests are there.
+        The new routes come after those in `above`: a restored database has forgotten the versions of its routes, and
+        the ids of tasks whose manifests exist.
         """
         owner = tables.owner
-        # A process that was the owner before knows of no successor under its own name, and must not take it for itself.
+        # A process that was the owner before does not know of a successor under its own name, and must not take that
+        # lease.
         own = true() if first else owner.c.owner_rev == self._owner_rev
         if self._unsure is not None:
-            # The answer to an election was lost. If the row is exactly as that has left it, it was won, and nobody has
-            # come after: else who won it without knowing would hold up everybody for as long as the lease lasts.
+            # The answer to an election was lost. If the row is exactly as that election left it, it was won and no
+            # other followed. Without this check a winner that does not know of its election would block all others
+            # until the lease expires.
             rev, until_ms = self._unsure
             own = own | and_(owner.c.owner_rev == rev, owner.c.lease_until_ms == until_ms)
         take = (
@@ -121,7 +125,8 @@ class Repository:
                 if counter_rows.read(connection, tables.ROUTE_VERSION) < above.version:
                     counter_rows.raise_by(connection, tables.LAST_TASK_ID, FORGOTTEN_IDS)
                 counter_rows.raise_to(connection, tables.ROUTE_VERSION, above.version + 1)
-                # Of a restored database: an API server that knows as many changes of tokens must not know others.
+                # After a restore: an API server that knows the tokens at one version must not see other tokens at that
+                # version.
                 counter_rows.raise_to(connection, tables.TOKENS_VERSION, self._now(connection))
                 row = connection.execute(select(owner.c.owner_rev, owner.c.lease_until_ms)).one()
                 left = (row.owner_rev, row.lease_until_ms)
@@ -141,7 +146,7 @@ class Repository:
         return int(connection.execute(select(self._now_ms)).scalar_one())
 
     def owner(self) -> Owner:
-        """Who holds the lease, or held it last."""
+        """The meta server that holds the lease, or held it last."""
         return self._transactions.run(self._owner)
 
     def _owner(self, connection: Connection) -> Owner:
@@ -151,7 +156,7 @@ class Repository:
         return Owner(row.node_id, row.owner_rev, row.url, int(row.left_ms))
 
     def renew(self, lease_ms: int, heard: Iterable[str] = ()) -> None:
-        """Extend the lease, and note the nodes that were heard since the last renewal."""
+        """Extend the lease, and store the time of the last heartbeat of the nodes `heard` since the last renewal."""
         names = sorted(heard)
 
         def body(connection: Connection) -> None:
@@ -174,9 +179,10 @@ class Repository:
         encryption: Encryption | None = None,
         index_keys: bool | None = None,
     ) -> tuple[Tenant, Change | None]:
-        """Register a tenant, and its cluster with its first one; the tenant as it is, if it was there before.
-        `retention` None: the default, or what it has; so `encryption` and `index_keys`. Raises AlreadyDiffers where it
-        has another."""
+        """Register a tenant, and its cluster with the first tenant of it. Returns an existing tenant unchanged. For an
+        existing tenant, `retention`, `encryption` and `index_keys` None match any value. Raises AlreadyDiffers if it
+        exists with other values.
+        """
 
         def create(connection: Connection) -> tuple[Tenant, bool]:
             return tenant_rows.create(connection, key, retention, encryption, default, self._now_ms, index_keys)
@@ -184,21 +190,21 @@ class Repository:
         return self._change_tenant(key, create)
 
     def set_retention(self, key: TenantKey, retention: Retention) -> tuple[Tenant, Change | None]:
-        """Say how long a tenant's rows are kept; the same again changes nothing. Raises UnknownName."""
+        """Set how long a tenant's rows are kept. Idempotent. Raises UnknownName."""
         return self._change_tenant(key, lambda connection: tenant_rows.set_retention(connection, key, retention))
 
     def set_limits(self, key: TenantKey, limits: TenantLimits) -> tuple[Tenant, Change | None]:
-        """Say what a tenant may use; the same again changes nothing. Raises UnknownName."""
+        """Set the quotas of a tenant. Idempotent. Raises UnknownName."""
         return self._change_tenant(key, lambda connection: tenant_rows.set_limits(connection, key, limits))
 
     def set_encryption(self, key: TenantKey, encryption: Encryption) -> tuple[Tenant, Change | None]:
-        """Say what a tenant's objects are encrypted with; the same again changes nothing. Raises UnknownName."""
+        """Set the key that a tenant's objects are encrypted with. Idempotent. Raises UnknownName."""
         return self._change_tenant(key, lambda connection: tenant_rows.set_encryption(connection, key, encryption))
 
     def _change_tenant(
         self, key: TenantKey, change: Callable[[Connection], tuple[Tenant, bool]]
     ) -> tuple[Tenant, Change | None]:
-        """`change` tells the tenant as it is after it, and whether that is new."""
+        """`change` returns the changed tenant, and whether it differs from before."""
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
             known = tenant_rows.find(connection, key)
@@ -211,11 +217,11 @@ class Repository:
         return self._write(body)
 
     def tenant(self, key: TenantKey) -> Tenant:
-        """As it is. Raises UnknownName."""
+        """A tenant. Raises UnknownName."""
         return self._transactions.run(lambda connection: tenant_rows.one(connection, key))
 
     def tenants_of(self, cluster_id: str) -> tuple[Tenant, ...]:
-        """In the order of their names. Raises UnknownName if no tenant ever named that cluster."""
+        """The tenants of a cluster, by name. Raises UnknownName if the cluster never had a tenant."""
 
         def body(connection: Connection) -> tuple[Tenant, ...]:
             return tenant_rows.of_cluster(connection, cluster_id)
@@ -223,7 +229,7 @@ class Repository:
         return self._transactions.run(body)
 
     def set_problem(self, key: TenantKey, problem: str) -> Change | None:
-        """Say why a tenant cannot start yet; None if that was said already."""
+        """Store why a tenant cannot start yet. None if that problem is stored already."""
 
         def body(connection: Connection) -> Change | None:
             tenant = tenant_rows.set_problem(connection, key, problem)
@@ -232,7 +238,7 @@ class Repository:
         return self._write(body)
 
     def activate(self, key: TenantKey, snapshot_ts: int, spans: Sequence[KeySpan]) -> Change | None:
-        """Give a tenant its start and its tasks, in one transaction; None if it had them already."""
+        """Store a tenant's snapshot_ts and create its tasks, in one transaction. None if it has started already."""
 
         def body(connection: Connection) -> Change | None:
             tenant = tenant_rows.start(connection, key, snapshot_ts)
@@ -250,12 +256,11 @@ class Repository:
         return self._write(body)
 
     def new_task_ids(self, count: int) -> int:
-        """The first of `count` ids in a row that no task ever had."""
+        """Reserve `count` consecutive task ids that no task ever had; returns the first."""
         return self._write(lambda connection: counter_rows.next_task_ids(connection, count))
 
     def order(self, orders: Sequence[Order], *, asked: bool = False) -> Change:
-        """Note what tasks are to be sealed into, or that they are not any more, in one transaction. `asked`: by an
-        operator."""
+        """Store orders to seal tasks, or delete them, in one transaction. `asked`: on request of an operator."""
 
         def body(connection: Connection) -> Change:
             task_ids = [task_id for one in orders for task_id in one.task_ids]
@@ -269,7 +274,7 @@ class Repository:
         return self._write(body)
 
     def carry_on(self, ended: Sequence[CarryOn]) -> Change:
-        """Put children in the place of sealed tasks, in one transaction."""
+        """Replace sealed tasks by their children, in one transaction."""
 
         def body(connection: Connection) -> Change:
             for one in ended:
@@ -280,8 +285,9 @@ class Repository:
         return self._write(body)
 
     def take(self, commands: Sequence[Command], *, asked: bool = False) -> Change:
-        """Take steps, in one transaction: name next sorters, give that up, hand tasks over under new epochs. `asked`:
-        by an operator."""
+        """Execute steps in one transaction: name next sorters, abandon moves, hand tasks over under new epochs.
+        `asked`: on request of an operator.
+        """
 
         def body(connection: Connection) -> Change:
             task_ids = [command.task_id for command in commands]
@@ -294,7 +300,7 @@ class Repository:
         return self._write(body)
 
     def raise_epochs(self, above: Mapping[int, int]) -> Change:
-        """Give tasks epochs above these, each to the sorter that it is with."""
+        """Raise the epochs of tasks above the given ones. The tasks stay with their sorters."""
 
         def body(connection: Connection) -> Change:
             task_rows.raise_epochs(connection, above)
@@ -303,7 +309,7 @@ class Repository:
         return self._write(body)
 
     def give(self, stores: Sequence[Store]) -> Change:
-        """Note stores and who reads them, in one transaction: known ones move, the others are new."""
+        """Store the dispatchers of stores, in one transaction: known stores move, the others are new."""
 
         def body(connection: Connection) -> Change:
             store_rows.give(connection, stores, self._now_ms)
@@ -316,7 +322,7 @@ class Repository:
         return Change(counter_rows.next_version(connection), tasks=task_rows.some(connection, task_ids))
 
     def drain(self, node_id: str, draining: bool) -> Change:
-        """Note that a node is to be empty, or is not any more. Raises UnknownName."""
+        """Store that a node is being drained, or is not any more. Raises UnknownName."""
         nodes = tables.nodes
 
         def body(connection: Connection) -> Change:
@@ -343,8 +349,9 @@ class Repository:
         return self._write(body)
 
     def register(self, node_id: str, role: str, url: str, start: Start) -> tuple[Node, Change | None]:
-        """Note a start of a process; again the same changes nothing. The tasks of a sorter get new epochs: what an
-        earlier start still writes for them is fenced. Raises Superseded where a newer start was noted."""
+        """Register a start of a process. Idempotent. The tasks of a sorter get new epochs, which fences off an earlier
+        start. Raises Superseded if a newer start has registered.
+        """
         nodes = tables.nodes
 
         def body(connection: Connection) -> tuple[Node, Change | None]:
@@ -369,7 +376,7 @@ class Repository:
                 connection.execute(insert(nodes).values(node_id=node_id, **values))
             else:
                 connection.execute(update(nodes).where(nodes.c.node_id == node_id).values(**values))
-            # Only a number from before this database's time is above the counter: the next ones go on from there.
+            # Only a number from before a loss of the database is above the counter. The next numbers follow it.
             counter_rows.raise_to(connection, tables.LAST_START, start.start_epoch)
             task_rows.fence(connection, node_id)
             tasks = task_rows.at_sorter(connection, node_id)
@@ -380,30 +387,32 @@ class Repository:
     # -- tokens --------------------------------------------------------------------------------------------------
 
     def tokens_version(self) -> int:
-        """It grows whenever a token is made or revoked, and at each election."""
+        """The version of the token list. It grows whenever a token is created or revoked, and at each election."""
         return self._transactions.run(lambda connection: counter_rows.read(connection, tables.TOKENS_VERSION))
 
     def known_tokens(self) -> KnownTokens:
-        """The valid ones, and their version."""
+        """The valid tokens, and their version."""
         return self._transactions.run(lambda connection: token_rows.known(connection, self._now_ms))
 
     def tokens(self) -> tuple[TokenInfo, ...]:
-        """The valid ones, and of those that have ended the newest; the oldest first."""
+        """The valid tokens and the newest of the expired and revoked ones, the oldest first."""
         return self._transactions.run(token_rows.every)
 
     def store_token(self, token: StoreToken) -> TokenInfo:
-        """Keep a token; the same again changes nothing, though it be revoked. Raises AlreadyDiffers, LimitReached."""
+        """Store a token. Idempotent, also after it was revoked. Raises AlreadyDiffers, LimitReached."""
         return self._write(lambda connection: token_rows.store(connection, token, self._now_ms))
 
     def revoke_token(self, token_id: str) -> TokenInfo:
-        """Nobody is let in by it any more; again changes nothing. Raises UnknownName."""
+        """Revoke a token. Idempotent. Raises UnknownName."""
         return self._write(lambda connection: token_rows.revoke(connection, token_id, self._now_ms))
 
     # -- everything ----------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
-        """Everything, as of one moment: as the owner, so that whatever it has written before is there, or will never
-        be. Tenants, stores and nodes by name, tasks of a tenant in key order."""
+        """All that routes are made from, as of one moment. Read in a transaction of the owner, so that each earlier
+        write of this owner is either visible or will never be committed. Tenants, stores and nodes are in the order of
+        their names, tasks of a tenant in key order.
+        """
 
         def body(connection: Connection) -> Plan:
             version = counter_rows.read(connection, tables.ROUTE_VERSION)
@@ -421,16 +430,16 @@ class Repository:
         return self._write(body)
 
     def raise_version(self) -> Change:
-        """The routes change by something that is not persisted: which nodes are alive."""
+        """Raise the route version for a change that is not persisted: which nodes are alive."""
         return self._write(lambda connection: Change(counter_rows.next_version(connection)))
 
     def _write(self, body: Callable[[Connection], T]) -> T:
-        """`body` in a transaction of the owner's. Raises Fenced if this process is not the owner any more."""
+        """Run `body` in a transaction of the owner. Raises Fenced if this process is not the owner any more."""
         owner = tables.owner
         touch = (
             update(owner)
             .where(owner.c.id == _OWNER_ROW, owner.c.owner_rev == self._owner_rev, owner.c.node_id == self._node_id)
-            # Not the same value: whether a row that stays as it is counts is up to the driver.
+            # A different value, because drivers differ in whether an unchanged row counts as updated.
             .values(lease_until_ms=owner.c.lease_until_ms + 1)
         )
 
@@ -444,8 +453,8 @@ class Repository:
 
 
 def _seed(connection: Connection) -> None:
-    """The rows that exist always."""
-    # A database of before there was a counter of starts has numbers already.
+    """Insert the rows that always exist."""
+    # A database from before the counter of starts existed has start numbers already.
     started = connection.execute(select(func.coalesce(func.max(tables.nodes.c.start_epoch), 0))).scalar_one()
     first = {tables.ROUTE_VERSION: 1, tables.LAST_TASK_ID: 0, tables.LAST_START: started, tables.TOKENS_VERSION: 1}
     first[tables.LAST_AUDIT] = 0

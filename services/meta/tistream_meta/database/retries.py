@@ -1,15 +1,15 @@
-"""Which failures of a transaction are met by doing it again, and how soon. Pure.
+"""Which failed transactions are retried, and after which pause. Pure.
 
-A transaction is done again only where the database has undone it for sure: it says so itself, or the connection was
-lost before COMMIT was sent (a server commits nothing that it was not told to). Where the answer to COMMIT was lost
-nobody knows; then the caller is told, and reads what has become of it.
+A transaction is retried only if the database has surely rolled it back: the error says so, or the connection was lost
+before COMMIT was sent (a server commits nothing without it). If the answer to COMMIT was lost, the outcome is unknown:
+the caller gets an error, and reads what has become of the transaction.
 """
 
 from __future__ import annotations
 
-DEADLOCK = 1213  # of a cluster also: another of its servers has changed the same, found at COMMIT
+DEADLOCK = 1213  # in a cluster also: another server has changed the same rows, found at COMMIT
 LOCK_WAIT = 1205
-# Of a server that is a replica now, or shuts down: it answers, and no write of ours will ever succeed there.
+# Errors of a server that is now a replica, or shuts down: it answers, and no write will ever succeed there.
 _CANNOT_WRITE = frozenset({1290, 1792, 1836, 1053})
 
 DEADLOCKS_MAX = 5  # attempts in all
@@ -19,20 +19,21 @@ PAUSE_MAX_S = 0.2
 
 
 def code_of(error: BaseException | None) -> int | None:
-    """MySQL's number of an error; None if it has none, or is of another database."""
+    """MySQL's number of an error; None if it has none, or comes from another database."""
     code = error.args[0] if error is not None and error.args else None
     return code if isinstance(code, int) else None
 
 
 def cannot_write(code: int | None) -> bool:
-    """Whether this server takes no writes any more, though it answers."""
+    """Whether the server answers but does not accept writes any more."""
     return code in _CANNOT_WRITE
 
 
 def attempts_max(code: int | None, *, lost: bool, committing: bool) -> int:
-    """How often a transaction is tried in all, when it fails so; 1: it is not tried again.
+    """The number of attempts of a transaction that fails with this error; 1: no retry.
 
-    lost: the connection is of no use any more. committing: COMMIT may have been sent.
+    lost: the connection cannot be used any more.
+    committing: COMMIT may have been sent.
     """
     if code == DEADLOCK:
         return DEADLOCKS_MAX
@@ -42,6 +43,7 @@ def attempts_max(code: int | None, *, lost: bool, committing: bool) -> int:
 
 
 def pause_s(attempt: int, chance: float) -> float:
-    """Before the attempt that follows number `attempt` (from 1), which has failed. `chance`: 0 to 1, drawn anew each
-    time, so that two that were in each other's way do not meet again."""
+    """Seconds to wait after attempt number `attempt` (from 1) has failed. `chance`: a random number from 0 to 1, so
+    that two transactions that collided do not collide again.
+    """
     return min(PAUSE_S * 2.0 ** (attempt - 1), PAUSE_MAX_S) * (0.5 + chance)

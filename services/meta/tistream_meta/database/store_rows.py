@@ -1,4 +1,4 @@
-"""The rows of stores. Inside a transaction of the repository's."""
+"""The rows of stores. Every function runs inside a transaction of the repository."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from tistream_meta.decide.model import Store
 
 
 def every(connection: Connection) -> tuple[Store, ...]:
-    """By cluster, tenant and id."""
+    """All stores, by cluster, tenant and id."""
     stores = tables.stores
     rows = connection.execute(select(stores).order_by(stores.c.cluster_id, stores.c.tenant_id, stores.c.store_id))
     return tuple(map(_store, rows))
 
 
 def retire(connection: Connection, tenant: TenantKey, store_id: int, through_ts: int) -> Store | None:
-    """Note that a store is let go, and its files up to there with it; None if it was noted before. Raises
-    UnknownName."""
+    """Mark a store as retired, with its files up to `through_ts`. None if it was retired before. Raises UnknownName."""
     stores, values = tables.stores, {"dispatcher_node": None, "retired_ts": through_ts}
     known = connection.execute(select(stores).where(_is_key(tenant, store_id))).one_or_none()
     if known is None:
@@ -40,7 +39,7 @@ def retire(connection: Connection, tenant: TenantKey, store_id: int, through_ts:
 
 
 def forget(connection: Connection, tenant: TenantKey, store_id: int) -> None:
-    """Remove the row of a store that was retired."""
+    """Delete the row of a retired store."""
     stores = tables.stores
     connection.execute(delete(stores).where(_is_key(tenant, store_id), stores.c.retired_ts.is_not(None)))
 
@@ -57,7 +56,9 @@ def _store(row: Row[Any]) -> Store:
 
 
 def give(connection: Connection, given: Sequence[Store], now_ms: ColumnElement[int]) -> None:
-    """Insert or update. Who asks need not know which: an earlier answer of the database may have been lost."""
+    """Insert or update the dispatchers of stores. The caller need not know which rows exist, because an earlier answer
+    of the database may have been lost.
+    """
     stores = tables.stores
     known = {
         (tenant, store_id)

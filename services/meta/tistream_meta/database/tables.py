@@ -22,13 +22,13 @@ tenants = Table(
     metadata,
     Column("cluster_id", String(63), primary_key=True),
     Column("tenant_id", String(63), primary_key=True),
-    Column("snapshot_ts", BigInteger),  # null until schema_snap was read and the tasks were made
+    Column("snapshot_ts", BigInteger),  # null until schema_snap has been read and the tasks exist
     Column("problem", Text),  # why it is null
     Column("created_ms", BigInteger, nullable=False),
     Column("retention_ms", BigInteger),  # how long rows are kept after their commit; null = for ever
-    Column("kms_key_id", String(512)),  # what its objects are encrypted with; null = no key of its own
-    Column("index_keys", BigInteger),  # 1: its index entries are kept, 0: dropped; null = as the sorters have it
-    Column("paused", BigInteger, nullable=False, server_default="0"),  # 1: nothing more is taken in
+    Column("kms_key_id", String(512)),  # key that encrypts its objects; null = no key of its own
+    Column("index_keys", BigInteger),  # 1: its index entries are kept, 0: dropped; null = the sorters' setting
+    Column("paused", BigInteger, nullable=False, server_default="0"),  # 1: no more files are read
     Column("delete_at_ms", BigInteger),  # when it is to be erased; null = never
     Column(
         "erasing", BigInteger, nullable=False, server_default="0"
@@ -70,9 +70,9 @@ stores = Table(
     Column("cluster_id", String(63), primary_key=True),
     Column("tenant_id", String(63), primary_key=True),
     Column("store_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("dispatcher_node", String(63)),  # null while nobody reads it
+    Column("dispatcher_node", String(63)),  # null while no dispatcher reads it
     Column("discovered_ms", BigInteger, nullable=False),
-    Column("retired_ts", BigInteger),  # its files up to there are being deleted, and it with them; null = it is read
+    Column("retired_ts", BigInteger),  # the store is retired, its files up to here are being deleted; null = it is read
 )
 
 REQUESTS = "requests_"  # and a kind of tistream.storage.measured.KINDS: a column of tenant_usage
@@ -84,7 +84,8 @@ tenant_usage = Table(
     Column("cluster_id", String(63), primary_key=True),
     Column("tenant_id", String(63), primary_key=True),
     Column("hour_ms", BigInteger, primary_key=True, autoincrement=False),  # its beginning
-    Column("node_id", String(63), primary_key=True),  # "" of what manifests tell, whoever read them
+    # "" for numbers from manifests, which every reader reports the same
+    Column("node_id", String(63), primary_key=True),
     Column("instance", String(63), primary_key=True),  # the start of the process that has counted
     *(Column(name, BigInteger, nullable=False) for name in COUNTED),
     Index("tenant_usage_by_hour", "hour_ms"),
@@ -97,7 +98,7 @@ tenant_stored = Table(
     Column("tenant_id", String(63), primary_key=True),
     Column("hour_ms", BigInteger, primary_key=True, autoincrement=False),
     Column("task_id", BigInteger, primary_key=True, autoincrement=False),  # whose manifest names it
-    Column("of_task", BigInteger, primary_key=True, autoincrement=False),  # who wrote it: heirs share
+    Column("of_task", BigInteger, primary_key=True, autoincrement=False),  # the task that wrote it: heirs share it
     Column("manifest", BigInteger, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Index("tenant_stored_by_hour", "hour_ms"),
@@ -116,7 +117,7 @@ quotas = Table(
     metadata,
     Column("cluster_id", String(63), primary_key=True),
     Column("tenant_id", String(63), primary_key=True),
-    *(Column(name, BigInteger) for name in LIMITS),  # null = as the settings have it; 0 = as much as it likes
+    *(Column(name, BigInteger) for name in LIMITS),  # null = the default of the settings; 0 = no limit
 )
 
 owner = Table(
@@ -141,7 +142,7 @@ tokens = Table(
     Column("revoked_ms", BigInteger),
 )
 
-# What was changed, and by whom: audit/log.py. No row is ever changed; retention deletes them.
+# Changes with their actors: audit/log.py. No row is ever changed; retention deletes rows.
 audit = Table(
     "audit",
     metadata,

@@ -1,4 +1,4 @@
-"""The rows of `tasks`: statements of the transactions that repository.py makes."""
+"""The rows of `tasks`. Every function runs inside a transaction of the repository."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _AT_ONCE = 500  # ids in one statement
 
 
 def all_tasks(connection: Connection) -> tuple[Task, ...]:
-    """Those of a tenant in key order."""
+    """All tasks, by tenant and key."""
     rows = connection.execute(select(_TASKS).order_by(_TASKS.c.task_id)).all()
     return tuple(sorted(map(_task, rows), key=lambda task: (task.tenant, task.span.start)))
 
 
 def some(connection: Connection, task_ids: Sequence[int]) -> tuple[Task, ...]:
-    """These tasks, if they are there."""
+    """These tasks, without those that do not exist."""
     found: list[Task] = []
     for at in range(0, len(task_ids), _AT_ONCE):
         query = select(_TASKS).where(_TASKS.c.task_id.in_(task_ids[at : at + _AT_ONCE]))
@@ -36,7 +36,7 @@ def some(connection: Connection, task_ids: Sequence[int]) -> tuple[Task, ...]:
 
 
 def at_sorter(connection: Connection, sorter: str) -> tuple[Task, ...]:
-    """Those that a sorter has."""
+    """The tasks of a sorter."""
     return tuple(map(_task, connection.execute(select(_TASKS).where(_TASKS.c.sorter_node == sorter))))
 
 
@@ -47,7 +47,7 @@ def add(
     sorter: str | None = None,
     parents: Sequence[int] = (),
 ) -> None:
-    """New tasks: with nobody, or under their first epoch with `sorter`."""
+    """Insert tasks: with `sorter` under their first epoch, else without a sorter."""
     rows = [
         {
             "task_id": child.task_id,
@@ -65,24 +65,24 @@ def add(
 
 
 def order(connection: Connection, one: Order) -> None:
-    """Note what tasks are to be sealed into, or that they are not any more."""
+    """Store the order to seal tasks, or delete it."""
     connection.execute(update(_TASKS).where(_TASKS.c.task_id.in_(one.task_ids)).values(seal=seal_text(one.seal)))
 
 
 def carry_on(connection: Connection, one: CarryOn) -> None:
-    """Put children in the place of sealed tasks: with the sorter of the first of them."""
+    """Replace sealed tasks by their children, which begin with the sorter of the first parent."""
     parents = _TASKS.c.task_id.in_(one.parents)
     sorter = (
         connection.execute(select(_TASKS.c.sorter_node).where(parents).order_by(_TASKS.c.task_id)).scalars().first()
     )
     connection.execute(delete(_TASKS).where(parents))
     add(connection, one.tenant, one.children, sorter, one.parents)
-    # A database that was restored may hear of the seal, and not know that its children's ids were given out.
+    # A restored database may receive a seal without knowing that the children's ids are in use.
     counter_rows.raise_to(connection, tables.LAST_TASK_ID, max(child.task_id for child in one.children))
 
 
 def take(connection: Connection, commands: Iterable[Command]) -> None:
-    """Steps of tasks on their way to other sorters."""
+    """Execute steps of tasks on their way to other sorters."""
     held: list[dict[str, Any]] = []
     named: list[dict[str, Any]] = []
     for command in commands:
@@ -104,14 +104,14 @@ def take(connection: Connection, commands: Iterable[Command]) -> None:
 
 
 def raise_epochs(connection: Connection, above: Mapping[int, int]) -> None:
-    """Epochs above what manifests were found to have."""
+    """Raise epochs above those that manifests were found to have."""
     lower = (_TASKS.c.task_id == bindparam("of_task")) & (_TASKS.c.task_epoch <= bindparam("above"))
     rows = [{"of_task": task_id, "above": epoch, "epoch": epoch + 1} for task_id, epoch in above.items()]
     connection.execute(update(_TASKS).where(lower).values(task_epoch=bindparam("epoch")), rows)
 
 
 def fence(connection: Connection, sorter: str) -> None:
-    """New epochs for a sorter's tasks: what an earlier start of it still writes is refused."""
+    """Raise the epochs of a sorter's tasks, which fences off an earlier start of the sorter."""
     connection.execute(update(_TASKS).where(_TASKS.c.sorter_node == sorter).values(task_epoch=_TASKS.c.task_epoch + 1))
 
 

@@ -1,12 +1,13 @@
-"""How tenants and stores end, in the meta database: paused, to be deleted at a time, being erased, gone.
+"""The end of tenants and stores in the meta database: paused, to be deleted at a time, being erased, gone.
 
-paused       nothing more is taken in; what is there is served
-delete_at    the same, until a time that an operator may still take back
-erasing      no task, no store, not served; what object storage has of it is being deleted (erasing.py)
-gone         no row names it but those of the audit log: neither a token nor what it has used. Its name may be
-             registered anew
+paused       no more files are read; what is in the pool is served
+delete_at    the same, until a time; an operator may withdraw the deletion until then
+erasing      no task, no store, not served; its objects in object storage are being deleted (erasing.py)
+gone         no row names it except those of the audit log; its tokens and usage are deleted too. Its name may be
+             registered again
 
-A store is read, or retired: nobody reads it, its files are being deleted; then no row names it.
+A store is read, or it is retired: then no dispatcher reads it and its files are being deleted; after that no row names
+it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _OF_TENANT = (tables.tasks, tables.stores, tables.tenant_usage, tables.tenant_st
 
 
 class Write(Protocol):
-    """A transaction of the owner's; raises Fenced, Unavailable."""
+    """A transaction as the owner. Raises Fenced, Unavailable."""
 
     def __call__(self, body: Callable[[Connection], T]) -> T: ...
 
@@ -43,12 +44,13 @@ class TenantEnds:
         self._write, self._now_ms = write, now_ms
 
     def pause(self, key: TenantKey, *, paused: bool) -> tuple[Tenant, Change | None]:
-        """Take nothing more in, or go on; the same again changes nothing. Raises UnknownName, InvalidRequest."""
+        """Stop to read a tenant's files, or continue. Idempotent. Raises UnknownName, InvalidRequest."""
         return self._write(lambda connection: self._set(connection, key, paused=int(paused)))
 
     def delete_in(self, key: TenantKey, grace_ms: int) -> tuple[Tenant, Change | None]:
-        """Let it be erased once that time has passed; an earlier order is replaced. Raises UnknownName,
-        InvalidRequest."""
+        """Set the time from which a tenant is erased; an earlier one is replaced. Raises UnknownName,
+        InvalidRequest.
+        """
 
         def body(connection: Connection) -> tuple[Tenant, Change | None]:
             now_ms: int = connection.execute(select(self._now_ms)).scalar_one()
@@ -57,11 +59,13 @@ class TenantEnds:
         return self._write(body)
 
     def keep(self, key: TenantKey) -> tuple[Tenant, Change | None]:
-        """Take the order to delete it back. Raises UnknownName; InvalidRequest where it is being erased."""
+        """Withdraw the deletion of a tenant. Raises UnknownName, and InvalidRequest if it is being erased."""
         return self._write(lambda connection: self._set(connection, key, delete_at_ms=None))
 
     def begin_erasing(self, key: TenantKey) -> Change | None:
-        """Take its tasks and stores away, if its time has come and it has not been done; None if not."""
+        """Delete the rows of a tenant's tasks and stores, if its time has come. None if it has not, or if they were
+        deleted before.
+        """
 
         def body(connection: Connection) -> Change | None:
             tenants = tables.tenants
@@ -84,8 +88,9 @@ class TenantEnds:
             return self._write(body)
 
     def retire_store(self, key: TenantKey, store_id: int, through_ts: int) -> Change | None:
-        """Let nobody read a store any more: its files up to there are to be deleted. None if that was said before.
-        Raises UnknownName."""
+        """Retire a store: no dispatcher reads it any more, and its files up to `through_ts` are to be deleted. None if
+        it was retired before. Raises UnknownName.
+        """
 
         def body(connection: Connection) -> Change | None:
             store = store_rows.retire(connection, key, store_id, through_ts)
@@ -98,7 +103,7 @@ class TenantEnds:
         return self._write(body)
 
     def forget_store(self, key: TenantKey, store_id: int) -> Change:
-        """Remove the row of a store that was retired: one that pushes again is found as a new one."""
+        """Delete the row of a retired store. If the store pushes again, it is found as a new one."""
 
         def body(connection: Connection) -> Change:
             store_rows.forget(connection, key, store_id)
@@ -109,7 +114,9 @@ class TenantEnds:
             return self._write(body)
 
     def forget(self, key: TenantKey) -> Change:
-        """Remove every row of a tenant that is being erased, and what tokens grant of it."""
+        """Delete every row of a tenant that is being erased, and the grants for it. Raises InvalidRequest if it is not
+        being erased.
+        """
 
         def body(connection: Connection) -> Change:
             known = tenant_rows.one(connection, key)
@@ -136,7 +143,9 @@ class TenantEnds:
         return tenant, Change(counter_rows.next_version(connection), tenants=(tenant,))
 
     def _forget_grants(self, connection: Connection, key: TenantKey) -> None:
-        """A tenant that is registered under its name later is somebody else's: no token of before may open it."""
+        """Delete the grants for a tenant. A tenant that is registered under this name later belongs to another user,
+        and old tokens must not give access to it.
+        """
         tokens, changed = tables.tokens, False
         for row in connection.execute(select(tokens.c.token_id, tokens.c.grants)).all():
             grants = json.loads(row.grants)

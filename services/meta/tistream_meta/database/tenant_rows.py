@@ -1,4 +1,4 @@
-"""The rows of tenants and clusters. Inside a transaction of the repository's."""
+"""The rows of tenants and clusters. Every function runs inside a transaction of the repository."""
 
 from __future__ import annotations
 
@@ -30,9 +30,12 @@ def create(
     now_ms: ColumnElement[int],
     index_keys: bool | None = None,
 ) -> tuple[Tenant, bool]:
-    """Insert a tenant, and its cluster with its first one; it, and whether it is new. `wanted` and `encryption` None:
-    whatever there is, or the default, or no key; so `index_keys`: as the sorters have it. Raises AlreadyDiffers if it
-    is there with others."""
+    """Insert a tenant, and its cluster with the first tenant of it. Returns the tenant, and whether it is new.
+
+    For an existing tenant, `wanted`, `encryption` and `index_keys` None match any value. For a new one they mean
+    `default`, no key of its own, and the sorters' setting. Raises AlreadyDiffers if the tenant exists with other values
+    or is being deleted.
+    """
     clusters, tenants = tables.clusters, tables.tenants
     found = connection.execute(_ALL.where(is_key(key))).one_or_none()
     if found is not None:
@@ -59,13 +62,13 @@ def create(
         "index_keys": None if index_keys is None else int(index_keys),
     }
     connection.execute(insert(tenants).values(**names, created_ms=now_ms, **kept))
-    for used in (tables.tenant_usage, tables.tenant_stored):  # told late, of one of that name that was deleted
+    for used in (tables.tenant_usage, tables.tenant_stored):  # reported late, for a deleted tenant of that name
         connection.execute(delete(used).where(used.c.cluster_id == key.cluster_id, used.c.tenant_id == key.tenant_id))
     return Tenant(key, None, None, retention.ms, kms_key_id=kms_key_id, index_keys=index_keys), True
 
 
 def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant | None:
-    """Say why a tenant cannot start yet; None if that was said already, or it has started."""
+    """Store why a tenant cannot start yet. None if that problem is stored already, or the tenant has started."""
     tenants = tables.tenants
     changed = connection.execute(
         update(tenants)
@@ -77,7 +80,7 @@ def set_problem(connection: Connection, key: TenantKey, problem: str) -> Tenant 
 
 
 def start(connection: Connection, key: TenantKey, snapshot_ts: int) -> Tenant | None:
-    """Give a tenant its start; None if it had one already."""
+    """Store the snapshot_ts of a tenant. None if it has one already, or is being erased."""
     tenants = tables.tenants
     changed = connection.execute(
         update(tenants)
@@ -88,7 +91,7 @@ def start(connection: Connection, key: TenantKey, snapshot_ts: int) -> Tenant | 
 
 
 def set_retention(connection: Connection, key: TenantKey, retention: Retention) -> tuple[Tenant, bool]:
-    """Say how long a tenant's rows are kept; it, and whether that is new. Raises UnknownName."""
+    """Set how long a tenant's rows are kept. Returns the tenant, and whether it changed. Raises UnknownName."""
     known = one(connection, key)
     if known.retention_ms == retention.ms:
         return known, False
@@ -97,7 +100,7 @@ def set_retention(connection: Connection, key: TenantKey, retention: Retention) 
 
 
 def set_limits(connection: Connection, key: TenantKey, limits: Limits) -> tuple[Tenant, bool]:
-    """Say what a tenant may use; it, and whether that is new. Raises UnknownName."""
+    """Set the quotas of a tenant. Returns the tenant, and whether it changed. Raises UnknownName."""
     known, quotas = one(connection, key), tables.quotas
     if known.limits == limits:
         return known, False
@@ -108,7 +111,9 @@ def set_limits(connection: Connection, key: TenantKey, limits: Limits) -> tuple[
 
 
 def set_encryption(connection: Connection, key: TenantKey, encryption: Encryption) -> tuple[Tenant, bool]:
-    """Say what a tenant's objects are encrypted with; it, and whether that is new. Raises UnknownName."""
+    """Set the key that a tenant's objects are encrypted with. Returns the tenant, and whether it changed. Raises
+    UnknownName.
+    """
     known = one(connection, key)
     if known.kms_key_id == encryption.kms_key_id:
         return known, False
@@ -117,7 +122,7 @@ def set_encryption(connection: Connection, key: TenantKey, encryption: Encryptio
 
 
 def of_cluster(connection: Connection, cluster_id: str) -> tuple[Tenant, ...]:
-    """In the order of their names. Raises UnknownName if no tenant ever named that cluster."""
+    """The tenants of a cluster, by name. Raises UnknownName if the cluster never had a tenant."""
     clusters, tenants = tables.clusters, tables.tenants
     if connection.execute(select(clusters).where(clusters.c.cluster_id == cluster_id)).one_or_none() is None:
         raise UnknownName(f"no cluster {cluster_id}")
@@ -126,7 +131,7 @@ def of_cluster(connection: Connection, cluster_id: str) -> tuple[Tenant, ...]:
 
 
 def every(connection: Connection) -> tuple[Tenant, ...]:
-    """By cluster and name."""
+    """All tenants, by cluster and name."""
     tenants = tables.tenants
     return tuple(map(_tenant, connection.execute(_ALL.order_by(tenants.c.cluster_id, tenants.c.tenant_id))))
 
@@ -140,13 +145,13 @@ def one(connection: Connection, key: TenantKey) -> Tenant:
 
 
 def find(connection: Connection, key: TenantKey) -> Tenant | None:
-    """A tenant, if there is one."""
+    """A tenant; None if it does not exist."""
     found = connection.execute(_ALL.where(is_key(key))).one_or_none()
     return None if found is None else _tenant(found)
 
 
 def is_key(key: TenantKey) -> ColumnElement[bool]:
-    """The row of that tenant."""
+    """The condition for a tenant's row."""
     tenants = tables.tenants
     return and_(tenants.c.cluster_id == key.cluster_id, tenants.c.tenant_id == key.tenant_id)
 

@@ -1,7 +1,9 @@
-"""The rows of tokens. Inside a transaction of the repository's. Whatever changes which are valid raises their version.
+"""The rows of tokens. Every function runs inside a transaction of the repository. Each change of the valid tokens
+raises their version.
 
-Every API server holds all valid tokens, and fetches them anew when one changes. A tenant's operator makes any number of
-them without anybody's help: so there are as many of each tenant as may be, and of those that have ended the newest.
+Every API server holds all valid tokens, and fetches them again when one changes. A tenant's operator can make tokens
+without limit otherwise, so the number and size of a tenant's valid tokens are bounded, and of its expired and revoked
+tokens only the newest are kept.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ from tistream_meta.database import audit_log, counter_rows, tables
 VALID_MAX = 1_000  # of one tenant, of parts of it, or of one cluster as a whole
 ENDED_MAX = 1_000
 GRANTS_BYTES_MAX = 32 << 10  # of one token
-BYTES_MAX = 1 << 20  # the grants of the valid ones of one tenant, and of those that have ended
+BYTES_MAX = 1 << 20  # the grants of the valid tokens of one tenant, and those of its expired and revoked ones
 _SHOWN = 3
 _TOKENS = tables.tokens
 
 
 def known(connection: Connection, now_ms: ColumnElement[int]) -> KnownTokens:
-    """The valid ones, and their version."""
+    """The valid tokens, and their version."""
     version = counter_rows.read(connection, tables.TOKENS_VERSION)
     rows = connection.execute(select(_TOKENS).where(_valid(now_ms)).order_by(_TOKENS.c.token_id))
     return KnownTokens(
@@ -41,12 +43,14 @@ def known(connection: Connection, now_ms: ColumnElement[int]) -> KnownTokens:
 
 
 def every(connection: Connection) -> tuple[TokenInfo, ...]:
-    """The oldest first."""
+    """All tokens, the oldest first."""
     return tuple(map(_info, connection.execute(select(_TOKENS).order_by(_TOKENS.c.created_ms, _TOKENS.c.token_id))))
 
 
 def store(connection: Connection, token: StoreToken, now_ms: ColumnElement[int]) -> TokenInfo:
-    """Insert it, if it is not there. Raises AlreadyDiffers, LimitReached; InvalidRequest: its grants are too long."""
+    """Insert a token, unless it exists. Raises AlreadyDiffers, LimitReached, and InvalidRequest if its grants are too
+    long.
+    """
     found = _find(connection, token.token_id)
     if found is not None:
         if found.hash != token.secret_hash:
@@ -74,7 +78,7 @@ def store(connection: Connection, token: StoreToken, now_ms: ColumnElement[int])
 
 
 def revoke(connection: Connection, token_id: str, now_ms: ColumnElement[int]) -> TokenInfo:
-    """Note that it is revoked. Raises UnknownName."""
+    """Mark a token as revoked. Raises UnknownName."""
     found = _find(connection, token_id)
     if found is None:
         raise UnknownName(f"no token {token_id}")
@@ -87,7 +91,9 @@ def revoke(connection: Connection, token_id: str, now_ms: ColumnElement[int]) ->
 
 
 def _make_room(connection: Connection, grants: list[Grant], length: int, now_ms: ColumnElement[int]) -> None:
-    """For one more of the same tenant. Who operates the whole platform may make as many as there is need of."""
+    """Make room for one more token of the same tenant: deletes the oldest expired and revoked ones above the limits.
+    Raises LimitReached if too many are valid. Tokens for the whole platform have no limit.
+    """
     of = beneath(grants)
     if of is None:
         return

@@ -1,4 +1,4 @@
-"""Runs transactions: again where the database has undone them for sure (retries.py), and translates what it says."""
+"""Runs transactions: retries those that the database has surely rolled back (retries.py), and translates its errors."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ T = TypeVar("T")
 
 
 class CommitUnknown(Unavailable):
-    """No answer came to COMMIT: what was written may be there. It is read back before anything rests on it."""
+    """COMMIT was not answered: the writes may be committed. The caller must read them back before it relies on them."""
 
 
 class _Undone(Exception):
-    """The transaction is undone for sure, and is worth another attempt."""
+    """The transaction is surely rolled back, and another attempt makes sense."""
 
 
 class Transactions:
-    """Of one engine. Thread-safe: each `run` has a connection of its own."""
+    """The transactions of one engine. Thread-safe: each `run` has a connection of its own."""
 
     def __init__(self, engine: Engine, rng: Random) -> None:
         self._engine, self._rng = engine, rng
 
     def run(self, body: Callable[[Connection], T]) -> T:
-        """What `body` returns, once its transaction is committed. It may be called several times, each time in a
-        transaction of its own: it does nothing but read and write there.
+        """Return what `body` returns, once its transaction is committed. `body` may be called several times, each time
+        in a transaction of its own, so it must only read and write the database.
 
         Raises:
             CommitUnknown: the transaction may be committed.
-            Unavailable: it is not.
+            Unavailable: it is not committed.
         """
         with translated():
             for attempt in itertools.count(1):
@@ -54,7 +54,7 @@ class Transactions:
         raise AssertionError
 
     def _once(self, body: Callable[[Connection], T], attempt: int) -> T:
-        with self._engine.connect() as connection:  # one that cannot be had is not asked for again
+        with self._engine.connect() as connection:  # no retry if there is no connection
             committing = False
             try:
                 with connection.begin():
@@ -73,15 +73,15 @@ class Transactions:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raises Unavailable for whatever the database, or the way to it, fails with."""
+    """Translate every error of the database and of the connection to it to Unavailable."""
     try:
         yield
     except DBAPIError as error:
         raise Unavailable(f"meta database: {error.orig}") from error
     except SQLAlchemyError as error:
         raise Unavailable(f"meta database: {type(error).__name__}: {error}") from error
-    except configparser.Error as error:  # its own text has lines of the file, in which there is a password
+    except configparser.Error as error:  # the error's own text quotes lines of the file, which contains a password
         told = f"the file of read_default_file cannot be understood: {type(error).__name__}"
         raise Unavailable(f"meta database: {told}") from None
-    except OSError as error:  # a certificate's file that is not there
+    except OSError as error:  # for example a missing certificate file
         raise Unavailable(f"meta database: {error}") from error

@@ -1,7 +1,7 @@
-"""What tenants have used, in the meta database (docs/adr/0014). Transactions of their own: no owner is needed.
+"""Usage of tenants in the meta database (docs/adr/0014). Each write is a transaction of its own and needs no owner.
 
-Of each number that a start of a process tells the greatest is kept, and of what a task's manifests name that of the
-newest: so reports may come twice, late and in any order, to any meta server.
+Of each counter of a process start the greatest reported value is kept, and of a task's stored bytes the value of the
+newest manifest. So reports may arrive twice, late and in any order, at any meta server.
 """
 
 from __future__ import annotations
@@ -42,20 +42,21 @@ from tistream_meta.database.transactions import Transactions
 
 _NAMES = ("cluster_id", "tenant_id", "hour_ms", "node_id", "instance")
 _TASK = ("cluster_id", "tenant_id", "hour_ms", "task_id")
-NEWEST_MS = 2 * HOUR_MS  # what is stored was told that lately, or is not known
+NEWEST_MS = 2 * HOUR_MS  # stored bytes that were reported longer ago count as unknown
 
 Counts = Mapping[str, int]
 
 
 class UsageBook:
-    """Thread-safe: each call is a transaction of its own. Every method raises Unavailable where the database does not
-    answer."""
+    """Thread-safe: each call is a transaction of its own. Every method raises Unavailable if the database does not
+    answer.
+    """
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     def take(self, report: UsageReport) -> None:
-        """Keep what a report tells; again the same changes nothing."""
+        """Store a usage report. Idempotent."""
         rows = [*_counted(report), *_intake(report)]
 
         def body(connection: Connection) -> None:
@@ -65,7 +66,7 @@ class UsageBook:
         self._transactions.run(body)
 
     def of_tenant(self, key: TenantKey, from_ms: int, to_ms: int) -> Usage:
-        """The hours that begin at or after `from_ms` and before `to_ms`. Raises UnknownName."""
+        """Usage of the hours that begin at or after `from_ms` and before `to_ms`. Raises UnknownName."""
 
         def body(connection: Connection) -> Usage:
             _check_known(connection, key)
@@ -75,7 +76,7 @@ class UsageBook:
         return self._transactions.run(body)
 
     def stored_now(self, key: TenantKey, now_ms: int) -> int | None:
-        """What a tenant has in the pool, as it was told last; None if nobody did lately."""
+        """Bytes that a tenant has in the pool, as last reported; None without a report in the last NEWEST_MS."""
 
         def body(connection: Connection) -> int | None:
             stored = _stored_of(connection, key, now_ms - NEWEST_MS, now_ms + HOUR_MS)
@@ -84,7 +85,7 @@ class UsageBook:
         return self._transactions.run(body)
 
     def limited(self) -> dict[TenantKey, int]:
-        """The tenants that have a limit to what they store."""
+        """The tenants that have a limit of stored bytes, with the limit."""
         quotas = tables.quotas
 
         def body(connection: Connection) -> dict[TenantKey, int]:
@@ -94,7 +95,7 @@ class UsageBook:
         return self._transactions.run(body)
 
     def forget(self, before_ms: int) -> int:
-        """Delete hours that began before that; how many rows went."""
+        """Delete hours that began before `before_ms`; returns the number of deleted rows."""
         every = (tables.tenant_usage, tables.tenant_stored)
 
         def body(connection: Connection) -> int:
@@ -111,7 +112,9 @@ def _counted(report: UsageReport) -> Iterable[dict[str, Any]]:
 
 
 def _intake(report: UsageReport) -> Iterable[dict[str, Any]]:
-    """It is the manifests that tell: the numbers of whoever has read them are the same ones."""
+    """Rows of bytes taken in. They have no node and no instance: the numbers come from manifests, so every process that
+    reads the manifests reports the same ones.
+    """
     for one in report.intake:
         yield _row(one.cluster_id, one.tenant_id, one.hour_ms, "", "", {"bytes_in": one.bytes_in})
 
@@ -122,7 +125,9 @@ def _row(cluster_id: str, tenant_id: str, hour_ms: int, node_id: str, instance: 
 
 
 def _keep_greatest(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Nothing is read before something is written: SQLite would not wait for another's lock then."""
+    """Raise counters to the reported values. The first statement is a write, because SQLite does not wait for another
+    connection's lock once a transaction has read.
+    """
     if not rows:
         return
     table = tables.tenant_usage
@@ -138,7 +143,7 @@ def _keep_greatest(connection: Connection, rows: Sequence[dict[str, Any]]) -> No
 
 
 def _keep_newest(connection: Connection, several: Sequence[StoredUsage]) -> None:
-    """Likewise."""
+    """Replace the stored bytes of tasks unless a newer manifest was reported. Writes first, as _keep_greatest does."""
     if not several:
         return
     table = tables.tenant_stored
@@ -161,7 +166,7 @@ def _task(one: StoredUsage) -> tuple[str, str, int, int]:
 
 
 def _stored(one: StoredUsage) -> Iterable[dict[str, Any]]:
-    # Of a task that has nothing a row says so, too: that is not the same as that nobody told.
+    # A task without objects gets a row of 0 bytes, so that it differs from a task that no process reported.
     for of_task, size in (one.bytes_of or {one.task_id: 0}).items():
         yield {**dict(zip(_TASK, _task(one), strict=True)), "of_task": of_task, "manifest": one.manifest, "bytes": size}
 
@@ -183,8 +188,9 @@ def _counts_of(connection: Connection, key: TenantKey, from_ms: int, to_ms: int)
 
 
 def _stored_of(connection: Connection, key: TenantKey, from_ms: int, to_ms: int) -> dict[int, int]:
-    """By hour. What several heirs of a sealed task name is the same, or, once retention has taken some of it for one of
-    them, a part of it: the most that one of them names is what there is."""
+    """Stored bytes by hour. Several heirs of a sealed task name the same objects, or a part of them once retention has
+    dropped some for one heir. So the maximum over the heirs is what exists.
+    """
     table = tables.tenant_stored
     most = func.max(table.c.bytes).label("most")
     query = select(table.c.hour_ms, most).where(_hours(table.c, key, from_ms, to_ms))

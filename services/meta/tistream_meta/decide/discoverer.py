@@ -1,8 +1,8 @@
 """Which dispatcher looks for a tenant's new stores. Pure.
 
-By rendezvous hashing: each tenant ranks the dispatchers by a hash of both, and the first that is there has it. So every
-meta server says the same without a row in the database, and a dispatcher that comes or goes changes only the tenants
-that it wins or had.
+Rendezvous hashing: each tenant ranks the dispatchers by a hash of both names, and the first live one is its discoverer.
+So every meta server computes the same result without a row in the database, and a dispatcher that comes or goes changes
+only the tenants that it wins or had.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ _MASK = (1 << 64) - 1
 
 
 class Discoverers:
-    """The dispatchers that take part, given what is known of each: those that stay; where there are none those that
-    are to go; where there are none those that are lost, since one of them may have lost its meta server only."""
+    """The dispatchers that take part, given their states: those that stay; else those being drained; else the lost
+    ones, because one of them may have lost only its connection to the meta server.
+    """
 
     def __init__(self, dispatchers: Mapping[str, NodeState]) -> None:
         there = {node: state for node, state in dispatchers.items() if state is not NodeState.LOST}
@@ -27,13 +28,13 @@ class Discoverers:
         self._nodes = [(node, _hash(node)) for node in sorted(staying or there or dispatchers)]
 
     def of(self, tenant: TenantKey) -> str | None:
-        """The one that looks for the tenant's stores; None if there is no dispatcher at all."""
+        """The discoverer of a tenant; None if there is no dispatcher at all."""
         number = _hash(str(tenant))
         return max(self._nodes, key=lambda node: (_mixed(number ^ node[1]), node[0]), default=("", 0))[0] or None
 
 
 def dispatchers(nodes: Iterable[Node], states: Mapping[str, NodeState]) -> dict[str, NodeState]:
-    """What is known of every dispatcher; one that nobody has judged yet is lost."""
+    """The state of every dispatcher; one without a state yet is lost."""
     return {node.node_id: states.get(node.node_id, NodeState.LOST) for node in nodes if node.role == "dispatcher"}
 
 

@@ -1,17 +1,18 @@
-"""Which start of a process its name belongs to. Pure.
+"""Which start of a process a node's name belongs to. Pure.
 
-A process draws its `instance` at random and asks for one number, `start_epoch`, before it registers; it keeps both for
-its life. The numbers come from one counter that only grows, so of the starts of a name the one that asked last wins,
-and no clock is asked. Whatever the network repeats or reorders, and whatever waits in the buffer of a meta server that
-hangs, changes nothing in that:
+A process draws its `instance` at random and requests one number, `start_epoch`, before it registers. It keeps both for
+its life. The numbers come from one counter that only grows. So of the starts of a name the one that requested its
+number last wins, and no clock is needed. Messages that the network repeats or reorders, or that wait in the buffer of a
+meta server that hangs, do not change that:
 
-* an ask that comes late or twice uses up a number;
-* a registration that comes twice bears the registered instance: nothing changes;
-* a registration of a start that was replaced bears a lower number than its successor's: it is refused. A list of
-  replaced instances would not do: it cannot name one whose first registration is still under way.
+* a request for a number that comes late or twice uses up a number;
+* a registration that comes twice has the registered instance: nothing changes;
+* a registration of a replaced start has a lower number than its successor's, so it is refused. A list of replaced
+  instances would not do, because it cannot name one whose first registration is still under way.
 
-A database that was lost counts from the beginning again. A number above the registered one is then news from before,
-not an older start; two starts may bear one number, and the instance tells them apart: who is registered stays.
+A database that was lost counts from the beginning again. A process that registered before the loss may then have a
+number above the registered one although it is not the newer start. Two starts may also have one number; the instance
+distinguishes them, and the registered one stays.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from tistream_meta.decide.model import Node
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of a process, as it says itself."""
+    """One start of a process, as it identifies itself."""
 
     instance: str
     start_epoch: int
 
 
 class Standing(Enum):
-    """What a start is to the name that it bears."""
+    """What a start is to the name that it uses."""
 
     REGISTERED = "registered"
-    UNKNOWN = "unknown"  # may register
-    SUPERSEDED = "superseded"  # has to end
+    UNKNOWN = "unknown"  # not registered; may register
+    SUPERSEDED = "superseded"  # a newer start has registered; must end itself
 
 
 def standing(registered: Node | None, start: Start) -> Standing:
-    """Of a start, given who is registered under its name."""
+    """The standing of a start, given the node that is registered under its name."""
     if registered is None:
         return Standing.UNKNOWN
     if registered.instance == start.instance:

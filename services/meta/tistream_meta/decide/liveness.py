@@ -1,13 +1,14 @@
-"""Whether a node is there: a pure function of its last heartbeat and the time.
+"""Liveness of a node: a pure function of its last heartbeat and the time.
 
             suspect_ms without a heartbeat          lost_ms
     ALIVE ----------------------------> SUSPECT ------------> LOST
       ^                                    |                    |
       +--------------- heartbeat ----------+--------------------+
 
-One that an operator drains is DRAINING in place of ALIVE and SUSPECT, until it is lost or taken back.
+A node that an operator drains is DRAINING in place of ALIVE and SUSPECT, until it is lost or the drain is taken back.
 
-A meta server that has just become the owner heard nobody yet: silence counts from its own beginning at the earliest.
+A new owner has not received any heartbeat, so a node's silence counts from the beginning of the ownership at the
+earliest.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from enum import Enum
 
 
 class Liveness(Enum):
-    """What is known of a node."""
+    """Liveness of a node, from its heartbeats alone."""
 
     ALIVE = "alive"
     SUSPECT = "suspect"
@@ -25,7 +26,7 @@ class Liveness(Enum):
 
 
 class NodeState(Enum):
-    """What is known of a node, and wanted of it."""
+    """Liveness of a node, or that it is being drained."""
 
     ALIVE = "alive"
     SUSPECT = "suspect"
@@ -35,7 +36,7 @@ class NodeState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Milliseconds of silence after which a node is suspect, and after which it is lost."""
+    """Milliseconds without a heartbeat after which a node is suspect, and after which it is lost."""
 
     suspect_ms: int
     lost_ms: int
@@ -45,7 +46,9 @@ class Timings:
 
 
 def liveness(heard_ms: int | None, owner_since_ms: int, now_ms: int, timings: Timings) -> Liveness:
-    """The state of a node that was last heard at `heard_ms` (None: never by this owner). Monotonic milliseconds."""
+    """The liveness of a node whose last heartbeat came at `heard_ms` (None: none since this owner began). Monotonic
+    milliseconds.
+    """
     silence_ms = now_ms - max(owner_since_ms, owner_since_ms if heard_ms is None else heard_ms)
     if silence_ms < timings.suspect_ms:
         return Liveness.ALIVE
@@ -53,5 +56,5 @@ def liveness(heard_ms: int | None, owner_since_ms: int, now_ms: int, timings: Ti
 
 
 def node_state(state: Liveness, draining: bool) -> NodeState:
-    """A node's state, given whether it is to go."""
+    """A node's state, given whether an operator drains it."""
     return NodeState.DRAINING if draining and state is not Liveness.LOST else NodeState(state.value)

@@ -1,4 +1,4 @@
-"""What the repository keeps, as values."""
+"""The rows of the repository, as immutable values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tistream.wire.limits import NO_LIMITS, Limits
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long committed rows are kept: milliseconds after their commit; None: for ever."""
+    """How long committed rows are kept, in milliseconds after their commit; None: for ever."""
 
     ms: int | None
 
@@ -24,7 +24,9 @@ FOR_EVER = Retention(None)
 
 @dataclass(frozen=True, slots=True)
 class Encryption:
-    """What a tenant's objects are encrypted with: a key of its own, as the store's key management names it, or none."""
+    """The key that encrypts a tenant's objects, as the object store's key management names it; None: the tenant has no
+    key of its own.
+    """
 
     kms_key_id: str | None
 
@@ -34,7 +36,9 @@ class Encryption:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A registered tenant. `snapshot_ts` is None until its schema_snap was read; `problem` says why."""
+    """A registered tenant. `snapshot_ts`: None until its schema_snap has been read; `problem` says why it
+    could not be.
+    """
 
     key: TenantKey
     snapshot_ts: int | None
@@ -42,20 +46,20 @@ class Tenant:
     retention_ms: int | None = None  # None: for ever
     limits: Limits = NO_LIMITS
     kms_key_id: str | None = None  # None: no key of its own
-    index_keys: bool | None = None  # whether index entries are kept; None: as the sorters have it
-    paused: bool = False  # nothing more is taken in
+    index_keys: bool | None = None  # whether index entries are kept; None: the sorters' setting applies
+    paused: bool = False  # no more files are read
     delete_at_ms: int | None = None  # when it is to be erased (the database's clock); None: never
-    erasing: bool = False  # it is being erased: it has neither tasks nor stores, and nothing takes that back
+    erasing: bool = False  # it is being erased: it has neither tasks nor stores, and this cannot be undone
 
     @property
     def takes_in(self) -> bool:
-        """Whether what its stores push is read."""
+        """Whether the files of its stores are read."""
         return not (self.paused or self.erasing or self.delete_at_ms is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A task to be: it carries on what is sealed for this span."""
+    """A task that will exist: it continues a sealed task in this span."""
 
     task_id: int
     span: KeySpan
@@ -65,8 +69,8 @@ class Child:
 class Seal:
     """The order to end a task by a seal that names `children`: two of a split, one of a merge.
 
-    Tasks that are merged first come to rest at one flushed_ts, `stop_at`; `final` lets them seal there, and is never
-    taken back: one of them may have done it.
+    Tasks to be merged first stop at one flushed_ts, `stop_at`. `final` permits them to seal there. It is never
+    withdrawn, because one of them may have sealed already.
     """
 
     children: tuple[Child, ...]
@@ -80,7 +84,8 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A tenant's span, who serves it, and who prepares to. `task_epoch` 0: nobody ever did.
+    """A tenant's span, its sorter, and the next sorter that prepares to take it over. `task_epoch` 0: no sorter ever
+    had it.
 
     parents: the sealed tasks that it began with. seal: the order to end it.
     """
@@ -97,7 +102,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A process that registered: the newest start under its name; see incarnations.py."""
+    """A registered process: the newest start under its name; see incarnations.py."""
 
     node_id: str
     role: str
@@ -109,8 +114,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An upstream store, and the dispatcher that reads it (None: nobody does). `retired_ts`: it is let go, and its
-    files up to there are being deleted."""
+    """An upstream store and the dispatcher that reads it (None: no dispatcher). `retired_ts`: the store is retired, and
+    its files up to there are being deleted.
+    """
 
     tenant: TenantKey
     store_id: int
@@ -124,7 +130,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that routes are made of, as of one `version`."""
+    """Everything that routes are made from, as of one `version`."""
 
     version: int
     tenants: tuple[Tenant, ...]
@@ -135,8 +141,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a transaction has changed: rows as they are after it, tasks that are `gone`, the version of the routes. A
-    tenant that is `erasing` has no stores any more."""
+    """The changes of a transaction: the new rows, the tasks that are `gone`, and the new version of the routes. An
+    `erasing` tenant has no stores any more.
+    """
 
     version: int
     tenants: tuple[Tenant, ...] = ()
@@ -144,14 +151,15 @@ class Change:
     gone: tuple[int, ...] = ()
     nodes: tuple[Node, ...] = ()
     stores: tuple[Store, ...] = ()
-    erased: tuple[TenantKey, ...] = ()  # tenants that are no more
-    left: tuple[tuple[TenantKey, int], ...] = ()  # stores that are no more
+    erased: tuple[TenantKey, ...] = ()  # tenants that do not exist any more
+    left: tuple[tuple[TenantKey, int], ...] = ()  # stores that do not exist any more
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The meta server that holds the lease, or held it last. `lease_left_ms` (the database's clock) is negative once it
-    has run out."""
+    """The meta server that holds the lease, or held it last. `lease_left_ms` (by the database's clock) is negative once
+    the lease has run out.
+    """
 
     node_id: str
     owner_rev: int

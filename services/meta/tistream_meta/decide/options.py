@@ -1,4 +1,4 @@
-"""What the settings decide about the meta server's work."""
+"""The settings that the meta server's logic uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tistream_meta.decide.scheduling_rules import SchedulingRules
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings that decide something here; see settings.py."""
+    """Values from the settings; see settings.py."""
 
     own_url: str
     ranges_per_tenant: int

@@ -1,13 +1,13 @@
-"""Where a task is, and the steps by which it moves. Pure.
+"""The placement of a task, and the steps by which it moves. Pure.
 
-The phases are TiCDC's; what a step writes is one row of the meta database, under the owner_rev of who takes it:
+The phases are TiCDC's. A step writes one row of the meta database, under the owner_rev of its writer:
 
-    next_node   the sorter that prepares: it reads the task's manifests and what is pending, and follows them
+    next_node   the sorter that prepares: it reads the task's manifests and its pending state, and follows them
     sorter_node the sorter that may claim the task under task_epoch
 
-Safety does not rest on any of this: a sorter works only after it has won a claim manifest of its epoch, so two that
-believe to hold a task cannot both commit (design.md 4). What the phases give is speed (it is prepared before it is
-taken over) and liveness (every task ends up with one sorter that works).
+Safety does not rest on this module: a sorter works only after it has won a claim manifest of its epoch, so two sorters
+that both believe to hold a task cannot both commit (design.md 4). The phases give speed (a task is prepared before it
+is taken over) and liveness (every task ends up with one working sorter).
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from types import MappingProxyType
 
 
 class Phase(Enum):
-    """Of a task."""
+    """The phase of a task."""
 
     ABSENT = "absent"  # no sorter
-    PREPARING = "preparing"  # another sorter gets ready; the one that has it, if any, goes on
-    COMMITTING = "committing"  # given to a sorter that has not said yet that it holds it
+    PREPARING = "preparing"  # another sorter prepares; the present one, if any, continues
+    COMMITTING = "committing"  # given to a sorter that has not reported yet that it holds it
     RUNNING = "running"
-    REMOVING = "removing"  # ended by a seal: its children go on
+    REMOVING = "removing"  # ended by a seal: its children continue
 
 
 class Step(Enum):
-    """What happens to a task: what the owner decides, and what sorters say."""
+    """An event of a task: a decision of the owner, or a report of a sorter."""
 
     PREPARE = "prepare"  # the owner names the next sorter
-    ABANDON = "abandon"  # the owner gives that up
+    ABANDON = "abandon"  # the owner abandons the move
     HAND_OVER = "hand over"  # the owner gives the task to a sorter, under a new epoch
-    HELD = "held"  # the sorter says that it works under the newest epoch
+    HELD = "held"  # the sorter reports that it works under the newest epoch
     SEALED = "sealed"  # its last manifest names its children
 
 
@@ -42,7 +42,7 @@ TRANSITIONS: Mapping[Phase, Mapping[Step, Phase]] = MappingProxyType(
     {
         Phase.ABSENT: {Step.HAND_OVER: Phase.COMMITTING},
         Phase.PREPARING: {
-            Step.ABANDON: Phase.COMMITTING,  # or running, if its sorter has said so
+            Step.ABANDON: Phase.COMMITTING,  # or running, if its sorter has reported so
             Step.HAND_OVER: Phase.COMMITTING,
             Step.HELD: Phase.PREPARING,
             Step.SEALED: Phase.REMOVING,
@@ -65,12 +65,14 @@ TRANSITIONS: Mapping[Phase, Mapping[Step, Phase]] = MappingProxyType(
 
 
 class WrongStep(Exception):
-    """A step that a task in that phase does not take."""
+    """A step that is not possible in the task's phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A task as the scheduler sees it. `held`, `prepared`: what its sorter, or the next one, has told this owner."""
+    """A task as the scheduler sees it. `held`, `prepared`: as reported to this owner by its sorter, or by
+    the next one.
+    """
 
     task_id: int
     sorter_node: str | None = None
@@ -78,12 +80,12 @@ class Placement:
     next_node: str | None = None
     held: bool = False
     prepared: bool = False
-    ordered: bool = False  # to seal itself: whoever holds it then does
+    ordered: bool = False  # to seal itself; the order is for any sorter that holds it then
     sealed: bool = False
 
     @property
     def phase(self) -> Phase:
-        """Follows from the rest: there is nothing to get out of step."""
+        """The phase, computed from the other fields so that it cannot contradict them."""
         if self.sealed:
             return Phase.REMOVING
         if self.next_node is not None:
@@ -93,7 +95,7 @@ class Placement:
         return Phase.RUNNING if self.held else Phase.COMMITTING
 
     def after(self, step: Step, node: str | None = None) -> Placement:
-        """The task once the step is taken; `node` is the one that it is about. Raises WrongStep."""
+        """The task after a step; `node` is the sorter that the step names. Raises WrongStep."""
         if step not in TRANSITIONS[self.phase]:
             raise WrongStep(f"task {self.task_id} is {self.phase.value}: no {step.value}")
         match step:

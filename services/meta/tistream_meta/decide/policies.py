@@ -19,12 +19,12 @@ from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.placement import Phase, Placement, Step
 
 MOVES_MAX = 8  # tasks under way to another sorter at a time
-UNEVEN = 1.2  # times the mean load: above it a sorter gives tasks away; one with so much less gets some
+UNEVEN = 1.2  # times the mean load: a sorter above it gives tasks away; one below 1/UNEVEN of the mean gets some
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One step to take."""
+    """One step to execute."""
 
     task_id: int
     step: Step
@@ -34,7 +34,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is moved at a time."""
+    """Limits of moves."""
 
     moves_max: int = MOVES_MAX
     uneven: float = UNEVEN
@@ -44,7 +44,7 @@ DEFAULT_LIMITS = Limits()
 
 
 class Loads:
-    """What each sorter that takes tasks will have to do: a task that moves counts where it goes."""
+    """The load that each live sorter will have: a moving task counts at its destination."""
 
     def __init__(self, nodes: Iterable[str], placements: Iterable[Placement], load: Mapping[int, float]) -> None:
         self.of = dict.fromkeys(sorted(nodes), 0.0)
@@ -56,7 +56,7 @@ class Loads:
         heapq.heapify(self._heap)
 
     def among(self, nodes: Iterable[str]) -> Loads:
-        """The same, of the sorters that take tasks now: a new one has nothing to do yet."""
+        """The same loads for the sorters that are alive now; a new one starts at 0."""
         now = Loads(nodes, (), {})
         for node in now.of:
             now.of[node] = self.of.get(node, 0.0)
@@ -65,7 +65,7 @@ class Loads:
         return now
 
     def least(self) -> str:
-        """The one with the least to do; of equals the first by name."""
+        """The sorter with the lowest load; of equals the first by name."""
         while True:
             amount, node = self._heap[0]
             if amount == self.of[node]:
@@ -73,7 +73,7 @@ class Loads:
             heapq.heapreplace(self._heap, (self.of[node], node))
 
     def add(self, node: str, amount: float) -> None:
-        """More, or less, for a node."""
+        """Add `amount` (which may be negative) to a node's load."""
         self.of[node] += amount
         heapq.heappush(self._heap, (self.of[node], node))
 
@@ -84,24 +84,25 @@ def schedule(
     load: Mapping[int, float],
     limits: Limits = DEFAULT_LIMITS,
 ) -> list[Command]:
-    """The steps to take now; none once everything is as it should be. `load` of a task is 1 where it is not known.
+    """The steps to execute now; empty if nothing needs to change. The `load` of a task is 1 if it is not known.
 
-    Costs n log n of tasks and nodes.
+    Costs n log n in tasks and nodes.
     """
     loads = Loads(alive(nodes), placements, load)
     return [*urgent(placements, nodes, load, loads), *spread(placements, nodes, load, loads, limits)]
 
 
 def alive(nodes: Mapping[str, NodeState]) -> list[str]:
-    """Those that may be given tasks."""
+    """Nodes that may be given tasks."""
     return [node for node, state in nodes.items() if state is NodeState.ALIVE]
 
 
 def urgent(
     placements: Iterable[Placement], nodes: Mapping[str, NodeState], load: Mapping[int, float], loads: Loads
 ) -> list[Command]:
-    """What no task waits for: moves that are under way, and sorters for those that have none. Each task by itself, so
-    that only those need be given about which there is news."""
+    """Steps that must not be delayed: moves under way, and sorters for tasks without one. Each task is decided by
+    itself, so the caller may pass only tasks whose state has changed.
+    """
     found = (_under_way(task, nodes) or _basic(task, nodes, load, loads) for task in placements)
     return [command for command in found if command is not None]
 
@@ -113,7 +114,7 @@ def spread(
     loads: Loads,
     limits: Limits,
 ) -> list[Command]:
-    """Moves off nodes that are to go, and to those with less to do, within the budget."""
+    """Moves away from nodes that are being drained, and to sorters with a lower load, within the budget."""
     if not loads.of:
         return []
     budget = limits.moves_max - sum(task.phase is Phase.PREPARING for task in placements)
@@ -134,7 +135,7 @@ def _lost(node: str | None, nodes: Mapping[str, NodeState]) -> bool:
 
 
 def _under_way(task: Placement, nodes: Mapping[str, NodeState]) -> Command | None:
-    """Of a task that moves: hand it over, or give the move up."""
+    """The next step of a moving task: hand it over, or abandon the move."""
     if task.next_node is None or task.sealed:
         return None
     if nodes.get(task.next_node) is not NodeState.ALIVE:
@@ -147,7 +148,9 @@ def _under_way(task: Placement, nodes: Mapping[str, NodeState]) -> Command | Non
 
 
 def _basic(task: Placement, nodes: Mapping[str, NodeState], load: Mapping[int, float], loads: Loads) -> Command | None:
-    """A task without a sorter gets the one with the least to do. Those of a lost one stay while no other is alive."""
+    """A task without a live sorter gets the sorter with the lowest load. Tasks of a lost sorter stay while no other
+    sorter is alive.
+    """
     if not loads.of or task.next_node is not None or task.sealed or not _lost(task.sorter_node, nodes):
         return None
     node = loads.least()
@@ -163,7 +166,9 @@ def _moves(
     loads: Loads,
     limits: Limits,
 ) -> Iterator[Command]:
-    """First away from nodes that are to go, then from those with too much to those with the least."""
+    """Moves in the order of their priority: first away from nodes that are being drained, then from overloaded sorters
+    to the least loaded.
+    """
     for task in tasks:
         if task.sorter_node is not None and nodes.get(task.sorter_node) is NodeState.DRAINING:
             node = loads.least()
@@ -178,7 +183,7 @@ def _moves(
         source, amount = task.sorter_node, _load(task, load)
         assert source is not None
         target = loads.least()
-        # Only what leaves both nearer to the mean: else two would hand one task to and fro.
+        # Move only if both come nearer to the mean: else two sorters would hand one task to and fro.
         much, little = loads.of[source] > limits.uneven * mean, loads.of[target] * limits.uneven < mean
         if (much or (little and loads.of[source] > mean)) and loads.of[target] + amount < loads.of[source]:
             loads.add(source, -amount)

@@ -49,8 +49,9 @@ def _comparable(number: int) -> bytes:
 
 
 def _schema_bounds(top: int, count: int) -> list[bytes]:
-    """The end of `m`; and one cut in 16 between the hashes `DB:{id}`, whose ids come from the same sequence as those
-    of tables and compare as text."""
+    """The end of `m`, and one cut in 16 between the hashes `DB:{id}`. Their ids come from the same sequence as those of
+    tables, and compare as text.
+    """
     if count < 8:
         return []
     inside = (count - 1) // 16
@@ -59,7 +60,7 @@ def _schema_bounds(top: int, count: int) -> list[bytes]:
 
 
 def _spread(top: int, count: int) -> list[int]:
-    """`count` ids spread evenly over 1..top; different ones while count <= top."""
+    """`count` ids spread evenly over 1..top; all different if count <= top."""
     return [1 + (2 * index + 1) * top // (2 * count) for index in range(count)]
 
 
@@ -91,5 +92,5 @@ def _table_bounds(top: int, count: int) -> list[bytes]:
 
 
 def _handle(index: int) -> int:
-    """Low handles, where small tables have their rows; not the same one everywhere."""
+    """A low handle, because small tables have their rows there; it varies with `index`."""
     return 2 + (index * 7) % 61

@@ -1,4 +1,4 @@
-"""What the scheduler may do. Pure."""
+"""The limits and rules of the scheduler. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tistream_meta.decide.policies import DEFAULT_LIMITS, Limits
 
 @dataclass(frozen=True, slots=True)
 class SchedulingRules:
-    """How much is moved at a time, and what is split and merged."""
+    """Limits of moves, and the rules of splits and merges."""
 
     moves: Limits = DEFAULT_LIMITS
     seals: seals.Rules = seals.DEFAULT_RULES

@@ -1,11 +1,11 @@
-"""Splits and merges: what follows from what sorters tell of tasks that are to end, and which tasks are to. Pure.
+"""Splits and merges: which tasks to order, and how orders proceed with the reports of the sorters. Pure.
 
-    split   a task that is hot is ordered to seal itself into two, at a key that halves its load
-    merge   two cold neighbours are ordered to come to rest at one flushed_ts, `stop_at`; once both have committed that
-            and have come to it, they are ordered to seal themselves into one
+    split   a hot task is ordered to seal itself into two, at a key that halves its load
+    merge   two cold neighbours are ordered to stop at one flushed_ts, `stop_at`; once both have committed that order
+            and have reached the stop, they are ordered to seal themselves into one
 
-The seal in a task's manifests is the truth, not the order: whoever tells of one is believed, and the children it names
-take the place of their parents once those cover the same keys.
+The seal in a task's manifests is the truth, not the order. A reported seal is accepted from any sorter, and the
+children that it names replace their parents once the sealed parents cover the same keys.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from tistream.model.ts import from_physical_ms
 from tistream_meta.decide.model import Child, Seal, Task
 
 _LOGICAL = from_physical_ms(1) - 1  # bits of a ts
-# How far ahead of their progress tasks are stopped: an order takes a moment to arrive.
+# How far ahead of their progress tasks are stopped, because an order takes a moment to arrive.
 MARGIN_TS = from_physical_ms(3_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a task's sorter told last. `load`: bytes a second; `split_key` empty: not known; `settled_ms`: how long it
-    has worked under this epoch, and `still_ms`: how long its progress has not moved, as far as this owner knows."""
+    """The last report of a task's sorter. `load`: bytes per second. `split_key`: empty if not known. `settled_ms`: how
+    long the sorter has worked under this epoch; `still_ms`: how long its progress has not moved; both as far as this
+    owner knows.
+    """
 
     held: bool = False
     load: float = 0.0
@@ -48,12 +50,16 @@ NOTHING_TOLD = Told()
 class Rules:
     """When tasks are split and merged.
 
-    hot: bytes a second below which no task is split. cold: of two neighbours together, at which they are merged.
-    settle_ms: how long a task has worked before its load says anything. under_way_max: orders at a time.
-    patience_ms: how long a merge may take to come to rest, and an order counts as under way. still_ms: tasks whose
-    progress has not moved for so long are left alone: they would not come to rest, and nothing is to be written for
-    them; nor are neighbours merged that are so far from each other. pause_ms: after a merge that was taken back, until
-    the next of the same tasks. tasks_max, tasks_min: of a tenant.
+    hot: bytes per second below which no task is split.
+    cold: sum of the loads of two neighbours, in bytes per second, up to which they are merged.
+    uneven: a task is split only if its load exceeds this multiple of the mean load of a sorter.
+    settle_ms: how long a task must have worked before its load is used.
+    under_way_max: number of orders at a time.
+    patience_ms: how long the tasks of a merge may take to reach their stop, and how long an order counts as under way.
+    still_ms: tasks whose progress has not moved for this long are not merged: they would not reach a stop, and nothing
+    should be written for them. Neighbours whose progress differs by this much are not merged either.
+    pause_ms: after a withdrawn merge, the time until the next merge of the same tasks.
+    tasks_max, tasks_min: per tenant.
     """
 
     hot: float = 4 << 20
@@ -73,7 +79,7 @@ DEFAULT_RULES = Rules()
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A new order for these tasks, or none any more."""
+    """A new order for these tasks; `seal` None withdraws their order."""
 
     task_ids: tuple[int, ...]
     seal: Seal | None
@@ -91,7 +97,9 @@ class CarryOn:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A split (one span, cut at `key`) or a merge (two neighbours); the order gets its ids from the database."""
+    """A split (one span, cut at `key`) or a merge (two neighbours) to order. The children's ids come from
+    the database.
+    """
 
     task_ids: tuple[int, ...]
     spans: tuple[KeySpan, ...]
@@ -100,7 +108,7 @@ class Wish:
 
 
 def carried_on(tasks: Iterable[Task], told: Mapping[int, Told]) -> list[CarryOn]:
-    """The parents that are sealed, all that their children need, and the children."""
+    """The sets of sealed parents that cover the same keys as their children, with the children."""
     ended: dict[tuple[TenantKey, tuple[Child, ...]], list[Task]] = defaultdict(list)
     for task in tasks:
         children = told.get(task.task_id, NOTHING_TOLD).sealed
@@ -115,9 +123,10 @@ def carried_on(tasks: Iterable[Task], told: Mapping[int, Told]) -> list[CarryOn]
 
 
 def forgotten(tasks: Sequence[Task], told: Mapping[int, Told]) -> list[Order]:
-    """The orders of merges of which a part is sealed, and that the database has not: given again, with no way back.
+    """Orders of merges that the database does not have although one part is sealed, for example after a restore. They
+    are ordered again as final.
 
-    A neighbour that does not stop for it any more cannot be sealed at that ts: nothing is ordered then.
+    If a neighbour does not stop for the merge any more, it cannot be sealed at that ts, and nothing is ordered.
     """
     out = []
     seen: set[tuple[TenantKey, int]] = set()
@@ -138,9 +147,9 @@ def forgotten(tasks: Sequence[Task], told: Mapping[int, Told]) -> list[Order]:
 
 
 def under_way(tasks: Iterable[Task], told: Mapping[int, Told], age_ms: Mapping[int, int], rules: Rules) -> list[Order]:
-    """What becomes of merges that were ordered: another stop, the leave to seal, or the end of it.
+    """The next step of each ordered merge: another stop, the permission to seal, or a withdrawal.
 
-    `age_ms`: how long this owner knows of a task's order.
+    `age_ms`: task id -> how long this owner has known the task's order.
     """
     by_child: dict[tuple[TenantKey, int], list[Task]] = defaultdict(list)
     for task in tasks:
@@ -152,8 +161,8 @@ def under_way(tasks: Iterable[Task], told: Mapping[int, Told], age_ms: Mapping[i
         assert seal is not None
         heard = [told.get(task.task_id, NOTHING_TOLD) for task in parents]
         if seal.final:
-            continue  # one of them may be sealed: there is no way back
-        if any(one.sealed == seal.children for one in heard):  # a restored database has forgotten the leave
+            continue  # one of them may be sealed, so the merge cannot be withdrawn
+        if any(one.sealed == seal.children for one in heard):  # a restored database has forgotten the permission
             out.append(Order(ids, replace(seal, final=True), "one of them is sealed"))
         elif _around([task.span for task in parents]) != seal.children[0].span:
             out.append(Order(ids, None, "its neighbour has gone"))
@@ -175,9 +184,12 @@ def wishes(
     age_ms: Mapping[int, int] = MappingProxyType({}),
     withdrawn: Container[int] = (),
 ) -> list[Wish]:
-    """Which tasks to split and to merge now. `tasks` of a tenant are in key order; `sorters`: how many are alive;
-    `age_ms`: how long this owner knows of a task's order: one that hangs hinders no others for ever. `withdrawn`: tasks
-    of which a merge was taken back lately."""
+    """Tasks to split and to merge now.
+
+    `tasks` of one tenant are in key order. `sorters`: number of sorters that are alive. `age_ms`: how long this owner
+    has known a task's order; an order that hangs does not block others for ever. `withdrawn`: tasks whose merge was
+    withdrawn lately.
+    """
     under_way = {
         task.seal.children[0].task_id
         for task in tasks
@@ -196,7 +208,7 @@ def wishes(
         if one.load < rules.hot:
             break
         if sorters < 2 or one.load <= rules.uneven * mean:
-            continue  # a sorter each could take over what the others have
+            continue  # moving other tasks to other sorters is enough
         spans = halves(task.span, one.split_key)
         if spans is not None and _ready(task, one, rules) and counts[task.tenant] < rules.tasks_max:
             out.append(Wish((task.task_id,), spans, None, f"{one.load / 1e6:.1f} MB/s"))
@@ -224,7 +236,7 @@ def wishes(
 
 
 def merge(left: Task, right: Task, ours: Told, theirs: Told, why: str) -> Wish:
-    """Of two neighbours."""
+    """The merge of two neighbours."""
     span = _around([left.span, right.span])
     assert span is not None
     return Wish((left.task_id, right.task_id), (span,), _stop([ours, theirs]), why)
@@ -243,8 +255,9 @@ def _ready(task: Task, told: Told, rules: Rules) -> bool:
 
 
 def own_stop(stop_at: int, child: Child) -> int:
-    """A stop that no other order had: one that was taken back must not come again, since one of two holders may not
-    have heard of that yet (adr/0008)."""
+    """The stop_at made unique to an order: its logical bits are those of the child's task id. A withdrawn stop must not
+    come again, because one of two holders may not have received the withdrawal yet (adr/0008).
+    """
     return stop_at & ~_LOGICAL | child.task_id & _LOGICAL
 
 
@@ -253,7 +266,7 @@ def _stop(told: Iterable[Told]) -> int:
 
 
 def _around(spans: Iterable[KeySpan]) -> KeySpan | None:
-    """The one span that they make, or None if they overlap or leave something out."""
+    """The one span that these spans make up, or None if they overlap or leave a gap."""
     ordered = sorted(spans, key=lambda span: span.start)
     if any(left.end != right.start or not left.end for left, right in pairwise(ordered)):
         return None

@@ -1,14 +1,14 @@
 """Which dispatcher reads which store. Pure.
 
-basic    every store has exactly one dispatcher: a new one, or one whose dispatcher is lost, gets the one with the least
-         to do, at once
-drain    a dispatcher that is to go has none
-balance  no dispatcher has much more to do than another, with a budget of moves
+basic    every store has exactly one dispatcher: a new store, or one whose dispatcher is lost, gets the dispatcher with
+         the lowest load, at once
+drain    a dispatcher that is being drained has no stores
+balance  no dispatcher has a much higher load than another, with a budget of moves
 
-A move is one row: the next dispatcher asks the sorters how far the store has come, and reads on from there. That two
-may read a store for a moment costs requests only, since sorters take a store's files in the order of its chain and each
-once. So nothing is prepared, and the budget is there for the lag: of a store that moves it grows by about what it takes
-to ask and to LIST.
+A move is one row: the next dispatcher asks the sorters how far the store has been read, and continues there. Two
+dispatchers may read one store for a moment. That costs requests only, because sorters take a store's files in the order
+of its chain and each file once. So a move needs no preparation. The budget bounds the lag: the lag of a moving store
+grows by about the time that it takes to ask the sorters and to LIST.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tistream.model.ids import TenantKey
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Store
 
-UNEVEN = 1.2  # times the mean load: above it a dispatcher gives stores away
-# What a store costs of which nothing comes, in load's unit: as much as a file with some regions a second. So stores
-# that are idle, or not measured yet, are counted.
+UNEVEN = 1.2  # times the mean load: a dispatcher above it gives stores away
+# Load of a store that pushes nothing, in the unit of loads: as much as a file with some regions each second. With it,
+# stores that are idle or not measured yet count.
 RESTING = 1_000.0
 
 Loads = Mapping[tuple[TenantKey, int], float]
@@ -31,7 +31,9 @@ Loads = Mapping[tuple[TenantKey, int], float]
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A store as it is to be: with whom, and why. `taken`: from a dispatcher that is there, out of the budget."""
+    """A store with its new dispatcher, and the reason. `taken`: from a live dispatcher, so it counts against the
+    budget.
+    """
 
     store: Store
     why: str
@@ -39,7 +41,7 @@ class Given:
 
 
 def summed_up(given: Sequence[Given]) -> list[dict[str, object]]:
-    """For a log: how many stores are given for each reason, some of them by name, and to which dispatchers."""
+    """Log fields: for each reason the number of stores, three of them by name, and their dispatchers."""
     out: list[dict[str, object]] = []
     for why in sorted({one.why for one in given}):
         of_why = [one.store for one in given if one.why == why]
@@ -50,10 +52,10 @@ def summed_up(given: Sequence[Given]) -> list[dict[str, object]]:
 
 
 def allot(stores: Sequence[Store], nodes: Mapping[str, NodeState], loads: Loads, budget: int) -> list[Given]:
-    """The stores that are to be given to another dispatcher now; none once everything is as it should be.
+    """The stores to assign to another dispatcher now; empty if nothing needs to change.
 
-    `loads` in bytes of watermarks and references a second, 0 where it is not known. At most `budget` stores are taken
-    from dispatchers that are there. Costs n log n of stores and dispatchers.
+    `loads`: bytes of watermarks and references per second; 0 if not known. At most `budget` stores are taken from live
+    dispatchers. Costs n log n in stores and dispatchers.
     """
     alive = [node for node, state in nodes.items() if state is NodeState.ALIVE]
     if not alive:
@@ -85,7 +87,7 @@ def _heaviest_first(stores: Iterable[Store], loads: Loads) -> list[Store]:
 
 
 class _Shares:
-    """What each dispatcher that takes stores will have to do."""
+    """The load that each live dispatcher will have."""
 
     def __init__(self, nodes: Iterable[str], stores: Iterable[Store], loads: Loads) -> None:
         self.of = dict.fromkeys(sorted(nodes), 0.0)
@@ -97,14 +99,14 @@ class _Shares:
         heapq.heapify(self._heap)
 
     def least(self) -> str:
-        """The one with the least to do; of equals the first by name."""
+        """The dispatcher with the lowest load; of equals the first by name."""
         while self._heap[0][0] != self.of[self._heap[0][1]]:
             node = self._heap[0][1]
             heapq.heapreplace(self._heap, (self.of[node], node))
         return self._heap[0][1]
 
     def give(self, store: Store, node: str) -> Store:
-        """The store with that dispatcher; it counts there from now on."""
+        """The store with this dispatcher; its load counts there from now on."""
         amount = _weight(store, self._loads)
         for of, change in ((store.dispatcher_node, -amount), (node, amount)):
             if of in self.of:
@@ -114,7 +116,9 @@ class _Shares:
 
 
 def _moves(stores: Sequence[Store], nodes: Mapping[str, NodeState], loads: Loads, shares: _Shares) -> Iterator[Given]:
-    """First away from dispatchers that are to go, then from those with too much to those with the least."""
+    """Moves in the order of their priority: first away from dispatchers that are being drained, then from overloaded
+    dispatchers to the least loaded.
+    """
     leaving = [store for store in stores if nodes[store.dispatcher_node or ""] is NodeState.DRAINING]
     for store in _heaviest_first(leaving, loads):
         yield Given(shares.give(store, shares.least()), f"{store.dispatcher_node} is drained", taken=True)
@@ -122,6 +126,6 @@ def _moves(stores: Sequence[Store], nodes: Mapping[str, NodeState], loads: Loads
     heavy = {node for node, amount in shares.of.items() if amount > enough}
     for store in _heaviest_first([store for store in stores if store.dispatcher_node in heavy], loads):
         source, target, amount = store.dispatcher_node or "", shares.least(), _weight(store, loads)
-        # Only what leaves both nearer to the mean: else two would hand one store to and fro.
+        # Move only if both come nearer to the mean: else two dispatchers would hand one store to and fro.
         if shares.of[source] > enough and shares.of[target] + amount < shares.of[source]:
             yield Given(shares.give(store, target), f"{source} has more to do than others", taken=True)

@@ -1,16 +1,16 @@
-"""Brings a database to the newest schema: numbered SQL files, each applied once, in the order of their numbers.
+"""Migrates a database to the newest schema: numbered SQL files, each applied once, in the order of their numbers.
 
-A number may be missing: what is applied is noted file by file, so that one which comes later, with a lower number than
-the newest, is applied all the same. Files do not build on those with higher numbers.
+A number may be missing. Each applied file is recorded, so a file that is added later with a lower number than the
+newest is applied all the same. Files do not build on those with higher numbers.
 
-A file's statements end in `;` at the end of a line. MySQL commits DDL at once, so a migration that was cut short is
-run again: its statements must bear that (`IF NOT EXISTS`; MySQL has no such words for columns and indexes: an `ALTER
-TABLE … ADD COLUMN` of one column and a `CREATE INDEX` are left out where they have been done; MODIFY may come again).
-`$NAME` stands for the type modifiers of a name: compared by its bytes, which MySQL does not do by default. A file named
-`….mysql.sql` is for MySQL alone.
+A file's statements end in `;` at the end of a line. MySQL commits DDL at once, so a migration that was cut short is run
+again, and its statements must allow that: `IF NOT EXISTS`. MySQL has no such words for columns and indexes, so an
+`ALTER TABLE … ADD COLUMN` of one column and a `CREATE INDEX` are skipped if they have been done. MODIFY may be
+repeated. `$NAME` stands for the type modifiers of a name: compared by its bytes, which is not MySQL's default. A file
+named `….mysql.sql` is for MySQL only.
 
-On MySQL one process at a time does it, by a lock that the server holds for its connection. A statement that takes
-longer than an answer is waited for goes on in the server, and holds the lock until it is done.
+On MySQL one process at a time migrates, under a lock that the server holds for its connection. A statement that takes
+longer than the timeout of an answer continues in the server, and holds the lock until it is done.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from tistream.errors import Unavailable
 
-LOCK_WAIT_S = 2  # less than an answer is waited for
+LOCK_WAIT_S = 2  # less than the timeout of an answer
 _FILE = re.compile(r"(\d{4})_[a-z_]+(?:\.(mysql))?\.sql")
 _ADD_COLUMN = re.compile(r"\s*ALTER TABLE (\w+) ADD COLUMN (\w+) ")
 _CREATE_INDEX = re.compile(r"\s*CREATE INDEX (\w+) ON (\w+) ")
@@ -33,7 +33,7 @@ _NAME_TYPE = {"mysql": "CHARACTER SET ascii COLLATE ascii_bin", "sqlite": "COLLA
 
 
 def files(dialect: str) -> dict[int, str]:
-    """The SQL of every migration by its number; none where it is for another database."""
+    """The SQL of every migration by its number; empty if the file is for another database."""
     found: dict[int, str] = {}
     for entry in resources.files(__name__).iterdir():
         matched = _FILE.fullmatch(entry.name)
@@ -48,12 +48,12 @@ class NewerDatabase(Exception):
 
 
 def migrate(engine: Engine, then: Callable[[Connection], None] | None = None) -> int:
-    """Apply what is missing, do what comes `then`, in a transaction, and return the schema's version, the highest
+    """Apply the missing files, then call `then` in a transaction. Returns the schema's version, which is the highest
     number.
 
     Raises:
-        NewerDatabase: see there.
-        Unavailable: another process is at it.
+        NewerDatabase: the database was made by a newer program.
+        Unavailable: another process is migrating.
     """
     known = files(engine.dialect.name)
     with _alone(engine) as connection:
@@ -75,12 +75,12 @@ def migrate(engine: Engine, then: Callable[[Connection], None] | None = None) ->
 
 @contextmanager
 def _alone(engine: Engine) -> Iterator[Connection]:
-    """A connection; on MySQL no other process has one from here at the same time."""
+    """A connection. On MySQL no other process has one from here at the same time."""
     with engine.connect() as connection:
         if engine.dialect.name == "mysql":
-            connection.detach()  # it is closed at the end, whatever happens, and the lock ends with it
+            connection.detach()  # it is closed at the end in any case, and the lock ends with it
             with connection.begin():
-                # Its name counts in the whole server, which may have several platforms' databases.
+                # The lock's name counts in the whole server, which may have the databases of several platforms.
                 lock = text("SELECT GET_LOCK(CONCAT('tistream.', SHA1(DATABASE())), :seconds)")
                 if connection.execute(lock, {"seconds": LOCK_WAIT_S}).scalar_one() != 1:
                     raise Unavailable("another process is bringing the meta database up to date")
@@ -96,7 +96,7 @@ def _apply(connection: Connection, number: int, sql: str) -> None:
 
 
 def _is_there(connection: Connection, statement: str) -> bool:
-    """Whether the statement adds what an attempt cut short has added."""
+    """Whether the statement adds a column or an index that an earlier attempt has added."""
     index = _CREATE_INDEX.match(statement)
     if index is not None:
         return index[1] in {one["name"] for one in inspect(connection).get_indexes(index[2])}

@@ -1,7 +1,7 @@
 """Announced files, kept for a short while in memory: a lost announcement costs latency only.
 
-Sequences grow across restarts: those of owner_rev r lie in (r << 32, (r + 1) << 32]. A reader that comes with a
-sequence of an earlier owner, or one that the ring has overrun, is told that it has lost some.
+Sequences grow across restarts: those of owner_rev r lie in (r << 32, (r + 1) << 32]. A reader whose sequence is of an
+earlier owner, or has been overrun by the ring, gets `lost`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class AnnouncementRing:
         return self._first + len(self._kept) - 1
 
     def add(self, announcement: Announcement) -> int:
-        """Keep it under the next sequence, which is returned."""
+        """Store an announcement and return its sequence."""
         self._kept.append(announcement)
         if len(self._kept) > self._capacity:
             self._kept.popleft()
@@ -38,7 +38,9 @@ class AnnouncementRing:
         return self.last
 
     def after(self, sequence: int) -> Announcements:
-        """Those with a higher sequence; `lost` if some between are not kept (or the sequence is none of ours)."""
+        """The announcements with a higher sequence. `lost`: some of them were dropped, or this ring never issued
+        `sequence`; then all that are kept are returned.
+        """
         lost = not self._first - 1 <= sequence <= self.last
         skip = 0 if lost else sequence - self._first + 1
         kept = [self._kept[index] for index in range(skip, len(self._kept))]
@@ -46,7 +48,7 @@ class AnnouncementRing:
 
 
 class AnnouncementBoard:
-    """A ring that readers can wait on."""
+    """A ring that readers can wait on. Thread-safe."""
 
     def __init__(self, owner_rev: int, capacity: int, stopping: Callable[[], bool]) -> None:
         self.owner_rev = owner_rev
@@ -55,14 +57,14 @@ class AnnouncementBoard:
         self._changed = new_condition()
 
     def add(self, announcement: Announcement) -> int:
-        """Keep it and wake those who wait."""
+        """Store an announcement, wake the waiting readers, and return its sequence."""
         with self._changed:
             sequence = self._ring.add(announcement)
             self._changed.notify_all()
         return sequence
 
     def after(self, sequence: int, wait_ms: int) -> Announcements:
-        """As the ring's; waits up to wait_ms while there are none and none were lost."""
+        """As AnnouncementRing.after, but waits up to `wait_ms` for a new announcement unless some were lost."""
         with self._changed:
             remaining_s = wait_ms / 1000
             while sequence == self._ring.last and remaining_s > 0 and not self._stopping():

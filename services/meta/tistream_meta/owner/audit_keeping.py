@@ -1,4 +1,4 @@
-"""Lets go of old entries of the audit log."""
+"""Deletes old entries of the audit log."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ log = logging.getLogger(__name__)
 
 
 class AuditKeeping:
-    """Run `step` in a loop: the owner deletes what is older than `keep_ms`, on the database's clock."""
+    """Run `step` in a loop: the owner deletes entries older than `keep_ms`, by the database's clock."""
 
     def __init__(self, entries: AuditLog, is_owner: Callable[[], bool], keep_ms: int) -> None:
         self._entries, self._is_owner, self._keep_ms = entries, is_owner, keep_ms
 
     def step(self) -> None:
-        """Loop body. Raises Unavailable, Fenced."""
+        """Loop body: delete old entries. Raises Unavailable, Fenced."""
         if self._is_owner() and (gone := self._entries.forget(self._keep_ms)):
             log.info("old audit entries deleted", extra={"entries": gone})

@@ -1,4 +1,4 @@
-"""The owner's copy of what the database has: only it writes, so it need not read again. Not thread-safe."""
+"""The owner's copy of the database. Only the owner writes, so it need not read again. Not thread-safe."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tistream_meta.decide.model import Change, Node, Plan, Store, Task, Tenant
 
 @dataclass(slots=True)
 class Touched:
-    """What may differ from what it was: tasks, those that are gone among them, and tenants."""
+    """Tasks (also removed ones) and tenants that may have changed."""
 
     tasks: set[int] = field(default_factory=set)
     tenants: set[TenantKey] = field(default_factory=set)
 
     def add(self, other: Touched) -> None:
-        """And that too."""
+        """Add what another one names."""
         self.tasks |= other.tasks
         self.tenants |= other.tenants
 
 
 class Book:
-    """Everything that routes are made of, as of `version`."""
+    """Everything that routes are made from, as of `version`."""
 
     def __init__(self, plan: Plan) -> None:
         self.version = plan.version
@@ -32,7 +32,7 @@ class Book:
         self.nodes: dict[str, Node] = {node.node_id: node for node in plan.nodes}
         self.stores: dict[tuple[TenantKey, int], Store] = {}
         self.tasks: dict[int, Task] = {}
-        self.sealing: set[int] = set()  # tasks that were ordered to seal themselves
+        self.sealing: set[int] = set()  # tasks with an order to seal themselves
         self._of_tenant: dict[TenantKey, set[int]] = defaultdict(set)
         self._of_node: dict[str, set[int]] = defaultdict(set)
         self._stores_of: dict[TenantKey, set[int]] = defaultdict(set)
@@ -42,11 +42,11 @@ class Book:
             self._put_store(store)
 
     def everything(self) -> Touched:
-        """All that there is."""
+        """All tasks and tenants."""
         return Touched(set(self.tasks), set(self.tenants))
 
     def take(self, change: Change) -> Touched:
-        """Be as the database is after a transaction; what it touches."""
+        """Apply the changes of a committed transaction; returns the tasks and tenants that it touches."""
         touched = set(change.gone)
         for tenant in change.tenants:
             self.tenants[tenant.key] = tenant
@@ -54,7 +54,7 @@ class Book:
                 self._drop_stores(tenant.key)
         for node in change.nodes:
             self.nodes[node.node_id] = node
-            touched |= self._of_node[node.node_id]  # their routes tell its URL and start
+            touched |= self._of_node[node.node_id]  # their routes contain its URL and start
         tenants = {tenant.key for tenant in change.tenants}
         tenants |= {self.tasks[task_id].tenant for task_id in touched if task_id in self.tasks}
         for task_id in change.gone:
@@ -78,7 +78,7 @@ class Book:
         return Touched(touched, tenants)
 
     def tasks_of(self, tenant: TenantKey) -> list[Task]:
-        """In key order."""
+        """The tasks of a tenant, in key order."""
         return sorted((self.tasks[one] for one in self._of_tenant[tenant]), key=lambda task: task.span.start)
 
     def in_order(self) -> list[Task]:
@@ -86,7 +86,7 @@ class Book:
         return sorted(self.tasks.values(), key=lambda task: (task.tenant, task.span.start))
 
     def tasks_at(self, node_ids: Iterable[str]) -> set[int]:
-        """Tasks that nodes have, or are to have next."""
+        """Tasks whose sorter, or next sorter, is one of these nodes."""
         return {task_id for node_id in node_ids for task_id in self._of_node[node_id]}
 
     def of_role(self, role: str) -> Sequence[str]:
@@ -94,21 +94,21 @@ class Book:
         return [node.node_id for node in self.nodes.values() if node.role == role]
 
     def by_node(self) -> list[tuple[Node, int, int]]:
-        """Every node by name, and how many tasks and stores it has."""
+        """Every node by name, with its numbers of tasks and stores."""
         tasks = Counter(task.sorter_node for task in self.tasks.values())
         stores = Counter(store.dispatcher_node for store in self.stores.values())
         return [(node, tasks[name], stores[name]) for name, node in sorted(self.nodes.items())]
 
     def stores_of(self, tenant: TenantKey) -> list[Store]:
-        """By id."""
+        """The stores of a tenant, by id."""
         return [self.stores[tenant, store_id] for store_id in sorted(self._stores_of[tenant])]
 
     def ending(self) -> list[Tenant]:
-        """Tenants that are being erased, or are to be, by name."""
+        """Tenants that are being erased or have a deletion date, by name."""
         return [one for _, one in sorted(self.tenants.items()) if one.erasing or one.delete_at_ms is not None]
 
     def retired(self) -> list[Store]:
-        """Stores that are being let go, by tenant and id."""
+        """Stores that are being retired, by tenant and id."""
         return [store for _, store in sorted(self.stores.items()) if store.retired_ts is not None]
 
     def _put_store(self, store: Store) -> None:

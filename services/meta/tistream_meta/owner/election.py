@@ -1,4 +1,4 @@
-"""Whether this process is the owner, and which one is if it is not. Holds the lease; decides nothing else."""
+"""Whether this process is the owner, and else which process is. Holds the lease; makes no other decision."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ log = logging.getLogger(__name__)
 
 
 class Ownership:
-    """One process's share in the election. `begin(owner_rev)` is called with the lock held, before this process answers
-    as the owner: once elected, and when it is the owner again after a time without renewals."""
+    """One process's part in the election. `begin(owner_rev)` is called with the lock held, before this process answers
+    as the owner: after its election, and when it is the owner again after a time without renewals.
+    """
 
     def __init__(
         self,
@@ -38,41 +39,44 @@ class Ownership:
         self._new_client, self._begin = new_client, begin
         self._metrics = metrics
         self._since_ms: int | None = None  # None: this process is not the owner
-        self._renewed_ms = 0  # when the last renewal of the lease that succeeded was begun
-        self._lapsed = False  # no renewal came through for as long as the lease lasts
-        self._other: tuple[Owner, MetaClient] | None = None  # another, as the database told
+        self._renewed_ms = 0  # when the last successful renewal of the lease was begun
+        self._lapsed = False  # the lease was not renewed for its whole length
+        self._other: tuple[Owner, MetaClient] | None = None  # another owner, from the database
         self._seen = NOTHING_SEEN  # the newest routes that any node has followed
-        self._restored = False  # a node has followed routes that the database knows nothing of
-        self.rev = 0  # of the last time that this process was elected
+        self._restored = False  # a node has followed routes that are newer than the database's
+        self.rev = 0  # of this process's last election
 
     @property
     def held(self) -> bool:
-        """Whether this process is the owner, as far as it can know: it holds the lease, by its own clock since it asked
-        for the last renewal that came through."""
+        """Whether this process is the owner, as far as it knows. The lease counts, on this process's own clock, from
+        the time when the last successful renewal was sent.
+        """
         return self._since_ms is not None and not self._lapsed and not self._overdue()
 
     @property
     def since_ms(self) -> int | None:
-        """Since when it is the owner without a break, on the monotonic clock; None if it is not, as for `held`."""
+        """When the present, unbroken ownership began, on the monotonic clock; None if `held` is false."""
         return self._since_ms if self.held else None
 
     @property
     def other(self) -> MetaClient | None:
-        """The owner, where it is another and known."""
+        """A client of the owner, if that is another process and known."""
         return None if self._other is None else self._other[1]
 
     def saw(self, mark: Mark, newest: Mark) -> None:
-        """A node has followed these routes; `newest` are those of the database just now."""
+        """Record that a node has followed the routes `mark`; `newest` are the newest routes of the database."""
         self._seen = max(self._seen, mark)
         self._restored |= mark > newest
 
     def hold(self, heard: Callable[[], Iterable[str]]) -> bool:
-        """Become the owner, or stay it; whether it was elected now. `heard` hands over the nodes heard since it was
-        asked before; it is asked with the lock held."""
+        """Become the owner, or renew the lease. Returns whether this process was elected now. `heard` returns the nodes
+        with a heartbeat since its last call; it is called with the lock held.
+        """
         if self._since_ms is None:
             return self._take()
         if self._restored:
-            # The database was restored: it has forgotten routes that nodes have followed, and they obey no older ones.
+            # The database was restored: it has forgotten routes that nodes have followed, and nodes ignore older
+            # routes.
             log.warning("nodes have seen newer routes than the database has: elected anew", extra={"seen": self._seen})
             return self._take()
         began_ms = self._clock.monotonic_ms()
@@ -85,7 +89,8 @@ class Ownership:
             self._repository.renew(self._lease_ms, names)
         with self._lock:
             self._renewed_ms = began_ms
-            if self._lapsed:  # nobody took over; but meanwhile no node was heard: each has its time again
+            # no other process took over, but no heartbeat was accepted meanwhile, so each node's time starts again
+            if self._lapsed:
                 self._lapsed = False
                 self._begin(self.rev)
                 self._since_ms = self._clock.monotonic_ms()
@@ -94,10 +99,10 @@ class Ownership:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Writes as the owner. One that the database refuses ends the ownership: another has it.
+        """Wraps writes as the owner. A write that is Fenced ends the ownership, because another process has it.
 
         Raises:
-            Unavailable: it was refused.
+            Unavailable: the write was fenced.
         """
         try:
             yield
@@ -129,7 +134,7 @@ class Ownership:
         return True
 
     def _note_other(self, found: Owner) -> None:
-        """Another has the lease: whatever is asked here is asked there."""
+        """Another process has the lease: requests are forwarded to it."""
         known = self._other
         if known is None or known[0].owner_rev != found.owner_rev or known[0].url != found.url:
             log.info("another is the owner", extra={"node": found.node_id, "owner_rev": found.owner_rev})

@@ -1,4 +1,6 @@
-"""Which nodes were heard, and so which are there. In memory: a new owner hears them again within a heartbeat."""
+"""Heartbeats of the nodes, and the state of each node that follows from them. Kept in memory only, because every node
+sends a heartbeat to a new owner within one heartbeat interval.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from tistream_meta.decide.model import Node
 log = logging.getLogger(__name__)
 
 BEAT_MS = 1_000
-BEATS_A_SECOND = 400  # what one process hears without being busy with it
+BEATS_A_SECOND = 400  # heartbeats that one process handles without being busy with them
 
 
 @dataclass(slots=True)
@@ -27,38 +29,42 @@ class HeardNodes:
     _deaf_since_ms: int | None = None
 
     def hear(self, node_id: str, now_ms: int) -> None:
-        """A node has spoken."""
+        """Record a heartbeat of a node."""
         self._heard_ms[node_id] = now_ms
         self._lately.add(node_id)
 
     def next_ms(self) -> int:
-        """How soon to hear a node again: each second, or so that so many of them come in one."""
+        """Heartbeat interval, in ms: one second, or longer in large clusters, so that one process handles at most
+        BEATS_A_SECOND heartbeats a second. At most half of `suspect_ms`.
+        """
         even = len(self.states) * 1_000 // BEATS_A_SECOND
         return min(max(BEAT_MS, even), max(BEAT_MS, self.timings.suspect_ms // 2))
 
     def forget(self) -> None:
-        """Nobody was heard yet."""
+        """Forget all heartbeats: a new owner starts with an empty table."""
         self._heard_ms.clear()
 
     def deaf(self, since_ms: int) -> None:
-        """No node can be heard: its heartbeats are refused, since the database does not answer."""
+        """Suspend liveness checks: heartbeats are refused while the database does not answer."""
         if self._deaf_since_ms is None:
             self._deaf_since_ms = since_ms
 
     def hears_again(self, now_ms: int) -> None:
-        """They can be heard again: what was no fault of theirs is no silence of theirs."""
+        """Heartbeats are accepted again. Shift every node's last heartbeat by the length of the outage, so that an
+        outage of the database does not make nodes look dead.
+        """
         if self._deaf_since_ms is not None:
             lost_ms = now_ms - self._deaf_since_ms
             self._heard_ms = {node_id: heard_ms + lost_ms for node_id, heard_ms in self._heard_ms.items()}
             self._deaf_since_ms = None
 
     def lately(self) -> set[str]:
-        """The nodes heard since this was asked before."""
+        """Nodes with a heartbeat since the last call."""
         found, self._lately = self._lately, set()
         return found
 
     def judge(self, nodes: Iterable[Node], since_ms: int, now_ms: int) -> list[str]:
-        """Bring `states` up to date; the nodes whose state is another one now. `since_ms`: of the ownership."""
+        """Update `states` and return the nodes whose state changed. `since_ms`: when this process became the owner."""
         before = self.states
         self.states = {
             node.node_id: node_state(
@@ -75,11 +81,11 @@ class HeardNodes:
 
     @property
     def unrouted(self) -> bool:
-        """Whether a node was lost, or is there again, and the route table does not say so yet."""
+        """Whether the set of lost nodes differs from the set that the last route table was made with."""
         return self._lost() != self._routed_lost
 
     def routed(self) -> None:
-        """A route table says how things are."""
+        """Record that a route table was made from the current states."""
         self._routed_lost = self._lost()
 
     def _lost(self) -> set[str]:

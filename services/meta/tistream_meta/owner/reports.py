@@ -1,7 +1,7 @@
-"""What sorters tell of their tasks with each heartbeat, as this owner has heard it. Pure.
+"""Task reports of the sorters' heartbeats, as this owner has received them. Pure.
 
-A report replaces the one before, whole. One that comes late, or twice, is told by its sequence, which grows with each
-heartbeat of a start of a process; a newer start begins anew.
+A report replaces the one before as a whole. A late or repeated report is recognised by its sequence, which grows with
+each heartbeat of a process start; a newer start begins again.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from tistream_meta.decide.model import Child, Task
 from tistream_meta.decide.placement import Placement
 from tistream_meta.decide.split_merge import NOTHING_TOLD, Told
 
-MEASURING_MS = 30_000  # how long a sorter has a task before the load that it tells is one
+MEASURING_MS = 30_000  # how long a sorter must have held a task before its load counts as measured
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One task of a report: held under task_epoch, or (`prepared`) ready to be taken over, or `sealed` with these
-    children, or not to be had under task_epoch (`fenced_by`). `load`: bytes a second; the rest as in
-    wire.meta.TaskReport."""
+    """One task of a report. It is held under `task_epoch`, or `prepared` (ready to be taken over), or `sealed` with
+    these children, or could not be claimed under `task_epoch` because of epoch `fenced_by`. `load`: bytes per second.
+    The other fields are as in wire.meta.TaskReport.
+    """
 
     task_id: int
     task_epoch: int
@@ -40,23 +41,24 @@ class _Heard:
     sequence: int
     held: dict[int, Holding]
     prepared: dict[int, Holding]
-    since_ms: dict[tuple[int, int], int]  # (task, epoch) held -> first heard
-    moved_ms: dict[tuple[int, int], int]  # … -> when its progress was another one last
+    since_ms: dict[tuple[int, int], int]  # (task, epoch) held -> time of the first report
+    moved_ms: dict[tuple[int, int], int]  # (task, epoch) held -> time of the last change of its progress
     fenced: dict[int, Holding]
 
 
 @dataclass(slots=True)
 class Reports:
-    """The newest of every node."""
+    """The newest report of every node."""
 
     _of: dict[str, _Heard] = field(default_factory=dict)
-    _measured: dict[int, float] = field(default_factory=dict)  # task -> load that a holder has told after a while
+    _measured: dict[int, float] = field(default_factory=dict)  # task -> load reported by a holder after MEASURING_MS
 
     def take(
         self, node_id: str, start: Start, sequence: int, holdings: Iterable[Holding], now_ms: int
     ) -> set[int] | None:
-        """Take a report; the tasks of which it tells something else than the one before. None if it is older than what
-        was heard. Monotonic time."""
+        """Store a report and return the tasks whose state differs from the previous report; None if the report is older
+        than the stored one. `now_ms`: monotonic.
+        """
         known = self._of.get(node_id)
         if known is not None and known.start == start and sequence <= known.sequence:
             return None
@@ -81,21 +83,21 @@ class Reports:
         return _differing(known.held, held) | _differing(known.prepared, prepared) | _differing(known.fenced, fenced)
 
     def forget(self) -> None:
-        """A new owner has heard nobody."""
+        """Forget all reports: a new owner starts without any."""
         self._of.clear()
         self._measured.clear()
 
     def keep(self, task_ids: Container[int]) -> None:
-        """Other tasks are there no more."""
+        """Drop the measured loads of all other tasks, which do not exist any more."""
         for task_id in [task_id for task_id in self._measured if task_id not in task_ids]:
             del self._measured[task_id]
 
     def heard(self, node_ids: Iterable[str]) -> bool:
-        """Whether all of these have told what they hold."""
+        """Whether every one of these nodes has sent a report."""
         return all(node_id in self._of for node_id in node_ids)
 
     def placement(self, task: Task) -> Placement:
-        """The task, with what its sorter and the next one have told."""
+        """The placement of a task, from its row and the reports of its sorter and of the next one."""
         held = self._holding(task.sorter_node, task.task_id)
         following = self._of.get(task.next_node or "")
         return Placement(
@@ -110,8 +112,9 @@ class Reports:
         )
 
     def claimed_by(self, task: Task) -> int | None:
-        """The epoch that has claimed a task's manifests where its sorter cannot have it under the one that the database
-        gave: then the database has forgotten that one, as one does that was restored."""
+        """The epoch that has claimed a task's manifests, if it keeps the task's sorter from claiming under the epoch in
+        the database; else None. It happens after a restore of the database, which has forgotten newer epochs.
+        """
         heard = self._of.get(task.sorter_node or "")
         one = None if heard is None else heard.fenced.get(task.task_id)
         if one is None or one.fenced_by is None or one.task_epoch != task.task_epoch:
@@ -119,11 +122,11 @@ class Reports:
         return one.fenced_by if one.fenced_by >= task.task_epoch else None
 
     def told(self, task: Task, now_ms: int) -> Told:
-        """What the task's sorter told of it last. Monotonic time."""
+        """The last report of the task's sorter about it. `now_ms`: monotonic."""
         one = self._holding(task.sorter_node, task.task_id)
         if one is None:
             return NOTHING_TOLD
-        if one.task_epoch != task.task_epoch:  # a seal stays one, whoever tells of it
+        if one.task_epoch != task.task_epoch:  # a seal is final, whichever epoch reports it
             return Told(sealed=one.sealed)
         heard, key = self._of[task.sorter_node or ""], (one.task_id, one.task_epoch)
         return Told(
@@ -138,8 +141,9 @@ class Reports:
         )
 
     def load(self, task: Task, now_ms: int) -> float:
-        """Bytes a second of a task: what its sorter tells, and while that has not had it for long no less than what the
-        one before has told. 0 if nobody has."""
+        """Load of a task, in bytes per second, as its sorter measured it. While the sorter has held the task for less
+        than MEASURING_MS, at least the previous sorter's value. 0 without any measurement.
+        """
         before = self._measured.get(task.task_id, 0.0)
         held = self._holding(task.sorter_node, task.task_id)
         if held is None:
@@ -153,7 +157,7 @@ class Reports:
 
 
 def _differing(before: Mapping[int, Holding], after: Mapping[int, Holding]) -> set[int]:
-    """Tasks whose place in the schedule may have changed; how much they do, and how far they are, does not count."""
+    """Tasks whose placement may have changed. Changes of load and progress alone do not count."""
     return {
         task_id for task_id in before.keys() | after.keys() if _place(before.get(task_id)) != _place(after.get(task_id))
     }

@@ -1,4 +1,4 @@
-"""The newest route table, for readers that wait for the next one and have nearly all of it already."""
+"""The newest route table, for readers that wait for the next one and already have most of it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from tistream.wire.route_mark import Mark
 
 _POLL_S = 0.2  # how soon a waiting reader notices that the process stops
 _NO_REV = -1
-_REMEMBERED = 65_536  # changes of tenants: who is further behind is told everything
+_REMEMBERED = 65_536  # changes of tenants; a reader that is further behind gets the whole table
 
 Keys = set[TenantKey]
 
 
 class RouteBoard:
-    """Thread-safe. A reader tells which table it has, and is told what has changed since; a sorter, of its own tasks
-    alone. So what an answer costs grows with what has changed, and not with what there is."""
+    """Thread-safe. A reader sends the version of its table and gets the changes since then; a sorter gets those of its
+    own tasks only. So the cost of an answer grows with the changes, not with the size of the table.
+    """
 
     def __init__(self, stopping: Callable[[], bool]) -> None:
         self._stopping = stopping
         self._changed = new_condition()
         self._table: RouteTable | None = None
         self._tenants: dict[TenantKey, TenantRoute] = {}
-        self._at: dict[str, Keys] = defaultdict(set)  # node -> the tenants that it has tasks of
+        self._at: dict[str, Keys] = defaultdict(set)  # node -> tenants of which it has tasks
         self._log: deque[tuple[int, dict[TenantKey, set[str]]]] = deque()  # (version, changed tenant -> nodes)
-        self._log_from = -1  # the log tells all that changed after this version
+        self._log_from = -1  # the log has every change after this version
         self._remembered = 0
 
     def publish(self, table: RouteTable) -> None:
-        """Replace the table and wake those who wait. An older one than the present changes nothing."""
+        """Replace the table and wake the waiting readers. A table older than the present one is ignored."""
         with self._changed:
             before = self._table
             if before is not None and _mark(table) < _mark(before):
@@ -72,8 +73,9 @@ class RouteBoard:
             return self._table
 
     def wait(self, known: Mark, wait_ms: int, node_id: str | None = None) -> RouteTable | None:
-        """What is new to a reader of the table `known`; waits up to wait_ms while nothing is. Of the tasks that a node
-        has, or is to have next, if one is named. None before the first table."""
+        """The changes since the table `known`; waits up to `wait_ms` while nothing has changed. With `node_id`, only
+        tasks whose sorter or next sorter that node is. None before the first table.
+        """
         with self._changed:
             remaining_s = wait_ms / 1000
             while self._nothing_new(known) and remaining_s > 0 and not self._stopping():
@@ -85,7 +87,7 @@ class RouteBoard:
         newest = self._table
         if newest is None:
             return True
-        # Who tells no owner_rev is of an older version, and compares versions alone.
+        # A reader of an older version sends no owner_rev, and compares versions only.
         return newest.version == known.version and known.owner_rev in (newest.owner_rev, _NO_REV)
 
     def _answer(self, known: Mark, node_id: str | None) -> RouteTable | None:
@@ -109,7 +111,7 @@ class RouteBoard:
             if version <= since:
                 break
             found.update(
-                # That a tenant is no more concerns everybody: its last tasks went before it.
+                # The end of a tenant concerns every reader, because its last tasks were removed before it.
                 key
                 for key, nodes in changed.items()
                 if node_id is None or node_id in nodes or key not in self._tenants
@@ -129,7 +131,7 @@ def _nodes(route: TenantRoute) -> Iterator[str]:
 
 
 def _nodes_of_difference(before: TenantRoute | None, after: TenantRoute) -> set[str]:
-    """The nodes whose tasks of the tenant are not what they were, or are treated otherwise."""
+    """The nodes whose tasks of the tenant changed, or whose rules changed."""
     if before is None or _rules(before) != _rules(after):
         return {*_nodes(after), *(_nodes(before) if before is not None else ())}
     old, new = {id(task) for task in before.tasks}, {id(task) for task in after.tasks}
@@ -139,7 +141,7 @@ def _nodes_of_difference(before: TenantRoute | None, after: TenantRoute) -> set[
 
 
 def _rules(route: TenantRoute) -> tuple[object, ...]:
-    """What concerns every task of the tenant."""
+    """The parts of a route that concern every task of the tenant."""
     kept = route.retention_ms, route.kms_key_id, route.index_keys
     return route.snapshot_ts, route.problem, *kept, route.paused, route.erasing
 

@@ -1,4 +1,4 @@
-"""What everybody needs to know of tenants, tasks and nodes, made from the owner's book. Pure."""
+"""Route tables: tenants, tasks, stores and nodes, made from the owner's book for all other processes. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tistream_meta.owner.catalog import Book, Touched
 
 
 class RouteMaker:
-    """Makes route tables of an owner's book, each from the one before: what has not changed is the same object."""
+    """Makes route tables from an owner's book, each from the one before: a route that has not changed is the same
+    object.
+    """
 
     def __init__(self) -> None:
         self._tasks: dict[int, TaskRoute] = {}
@@ -23,7 +25,7 @@ class RouteMaker:
     def make(
         self, book: Book, touched: Touched, owner_rev: int, states: Mapping[str, NodeState], own_url: str
     ) -> RouteTable:
-        """The table of the book as it is now; `touched` says what may differ from the last one."""
+        """The table of the present book; `touched` names what may differ from the last table."""
         for task_id in touched.tasks:
             task = book.tasks.get(task_id)
             if task is None:
@@ -48,7 +50,7 @@ class RouteMaker:
 
 
 def _services(nodes: tuple[Node, ...], states: Mapping[str, NodeState]) -> dict[str, list[str]]:
-    """URLs by role: of the nodes that are not lost, or of all where a role has none other to try."""
+    """URLs by role: of the nodes that are not lost, or of all nodes of a role if all of them are lost."""
     found: dict[str, list[str]] = {}
     for role in sorted({node.role for node in nodes} - {"meta"}):
         of_role = [node for node in nodes if node.role == role]
@@ -116,7 +118,7 @@ def _seal_order(task: Task, book: Book) -> SealOrder | None:
 
 
 def tenant_info(tenant: Tenant) -> TenantInfo:
-    """A tenant as outsiders see it."""
+    """A tenant as the API shows it."""
     snapshot_ts = None if tenant.snapshot_ts is None else str(tenant.snapshot_ts)
     return TenantInfo(
         cluster_id=tenant.key.cluster_id,
@@ -132,5 +134,5 @@ def tenant_info(tenant: Tenant) -> TenantInfo:
 
 
 def waiting(tenants: Iterable[Tenant]) -> tuple[TenantKey, ...]:
-    """Tenants whose schema_snap was not read yet."""
+    """Tenants whose schema_snap has not been read yet."""
     return tuple(tenant.key for tenant in tenants if tenant.snapshot_ts is None and not tenant.erasing)

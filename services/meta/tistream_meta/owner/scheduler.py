@@ -1,8 +1,8 @@
-"""Brings the tasks to where the policies and operators want them: writes what the pure modules decide.
+"""Moves the tasks to where the policies and operators want them: executes what the pure modules decide.
 
-What is urgent is looked at as soon as there is news of a task: a report that says something else, a node whose state
-has turned, a row that was written. Everything together, to spread and to split and merge, is looked at every now and
-then: the more tasks there are the less often, so that the owner's work for a second does not grow with them.
+Urgent steps are executed as soon as something about a task changes: a report that differs, a node with another state, a
+row that was written. Balancing, splits and merges look at all tasks together, from time to time. The pause grows with
+the number of tasks, so that the owner's work per second does not grow with it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tistream_meta.owner.reports import Reports
 
 log = logging.getLogger(__name__)
 
-SPREAD_MS = 500  # between two looks at everything
-SPREAD_MS_A_TASK = 0.1  # and so much more for each task
-TASK_LOAD = 1_000.0  # bytes a second that count for any task: its ticks cost something though nothing comes
-AGAIN_PART = 5  # while the budget held moves back, so many times sooner: others have ended meanwhile
+SPREAD_MS = 500  # between two passes over all tasks
+SPREAD_MS_A_TASK = 0.1  # added to that pause for each task
+TASK_LOAD = 1_000.0  # bytes per second that count for any task, because its ticks have a cost even without input
+AGAIN_PART = 5  # while the budget held moves back, the pause is divided by this, because other moves may have ended
 
 States = Mapping[str, NodeState]
 
@@ -35,25 +35,25 @@ States = Mapping[str, NodeState]
 class Scheduler:
     """Works on the owner's book. Not thread-safe. Times are monotonic milliseconds.
 
-    What operators ask for raises UnknownName, or InvalidRequest where it cannot be.
+    The calls for operators raise UnknownName, and InvalidRequest if the request cannot be executed.
     """
 
     def __init__(self, repository: Repository, reports: Reports, rules: SchedulingRules) -> None:
         self._repository, self._reports, self._rules = repository, reports, rules
-        self._news: set[int] = set()  # tasks that were not looked at since
-        self._homeless: set[int] = set()  # those that were looked at while no sorter was alive
+        self._news: set[int] = set()  # tasks that have changed and were not looked at since
+        self._homeless: set[int] = set()  # tasks that were looked at while no sorter was alive
         self._loads = Loads((), (), {})
         self._spread_at_ms: float = 0
-        self._ordered_ms: dict[int, int] = {}  # task -> since when this owner knows of the order to seal it
-        self._withdrawn_ms: dict[int, int] = {}  # task -> when a merge of it was taken back last
-        self._impossible: set[int] = set()  # children whose ids others have; each was logged
+        self._ordered_ms: dict[int, int] = {}  # task -> when this owner learned of the order to seal it
+        self._withdrawn_ms: dict[int, int] = {}  # task -> when a merge of it was withdrawn last
+        self._impossible: set[int] = set()  # children whose ids other tasks have; each was logged
 
     def touch(self, task_ids: Iterable[int]) -> None:
-        """There is news of these tasks."""
+        """Mark these tasks as changed."""
         self._news.update(task_ids)
 
     def step(self, book: Book, states: States, now_ms: int) -> Iterator[Change]:
-        """Do what is due. Each change must be taken into the book before the next is asked for."""
+        """Do what is due. The caller must apply each change to the book before it requests the next."""
         yield from self._look_after_seals(book, now_ms)
         sorters = {node: states[node] for node in book.of_role("sorter")}
         there = alive(sorters)
@@ -86,16 +86,17 @@ class Scheduler:
         there = alive(sorters)
         self._loads = Loads(there, placements, load)
         limits = replace(self._rules.moves, moves_max=max(self._rules.moves.moves_max, len(there)))
-        # A new owner hears the sorters one after the other: those that it has not heard do not rest for that.
+        # A new owner receives the first reports one after the other. Sorters without a report are not idle.
         commands = spread(placements, sorters, load, self._loads, limits) if self._reports.heard(there) else []
         self._reports.keep(book.tasks)
         pause_ms = SPREAD_MS + SPREAD_MS_A_TASK * len(tasks)
         self._spread_at_ms = now_ms + (pause_ms / AGAIN_PART if commands else pause_ms)
-        # What is urgent was seen to already, unless some news was missed.
+        # Urgent steps were taken already, unless a change was missed.
         yield from self._command([*urgent(placements, sorters, load, self._loads), *commands])
         tasks = book.in_order()
         told = {task.task_id: self._reports.told(task, now_ms) for task in tasks}
-        # Those that nobody ordered, as far as a restored database knows, were no news together.
+        # Parents without an order, as far as a restored database knows, did not change at the same time, so the pass
+        # over changed tasks does not find them.
         if ended := self._possible(book, seals.carried_on(tasks, told)):
             yield from self._carry_on(ended)
             return
@@ -127,7 +128,7 @@ class Scheduler:
     # -- what operators ask for ----------------------------------------------------------------------------------
 
     def move(self, book: Book, states: States, task_id: int, node_id: str) -> Change | None:
-        """Let a sorter prepare to take a task over; None if it does already."""
+        """Let a sorter prepare to take a task over; None if it is preparing already."""
         task = _find(book, task_id)
         if task.next_node == node_id:
             return None
@@ -140,8 +141,9 @@ class Scheduler:
         return self._repository.take([Command(task_id, Step.PREPARE, node_id, "asked for")], asked=True)
 
     def split(self, book: Book, task_id: int, key: bytes | None, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
-        """Order a task to be split at a key, or where its load halves; and the ids of its children. The same again
-        changes nothing: an answer may have been lost."""
+        """Order a task to be split at a key, or (None) where that halves its load. Returns the change and the ids of
+        the children. Idempotent, because an answer may have been lost.
+        """
         seal = _find(book, task_id).seal
         if seal is not None and not seal.merges and (key is None or seal.children[1].span.start == key):
             return None, tuple(_ids(seal.children))
@@ -156,7 +158,7 @@ class Scheduler:
         return self._ask(seals.Wish((task_id,), spans, None, "asked for"))
 
     def merge(self, book: Book, task_id: int, other_id: int, now_ms: int) -> tuple[Change | None, tuple[int, ...]]:
-        """Order two neighbours to be merged; and the id of their child. The same again changes nothing."""
+        """Order two neighbours to be merged. Returns the change and the id of their child. Idempotent."""
         seal = _find(book, task_id).seal
         if seal is not None and seal.merges and task_id != other_id and _find(book, other_id).seal == seal:
             return None, tuple(_ids(seal.children))
@@ -167,7 +169,7 @@ class Scheduler:
         return self._ask(seals.merge(left, right, ours, theirs, "asked for"))
 
     def placements(self, book: Book, now_ms: int) -> list[tuple[Task, Placement, float]]:
-        """Every task, where it is, and its load."""
+        """Every task with its placement and its load in bytes per second."""
         return [(task, self._reports.placement(task), self._reports.load(task, now_ms)) for task in book.in_order()]
 
     def _ask(self, wish: seals.Wish) -> tuple[Change, tuple[int, ...]]:
@@ -177,7 +179,7 @@ class Scheduler:
         return change, tuple(_ids(order.seal.children))
 
     def _working(self, book: Book, task_id: int, now_ms: int) -> tuple[Task, seals.Told]:
-        """A task that works and is not about to change."""
+        """A running task without an order. Raises InvalidRequest otherwise."""
         task = _find(book, task_id)
         if task.seal is not None:
             raise InvalidRequest(f"task {task_id} is about to be split or merged already")
@@ -188,7 +190,7 @@ class Scheduler:
     # -- splits and merges ---------------------------------------------------------------------------------------
 
     def _look_after_seals(self, book: Book, now_ms: int) -> Iterator[Change]:
-        """Children for what is sealed, and what becomes of merges that are under way."""
+        """Replace sealed tasks by their children, and proceed with merges under way."""
         ended = seals.carried_on(*self._concerned(book, book.sealing | self._news, now_ms))
         yield from self._carry_on(self._possible(book, ended))
         self._ordered_ms = {task_id: self._ordered_ms.get(task_id, now_ms) for task_id in book.sealing}
@@ -196,7 +198,7 @@ class Scheduler:
         ordered, told = self._concerned(book, book.sealing, now_ms)
         orders = seals.under_way(ordered, told, age_ms, self._rules.seals)
         for task_id in [task_id for order in orders if order.seal is None for task_id in order.task_ids]:
-            del self._ordered_ms[task_id]  # the next order of it begins anew
+            del self._ordered_ms[task_id]  # its next order has a new age
             self._withdrawn_ms[task_id] = now_ms
         yield from self._take_orders(orders)
 
@@ -212,8 +214,9 @@ class Scheduler:
         yield change
 
     def _possible(self, book: Book, ended: Sequence[seals.CarryOn]) -> list[seals.CarryOn]:
-        """Without those whose children's ids others have: a database that was restored gave them out before it was
-        noticed. That holds a tenant, and must not hold others."""
+        """The sealed parents that can be replaced. Others have children whose ids are taken, because a restored
+        database gave them out again before the restore was noticed. That holds one tenant, and must not hold others.
+        """
         out = []
         for one in ended:
             taken = [child.task_id for child in one.children if child.task_id in book.tasks]

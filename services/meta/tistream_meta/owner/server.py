@@ -1,6 +1,7 @@
-"""Everything behind the meta server's routes, and its loops: executes what the pure modules decide.
+"""The state behind the meta server's routes, and its loops: executes what the pure modules decide.
 
-One lock guards what is in memory (who was heard, and the plan that routes are made of); the database has the rest.
+One lock guards what is in memory (heartbeats, reports, and the plan that routes are made from). The database has the
+rest.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ FOLLOW_PAUSE_MS = 200
 
 
 class MetaServer:
-    """`stopping` says that the process is to end."""
+    """The meta server. Thread-safe. `stopping` returns whether the process is to end."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class MetaServer:
         )
         self.tenant_rules = TenantRules(repository, options, self.write)
         self.store_rules = StoreRules(repository, objects, self.write)
-        self._book: Book | None = None  # None: to be read
+        self._book: Book | None = None  # None: must be read from the database
         self._touched = Touched()  # since the last route table
 
     def not_ready(self) -> str | None:
@@ -94,11 +95,11 @@ class MetaServer:
         return None if self._book is not None else "the plan was not read yet"
 
     def is_owner(self) -> bool:
-        """Whether this process is the owner, as far as it can know."""
+        """Whether this process is the owner, as far as it knows."""
         return self._ownership.held
 
     def owner(self) -> MetaClient:
-        """The other meta server that is the owner. Raises Unavailable if none is known."""
+        """A client of the other meta server that is the owner. Raises Unavailable if none is known."""
         found = self._ownership.other
         if found is None:
             raise Unavailable("no meta server is the owner")
@@ -107,7 +108,7 @@ class MetaServer:
     # -- loops ---------------------------------------------------------------------------------------------------
 
     def hold_lease(self) -> None:
-        """Loop body: become the owner, then stay it."""
+        """Loop body: become the owner, then renew the lease."""
         if not self._prepared:
             log.info("database ready", extra={"schema_version": self._repository.prepare()})
             self._prepared = True
@@ -120,11 +121,13 @@ class MetaServer:
             self._announcements = AnnouncementBoard(owner_rev, self._options.announcements_max, self._stopping)
             self._reports.forget()
             self._stores.forget()
-            self._book = None  # another may have written meanwhile
+            self._book = None  # another owner may have written meanwhile
         self._heard.forget()
 
     def follow_owner(self) -> int:
-        """Loop body: while another is the owner, have its routes here too."""
+        """Loop body: while another meta server is the owner, copy its routes. Returns the pause until the next call, in
+        ms.
+        """
         found = self._ownership.other
         if found is None or self.is_owner():
             return FOLLOW_PAUSE_MS
@@ -134,8 +137,10 @@ class MetaServer:
         return 0
 
     def look_after_nodes(self) -> None:
-        """Loop body: who is there, and is every task where it should be?"""
-        since_ms = self._ownership.since_ms  # once: another loop may lose the ownership meanwhile
+        """Loop body: update the states of the nodes, run one step of the schedulers of tasks and stores, and publish
+        the routes.
+        """
+        since_ms = self._ownership.since_ms  # read once, because another loop may lose the ownership meanwhile
         if since_ms is None:
             return
         with self._rereading() as book:
@@ -159,7 +164,7 @@ class MetaServer:
             log.info("stores given", extra=fields)
 
     def _read(self) -> Book:
-        """Begin anew from what the database has."""
+        """Read the plan from the database; every task and tenant counts as touched."""
         self._book = book = Book(self._repository.plan())
         self._heard.hears_again(self._clock.monotonic_ms())
         self._touched = book.everything()
@@ -174,7 +179,7 @@ class MetaServer:
 
     @contextmanager
     def _writing(self) -> Iterator[Book]:
-        """Write as the owner, and tell everybody."""
+        """A write as the owner; the routes are published afterwards."""
         with self._lock:
             self._require_owner()  # a database that hangs may have kept the lock for longer than the lease lasts
             with self._rereading() as book:
@@ -183,7 +188,9 @@ class MetaServer:
 
     @contextmanager
     def _rereading(self) -> Iterator[Book]:
-        """Whatever write fails may have been done all the same: then the book is read again."""
+        """The book, for a write. A failed write may have been committed all the same, so the book is read again after
+        Unavailable.
+        """
         with self._ownership.writing(), self._lock:
             began_ms = self._clock.monotonic_ms()
             try:
@@ -232,27 +239,27 @@ class MetaServer:
     # -- requests ------------------------------------------------------------------------------------------------
 
     def ending(self) -> list[Tenant]:
-        """Tenants that are being erased, or are to be, by name; none where another is the owner."""
+        """Tenants that are being erased or have a deletion date, by name; empty if another meta server is the owner."""
         with self._lock:
             return self._book.ending() if self._book is not None and self.is_owner() else []
 
     def retired(self) -> list[Store]:
-        """Stores that are being let go, by tenant and id; none where another is the owner."""
+        """Stores that are being retired, by tenant and id; empty if another meta server is the owner."""
         with self._lock:
             return self._book.retired() if self._book is not None and self.is_owner() else []
 
     def write(self, change: Callable[[], Change | None]) -> None:
-        """Write as the owner, and take the change into the routes. Raises Unavailable, Fenced."""
+        """Write as the owner, and publish the change in the routes. Raises Unavailable, Fenced."""
         self._require_owner()
         with self._writing():
             self._take(change())
 
     def tenants(self, cluster_id: str) -> tuple[Tenant, ...]:
-        """A cluster's tenants by name. Raises UnknownName."""
+        """The tenants of a cluster, by name. Raises UnknownName."""
         return self._repository.tenants_of(cluster_id)
 
     def new_start(self, node_id: str) -> int:
-        """A start_epoch for a process that will register: above all others."""
+        """A new start_epoch, above all others, for a process that will register."""
         self._require_owner()
         with self._ownership.writing():
             start_epoch = self._repository.new_start()
@@ -260,7 +267,7 @@ class MetaServer:
         return start_epoch
 
     def register(self, node_id: str, role: str, url: str, start: Start) -> tuple[Node, int]:
-        """A process has started; its node and the version of the routes that know of it. Raises Superseded."""
+        """Register a process start; returns its node and the version of the routes that name it. Raises Superseded."""
         self._require_owner()
         with self._lock:
             with self._writing():
@@ -283,18 +290,19 @@ class MetaServer:
         holdings: Sequence[Holding] = (),
         stores: Sequence[Told] = (),
     ) -> tuple[int, int, int]:
-        """(owner_rev, route version, milliseconds until the next).
+        """Take a heartbeat; returns (owner_rev, route version, milliseconds until the next heartbeat).
 
-        seen: the newest routes that the node has followed. holdings: the tasks that it holds or is prepared for.
-        stores: those that it reads or has found: new ones are given out before this returns.
+        seen: the newest routes that the node has followed.
+        holdings: the tasks that it holds or is prepared for.
+        stores: those that it reads or has found; new ones are assigned before this returns.
 
         Raises:
-            UnknownName: nothing is known of this start.
-            Superseded: a newer one has registered.
+            UnknownName: this start is not registered.
+            Superseded: a newer start has registered under the same name.
         """
         self._require_owner()
         with self._lock:
-            self._require_owner()  # as in _writing
+            self._require_owner()  # the lease may have run out while this call waited for the lock
             book = self._known()
             self._ownership.saw(seen, Mark(self._ownership.rev, book.version))
             node = book.nodes.get(node_id)
@@ -305,7 +313,7 @@ class MetaServer:
                     self._metrics.refused.labels("start").inc()
                     raise Superseded(f"a newer start of {node_id} has registered")
             now_ms = self._clock.monotonic_ms()
-            # A process of a version that tells no sequence is heard all the same; what it holds is not known.
+            # A process of an older version sends no sequence: its heartbeat counts, but what it holds is not known.
             news = self._reports.take(node_id, start, sequence, holdings, now_ms) if sequence else set()
             if news is None:
                 self._metrics.refused.labels("report").inc()
@@ -317,8 +325,9 @@ class MetaServer:
             return self._ownership.rev, self._known().version, self._heard.next_ms()
 
     def drain(self, node_id: str, draining: bool) -> None:
-        """Move everything off a node, and give it nothing more; or take that back. Raises UnknownName; InvalidRequest
-        where there is nothing that could be moved."""
+        """Drain a node, or (`draining` false) take that back. Raises UnknownName, and InvalidRequest if the node's role
+        has nothing to move.
+        """
         self._require_owner()
         with self._writing() as book:
             node = book.nodes.get(node_id)
@@ -328,19 +337,21 @@ class MetaServer:
         log.info("node drains" if draining else "node takes work again", extra={"node": node_id})
 
     def move(self, task_id: int, node_id: str) -> None:
-        """Let a sorter prepare to take a task over. Raises UnknownName; InvalidRequest where it cannot."""
+        """Let a sorter prepare to take a task over. Raises UnknownName, and InvalidRequest if it cannot."""
         self._require_owner()
         with self._writing() as book:
             self._take(self._scheduler.move(book, self._heard.states, task_id, node_id))
 
     def split(self, task_id: int, key: bytes | None) -> tuple[int, ...]:
-        """Order a task to be split at a key, or where it halves its load; the ids of its children. Raises UnknownName;
-        InvalidRequest where it cannot."""
+        """Order a task to be split at a key, or (None) where that halves its load; returns the ids of its children.
+        Raises UnknownName, and InvalidRequest if it cannot be split.
+        """
         return self._order(lambda book, now_ms: self._scheduler.split(book, task_id, key, now_ms))
 
     def merge(self, task_id: int, neighbour: int) -> tuple[int, ...]:
-        """Order two neighbours to be merged; the id of their child. Raises UnknownName; InvalidRequest where they
-        cannot."""
+        """Order two neighbours to be merged; returns the id of their child. Raises UnknownName, and InvalidRequest if
+        they cannot be merged.
+        """
         return self._order(lambda book, now_ms: self._scheduler.merge(book, task_id, neighbour, now_ms))
 
     def _order(self, order: Callable[[Book, int], tuple[Change | None, tuple[int, ...]]]) -> tuple[int, ...]:
@@ -351,14 +362,14 @@ class MetaServer:
         return children
 
     def nodes(self) -> list[tuple[Node, NodeState, int, int]]:
-        """Every node, what is known of it, and how many tasks and stores it has."""
+        """Every node with its state and its numbers of tasks and stores."""
         self._require_owner()
         with self._lock:
             states = self._heard.states
             return [(node, states[node.node_id], tasks, stores) for node, tasks, stores in self._known().by_node()]
 
     def tasks(self) -> list[tuple[Task, Placement, float]]:
-        """Every task, where it is, and its load."""
+        """Every task with its placement and its load in bytes per second."""
         self._require_owner()
         with self._lock:
             return self._scheduler.placements(self._known(), self._clock.monotonic_ms())
@@ -368,21 +379,23 @@ class MetaServer:
         return self._repository.owner()
 
     def routes(self) -> RouteBoard:
-        """The board that readers wait on: the owner's routes, also where another is the owner, or nobody just now."""
+        """The board of routes that readers wait on. It has the owner's routes also while another meta server is the
+        owner, and keeps them while no owner is known.
+        """
         return self._routes
 
     def announce(self, announcement: Announcement) -> None:
-        """Keep it for the dispatchers."""
+        """Keep an announcement for the dispatchers."""
         self.announcements().add(announcement)
         self._metrics.announced.inc()
 
     def announcements(self) -> AnnouncementBoard:
-        """The board of announced files."""
+        """The board of announced files. Raises Unavailable if this process is not the owner."""
         self._require_owner()
         return self._announcements
 
     def _known(self) -> Book:
-        if self._book is None:  # a write has failed: it is read again in a moment
+        if self._book is None:  # a write has failed; the next loop reads the plan again
             raise Unavailable("the plan is being read again")
         return self._book
 

@@ -1,7 +1,7 @@
-"""What dispatchers have told this owner of stores, and what follows from it. Pure.
+"""Reports of the dispatchers about stores, and the assignments of stores that follow from them. Pure.
 
-Each heartbeat names all stores that its dispatcher reads or has found. One that no row names is new, whoever names it:
-so what a database that was restored has forgotten comes back with the next heartbeat.
+Each heartbeat names all stores that its dispatcher reads or has found. A store without a row in the database is new,
+whichever dispatcher names it. So stores that a restored database has forgotten come back with the next heartbeat.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tistream_meta.decide.model import Store
 from tistream_meta.decide.store_policy import Given, allot
 from tistream_meta.owner.catalog import Book
 
-MOVES_MAX = 8  # stores taken from dispatchers that are there, in MOVES_MS
+MOVES_MAX = 8  # stores moved away from live dispatchers in MOVES_MS
 MOVES_MS = 2_000
 LOOK_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One store of a heartbeat. `load` as store_policy has it; None: not measured yet."""
+    """One store of a heartbeat. `load` is as in store_policy; None: not measured yet."""
 
     tenant: TenantKey
     store_id: int
@@ -31,16 +31,16 @@ class Told:
 
 @dataclass(slots=True)
 class StoreKeeping:
-    """One owner's. Monotonic milliseconds."""
+    """The reports that one owner has received. Times are monotonic milliseconds. Not thread-safe."""
 
     _loads: dict[tuple[TenantKey, int], float] = field(default_factory=dict)
-    _found: dict[tuple[TenantKey, int], Store] = field(default_factory=dict)  # no row names them yet
-    _heard: set[str] = field(default_factory=set)  # dispatchers that this owner has heard
+    _found: dict[tuple[TenantKey, int], Store] = field(default_factory=dict)  # without a row in the database yet
+    _heard: set[str] = field(default_factory=set)  # dispatchers that have sent this owner a heartbeat
     _moved_ms: int | None = None
     _look_ms: int = 0
 
     def forget(self) -> None:
-        """A new owner has heard nobody."""
+        """Forget all reports: a new owner starts without any."""
         self._loads.clear()
         self._found.clear()
         self._heard.clear()
@@ -48,7 +48,7 @@ class StoreKeeping:
         self._look_ms = 0
 
     def hear(self, book: Book, node_id: str, told: Iterable[Told]) -> bool:
-        """What a dispatcher has told; whether there are new stores, which nobody reads."""
+        """Take the stores of a dispatcher's heartbeat; returns whether there are new stores."""
         self._heard.add(node_id)
         for one in told:
             key = (one.tenant, one.store_id)
@@ -56,14 +56,15 @@ class StoreKeeping:
             tenant = book.tenants.get(one.tenant)
             if known is None and tenant is not None and not tenant.erasing:
                 self._found[key] = Store(one.tenant, one.store_id)
-            # A store that has just moved weighs what it weighed: its next dispatcher has not measured it yet.
+            # A store that has just moved keeps its load: its next dispatcher has not measured it yet.
             if one.load is not None and known is not None and known.dispatcher_node == node_id:
                 self._loads[key] = one.load
         return bool(self._found)
 
     def due(self, book: Book, dispatchers: Mapping[str, NodeState], now_ms: int, *, turned: bool) -> list[Given]:
-        """Stores that are new, or go to another dispatcher now. All are looked at where a node's state has `turned`,
-        else every now and then."""
+        """Assignments of stores that are new or go to another dispatcher now. All stores are looked at if a node's
+        state has `turned`, else once in LOOK_MS.
+        """
         self._found = {
             key: store
             for key, store in self._found.items()
@@ -82,7 +83,9 @@ class StoreKeeping:
         return given + homeless
 
     def _budget(self, dispatchers: Mapping[str, NodeState], now_ms: int) -> int:
-        """None before every dispatcher was heard: its stores would seem to weigh nothing."""
+        """How many stores may move. 0 until every live dispatcher has sent a heartbeat, because its stores would seem
+        to have no load.
+        """
         unheard = [n for n, state in dispatchers.items() if state is NodeState.ALIVE and n not in self._heard]
         paused = self._moved_ms is not None and now_ms - self._moved_ms < MOVES_MS
         return 0 if unheard or paused else MOVES_MAX

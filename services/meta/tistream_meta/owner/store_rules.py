@@ -1,4 +1,4 @@
-"""What is said of stores: that one is gone for good."""
+"""Operators' changes of stores: retirement."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoreRules:
-    """`write` makes a change as the owner, and takes it into the routes."""
+    """`write` executes a change as the owner, and publishes it in the routes."""
 
     repository: Repository
     objects: ObjectStore
     write: Callable[[Callable[[], Change | None]], None]
 
     def retire(self, key: TenantKey, store_id: int, taken_ts: int, *, discard: bool) -> None:
-        """Let nobody read a store any more, and have its files deleted: those up to `taken_ts`, which no task needs, or
-        all that are there now. Raises UnknownName; InvalidRequest where there are others, and they are not to go."""
+        """Retire a store: no dispatcher reads it any more, and its files are deleted. These are the files up to
+        `taken_ts`, which no task needs, and with `discard` all that exist now. Raises UnknownName, and InvalidRequest
+        if there are files after `taken_ts` and `discard` is false.
+        """
         through_ts = files_end(self.objects, key, store_id, taken_ts, discard=discard)
         done: list[Change | None] = []
 

@@ -1,4 +1,4 @@
-"""What tenants have used, and may use: what routes ask, and the owner's work on it."""
+"""Usage and quotas of tenants: the calls behind the routes, and the owner's periodic work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class UsageKeeping:
-    """Any meta server keeps and tells usage, be it the owner or not: numbers only grow."""
+    """Every meta server accepts and returns usage, whether it is the owner or not, because counters only grow."""
 
     def __init__(
         self, server: MetaServer, repository: Repository, clock: Clock, keep_ms: int, metrics: MetaMetrics
@@ -29,19 +29,19 @@ class UsageKeeping:
 
     @property
     def book(self) -> UsageBook:
-        """What is known."""
+        """The stored usage."""
         return self._repository.usage
 
     def now_ms(self) -> int:
-        """Wall clock."""
+        """Milliseconds of the wall clock."""
         return self._clock.now_ms()
 
     def quotas(self, key: TenantKey) -> QuotasInfo:
-        """What a tenant may use, and what it stores. Raises UnknownName."""
+        """The quotas of a tenant, and the bytes that it stores. Raises UnknownName."""
         return self._info(self._repository.tenant(key))
 
     def set_quotas(self, key: TenantKey, limits: Limits) -> QuotasInfo:
-        """Say what a tenant may use, as the owner. Raises UnknownName."""
+        """Set the quotas of a tenant, as the owner. Raises UnknownName."""
         return self._info(self._server.tenant_rules.set_limits(key, limits))
 
     def _info(self, tenant: Tenant) -> QuotasInfo:
@@ -55,7 +55,9 @@ class UsageKeeping:
         )
 
     def step(self) -> None:
-        """Loop body of the owner's: old hours go, and who stores more than its quota is told. Raises Unavailable."""
+        """Loop body of the owner: delete old hours, and log the tenants that store more than their quota. Raises
+        Unavailable.
+        """
         if not self._server.is_owner():
             self._over = frozenset()
             self._metrics.over_stored.set(0)

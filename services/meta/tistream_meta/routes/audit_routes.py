@@ -1,4 +1,4 @@
-"""Routes that change something, and the one that tells of it."""
+"""The route class that records changes in the audit log, and the route that returns the log."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from tistream_meta.audit.acts import doing
 from tistream_meta.database.audit_log import AuditLog
 
 CHANGING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
-BETWEEN_SERVICES = "/upcall/"  # what processes tell of themselves: no operator asks for it
-# An announcement changes nothing that is kept: it is the news that a file is there.
+BETWEEN_SERVICES = "/upcall/"  # reports of the platform's processes: not requests of operators
+# An announcement changes nothing that is stored: it only says that a file exists.
 NOT_AUDITED = frozenset(("Notify",))
 
 
 class NotAudited(Exception):
-    """A route changes something, and the audit log would not know what, and by whom."""
+    """A route changes something that the audit log would not record."""
 
 
 class AuditedRoute(APIRoute):
-    """What it changes is noted under its operation_id, by whom the API server names; if it names nobody, by who holds
-    the key of the services at that address."""
+    """Records changes under the route's operation_id. The actor is the one that the API server names, else the service
+    (a holder of the services' key) at the request's address.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The usual handler, inside of what says who asks for what."""
+        """The usual handler, in a context with the action and the actor."""
         handle, action = super().get_route_handler(), self.operation_id or self.name
 
         async def audited(request: Request) -> Response:
@@ -49,7 +50,7 @@ def _actor(request: Request) -> acting.Actor:
 
 
 def changing(routes: Iterable[BaseRoute]) -> list[APIRoute]:
-    """Those of `routes`, and of routers that they include, which change something for an operator."""
+    """The routes, also those of included routers, that change something for an operator."""
     found: list[APIRoute] = []
     for route in routes:
         included = getattr(route, "original_router", None)
@@ -65,7 +66,7 @@ def changing(routes: Iterable[BaseRoute]) -> list[APIRoute]:
 
 
 def refuse_unaudited(routes: Iterable[BaseRoute]) -> None:
-    """Raises NotAudited."""
+    """Raises NotAudited if a route that changes something is not an AuditedRoute."""
     for route in changing(routes):
         if not isinstance(route, AuditedRoute):
             raise NotAudited(f"route {route.path} changes something: its router needs route_class=AuditedRoute")
@@ -85,7 +86,7 @@ def audit_log(
     cluster_id: str | None = None,
     tenant_id: str | None = None,
 ) -> AuditPage:
-    """The first entries above `after`, or the newest, the oldest of them first; of one tenant, or of everything."""
+    """The first entries above `after`, or the newest ones, the oldest first; of one tenant, or of all."""
     if (cluster_id is None) != (tenant_id is None):
         raise InvalidRequest("cluster_id and tenant_id are given together", {"parameter": "tenant_id"})
     tenant = None if cluster_id is None or tenant_id is None else TenantKey.parse(cluster_id, tenant_id)

@@ -1,4 +1,4 @@
-"""Whether a request is answered here, or by the meta server that is the owner."""
+"""Whether a request is answered here or forwarded to the owner."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from tistream.errors import Unavailable
 from tistream.wire.meta_client import MetaClient
 from tistream_meta.owner.server import MetaServer
 
-FORWARDED = "tistream-forwarded-by"  # header: the meta server that sent the request on
+FORWARDED = "tistream-forwarded-by"  # header: the meta server that forwarded the request
 
 
 def server_of(request: Request) -> MetaServer:
-    """The one in this process."""
+    """The meta server of this process."""
     server: MetaServer = request.app.state.server
     return server
 
 
 def elsewhere(request: Request) -> MetaClient | None:
-    """The owner, where that is another: it is asked in place of this one. None: it is this one.
+    """A client of the owner, to which the request is to be forwarded; None if this process is the owner.
 
-    Raises Unavailable: nobody is the owner, or the one who sent this on took this one for it.
+    Raises Unavailable if no owner is known, or if another meta server forwarded the request here by mistake.
     """
     server = server_of(request)
     if server.is_owner():

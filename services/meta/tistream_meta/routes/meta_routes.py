@@ -1,7 +1,7 @@
-"""HTTP surface of the meta server. Parses, calls, translates; decides nothing.
+"""HTTP routes of the meta server. They parse requests, call MetaServer and translate answers.
 
-`/v1/*` is public and reaches us through the API server; `/upcall/v1/*` is for the platform's own processes. Who is not
-the owner serves reads from the database and the routes, and asks the owner for the rest.
+`/v1/*` is public and comes through the API server; `/upcall/v1/*` is for the platform's own processes. A meta server
+that is not the owner serves reads from the database and the routes, and forwards other requests to the owner.
 """
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ WaitMs = Annotated[int, Query(ge=0, le=60_000)]
 
 @router.post("/v1/clusters/{cluster_id}/tenants", status_code=201, operation_id="CreateTenant")
 def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> TenantInfo:
-    """Register a tenant. The same again is no error; 409 if it is there with another retention or key, or with other
-    index keys."""
+    """Register a tenant. Idempotent; 409 if it exists with another retention, key, or setting of index keys."""
     if (owner := _elsewhere(request)) is not None:
         return owner.register_tenant(cluster_id, body)
     told = "retention_ms" in body.model_fields_set
@@ -78,7 +77,7 @@ def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> Tena
 
 @router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention", operation_id="SetRetention")
 def set_retention(request: Request, cluster_id: str, tenant_id: str, body: SetRetention) -> TenantInfo:
-    """Say how long a tenant's rows are kept. The same again is no error."""
+    """Set how long a tenant's rows are kept. Idempotent."""
     if (owner := _elsewhere(request)) is not None:
         return owner.set_retention(cluster_id, tenant_id, body)
     key, retention = TenantKey.parse(cluster_id, tenant_id), Retention(parse_retention_ms(body.retention_ms))
@@ -87,7 +86,7 @@ def set_retention(request: Request, cluster_id: str, tenant_id: str, body: SetRe
 
 @router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption", operation_id="SetEncryption")
 def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: SetEncryption) -> TenantInfo:
-    """Say what a tenant's objects are encrypted with from now on. The same again is no error."""
+    """Set the key that a tenant's new objects are encrypted with. Idempotent."""
     if (owner := _elsewhere(request)) is not None:
         return owner.set_encryption(cluster_id, tenant_id, body)
     key = TenantKey.parse(cluster_id, tenant_id)
@@ -96,14 +95,14 @@ def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: SetE
 
 @router.get("/v1/clusters/{cluster_id}/tenants", operation_id="ListTenants")
 def list_tenants(request: Request, cluster_id: str) -> TenantList:
-    """A cluster's tenants, in the order of their names."""
+    """The tenants of a cluster, by name."""
     found = _server(request).tenants(TenantKey.parse(cluster_id, "any").cluster_id)
     return TenantList(cluster_id=cluster_id, tenants=[tenant_info(tenant) for tenant in found])
 
 
 @router.post("/v1/notifications", status_code=202, operation_id="Notify")
 def notify(request: Request, body: Notification) -> Accepted:
-    """Announce a file. A tenant that nobody registered yet is no error: its files may come first."""
+    """Announce a file. The tenant need not be registered yet, because its files may come first."""
     if (owner := _elsewhere(request)) is not None:
         return owner.notify(body)
     key = TenantKey.parse(body.cluster_id, body.tenant_id)
@@ -121,7 +120,7 @@ def notify(request: Request, body: Notification) -> Accepted:
 
 @router.get("/v1/nodes", operation_id="ListNodes")
 def list_nodes(request: Request) -> NodeList:
-    """Every process of the platform that registered."""
+    """Every registered process of the platform."""
     if (owner := _elsewhere(request)) is not None:
         return owner.nodes()
     return NodeList(
@@ -142,7 +141,9 @@ def list_nodes(request: Request) -> NodeList:
 
 @router.post("/v1/nodes/{node_id}/drain", status_code=202, operation_id="DrainNode")
 def drain_node(request: Request, node_id: NodeId, body: DrainNode) -> Accepted:
-    """Move every task off a node and give it none; `draining: false` takes that back. So does its next start."""
+    """Move all tasks and stores off a node and assign none to it; `draining: false` takes that back. So does its next
+    start.
+    """
     if (owner := _elsewhere(request)) is not None:
         return owner.drain(node_id, body.draining)
     _server(request).drain(node_id, body.draining)
@@ -151,7 +152,7 @@ def drain_node(request: Request, node_id: NodeId, body: DrainNode) -> Accepted:
 
 @router.get("/v1/tasks", operation_id="ListAllTasks")
 def list_tasks(request: Request) -> TaskInfoList:
-    """Every task: who has it, and in which phase it is."""
+    """Every task with its sorter and its phase."""
     if (owner := _elsewhere(request)) is not None:
         return owner.tasks()
     return TaskInfoList(
@@ -175,7 +176,7 @@ def list_tasks(request: Request) -> TaskInfoList:
 
 @router.post("/v1/tasks/{task_id}/move", status_code=202, operation_id="MoveTask")
 def move_task(request: Request, task_id: int, body: MoveTask) -> Accepted:
-    """Let another sorter take a task over, once it has prepared."""
+    """Let another sorter prepare to take a task over."""
     if (owner := _elsewhere(request)) is not None:
         return owner.move(task_id, body.node_id)
     _server(request).move(task_id, body.node_id)
@@ -184,7 +185,7 @@ def move_task(request: Request, task_id: int, body: MoveTask) -> Accepted:
 
 @router.post("/v1/tasks/{task_id}/split", status_code=202, operation_id="SplitTask")
 def split_task(request: Request, task_id: int, body: SplitTask) -> Children:
-    """Let a task end and two carry on: cut at `key`, or where it halves the load."""
+    """Split a task into two: at `key`, or where that halves the load."""
     if (owner := _elsewhere(request)) is not None:
         return owner.split(task_id, body.key)
     key = None if body.key is None else _key(body.key, "key")
@@ -193,7 +194,7 @@ def split_task(request: Request, task_id: int, body: SplitTask) -> Children:
 
 @router.post("/v1/tasks/{task_id}/merge", status_code=202, operation_id="MergeTasks")
 def merge_tasks(request: Request, task_id: int, body: MergeTasks) -> Children:
-    """Let two neighbours end and one carry on."""
+    """Merge two neighbouring tasks into one."""
     if (owner := _elsewhere(request)) is not None:
         return owner.merge(task_id, body.neighbour)
     return Children(children=list(_server(request).merge(task_id, body.neighbour)))
@@ -208,14 +209,14 @@ def _key(text: str, parameter: str) -> bytes:
 
 @router.get("/v1/owner", operation_id="Owner")
 def show_owner(request: Request) -> OwnerInfo:
-    """The meta server that decides, as the database has it."""
+    """The owner among the meta servers, as the database has it."""
     found = _server(request).who_owns()
     return OwnerInfo(node_id=found.node_id, url=found.url, owner_rev=found.owner_rev, lease_left_ms=found.lease_left_ms)
 
 
 @router.post("/upcall/v1/nodes/{node_id}/starts", operation_id="NewStart")
 def new_start(request: Request, node_id: NodeId) -> NewStart:
-    """A number for a process that is about to register."""
+    """A new start_epoch for a process that will register."""
     if (owner := _elsewhere(request)) is not None:
         return owner.new_start(node_id)
     return NewStart(start_epoch=_server(request).new_start(node_id))
@@ -223,7 +224,9 @@ def new_start(request: Request, node_id: NodeId) -> NewStart:
 
 @router.put("/upcall/v1/nodes/{node_id}", operation_id="RegisterNode")
 def register_node(request: Request, node_id: NodeId, body: RegisterNode) -> Registered:
-    """A process has started. The tasks of a sorter take new epochs. 409 `superseded`: a newer start has registered."""
+    """Register a process start. The tasks of a sorter get new epochs. 409 `superseded`: a newer start has
+    registered.
+    """
     if (owner := _elsewhere(request)) is not None:
         return owner.register(node_id, body.role, body.url, body)
     start = Start(body.instance, body.start_epoch)
@@ -233,7 +236,7 @@ def register_node(request: Request, node_id: NodeId, body: RegisterNode) -> Regi
 
 @router.post("/upcall/v1/nodes/{node_id}/heartbeat", operation_id="Heartbeat")
 def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAnswer:
-    """A process is still there. 404: it has to register; 409 `superseded`: it has to end."""
+    """Heartbeat of a process. 404: it has to register; 409 `superseded`: it has to end."""
     seen = Mark(body.owner_rev, body.route_version)
     if (owner := _elsewhere(request)) is not None:
         return owner.heartbeat(node_id, body, seen, body.sequence, body.tasks, body.stores)
@@ -274,8 +277,9 @@ def routes(
     wait_ms: WaitMs = 0,
     fresh: bool = False,
 ) -> RouteTable:
-    """The route table, or what has changed since `known_version` of that owner; waits while that is the newest. A meta
-    server that is not the owner tells what the owner told it last, or if it has to be `fresh` asks it first."""
+    """The route table, or its changes since `known_version` of owner `known_rev`; waits while that is the newest. A
+    meta server that is not the owner returns its copy of the owner's routes; with `fresh` it first fetches them.
+    """
     if fresh and (owner := _elsewhere(request)) is not None:
         _server(request).routes().publish(owner.routes(fresh=True))
     table = _server(request).routes().wait(Mark(known_rev, known_version), wait_ms, node_id)
@@ -286,7 +290,7 @@ def routes(
 
 @router.get("/upcall/v1/announcements", operation_id="Announcements")
 def announcements(request: Request, after: int = 0, wait_ms: WaitMs = 0) -> Announcements:
-    """Announced files with a sequence above `after`; waits while there are none."""
+    """Announced files with a sequence above `after`; waits for one if needed."""
     if (owner := _elsewhere(request)) is not None:
         return owner.announcements(after, wait_ms)
     return _server(request).announcements().after(after, wait_ms)

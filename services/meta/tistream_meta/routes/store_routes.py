@@ -1,4 +1,4 @@
-"""HTTP surface of how stores end. Parses, calls, translates; decides nothing."""
+"""HTTP routes to retire stores. They parse requests, call StoreRules and translate answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ router = APIRouter(route_class=AuditedRoute)
     operation_id="RetireStore",
 )
 def retire_store(request: Request, cluster_id: str, tenant_id: str, store_id: str, body: RetireStore) -> Accepted:
-    """Let a store go that no task needs any more. The same again is no error."""
+    """Retire a store that no task needs any more. Idempotent."""
     if (owner := _elsewhere(request)) is not None:
         return owner.retire_store(cluster_id, tenant_id, store_id, body)
     key = TenantKey.parse(cluster_id, tenant_id)

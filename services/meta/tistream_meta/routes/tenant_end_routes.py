@@ -1,4 +1,4 @@
-"""HTTP surface of how tenants end. Parses, calls, translates; decides nothing."""
+"""HTTP routes to pause and delete tenants. They parse requests, call TenantRules and translate answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ router = APIRouter(route_class=AuditedRoute)
 
 @router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/pause", operation_id="PauseTenant")
 def pause_tenant(request: Request, cluster_id: str, tenant_id: str, body: PauseTenant) -> TenantInfo:
-    """Take nothing more of a tenant in, or go on. The same again is no error."""
+    """Stop to read a tenant's files, or continue. Idempotent."""
     if (owner := _elsewhere(request)) is not None:
         return owner.pause_tenant(cluster_id, tenant_id, body)
     key = TenantKey.parse(cluster_id, tenant_id)
@@ -30,7 +30,7 @@ def pause_tenant(request: Request, cluster_id: str, tenant_id: str, body: PauseT
 
 @router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion", status_code=202, operation_id="DeleteTenant")
 def delete_tenant(request: Request, cluster_id: str, tenant_id: str, body: DeleteTenant) -> TenantInfo:
-    """Delete a tenant once a time has passed, with all that it has."""
+    """Delete a tenant with all its data once the grace time has passed."""
     if (owner := _elsewhere(request)) is not None:
         return owner.delete_tenant(cluster_id, tenant_id, body)
     key = TenantKey.parse(cluster_id, tenant_id)
@@ -44,7 +44,7 @@ def delete_tenant(request: Request, cluster_id: str, tenant_id: str, body: Delet
 
 @router.delete("/v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion", operation_id="KeepTenant")
 def keep_tenant(request: Request, cluster_id: str, tenant_id: str) -> TenantInfo:
-    """Take a deletion back whose time has not come."""
+    """Withdraw a deletion whose time has not come."""
     if (owner := _elsewhere(request)) is not None:
         return owner.keep_tenant(cluster_id, tenant_id)
     return tenant_info(_server(request).tenant_rules.keep(TenantKey.parse(cluster_id, tenant_id)))

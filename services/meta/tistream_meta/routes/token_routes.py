@@ -1,4 +1,4 @@
-"""Tokens over HTTP. `/v1/tokens` reaches us through the API server, which has checked who asks."""
+"""HTTP routes of tokens. Requests to `/v1/tokens` come through the API server, which has authenticated the caller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _board(request: Request) -> TokenBoard:
 
 @router.post("/v1/tokens", status_code=201, operation_id="CreateToken")
 def store_token(request: Request, body: StoreToken) -> TokenInfo:
-    """Keep a token that the API has made. The same again is no error."""
+    """Store a token that the API server has made. Idempotent."""
     if (owner := elsewhere(request)) is not None:
         return TokenClient(owner).store(body)
     return _board(request).store(body)
@@ -32,13 +32,13 @@ def store_token(request: Request, body: StoreToken) -> TokenInfo:
 
 @router.get("/v1/tokens", operation_id="ListTokens")
 def list_tokens(request: Request) -> TokenList:
-    """The valid ones, and of those that have ended the newest; the oldest first."""
+    """The valid tokens and the newest of the expired and revoked ones, the oldest first."""
     return TokenList(tokens=list(_board(request).every()))
 
 
 @router.delete("/v1/tokens/{token_id}", operation_id="RevokeToken")
 def revoke_token(request: Request, token_id: TokenId) -> TokenInfo:
-    """Nobody is let in by it from now on. Again is no error."""
+    """Revoke a token. Idempotent."""
     if (owner := elsewhere(request)) is not None:
         return TokenClient(owner).revoke(token_id)
     return _board(request).revoke(token_id)
@@ -48,5 +48,5 @@ def revoke_token(request: Request, token_id: TokenId) -> TokenInfo:
 def known_tokens(
     request: Request, known_version: int = -1, wait_ms: Annotated[int, Query(ge=0, le=60_000)] = 0
 ) -> KnownTokens:
-    """The valid tokens, with hashes and no secrets; waits while their version is `known_version`."""
+    """The valid tokens, with hashes and without secrets; waits while their version is `known_version`."""
     return _board(request).wait(known_version, wait_ms)

@@ -1,4 +1,4 @@
-"""HTTP surface of what tenants have used, and may use. Parses, calls, translates; decides nothing."""
+"""HTTP routes of usage and quotas. They parse requests, call UsageKeeping and translate answers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def _keeping(request: Request) -> UsageKeeping:
 
 @router.post("/upcall/v1/usage", status_code=202, operation_id="TellUsage")
 def tell_usage(request: Request, body: UsageReport) -> Accepted:
-    """What a process has done for tenants, in all. Any meta server takes it."""
+    """Report the usage of tenants that a process has counted since it started. Any meta server accepts it."""
     _keeping(request).book.take(body)
     return Accepted()
 
 
 @router.get("/v1/clusters/{cluster_id}/tenants/{tenant_id}/usage", operation_id="TenantUsage")
 def tenant_usage(request: Request, cluster_id: str, tenant_id: str, start: From = None, to: str | None = None) -> Usage:
-    """What a tenant has used, by hour; without a range of the last day."""
+    """The usage of a tenant by hour; without a range, of the last day."""
     key, keeping = TenantKey.parse(cluster_id, tenant_id), _keeping(request)
     to_ms = hour_of(keeping.now_ms()) + HOUR_MS if to is None else _ms(to, "to")
     from_ms = max(0, to_ms - _DAY_MS) if start is None else _ms(start, "from")
@@ -52,13 +52,13 @@ def tenant_usage(request: Request, cluster_id: str, tenant_id: str, start: From 
 
 @router.get("/v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas", operation_id="Quotas")
 def quotas(request: Request, cluster_id: str, tenant_id: str) -> QuotasInfo:
-    """What a tenant may use, and what it stores now."""
+    """The quotas of a tenant, and the bytes that it stores now."""
     return _keeping(request).quotas(TenantKey.parse(cluster_id, tenant_id))
 
 
 @router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas", operation_id="SetQuotas")
 def set_quotas(request: Request, cluster_id: str, tenant_id: str, body: SetQuotas) -> QuotasInfo:
-    """Say what a tenant may use. The same again is no error."""
+    """Set the quotas of a tenant. Idempotent."""
     if (owner := elsewhere(request)) is not None:
         return owner.set_quotas(cluster_id, tenant_id, body)
     limits = Limits(**body.model_dump())

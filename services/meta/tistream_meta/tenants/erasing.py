@@ -1,9 +1,8 @@
-"""Deletes what object storage has of tenants that are being erased, and of stores that were retired: everything, and
-nothing of another.
+"""Deletes the objects of tenants that are being erased, and of stores that were retired, and no others.
 
-A process that does not hear of it may write a little longer, and an upstream that was not stopped goes on for ever. So
-a tenant is gone once nothing was found of it twice, `quiet_ms` apart. Nothing is kept of how far it has come: another
-owner, or this one after its death, begins with what is still there.
+A process that has not received the news may write a little longer, and an upstream that was not stopped pushes for
+ever. So a tenant is gone once two listings, `quiet_ms` apart, have found nothing of it. The progress is kept in memory
+only: another owner, or this one after a restart, begins with what still exists.
 """
 
 from __future__ import annotations
@@ -26,35 +25,35 @@ from tistream_meta.tenants.store_files import to_delete
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 1_000  # objects; before each such lot it is asked whether this process is still the owner
-AHEAD_MS = 60_000  # the database's clock, which decides, and this one's may differ by that
+AT_ONCE = 1_000  # objects in one lot; before each lot the owner's state is checked again
+AHEAD_MS = 60_000  # possible difference between this process's clock and the database's clock, which decides
 PAUSE_MS = 1_000
 
 
 class Owner(Protocol):
-    """The meta server, as far as it matters here."""
+    """The part of the meta server that erasing uses."""
 
     def ending(self) -> list[Tenant]:
-        """Tenants that are being erased, or are to be; none where another is the owner."""
+        """Tenants that are being erased or have a deletion date; empty if another meta server is the owner."""
 
     def retired(self) -> list[Store]:
-        """Stores that were retired; none where another is the owner."""
+        """Stores that were retired; empty if another meta server is the owner."""
 
     def write(self, change: Callable[[], Change | None]) -> None:
-        """Write as the owner, and take the change into the routes. Raises Unavailable, Fenced."""
+        """Write as the owner, and publish the change in the routes. Raises Unavailable, Fenced."""
 
 
 @dataclass(slots=True)
 class _Sweep:
-    """How far the erasing of one tenant or store is. Monotonic milliseconds."""
+    """Progress of erasing one tenant or store. Monotonic milliseconds."""
 
     deleted: int = 0
-    clean_ms: int | None = None  # when nothing was found of it
-    told: bool = False  # that somebody writes on
+    clean_ms: int | None = None  # when a listing found nothing of it
+    told: bool = False  # a warning about objects that are still being written was logged
 
 
 class Erasing:
-    """Run `step` in a loop of its own: a large tenant takes long."""
+    """Run `step` in a loop of its own, because a large tenant takes long."""
 
     def __init__(
         self, objects: ObjectStore, owner: Owner, ends: TenantEnds, clock: Clock, quiet_ms: int, metrics: MetaMetrics
@@ -66,7 +65,9 @@ class Erasing:
         self._store_sweeps: dict[tuple[TenantKey, int], _Sweep] = {}
 
     def step(self) -> int:
-        """One turn of every tenant that ends; milliseconds until the next. Raises Unavailable."""
+        """One pass over all tenants and stores that end; returns the milliseconds until the next. Raises
+        Unavailable.
+        """
         ending = self._owner.ending()
         self._sweeps = {one.key: self._sweeps.get(one.key, _Sweep()) for one in ending if one.erasing}
         for tenant in ending:
@@ -81,7 +82,7 @@ class Erasing:
         return PAUSE_MS
 
     def close(self) -> None:
-        """No more deletes."""
+        """Stop all deletes."""
         self._deleter.close()
 
     def _begin(self, key: TenantKey) -> None:
@@ -122,7 +123,7 @@ class Erasing:
         going_on: Callable[[], bool],
         fields: Mapping[str, object],
     ) -> bool:
-        """Delete what is found; whether nothing was found twice."""
+        """Delete what `found` lists. Returns whether nothing was found twice, `quiet_ms` apart."""
         keys = found()
         for lot in iter(lambda: list(itertools.islice(keys, AT_ONCE)), []):
             if not going_on():
@@ -136,7 +137,7 @@ class Erasing:
             self._metrics.erased.inc(len(gone))
             if problem is not None:
                 raise problem
-            # What was listed before is gone; what comes now is found by the next turn.
+            # Objects that were listed are deleted now. Objects that come later are found by the next pass.
         now_ms = self._clock.monotonic_ms()
         if sweep.clean_ms is None:
             sweep.clean_ms = now_ms

@@ -1,4 +1,4 @@
-"""The first token: a file that an operator made, since nobody can ask for one before there is any."""
+"""The first token: from a file that an operator made, because without a token no API call can create one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ LABEL = "first token"
 
 
 def first_token(path: Path | None) -> StoreToken | None:
-    """What is to be kept of the token in the file; None without one. Raises ValueError if it holds none, OSError if it
-    cannot be read: a platform that nobody can use should not start."""
+    """The token in the file, as it is to be stored; None without a path. Raises ValueError if the file contains no
+    token, OSError if it cannot be read: a platform without a usable token should not start.
+    """
     if path is None:
         return None
     found = take_apart(path.read_text("utf-8").strip())
-    if found is None:  # and not what it holds: it may be a token all the same, badly copied
+    if found is None:  # The text is not quoted: it may be a token that was badly copied.
         raise ValueError(f"{path} holds no token: `tistream token new` makes one")
     token_id, secret = found
     return StoreToken(token_id=token_id, secret_hash=hash_of(secret), label=LABEL, grants=[EVERYTHING])

@@ -1,7 +1,7 @@
-"""What the meta server takes from a tenant's schema_snap: where the tenant starts, and which table ids exist.
+"""The facts that the meta server reads from a tenant's schema_snap: where the tenant starts, and which table ids exist.
 
-Pure. The rest of the object (names, columns) is the schema registry's. With 100,000 tables it has hundreds of
-megabytes, and whoever writes it may be hostile: so it is read piece by piece.
+Pure. The schema registry reads the rest of the object (names, columns). With 100,000 tables the object has hundreds of
+megabytes, and its writer may be hostile, so it is read piece by piece.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ IDS_MAX = 2_000_000  # 100,000 tables of 20 partitions each
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFacts:
-    """`physical_ids`: of every table and partition, the system schemas' included; ascending."""
+    """`physical_ids`: ids of all tables and partitions, system schemas included; ascending."""
 
     snapshot_ts: int
     physical_ids: tuple[int, ...]
 
 
 def parse(key: str, body: bytes | Iterable[bytes]) -> SnapshotFacts:
-    """Read a schema_snap (design.md 2), whole or piece by piece: no more than one table's description is held. Raises
-    CorruptObject naming `key` and what is wrong."""
+    """Read a schema_snap (design.md 2), as a whole or in pieces. At most one table's description is in memory at a
+    time. Raises CorruptObject, which names `key` and the problem.
+    """
     ids = _Ids()
     snapshot_ts, databases = cut_up(key, (body,) if isinstance(body, bytes) else body, ids.take)
     try:
@@ -41,14 +42,14 @@ def parse(key: str, body: bytes | Iterable[bytes]) -> SnapshotFacts:
 
 
 class _Ids:
-    """Of all that may be tables, until it is known which are."""
+    """Ids of all objects that may be tables, collected before the reader knows which ones are."""
 
     def __init__(self) -> None:
         self._ids = array("q")
-        self._ends: list[int | str] = []  # of each: where its ids end, or why it is no table
+        self._ends: list[int | str] = []  # of each object: where its ids end, or why it is not a table
 
     def take(self, table: Any) -> None:
-        """One more. Raises ValueError if there are too many."""
+        """Add one object. Raises ValueError if there are too many ids."""
         try:
             ids = [_checked_id(table["id"])]
             for partition in (table.get("partition") or {}).get("definitions") or ():
@@ -62,7 +63,9 @@ class _Ids:
             raise ValueError(f"schema_snap has more than {IDS_MAX} tables and partitions; no more are read")
 
     def of(self, databases: list[Any]) -> Iterator[npt.NDArray[np.int64]]:
-        """Those of these databases' tables. Raises what a malformed one raises."""
+        """The ids of the tables of these databases. Raises KeyError, TypeError or ValueError for a
+        malformed database.
+        """
         starts, end = list[int](), 0
         for told in self._ends:
             starts.append(end)
@@ -72,7 +75,7 @@ class _Ids:
             if not isinstance(database["db_info"]["id"], int):
                 raise ValueError("a db_info without an id")
             for table in database["tables"] or ():
-                part = table[""]  # every object there is one of the cutter's
+                part = table[""]  # each table was replaced by the number of its part
                 told = self._ends[part]
                 if isinstance(told, str):
                     raise ValueError(told)

@@ -1,4 +1,4 @@
-"""The files of a store that is let go: which of them are there, and which go with it."""
+"""The files of a retired store: which exist, and which are deleted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from tistream.storage.object_store import ObjectStore
 
 
 def files_end(objects: ObjectStore, key: TenantKey, store_id: int, taken_ts: int, *, discard: bool) -> int:
-    """The newest file of a store, to be deleted with all before it. Those after `taken_ts` nobody has taken. Raises
-    InvalidRequest if there are such and they are not to be discarded, Unavailable."""
+    """The ts of the last file to delete when a store is retired. Files after `taken_ts` were not taken by any task.
+    Raises InvalidRequest if there are such files and `discard` is false, Unavailable.
+    """
     after = layout.change_file(key, store_id, taken_ts)
     names = (
         layout.parse_change_file(info.key)
@@ -29,7 +30,7 @@ def files_end(objects: ObjectStore, key: TenantKey, store_id: int, taken_ts: int
 
 
 def to_delete(objects: ObjectStore, key: TenantKey, store_id: int, through_ts: int) -> Iterator[str]:
-    """What is there of a store but files after `through_ts`: those say that it has come back."""
+    """The object keys of a store, except files after `through_ts`, which show that the store has come back."""
     for info in objects.list_after(layout.store_prefix(key, store_id)):
         name = layout.parse_change_file(info.key)
         if name is None or name[2] <= through_ts:

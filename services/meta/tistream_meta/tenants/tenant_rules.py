@@ -1,5 +1,4 @@
-"""What is said of tenants: that there is one, how long its rows are kept, what its objects are encrypted with, and what
-it may use."""
+"""Operators' changes of tenants: registration, retention, encryption key, quotas, pause and deletion."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ Write = Callable[[], tuple[Tenant, Change | None]]
 
 @dataclass(frozen=True, slots=True)
 class TenantRules:
-    """`write` makes a change as the owner, and takes it into the routes."""
+    """`write` executes a change as the owner, and publishes it in the routes."""
 
     repository: Repository
     options: Options
@@ -34,33 +33,37 @@ class TenantRules:
         encryption: Encryption | None = None,
         index_keys: bool | None = None,
     ) -> Tenant:
-        """Register a tenant; it is served once its schema_snap was read. `retention` None: as the settings have it;
-        `encryption` None: no key of its own; `index_keys`, whether index entries are kept, None: as the sorters have
-        it, and never changed: what was dropped would be missing. Raises AlreadyDiffers, InvalidRequest."""
+        """Register a tenant; it is served once its schema_snap has been read.
+
+        `retention` None: the default of the settings. `encryption` None: no key of its own. `index_keys`: whether index
+        entries are kept; None: the sorters' setting applies. It never changes, because entries that were dropped would
+        be missing. Raises AlreadyDiffers, InvalidRequest.
+        """
         self._check(encryption)
         default = self.options.retention
         return self._done(lambda: self.repository.create_tenant(key, retention, default, encryption, index_keys))
 
     def set_retention(self, key: TenantKey, retention: Retention) -> Tenant:
-        """Say how long a tenant's rows are kept. Raises UnknownName."""
+        """Set how long a tenant's rows are kept. Raises UnknownName."""
         return self._done(lambda: self.repository.set_retention(key, retention))
 
     def set_encryption(self, key: TenantKey, encryption: Encryption) -> Tenant:
-        """Say what a tenant's new objects are encrypted with. Raises UnknownName, InvalidRequest."""
+        """Set the key that a tenant's new objects are encrypted with. Raises UnknownName, InvalidRequest."""
         self._check(encryption)
         return self._done(lambda: self.repository.set_encryption(key, encryption))
 
     def set_limits(self, key: TenantKey, limits: Limits) -> Tenant:
-        """Say what a tenant may use. Raises UnknownName."""
+        """Set the quotas of a tenant. Raises UnknownName."""
         return self._done(lambda: self.repository.set_limits(key, limits))
 
     def pause(self, key: TenantKey, *, paused: bool) -> Tenant:
-        """Take nothing more of a tenant in, or go on. Raises UnknownName, InvalidRequest."""
+        """Stop to read a tenant's files, or continue. Raises UnknownName, InvalidRequest."""
         return self._done(lambda: self.repository.ends.pause(key, paused=paused))
 
     def delete(self, key: TenantKey, confirm: str, grace_ms: int) -> Tenant:
-        """Let a tenant be erased once that time has passed. Raises UnknownName; InvalidRequest where `confirm` is not
-        its name."""
+        """Let a tenant be erased in `grace_ms` milliseconds. Raises UnknownName, and InvalidRequest if `confirm` is not
+        its name.
+        """
         if confirm != key.tenant_id:
             raise InvalidRequest(
                 f"confirm is {confirm[:80]!r}: to delete tenant {key} with all that it has, say {key.tenant_id!r}",
@@ -69,7 +72,7 @@ class TenantRules:
         return self._done(lambda: self.repository.ends.delete_in(key, grace_ms))
 
     def keep(self, key: TenantKey) -> Tenant:
-        """Take that back. Raises UnknownName; InvalidRequest once it is being erased."""
+        """Withdraw the deletion of a tenant. Raises UnknownName, and InvalidRequest once it is being erased."""
         return self._done(lambda: self.repository.ends.keep(key))
 
     def _done(self, write: Write) -> Tenant:
@@ -87,6 +90,6 @@ class TenantRules:
         return tenant
 
     def _check(self, encryption: Encryption | None) -> None:
-        """A key that is kept and used for nothing would be a promise that is not held."""
+        """Raises InvalidRequest for a key that the object store would not use: an accepted key is a promise."""
         if encryption is not None and encryption.kms_key_id is not None and not self.options.encrypts:
             raise InvalidRequest("this platform's object store is no S3: it encrypts nothing with keys of tenants")

@@ -1,7 +1,7 @@
-"""Starts tenants: reads the schema_snap of each that has none yet, and cuts it into tasks.
+"""Starts tenants: reads the schema_snap of each tenant that has not started, and reports its facts to the caller.
 
-The schema registry deletes a schema_snap that is in its log. Where the log is there and schema_snap is not, the meta
-database has forgotten the tenant: then the log says where it began.
+The schema registry deletes a schema_snap that is in its log. If the log exists and schema_snap does not, the meta
+database has forgotten that the tenant started, and the log says where it began.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from tistream_meta.tenants import snapshot
 
 log = logging.getLogger(__name__)
 
-BYTES_MAX = 2 << 30  # 100,000 tables have some 500 MB; this is a matter of time, not of memory
-PROBLEM_MAX = 1_000  # characters of why a tenant waits
+BYTES_MAX = 2 << 30  # 100,000 tables have some 500 MB. The limit bounds the time to read, not memory.
+PROBLEM_MAX = 1_000  # characters of the reason why a tenant waits
 
 
 @dataclass(slots=True)
 class _Retry:
-    """When to look for a tenant's schema_snap again. Monotonic milliseconds. `refused` is a large one that was read to
-    where it is wrong, by its version, and why: it is not read again and again while others wait."""
+    """When to look for a tenant's schema_snap again, in monotonic milliseconds. `refused`: the version of a large
+    schema_snap that was found to be invalid, and the reason, so that it is not read again while other tenants wait.
+    """
 
     next_ms: int
     pause_ms: int
@@ -38,7 +39,7 @@ class _Retry:
 
 
 class TenantStarts:
-    """Each tenant is looked at at its own growing pauses."""
+    """Each tenant has its own pause between two attempts, which doubles up to `retry_max_ms`."""
 
     def __init__(self, objects: ObjectStore, clock: Clock, retry_max_ms: int) -> None:
         self._objects, self._clock, self._retry_max_ms = objects, clock, retry_max_ms
@@ -50,18 +51,20 @@ class TenantStarts:
         found: Callable[[TenantKey, snapshot.SnapshotFacts], None],
         missing: Callable[[TenantKey, str], None],
     ) -> None:
-        """Look for those that are due; `missing` is told why there is none yet."""
+        """Poll the tenants whose retry is due. `found` is called with the facts of a snapshot, `missing` with the
+        reason if it does not exist yet.
+        """
         self._retries = {key: retry for key, retry in self._retries.items() if key in keys}
         for key in keys:
             retry = self._retries.setdefault(key, _Retry(0, 100))
             if self._clock.monotonic_ms() < retry.next_ms:
                 continue
-            # Before the attempt: one that fails for a reason that nobody foresaw must not keep the others waiting.
+            # Set before the attempt: an attempt that fails in an unforeseen way must not delay the other tenants.
             retry.next_ms = self._clock.monotonic_ms() + retry.pause_ms
             retry.pause_ms = min(retry.pause_ms * 2, self._retry_max_ms)
             facts = self._read(key, retry)
             if isinstance(facts, str):
-                # What outsiders wrote is in it, in characters that a column of a database may not have.
+                # The text may quote what outsiders wrote, in characters that a database column may not accept.
                 missing(key, facts.encode("ascii", "backslashreplace").decode()[:PROBLEM_MAX])
             else:
                 found(key, facts)
@@ -84,7 +87,7 @@ class TenantStarts:
             return f"object storage does not answer: {error}"
 
     def _in_log(self, key: TenantKey, retry: _Retry) -> snapshot.SnapshotFacts | str | None:
-        """From the registry's log; None where there is none."""
+        """The facts from the registry's log, or the problem with it; None if there is no log."""
         if retry.begins:
             return None
         try:
@@ -107,7 +110,7 @@ class TenantStarts:
             return 1
 
     def _read_large(self, name: str, retry: _Retry) -> snapshot.SnapshotFacts | str:
-        """Piece by piece. Raises CorruptObject also if it changes meanwhile."""
+        """Read a large snapshot piece by piece. Raises CorruptObject, also if it changes meanwhile."""
         info = self._objects.head(name)
         if retry.refused is not None and retry.refused[0] == info.version:
             return retry.refused[1]

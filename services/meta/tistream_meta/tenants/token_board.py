@@ -1,4 +1,6 @@
-"""The tokens as every API follows them. Each meta server tells them from the database, whoever is the owner."""
+"""The list of valid tokens that every API server follows. Each meta server reads it from the database, whether it is
+the owner or not.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,13 @@ from tistream_meta.audit.acts import doing
 from tistream_meta.database.repository import Repository
 
 LOOK_MS = 300
-STALE_MS = 2_000  # a meta server that cannot read the database any more tells no tokens: one may be revoked by now
+# a meta server that cannot read the database any more returns no tokens, because one may be revoked by now
+STALE_MS = 2_000
 _POLL_S = 0.2  # how soon a waiting reader notices that the process stops
 
 
 class TokenBoard:
-    """Thread-safe: run `look` in a loop. `first` is kept by the owner if it is not there."""
+    """Thread-safe. Run `look` in a loop. The owner stores `first` if it does not exist."""
 
     def __init__(
         self,
@@ -35,7 +38,7 @@ class TokenBoard:
         self._looked_ms = 0
 
     def look(self) -> None:
-        """Loop body: read the tokens if their version is another. Raises Unavailable."""
+        """Loop body: read the tokens if their version has changed. Raises Unavailable."""
         if not self._repository.prepared:
             return
         if self._first is not None and self._is_owner():
@@ -52,8 +55,9 @@ class TokenBoard:
             self._changed.notify_all()
 
     def wait(self, version: int, wait_ms: int) -> KnownTokens:
-        """The valid tokens; waits up to wait_ms while their version is this one. Raises Unavailable: they are not
-        known, or not as they are now."""
+        """The valid tokens. Waits up to `wait_ms` while their version is `version`. Raises Unavailable if they were not
+        read, or not within STALE_MS.
+        """
         until_ms = self._clock.monotonic_ms() + wait_ms
         with self._changed:
             while True:
@@ -66,15 +70,15 @@ class TokenBoard:
                 self._changed.wait(min(_POLL_S, (until_ms - now_ms) / 1000))
 
     def every(self) -> tuple[TokenInfo, ...]:
-        """The valid ones, and of those that have ended the newest. Raises Unavailable."""
+        """The valid tokens and the newest of the expired and revoked ones, the oldest first. Raises Unavailable."""
         return self._repository.tokens()
 
     def store(self, token: StoreToken) -> TokenInfo:
-        """Keep a token, as the owner. Raises AlreadyDiffers, LimitReached, Unavailable."""
+        """Store a token, as the owner. Raises AlreadyDiffers, LimitReached, Unavailable."""
         return self._as_owner(lambda: self._repository.store_token(token))
 
     def revoke(self, token_id: str) -> TokenInfo:
-        """Nobody is let in by it from now on. Raises UnknownName, Unavailable."""
+        """Revoke a token, as the owner. Raises UnknownName, Unavailable."""
         return self._as_owner(lambda: self._repository.revoke_token(token_id))
 
     @staticmethod

@@ -14,7 +14,7 @@ REFUSED = {
     r"whoever|whomever|\bwhom\b": "name the caller, process or role",
     r"who asks|who calls it|who reads it": "the caller, the reader",
     r"\b(?:nobody|somebody|anybody)\b": "no process, another dispatcher, any caller",
-    r"\bis none\b|\bare none\b": "does not exist, is invalid, is empty",
+    r"(?-i:\bis none\b|\bare none\b)": "does not exist, is invalid, is empty",
     r"\bso many\b": "name the number",
     r"\bhears?\b|\bheard\b": "receives a heartbeat, receives, learns",
     r"\bbefalls?\b|\bbeneath\b|\bwhereof\b|\bthereof\b": "happens to, below, of which",

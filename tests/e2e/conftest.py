@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from support import platform
-from support.one_worker import FOUR_RANGES, GUARDED, MORTAL, group_of
+from support.one_worker import DAMAGES, FOUR_RANGES, GUARDED, MORTAL, group_of
 from support.platform import Platform
 from support.pulled import Pulled, pulled_whole
 
@@ -39,9 +39,10 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """`tistream up` with four ranges a tenant. Nobody stops or kills it."""
+    """`tistream up` with four ranges a tenant. Nobody stops or kills it. Two groups use it, each in its own process if
+    there are enough: together they would take longer than all others."""
     with platform.running(tmp_path_factory.mktemp("up"), ranges=4, environ=SETTINGS) as started:
-        _shared[FOUR_RANGES] = started
+        _shared[FOUR_RANGES] = _shared[DAMAGES] = started
         yield started
 
 

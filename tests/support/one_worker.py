@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-FOUR_RANGES, MORTAL, GUARDED = "four-ranges", "mortal", "guarded"
+FOUR_RANGES, DAMAGES, MORTAL, GUARDED = "four-ranges", "damages", "mortal", "guarded"
 GROUPS = {
-    **dict.fromkeys(
-        ("arrival", "faults", "golden_pages", "requests", "simulated", "tenant_ends", "undecodable"), FOUR_RANGES
-    ),
+    **dict.fromkeys(("arrival", "golden_pages", "requests", "simulated"), FOUR_RANGES),
+    **dict.fromkeys(("faults", "tenant_ends", "undecodable"), DAMAGES),
     **dict.fromkeys(("crash", "lifecycle"), MORTAL),
     **dict.fromkeys(("auth", "console_auth"), GUARDED),
 }

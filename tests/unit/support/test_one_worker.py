@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import ast
 
-from support.one_worker import FOUR_RANGES, GUARDED, MORTAL, group_of
+from support.one_worker import DAMAGES, FOUR_RANGES, GUARDED, MORTAL, group_of
 from support.tiers import TESTS
 
+# Fixtures of tests/e2e/conftest.py, and the groups of their users.
 SHARED = {
-    "up": FOUR_RANGES,
-    "whole": FOUR_RANGES,
-    "mortal": MORTAL,
-    "guarded": GUARDED,
-}  # fixtures of tests/e2e/conftest.py
+    "up": {FOUR_RANGES, DAMAGES},
+    "whole": {FOUR_RANGES, DAMAGES},
+    "mortal": {MORTAL},
+    "guarded": {GUARDED},
+}
 
 
-def shared_by(text: str) -> set[str]:
-    """The groups whose platform a file asks for by a fixture that it does not define itself."""
+def shared_by(text: str) -> set[frozenset[str]]:
+    """The groups of each platform that a file asks for by a fixture that it does not define itself."""
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
     own = {function.name for function in functions}
     asked = {argument.arg for function in functions for argument in function.args.args if _is_fixture_user(function)}
-    return {group for name, group in SHARED.items() if name in asked - own}
+    return {frozenset(groups) for name, groups in SHARED.items() if name in asked - own}
 
 
 def _is_fixture_user(function: ast.FunctionDef) -> bool:
@@ -33,15 +34,17 @@ def test_each_file_of_a_shared_platform_is_in_its_group() -> None:
     for path in sorted((TESTS / "e2e").glob("test_*.py")):
         if groups := shared_by(path.read_text()):
             found[path.name] = groups
-    assert {name: {group_of(f"tests/e2e/{name}::test_it")} for name in found} == found
-    assert set().union(*found.values()) == set(SHARED.values())
+    assert [name for name, platforms in found.items() if len(platforms) > 1] == []
+    groups = {name: group_of(f"tests/e2e/{name}::test_it") for name in found}
+    assert [name for name, group in groups.items() if group not in next(iter(found[name]))] == []
+    assert set(groups.values()) == set().union(*SHARED.values())
 
 
 def test_a_set_goes_to_the_platform_that_has_its_ranges() -> None:
     sets = "tests/e2e/test_e2e_golden_sets.py::test_tiny_pages"
     assert group_of(f"{sets}[4-ranges-everything-1]") == FOUR_RANGES
     assert group_of(f"{sets}[16-ranges-everything-1]") == MORTAL
-    assert group_of(f"{sets}[64-ranges-large]") not in SHARED.values()
+    assert group_of(f"{sets}[64-ranges-large]") not in set().union(*SHARED.values())
 
 
 def test_any_other_file_is_a_group() -> None:

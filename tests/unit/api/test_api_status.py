@@ -177,3 +177,14 @@ def test_a_task_that_nobody_tells_of_is_named_with_its_sorter() -> None:
     hold = held_by(late)
     assert hold is not None
     assert hold.reason == "no sorter tells of task 1: sorter-2, which has it, does not"
+
+
+def test_a_store_that_nobody_reads_comes_before_what_may_lie_in_it() -> None:
+    """A range of a log that the files of one store wait for may be in those of the other."""
+    gap = Hold(stage="push", store_id="1", region_id="9", object="file-5", reason="waits for the log before it")
+    unread = Hold(stage="dispatch", store_id="2", reason="nobody reads the store: no dispatcher takes stores")
+    told = picture(60_000, statuses={1: task(progress_ms_ago=60_000, holds=[gap])}, holds=[unread])
+    assert held_by(told) == unread
+    damaged = Hold(stage="damaged", store_id="1", object="file-5", reason="not Parquet")
+    assert held_by(replace(told, holds=[unread, damaged])) == damaged
+    assert held_by(replace(told, holds=[])) == gap

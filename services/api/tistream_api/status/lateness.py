@@ -49,18 +49,23 @@ def held_by(picture: Picture) -> Hold | None:
     if picture.paused is not None:
         return Hold(stage="dispatch", reason=picture.paused)
     late = picture.lag_seconds > LATE_SECONDS
-    told = [*_lasting(picture), *_waits(picture)] if late else _lasting(picture)
+    told = [(hold, True) for hold in _lasting(picture)] + [(hold, False) for hold in _waits(picture) if late]
     if told:
-        return min(told, key=_rank)
+        return min(told, key=lambda one: _rank(*one))[0]
     return _suspect(picture) if late else None
 
 
-def _rank(hold: Hold) -> tuple[int, int]:
+def _rank(hold: Hold, lasting: bool) -> tuple[int, int]:
     """Sort key of holds. A failure here comes before missing input; a sorter reports only failures as its own stage: a
-    tick that cannot write, a task that stopped. A specific cause (an object, a store that is not read) comes before
-    mere lack of progress."""
-    named = hold.object is not None or (hold.stage == "dispatch" and hold.store_id is not None)
-    first = {"damaged": 0, "sort": 1}.get(hold.stage, 2 if named else 3)
+    tick that cannot write, a task that stopped. A store that is not read comes before a range of a log that may be in
+    it. A named object comes before mere lack of progress."""
+    first = {"damaged": 0, "sort": 1}.get(hold.stage)
+    if first is None and lasting:
+        first = 2
+    elif first is None and hold.stage == "dispatch" and hold.store_id is not None:
+        first = 3
+    elif first is None:
+        first = 4 if hold.object is not None else 5
     return first, _STAGES.index(hold.stage)
 
 

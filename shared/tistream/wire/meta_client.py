@@ -100,7 +100,7 @@ class MetaClient:
         told = self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/routes", RouteTable, params, wait_ms=wait_ms))
         mark = Mark(told.owner_rev, told.version)
         with self._lock:
-            if mark < self.seen:
+            if mark < self.seen or mark.version < self.seen.version:
                 newest = self._table
                 if fresh and newest is not None and Mark(newest.owner_rev, newest.version) == self.seen:
                     return newest  # another thread has stored it since the owner answered this one

@@ -15,6 +15,7 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.errors import AlreadyDiffers, Unavailable, UnknownName
 from tistream.wire.meta import CreateTenant, Notification, SetRetention, StartOf
 from tistream.wire.meta_client import MetaClient, StaleRoutes
+from tistream_meta.database.repository import FORGOTTEN_IDS
 from tistream_meta.owner.server import MetaServer
 
 
@@ -172,7 +173,11 @@ def test_an_owner_that_cannot_renew_says_so_and_goes_on_when_nobody_took_over(tm
     metas.end()
 
 
-def test_a_database_that_was_restored_is_believed_once_the_owner_has_heard_how_far_it_had_come(tmp_path: Path) -> None:
+@pytest.mark.parametrize("elections", [0, 1], ids=["before-the-election", "after-the-election"])
+def test_a_database_that_was_restored_is_believed_once_the_owner_has_heard_how_far_it_had_come(
+    tmp_path: Path, elections: int
+) -> None:
+    """`elections`: how many the restored database knows of; there was one."""
     metas = Metas(f"sqlite:///{tmp_path}/meta.db", 1)
     metas.owner()
     client = metas.client()
@@ -182,7 +187,7 @@ def test_a_database_that_was_restored_is_believed_once_the_owner_has_heard_how_f
     before = client.seen
     metas.stop(0)
     with create_engine(metas.url).begin() as connection:
-        connection.execute(text("UPDATE owner SET owner_rev = 0, lease_until_ms = 0"))
+        connection.execute(text("UPDATE owner SET owner_rev = :rev, lease_until_ms = 0"), {"rev": elections})
         connection.execute(text("UPDATE counters SET value = 1 WHERE name = 'route_version'"))
     metas.start(0)
     metas.owner()
@@ -193,6 +198,9 @@ def test_a_database_that_was_restored_is_believed_once_the_owner_has_heard_how_f
     eventually(lambda: followed(client))
     assert client.seen.owner_rev > before.owner_rev
     assert client.seen.version > before.version
+    with create_engine(metas.url).connect() as connection:
+        newest = connection.execute(text("SELECT value FROM counters WHERE name = 'last_task_id'")).scalar_one()
+    assert newest > FORGOTTEN_IDS, "ids may have been given out after the backup"
     metas.end()
 
 

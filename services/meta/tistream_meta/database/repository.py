@@ -62,7 +62,7 @@ class Repository:
         self.usage = UsageBook(self._transactions)
         self.ends = TenantEnds(self._write, self._now_ms)
         self.audit = AuditLog(self._transactions, self._write, self._now_ms)
-        self._unsure: tuple[int, int] | None = None  # (owner_rev, lease_until_ms) of an election that may have been won
+        self._unsure: Row[int, int] | None = None  # (owner_rev, lease_until_ms) of an election that may have been won
 
     @classmethod
     def open(cls, url: str, node_id: str, limits: Limits = DEFAULT_LIMITS) -> Repository:
@@ -87,13 +87,15 @@ class Repository:
 
     # -- owner ---------------------------------------------------------------------------------------------------
 
-    def take_ownership(self, lease_ms: int, url: str, above: Mark = NOTHING_SEEN, *, first: bool = True) -> Owner:
+    def take_ownership(
+        self, lease_ms: int, url: str, above: Mark = NOTHING_SEEN, *, first: bool = True, restored: bool = False
+    ) -> Owner:
         """Become the owner under a new owner_rev, if the lease has expired or is this process's own. At its `first`
         election it may also take the lease of an earlier process of its name. Returns the owner, whichever process it
         is.
 
         The new routes come after those in `above`: a restored database has forgotten the versions of its routes, and
-        the ids of tasks whose manifests exist.
+        the ids of tasks whose manifests exist. `restored`: it is known to be one, whatever its version is by now.
         """
         owner = tables.owner
         # A process that was the owner before does not know of a successor under its own name, and must not take that
@@ -117,19 +119,18 @@ class Repository:
             )
         )
 
-        left: tuple[int, int] | None = None
+        left: Row[int, int] | None = None
 
         def body(connection: Connection) -> tuple[bool, Owner]:
             nonlocal left
             if taken := connection.execute(take).rowcount == 1:
-                if counter_rows.read(connection, tables.ROUTE_VERSION) < above.version:
+                if restored or counter_rows.read(connection, tables.ROUTE_VERSION) < above.version:
                     counter_rows.raise_by(connection, tables.LAST_TASK_ID, FORGOTTEN_IDS)
                 counter_rows.raise_to(connection, tables.ROUTE_VERSION, above.version + 1)
                 # After a restore: an API server that knows the tokens at one version must not see other tokens at that
                 # version.
                 counter_rows.raise_to(connection, tables.TOKENS_VERSION, self._now(connection))
-                row = connection.execute(select(owner.c.owner_rev, owner.c.lease_until_ms)).one()
-                left = (row.owner_rev, row.lease_until_ms)
+                left = connection.execute(select(owner.c.owner_rev, owner.c.lease_until_ms)).one()
             return taken, self._owner(connection)
 
         try:
@@ -153,7 +154,8 @@ class Repository:
         owner = tables.owner
         left_ms = (owner.c.lease_until_ms - self._now_ms).label("left_ms")
         row = connection.execute(select(owner, left_ms).where(owner.c.id == _OWNER_ROW)).one()
-        return Owner(row.node_id, row.owner_rev, row.url, int(row.left_ms))
+        version = counter_rows.read(connection, tables.ROUTE_VERSION)
+        return Owner(row.node_id, row.owner_rev, row.url, int(row.left_ms), version)
 
     def renew(self, lease_ms: int, heard: Iterable[str] = ()) -> None:
         """Extend the lease, and store the time of the last heartbeat of the nodes `heard` since the last renewal."""
@@ -418,14 +420,9 @@ class Repository:
             version = counter_rows.read(connection, tables.ROUTE_VERSION)
             tenants = tenant_rows.every(connection)
             tasks = task_rows.all_tasks(connection)
-            node_rows = connection.execute(select(tables.nodes).order_by(tables.nodes.c.node_id)).all()
-            return Plan(
-                version=version,
-                tenants=tenants,
-                tasks=tasks,
-                nodes=tuple(map(_node, node_rows)),
-                stores=store_rows.every(connection),
-            )
+            nodes = tuple(map(_node, connection.execute(select(tables.nodes).order_by(tables.nodes.c.node_id))))
+            stores = store_rows.every(connection)
+            return Plan(version=version, tenants=tenants, tasks=tasks, nodes=nodes, stores=stores)
 
         return self._write(body)
 

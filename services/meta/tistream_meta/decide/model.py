@@ -158,10 +158,11 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class Owner:
     """The meta server that holds the lease, or held it last. `lease_left_ms` (by the database's clock) is negative once
-    the lease has run out.
+    the lease has run out. `version`: of the database's newest routes.
     """
 
     node_id: str
     owner_rev: int
     url: str
     lease_left_ms: int
+    version: int

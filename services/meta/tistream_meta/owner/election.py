@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from tistream.clock import Clock
 from tistream.concurrency import Lock
 from tistream.errors import Fenced, Unavailable
+from tistream.wire.meta import RouteTable
 from tistream.wire.meta_client import MetaClient
 from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream_meta.database.repository import Repository
@@ -42,8 +43,9 @@ class Ownership:
         self._renewed_ms = 0  # when the last successful renewal of the lease was begun
         self._lapsed = False  # the lease was not renewed for its whole length
         self._other: tuple[Owner, MetaClient] | None = None  # another owner, from the database
-        self._seen = NOTHING_SEEN  # the newest routes that any node has followed
+        self._seen = NOTHING_SEEN  # the highest owner_rev and the highest version that any node has followed
         self._restored = False  # a node has followed routes that are newer than the database's
+        self._elected_at = 0  # the version of the database's routes at this process's last election
         self.rev = 0  # of this process's last election
 
     @property
@@ -64,9 +66,20 @@ class Ownership:
         return None if self._other is None else self._other[1]
 
     def saw(self, mark: Mark, newest: Mark) -> None:
-        """Record that a node has followed the routes `mark`; `newest` are the newest routes of the database."""
-        self._seen = max(self._seen, mark)
-        self._restored |= mark > newest
+        """Record that a node has followed the routes `mark`; `newest` are the newest routes of the database. The lock
+        must be held.
+        """
+        self._seen = self._seen.joined(mark)
+        # Versions grow across elections. So nobody has followed an earlier owner's routes of a version above the one at
+        # this election, unless the database was restored to a time before that version.
+        known = newest.version if mark.owner_rev == newest.owner_rev else self._elected_at
+        self._restored |= mark.owner_rev > newest.owner_rev or mark.version > known
+
+    def followed(self, table: RouteTable) -> RouteTable:
+        """Record that this process has followed another owner's routes: its own come after them. Returns them."""
+        with self._lock:
+            self._seen = self._seen.joined(Mark(table.owner_rev, table.version))
+        return table
 
     def hold(self, heard: Callable[[], Iterable[str]]) -> bool:
         """Become the owner, or renew the lease. Returns whether this process was elected now. `heard` returns the nodes
@@ -118,13 +131,18 @@ class Ownership:
 
     def _take(self) -> bool:
         began_ms = self._clock.monotonic_ms()
-        taken = self._repository.take_ownership(self._lease_ms, self._own_url, self._seen, first=not self.rev)
+        with self._lock:
+            above, restored = self._seen, self._restored
+        taken = self._repository.take_ownership(
+            self._lease_ms, self._own_url, above, first=not self.rev, restored=restored
+        )
+        with self._lock:
+            self._restored = False
         if taken.owner_rev != self._repository.owner_rev:
             self._note_other(taken)
             return False
         with self._lock:
-            self.rev = taken.owner_rev
-            self._restored = False
+            self.rev, self._elected_at = taken.owner_rev, taken.version
             self._begin(taken.owner_rev)
             self._other = None
             self._lapsed = False

@@ -132,8 +132,8 @@ class MetaServer:
         if found is None or self.is_owner():
             return FOLLOW_PAUSE_MS
         current = self._routes.current()
-        known = -1 if current is None else current.version
-        self._routes.publish(found.routes(known, 0 if current is None else FOLLOW_WAIT_MS))
+        known, wait_ms = (-1, 0) if current is None else (current.version, FOLLOW_WAIT_MS)
+        self._routes.publish(self._ownership.followed(found.routes(known, wait_ms)))
         return 0
 
     def look_after_nodes(self) -> None:

@@ -77,17 +77,19 @@ def test_an_answer_overtaken_by_a_newer_one_drops_no_view() -> None:
 
 
 def test_routes_that_are_behind_are_not_followed_and_those_of_a_newer_owner_are() -> None:
-    """A database that was restored has lower versions; its owner was elected anew, above what nodes had seen."""
+    """A database that was restored has lower versions, also after another election. Heartbeats tell its owner, which is
+    then elected anew, above what nodes had seen."""
     meta = Meta(table(5, "old"))
     meta.tenants.follow()
-    meta.now = table(3, "restored")
-    with pytest.raises(StaleRoutes, match="older than"):
-        meta.tenants.follow()
-    meta.now = table(3, "restored", owner_rev=2)
+    for behind in (table(3, "restored"), table(4, "restored", owner_rev=2)):
+        meta.now = behind
+        with pytest.raises(StaleRoutes, match="older than"):
+            meta.tenants.follow()
+    meta.now = table(6, "restored", owner_rev=3)
     meta.tenants.follow()
     routes = meta.tenants.routes()
     assert routes is not None
-    assert (routes.version, [tenant.tenant_id for tenant in routes.tenants]) == (3, ["restored"])
+    assert (routes.version, [tenant.tenant_id for tenant in routes.tenants]) == (6, ["restored"])
 
 
 def test_a_registry_that_was_started_again_elsewhere_is_asked_there() -> None:

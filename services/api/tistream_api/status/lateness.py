@@ -60,7 +60,7 @@ def _rank(hold: Hold, lasting: bool) -> tuple[int, int]:
     tick that cannot write, a task that stopped. A store that is not read comes before a range of a log that may be in
     it. A named object comes before mere lack of progress."""
     first = {"damaged": 0, "sort": 1}.get(hold.stage)
-    if first is None and lasting:
+    if first is None and lasting and hold.stage == "push":
         first = 2
     elif first is None and hold.stage == "dispatch" and hold.store_id is not None:
         first = 3

@@ -17,7 +17,7 @@ _PUSH = re.compile(
     r"/store-(?P<store>0|[1-9][0-9]{0,18})/file-(?P<ts>[0-9]{20})"
 )
 _OF_TENANT = re.compile(
-    r"(?:data_change_buffer|schema|committed/[0-9a-f]{2})/cluster-(?P<cluster>[A-Za-z0-9][A-Za-z0-9_-]{0,62})"
+    r"(?:data_change_buffer|schema|served|committed/[0-9a-f]{2})/cluster-(?P<cluster>[A-Za-z0-9][A-Za-z0-9_-]{0,62})"
     r"/Tenant-(?P<tenant>[A-Za-z0-9][A-Za-z0-9_-]{0,62})/"
 )
 _WRITTEN = re.compile(r"/(segment|pending)/(?P<epoch>[0-9]{10})-[^/]+\.parquet$")
@@ -39,7 +39,8 @@ def push_prefix(tenant: TenantKey) -> str:
 def prefixes_of(tenant: TenantKey) -> tuple[str, ...]:
     """The prefixes of all objects of a tenant, and of no other tenant."""
     name = f"cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/"
-    return (push_prefix(tenant), f"schema/{name}", *(f"committed/{spread:02x}/{name}" for spread in range(256)))
+    own = (push_prefix(tenant), f"schema/{name}", f"served/{name}")
+    return (*own, *(f"committed/{spread:02x}/{name}" for spread in range(256)))
 
 
 def schema_snap(tenant: TenantKey) -> str:
@@ -128,6 +129,11 @@ def segment(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) 
 def pending_part(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: int) -> str:
     """A part of the pending state written under `epoch` by the tick `nonce`."""
     return f"{task_prefix(tenant, task_id)}pending/{epoch:010d}-{nonce}-{part:04d}.parquet"
+
+
+def served(tenant: TenantKey) -> str:
+    """How far the tenant's readers were told that nothing more comes."""
+    return f"served/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/progress"
 
 
 def schema_log_prefix(tenant: TenantKey) -> str:

@@ -75,6 +75,16 @@ def heir_tells_progress_above_what_it_flushed(original: Function) -> Function:
 
 
 @mutant(
+    "tistream_sorter:Claims._served_ts",
+    invariants=(5,),
+    catchers=("test_a_row_that_readers_may_have_passed_stops_its_task",),
+)
+def what_was_served_is_not_read(original: Function) -> Function:
+    """Who holds a task next does not know what readers were told."""
+    return lambda self, identity: 0
+
+
+@mutant(
     "tistream_sorter:promoted",
     invariants=(5, 9),
     catchers=("test_a_segment_written_early_is_named_when_the_window_reaches_it_and_not_before",),

@@ -15,6 +15,7 @@ from support.sim.sources import Sources
 from tistream.clock import Clock
 from tistream.format import floor as floor_format
 from tistream.format import manifest as manifest_format
+from tistream.format import served as served_format
 from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, SEALED, Manifest
 from tistream.format.source_file import SourceFile
 from tistream.storage import layout
@@ -94,6 +95,8 @@ class Audit:
     total: dict[int, int] = field(default_factory=dict)  # by task: rows of its live segments
     children: dict[int, int] = field(default_factory=dict)  # of seals: task -> flushed_ts of its parents
     files: Sources = field(default_factory=Sources)
+    served_ts: int = 0  # what an API server has recorded that readers were told
+    recorded: int = 0  # how often
 
     @property
     def heirs(self) -> int:
@@ -103,11 +106,18 @@ class Audit:
     def wrote(self, key: str, body: bytes) -> None:
         """An object is there."""
         self.files.pushed(key, body)
+        if key.startswith("served/"):
+            self._served(served_format.decode(key, body).resolved_ts)
         found = _MANIFEST.match(key)
         if found is not None and int(found[1]) in self.last and self._below_floor(int(found[1]), int(found[2])):
             self.late += 1  # a put long under way, at a number that was collected: nobody reads it
         elif found is not None:
             self._manifest(int(found[1]), int(found[2]), manifest_format.decode(key, body))
+
+    def _served(self, resolved_ts: int) -> None:
+        self._require(3, resolved_ts > self.served_ts, f"what was served falls from {self.served_ts} to {resolved_ts}")
+        self.served_ts = resolved_ts
+        self.recorded += 1
 
     def deleted(self, key: str) -> None:
         """An object is about to go: nothing that goes on may rest on it."""
@@ -189,6 +199,8 @@ class Audit:
         self.live[task_id], self.pending[task_id] = live, {part.key for part in new.pending}
         for segment in new.live_segments or new.segments:
             self.rows_of[segment.key] = segment.rows
+        late = [segment.key for segment in new.segments if segment.commit_ts_min <= self.served_ts]
+        self._require(5, not late, f"task {task_id}: {late} has rows at or below {self.served_ts}, which was served")
         total = sum(self.rows_of[key] for key in live)
         added = sum(segment.rows for segment in new.segments)
         known = self.total.get(task_id)

@@ -160,6 +160,7 @@ class World:
                 "checkpoints": audit.checkpoints,
                 "sources of pending rows": audit.sources,
                 "segments written early": audit.sealed,
+                "records of what was served": audit.recorded,
                 "objects of tasks deleted": audit.deletes,
                 "segments put together": audit.compacted,
                 "source files deleted": audit.files.deleted,

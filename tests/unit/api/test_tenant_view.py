@@ -16,6 +16,7 @@ from support.committed_pool import CommittedTask, Row
 from tistream import concurrency
 from tistream.clock import ManualClock, SystemClock
 from tistream.errors import Gone, TooManyRequests, Unavailable
+from tistream.format.served import decode
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
@@ -163,6 +164,20 @@ def test_without_their_sorters_the_manifests_tell() -> None:
     world.tell(700)
     del world.told["sorter-2"]
     assert world.refreshed() == 500
+
+
+def test_what_somebody_was_told_beyond_the_manifests_is_recorded() -> None:
+    world = World()
+    world.flush(500)
+    world.tell(700)
+    world.refreshed()
+    world.view.record_served()
+    assert list(world.objects.list_after("served/")) == [], "nobody has asked"
+    assert world.view.wait_above(600, 0)
+    world.view.record_served()
+    (found,) = world.objects.list_after("served/")
+    served = decode(found.key, world.objects.get(found.key))
+    assert (served.snapshot_ts, served.resolved_ts, served.written_ms) == (SNAPSHOT, 700, CLOCK.now_ms())
 
 
 def test_rows_above_what_is_known_of_the_schema_are_not_served() -> None:

@@ -27,6 +27,7 @@ from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.row_events import Barrier
 from tistream_api.read.segment_index import SegmentIndex
 from tistream_api.read.source import TenantSource, not_kept
+from tistream_api.tenant.served_progress import EVERY_MS, ServedProgress
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class TenantView:
         self._resolved_ts = self._flushed_ts = self._retained_ts = 0
         self._barriers: dict[tuple[int, bytes, int], Barrier] = {}
         self._lines_ms, self._lines = -(1 << 62), 0
+        self._served = ServedProgress(objects, self.tenant, clock)
         self.source = TenantSource(
             self._lock,
             lambda: self._replica.history,
@@ -199,6 +201,11 @@ class TenantView:
         """Refresh now."""
         with self._refreshing:
             self._refresh()
+
+    def record_served(self) -> None:
+        """Record the resolved_ts of this moment for the sorters, if somebody reads this tenant."""
+        if self.route.snapshot_ts is not None and self.idle_ms() < EVERY_MS:
+            self._served.record(self.route.snapshot_ts, self.resolved_ts(), self.flushed_ts())
 
     def replan(self) -> None:
         """Refresh now from the manifests themselves. A segment has disappeared, and a sorter that has lost its task

@@ -148,6 +148,7 @@ class Tenants:
     def _refresh(self, key: TenantKey, view: TenantView) -> None:
         try:
             view.refresh()
+            view.record_served()
         except Exception as error:
             log.error("refresh failed", exc_info=error, extra={"tenant": str(key)})
         finally:

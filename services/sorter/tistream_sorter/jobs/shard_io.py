@@ -154,7 +154,7 @@ def process_shard(objects: ObjectStore, shard: Shard, target: Target, stages: St
             return ShardResult(shard.task_id, shard.number, lookup_window=window)
         missing = _missing(objects, shard, matched.repeats)
         if len(missing):
-            return _broken(shard, 5, f"change at or below flushed_ts that the pool does not hold: {_shown(missing)}")
+            return _broken(shard, 5, f"change at or below {_limit(shard, missing)}: {_shown(missing)}")
         stages.over("look up")
     written = _write(objects, target, shard, matched, book)
     stages.over("write")
@@ -284,6 +284,14 @@ def _missing(objects: ObjectStore, shard: Shard, repeats: pl.DataFrame) -> pl.Da
         assert isinstance(held, pl.DataFrame)
         missing = missing.join(held, on=[*IDENTITY, "commit_ts"], how="anti")
     return missing
+
+
+def _limit(shard: Shard, missing: pl.DataFrame) -> str:
+    """What the missing rows lie below, for the error's text."""
+    rules = shard.rules
+    if int(missing["commit_ts"].max()) <= rules.window.low:  # type: ignore[arg-type]
+        return "flushed_ts that the pool does not hold"
+    return f"{rules.served_ts}, up to which readers were told that nothing more comes, that the pool does not hold"
 
 
 def _write(objects: ObjectStore, target: Target, shard: Shard, matched: Matched, book: SourceBook) -> ShardOutput:

@@ -30,8 +30,9 @@ class Matched:
     pointed: contracts.POINTED_WIDE: what was settled likewise, in the window or above it, but of which the values are
     where a pending part's pointer says.
     ready, unmatched: new pending entries plus those of consumed parts; `ready_parts`, `unmatched_parts` say which
-    parts are consumed (numbers as given). repeats: (key, start_ts, commit_ts) at or below the window, to be looked
-    up in the pool. stranded: commits inside the window whose prewrite never came (invariant 6).
+    parts are consumed (numbers as given). repeats: (key, start_ts, commit_ts) of new entries at or below the window or
+    served_ts, to be looked up in the pool. stranded: other commits inside the window whose prewrite never came
+    (invariant 6).
     """
 
     committed: pa.Table
@@ -47,10 +48,13 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class MatchRules:
-    """The window to flush, and what is dropped unseen."""
+    """The window to flush, and what is dropped unseen. served_ts: readers were told that nothing new comes at or below
+    it.
+    """
 
     window: Window
     snapshot_ts: int
+    served_ts: int = 0
     keep_index_keys: bool = False
     parts_max: int = 4  # more small pending parts of a kind than this are merged
     rows_small: int = 16_384  # a pending part with fewer rows is small
@@ -94,15 +98,17 @@ def match(
     open_commits = left.commits.filter(pl.col("commit_ts") > rules.snapshot_ts)
     counters["below_snapshot"] += len(left.commits) - len(open_commits)
 
-    again = rows.where((rows.part == NEW) & (rows.commit_ts <= low))
+    told = max(low, rules.served_ts)
+    late = (rows.part == NEW) & (rows.commit_ts <= told)
+    again, rows = rows.where(late), rows.where(~late)
     repeats = pl.concat(
         [
             _told(bank, again),
-            open_commits.filter(pl.col("commit_ts") <= low).select(*IDENTITY, "commit_ts"),
+            open_commits.filter(pl.col("commit_ts") <= told).select(*IDENTITY, "commit_ts"),
         ]
     )
-    stranded = open_commits.filter((pl.col("commit_ts") > low) & (pl.col("commit_ts") <= high))
-    waiting = pl.concat([left.waiting, open_commits.filter(pl.col("commit_ts") > high)])
+    stranded = open_commits.filter((pl.col("commit_ts") > told) & (pl.col("commit_ts") <= high))
+    waiting = pl.concat([left.waiting, open_commits.filter(pl.col("commit_ts") > max(told, high))])
     flushed = rows.where((rows.commit_ts > low) & (rows.commit_ts <= high))
     kept = rows.where(rows.commit_ts > high)
     ready_parts = _consumed(kept.part, [table.num_rows for table in ready], rules)

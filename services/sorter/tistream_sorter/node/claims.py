@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tistream.clock import Clock
 from tistream.concurrency import new_lock
-from tistream.errors import CommitStateUnknown, Fenced, RetryableError, TiStreamError
+from tistream.errors import CommitStateUnknown, CorruptObject, Fenced, NotFoundYet, RetryableError, TiStreamError
+from tistream.format import served as served_format
 from tistream.format.manifest import Manifest
 from tistream.format.task_view import TaskView
 from tistream.model.span import KeySpan
+from tistream.storage import layout
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.manifest_log import ManifestLog, Sealed
 from tistream.storage.object_store import ObjectStore
@@ -154,7 +156,20 @@ class Claims:
             state = inherited_state(identity, [self._parent(identity, one) for one in identity.parents], view.number)
         else:
             state = first_state(identity, view.number)
+        state = replace(state, served_ts=self._served_ts(identity))
         return Held(Task(state, self._limits), manifests)
+
+    def _served_ts(self, identity: TaskIdentity) -> int:
+        """What readers of the tenant were told; 0 if that is not known."""
+        key = layout.served(identity.tenant)
+        try:
+            served = served_format.decode(key, self._objects.get(key))
+        except NotFoundYet:
+            return 0
+        except CorruptObject as error:  # an API server replaces it
+            log.error("ignored", extra={"task_id": identity.task_id, "error": str(error)})
+            return 0
+        return served.resolved_ts if served.snapshot_ts == identity.snapshot_ts else 0
 
     def read_others(self, one: Held, now_ms: int) -> None:
         """Tell a task that is to be merged what the others' logs say, where that decides what it does next. Raises what

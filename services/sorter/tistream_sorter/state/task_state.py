@@ -47,6 +47,7 @@ class TaskState:
     `stop_at` binds: nothing above it is flushed, or told as progress; `merge` is what for. `inherited`: this is what
     sealed parents have left, and no manifest of the task's own says so yet. `restate`: the next manifest tells every
     live segment, since some were replaced. Of retained_ts, schema_retained_ts and heritage see the manifest's.
+    `served_ts`: readers were told before this epoch began that nothing at or below it comes any more.
     """
 
     identity: TaskIdentity
@@ -72,6 +73,7 @@ class TaskState:
     heritage: tuple[int, ...] = ()
     restate: bool = False
     intake: IntakeCount = NOTHING_TAKEN
+    served_ts: int = 0
     taken_bytes: int = 0  # of files that no manifest tells of yet, and that were not counted before
 
     @property

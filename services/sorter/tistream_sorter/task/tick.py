@@ -191,6 +191,7 @@ def plan(
     after, files = taken
     identity = state.identity
     window = Window(state.flushed_ts, after.progress_ts)
+    served_ts = max(state.served_ts, state.told_ts)
     found = tuple(_shard_file(seq, file, identity.task_id) for seq, file in files)
     sources = tuple(file for file in found if file.wanted)
     scans = _ipc(pa.concat_tables([SCANS_SCHEMA.empty_table(), *after.scans]))
@@ -209,7 +210,7 @@ def plan(
             nonce=nonce,
             number=number,
             span=span,
-            rules=MatchRules(window, after.begins_ts, identity.keep_index_keys, rows_small=rules.rows_small),
+            rules=MatchRules(window, after.begins_ts, served_ts, identity.keep_index_keys, rows_small=rules.rows_small),
             files=mine,
             unmatched=unmatched,
             ready=_of_kind(state.pending, READY, span),

@@ -1,0 +1,64 @@
+"""Writes how far readers of a tenant were told that nothing more comes, where the next holder of a task reads it.
+
+A sorter tells progress that no manifest holds: files without changes raise it in memory alone. If the upstream breaks
+its promise, the sorter that has told it notices. One that starts later would take the row, and readers that are past it
+would miss it. Therefore a sorter compares what it takes with this object too (docs/adr/0023).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from tistream.clock import Clock
+from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, NotFoundYet, TiStreamError
+from tistream.format.served import Served, decode, encode
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+EVERY_MS = 60_000
+
+
+class ServedProgress:
+    """The served object of one tenant. Not thread-safe."""
+
+    def __init__(self, objects: ObjectStore, tenant: TenantKey, clock: Clock) -> None:
+        self._objects, self._tenant, self._clock = objects, tenant, clock
+        self._tried_ms = -EVERY_MS
+        self._known_ts = 0  # the object has at least this
+
+    def record(self, snapshot_ts: int, resolved_ts: int, flushed_ts: int) -> None:
+        """Write `resolved_ts`, at most once in EVERY_MS and by one API server, if no manifest says as much. A failed
+        write is logged: it is tried again with the next one.
+        """
+        now_ms = self._clock.monotonic_ms()
+        if resolved_ts <= max(flushed_ts, self._known_ts) or now_ms - self._tried_ms < EVERY_MS:
+            return
+        self._tried_ms = now_ms
+        try:
+            self._write(Served(snapshot_ts, resolved_ts, self._clock.now_ms()))
+        except (CommitConflict, CommitStateUnknown):
+            return  # another API server has written it, or this one has
+        except TiStreamError as error:
+            extra = {"tenant": str(self._tenant), "error": str(error)}
+            log.warning("cannot record what readers were told", extra=extra)
+
+    def _write(self, new: Served) -> None:
+        key = layout.served(self._tenant)
+        try:
+            version = self._objects.head(key).version  # before the body: a change between shows in put_if
+            known = decode(key, self._objects.get(key))
+        except NotFoundYet:
+            self._objects.put_new(key, encode(new))
+        except CorruptObject as error:
+            log.warning("replaced", extra={"tenant": str(self._tenant), "error": str(error)})
+            self._objects.put_if(key, encode(new), version)
+        else:
+            if known.snapshot_ts == new.snapshot_ts:
+                self._known_ts = known.resolved_ts
+                if known.resolved_ts >= new.resolved_ts or 0 <= new.written_ms - known.written_ms < EVERY_MS:
+                    return
+            self._objects.put_if(key, encode(new), version)
+        self._known_ts = new.resolved_ts

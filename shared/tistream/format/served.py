@@ -1,0 +1,47 @@
+"""A tenant's served object: how far readers were told that nothing more comes.
+
+JSON `{"version":1,"snapshot_ts":"S","resolved_ts":"R","written_ms":M}`. `resolved_ts` only rises for a snapshot.
+Another `snapshot_ts` is that of an earlier tenant of the same name.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from tistream.errors import CorruptObject
+from tistream.model.ts import MAX_TS
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Readers of the tenant that began at `snapshot_ts` were told `resolved_ts`. written_ms: Unix time of the write, in
+    milliseconds.
+    """
+
+    snapshot_ts: int
+    resolved_ts: int
+    written_ms: int
+
+
+def encode(served: Served) -> bytes:
+    """The served object's bytes."""
+    told = {"snapshot_ts": str(served.snapshot_ts), "resolved_ts": str(served.resolved_ts)}
+    return json.dumps({"version": VERSION, **told, "written_ms": served.written_ms}).encode()
+
+
+def decode(key: str, body: bytes) -> Served:
+    """The object of `encode`. Raises CorruptObject."""
+    try:
+        data = json.loads(body)
+        version, snapshot_ts, resolved_ts = data["version"], int(data["snapshot_ts"]), int(data["resolved_ts"])
+        written_ms = int(data["written_ms"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptObject(key, f"is no served object: {error!r}") from error
+    if version != VERSION:
+        raise CorruptObject(key, f"served version {version!r}; this program knows {VERSION}")
+    if not 0 <= snapshot_ts <= resolved_ts <= MAX_TS:
+        raise CorruptObject(key, f"names resolved_ts {resolved_ts} of snapshot_ts {snapshot_ts}")
+    return Served(snapshot_ts, resolved_ts, written_ms)

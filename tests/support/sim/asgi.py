@@ -70,6 +70,10 @@ def in_fibers() -> Iterator[None]:
         yield
     finally:
         asyncio._set_running_loop(None)
+        left = asyncio.all_tasks(loop)  # the loop never ran, so none of them has begun
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         loop.close()
         if before is None:
             del _eventloop.loaded_backends["asyncio"]

@@ -148,7 +148,8 @@ def test_status_and_output_of_a_child_that_fails(tmp_path: Path) -> None:
     supervisor = Supervisor([spec], tmp_path, SystemClock())
     supervisor.start()
     assert _poll_until_ended(supervisor).status == 1
-    eventually(lambda: (tmp_path / "child.log").read_text().splitlines() == ["to stdout", "to stderr"])
+    log = tmp_path / "child.log"
+    eventually(lambda: log.exists() and log.read_text().splitlines() == ["to stdout", "to stderr"])
     supervisor.stop(GRACE_MS)
 
 

@@ -1,4 +1,4 @@
-"""Footers of segments that are read again and again, kept up to a number of bytes in memory."""
+"""A cache of parsed segment footers, limited in bytes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from tistream.concurrency import new_lock
 from tistream.format.parquet_footer import ParquetFooter
 
 DEFAULT_BYTES = 64 << 20
-FOOTER_BYTES, TIMES = 16 << 10, 4  # taken apart, a footer is 4 times what it is in the object, and small ones 22 times
+# A parsed footer takes about 4 times its size in the object, and a small one up to 22 times.
+FOOTER_BYTES, TIMES = 16 << 10, 4
 
 
 class FooterCache:
-    """Least recently used out first. Safe for many threads. Segments never change, so nothing grows stale."""
+    """An LRU cache by segment key. Thread-safe. Segments are immutable, so entries never become stale."""
 
     def __init__(self, capacity_bytes: int = DEFAULT_BYTES) -> None:
         self._capacity = capacity_bytes
@@ -21,7 +22,7 @@ class FooterCache:
         self._bytes = 0
 
     def get(self, key: str) -> ParquetFooter | None:
-        """The footer of segment `key`, if it is held."""
+        """The footer of segment `key`; None if it is not cached."""
         with self._lock:
             found = self._held.get(key)
             if found is not None:
@@ -29,7 +30,7 @@ class FooterCache:
             return found
 
     def put(self, key: str, footer: ParquetFooter) -> None:
-        """Keep a footer."""
+        """Cache a footer, and evict the least recently used ones above the capacity."""
         with self._lock:
             if key in self._held:
                 return
@@ -41,5 +42,5 @@ class FooterCache:
 
 
 def _weight(footer: ParquetFooter) -> int:
-    """About what it takes in memory."""
+    """Estimated memory of a parsed footer, in bytes."""
     return TIMES * footer.size + FOOTER_BYTES

@@ -1,8 +1,8 @@
-"""Which logs hold a tenant's committed rows, across the seals of tasks that were split or merged (design.md 4).
+"""Finds the logs that hold a tenant's committed rows, across the seals of split and merged tasks (design.md 4).
 
-Readers follow the seals, not the meta server's list. An old route leads to the children through the parents' seals; a
-new one names children that have no state yet, and their parents, which hold what there is until then. Segments are
-shared by heirs: who reads several logs counts each once, by its key.
+Readers follow the seals, not the meta server's list. From an old route, the parents' seals lead to the children. A new
+route may name children that have no state yet; until they have, their rows are in the logs of the parents, which the
+route names too. Several children may list the same segment, so a reader of several logs deduplicates segments by key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tistream.storage.object_store import ObjectStore
 
 
 class RoutedTask(Protocol):
-    """A task as a route table has it."""
+    """A task of a route table."""
 
     @property
     def task_id(self) -> int: ...
@@ -31,7 +31,7 @@ class RoutedTask(Protocol):
 
 
 class Promise(Protocol):
-    """What a sorter says of a task: no row at or below progress_ts is missing from its manifests 1 … `manifest`."""
+    """A sorter's report of a task: its manifests 1 … `manifest` hold every row at or below progress_ts."""
 
     @property
     def manifest(self) -> int: ...
@@ -41,14 +41,14 @@ class Promise(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """A log, and keys of which it holds every row that is committed."""
+    """A log, and a span whose committed rows are all in that log."""
 
     span: KeySpan
     log: TaskLog
 
 
 class Lineage:
-    """The logs of one tenant, followed as far as its routes lead. Not for use by several threads at once."""
+    """The task logs of one tenant that its routes lead to. Not thread-safe."""
 
     def __init__(self, objects: ObjectStore, tenant: TenantKey) -> None:
         self._objects, self._tenant = objects, tenant
@@ -56,12 +56,12 @@ class Lineage:
         self._used: set[int] = set()
 
     def covers(self, task: RoutedTask, told: int | None) -> list[Cover]:
-        """Logs that together cover the task's keys, each key once. `told` is the newest manifest that its sorter tells
-        of; None if it does not: then the store is asked.
+        """Logs that together cover the task's span, each key once. `told` is the newest manifest that the task's
+        sorter reported; without a report it is None, and the object store is read.
 
         Raises:
             CorruptObject, InvariantBroken: manifests are damaged, or contradict each other.
-            Unavailable: no answer came, or the route is ahead of what is committed.
+            Unavailable: the object store does not answer, or the route names tasks that have not been committed yet.
         """
         own = self._read(task.task_id, told)
         if own.begun or not task.parents:
@@ -73,17 +73,17 @@ class Lineage:
             if piece is not None:
                 found += self._below(log, piece)
         if joined((cover.span for cover in found), len(found) + 1) != (task.span,):
-            raise Unavailable(f"task {task.task_id} of {self._tenant}: neither it nor its parents tell of all its keys")
+            raise Unavailable(f"task {task.task_id} of {self._tenant}: its log and its parents' logs miss some keys")
         return found
 
     def forget_others(self) -> None:
-        """Forget the logs that no call of `covers` has led to since the last time."""
+        """Drop the logs that no call of `covers` has used since the last call of this method."""
         self._logs = {task_id: log for task_id, log in self._logs.items() if task_id in self._used}
         self._used.clear()
 
     def _below(self, log: TaskLog, span: KeySpan) -> list[Cover]:
-        """What covers `span` if `log` did: the log itself, or after its seal its children, but for those that have no
-        state yet: of their keys it is still the newest."""
+        """The covers of `span`, a part of `log`'s span: the log itself or, after its seal, its children. For the keys
+        of a child that has no state yet, `log` is still the newest."""
         if not log.sealed:
             return [Cover(span, log)]
         found: list[Cover] = []
@@ -103,8 +103,11 @@ class Lineage:
 
 
 def reached(covers: Iterable[Cover], promises: Mapping[int, Promise]) -> int:
-    """The ts up to which every row of all of these keys stands in manifests that were read. `promises` by task; they
-    were asked for before the manifests: one counts once every manifest that it rests on has been read."""
+    """The ts up to which the manifests that were read hold every row of these covers.
+
+    `promises` by task id must have been fetched before the manifests were read. A promise counts only if every manifest
+    that it rests on has been read.
+    """
     return min(_reached(cover.log, promises.get(cover.log.task_id)) for cover in covers)
 
 
@@ -115,7 +118,8 @@ def _reached(log: TaskLog, promise: Promise | None) -> int:
 
 
 class SharedSegments:
-    """The live segments of several logs, each once, in a tuple that grows at its end for as long as all of them do."""
+    """The live segments of several logs, deduplicated by key. While every log only appends, `segments` only appends
+    too."""
 
     def __init__(self) -> None:
         self.segments: tuple[SegmentRef, ...] = ()
@@ -123,7 +127,7 @@ class SharedSegments:
         self._keys: set[str] = set()
 
     def update(self, logs: Iterable[TaskLog]) -> None:
-        """Take what these logs list now, and nothing of others."""
+        """Replace the content by the segments that `logs` list now."""
         listed = {log.task_id: log.segments for log in logs}
         if not all(_grew(listed.get(task_id, ()), known) for task_id, known in self._known.items()):
             self.segments, self._known, self._keys = (), {}, set()

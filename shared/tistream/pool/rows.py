@@ -1,4 +1,4 @@
-"""Reading committed rows: only the row groups that can hold what is asked for, only the columns asked for."""
+"""Reads committed rows from segments: only the row groups that may match, and only the requested columns."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tistream.pool.footers import FooterCache
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.range_reader import fetch_ranges
 
-TAIL_BYTES = 32 << 10  # of a segment's end: holds the footer of some 35 row groups
-WHOLE_BYTES = 256 << 10  # a segment up to this size is read whole, which takes one request
+TAIL_BYTES = 32 << 10  # the first read at a segment's end; holds a footer of about 35 row groups
+WHOLE_BYTES = 256 << 10  # a segment up to this size is read whole, in one request
 
 
 def row_groups_touching(segment: SegmentRef, window: Window, table_ids: Sequence[int] | None) -> list[int]:
-    """Indexes of the row groups that may hold rows of the window and of any of the tables (None = all)."""
+    """Indexes of the row groups that may hold rows of the window and of any of the tables (None means all)."""
     ids = None if table_ids is None else np.unique(np.asarray(table_ids, np.int64))
     return [
         index
@@ -45,10 +45,10 @@ def read_rows(
 
     Args:
         table_ids: physical table ids; None means all.
-        columns: of segment.SCHEMA, answered in SCHEMA's order; None means all.
+        columns: names of segment.SCHEMA, returned in SCHEMA's order; None means all.
 
     Raises:
-        NotFoundYet: the segment was compacted away: refresh the task's log and plan again.
+        NotFoundYet: compaction has deleted the segment; the caller must refresh the task's log and plan again.
         CorruptObject: the segment is damaged.
     """
     wanted = [name for name in SCHEMA.names if columns is None or name in columns]
@@ -82,7 +82,7 @@ def read_row_groups(
     columns: Sequence[str] | set[str] | None = None,
     footers: FooterCache | None = None,
 ) -> pa.Table:
-    """Row groups in the order given, unfiltered, with `columns` in SCHEMA's order. Raises as read_rows."""
+    """Row groups in the order of `indexes`, unfiltered, with `columns` in SCHEMA's order. Raises as read_rows."""
     names = [name for name in SCHEMA.names if columns is None or name in columns]
     schema = pa.schema([SCHEMA.field(name) for name in names])
     if not indexes:
@@ -108,7 +108,8 @@ def read_row_groups(
 
 
 def _open(objects: ObjectStore, segment: SegmentRef) -> tuple[ParquetFooter, list[tuple[int, bytes]]]:
-    """The segment's footer, and what was read to get it. A segment read whole is checked whole."""
+    """The segment's footer, and the bytes read to get it as (offset, bytes). The checksum is verified if these bytes
+    are the whole segment."""
     length = segment.size if segment.size <= WHOLE_BYTES else TAIL_BYTES
     while True:
         tail, size = objects.get_tail(segment.key, length)
@@ -132,7 +133,7 @@ def _any_between(ids: np.ndarray[tuple[int], np.dtype[np.int64]], group: RowGrou
 
 
 def _holds_all(group: RowGroupInfo, window: Window, table_ids: Sequence[int] | None) -> bool:
-    """Whether every row of the group is asked for, as far as its bounds tell."""
+    """Whether the group's bounds prove that every row matches."""
     if not (group.commit_ts_min in window and group.commit_ts_max in window):
         return False
     return table_ids is None or (group.table_id_min == group.table_id_max and group.table_id_min in table_ids)

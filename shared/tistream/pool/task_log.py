@@ -1,4 +1,4 @@
-"""A task's committed segments as its readers see them: followed manifest by manifest, found by window."""
+"""A task's committed segments for readers: follows the task's manifests, and finds segments by window."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tistream.storage.object_store import ObjectStore
 
 
 class TaskLog:
-    """Follows one task. Not for use by several threads at once; what it hands out is immutable."""
+    """Follows the manifests of one task. Not thread-safe; returned objects are immutable."""
 
     def __init__(self, objects: ObjectStore, tenant: TenantKey, task_id: int) -> None:
         self._task = TaskObjects(objects, tenant, task_id)
@@ -23,11 +23,12 @@ class TaskLog:
         self._bounds: tuple[np.ndarray, np.ndarray] | None = None
 
     def refresh(self) -> bool:
-        """Read what was committed since; whether anything was. With nothing new: two small requests.
+        """Read the manifests committed since the last refresh, and return whether there were any. Without new ones it
+        costs two small requests.
 
         Raises:
             CorruptObject, InvariantBroken: the task's manifests are damaged, or contradict each other.
-            Unavailable: no answer came; the log stands where it was.
+            Unavailable: the object store does not answer; the log is unchanged.
         """
         view = self._task.follow(self._view)
         moved = view.number != self._view.number
@@ -38,7 +39,7 @@ class TaskLog:
 
     @property
     def view(self) -> TaskView:
-        """All that the manifests say, as of the last refresh."""
+        """The task's state according to its manifests, as of the last refresh."""
         return self._view
 
     @property
@@ -47,7 +48,7 @@ class TaskLog:
 
     @property
     def begun(self) -> bool:
-        """Whether a manifest tells the task's state. Before that, all that is known of its keys is its parents'."""
+        """Whether a manifest restates the task's state. Until then, the rows of its keys are in its parents' logs."""
         return self._view.state is not None
 
     @property
@@ -61,19 +62,19 @@ class TaskLog:
 
     @property
     def flushed_ts(self) -> int:
-        """Every commit of the span at or below it is in the segments; 0 before the first flush."""
+        """The ts up to which the segments hold every commit of the span; 0 before the first flush."""
         return self._view.flushed_ts
 
     @property
     def span(self) -> KeySpan:
-        """Raises UnknownName before the task's first manifest."""
+        """The keys of the task. Raises UnknownName before the task's first manifest."""
         if self._view.last is None:
             raise UnknownName(f"task {self._task.task_id} of {self._task.tenant} has no manifest yet")
         return self._view.last.span
 
     @property
     def segments(self) -> tuple[SegmentRef, ...]:
-        """Live segments in commit order."""
+        """Live segments, in the order of their manifests."""
         return self._view.segments
 
     @property

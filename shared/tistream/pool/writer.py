@@ -1,9 +1,9 @@
-"""Writing a segment: rows in order become a Parquet file cut so that one table's rows can be fetched alone.
+"""Encodes sorted rows as a segment: a Parquet file whose row groups let a reader fetch one table's rows alone.
 
-Runs inside Spark's Python workers: imports nothing heavier than pyarrow and numpy. The encodings were measured
-(docs/benchmarks.md): zstd level 1; deltas for commit_ts, which climbs; byte planes for start_ts, which does not; keys
-in front-coded form where they are of one width. A column of values that zstd makes no smaller, by a sample, is written
-at zstd's fastest level, which takes half of the time and gives the same size.
+This module runs in Spark's Python workers, so it imports nothing heavier than pyarrow and numpy. The encodings were
+measured (docs/benchmarks.md): zstd level 1; DELTA_BINARY_PACKED for commit_ts, which ascends; BYTE_STREAM_SPLIT for
+start_ts, which does not; DELTA_BYTE_ARRAY (front coding) for keys of similar length. If a sample of a value column
+does not compress, the column is written at zstd's fastest level, which takes half of the time for the same size.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tistream.format.segment import SCHEMA, RowGroupInfo, SegmentRef
 
 PACKED_ROWS = 65_536  # small tables share a row group up to this many rows
 SPLIT_ROWS = 131_072  # a large table is split into row groups of this many rows
-GROUP_BYTES = 64 << 20  # and any row group ends about here, so that reading one takes bounded memory
+GROUP_BYTES = 64 << 20  # every row group ends at about this size, so that reading one takes bounded memory
 SAMPLE_ROWS = 512
-NARROW_SPREAD = 0.25  # of the mean length
+NARROW_SPREAD = 0.25  # lengths are similar if their standard deviation is at most this fraction of their mean
 LEVEL, FASTEST_LEVEL = 1, -1
-SQUEEZED = 0.95  # a sample that keeps more of its size than this does not compress
+SQUEEZED = 0.95  # a sample whose compressed size is above this fraction does not compress
 VALUES = ("key", "value", "old_value")
 
 Ints = npt.NDArray[np.int64]
@@ -41,12 +41,15 @@ def write_segment(
     Args:
         table: at least one row, columns of segment.SCHEMA (any binary type for binary columns), sorted by
             segment.ORDER.
-        key: the object's key, for the reference.
-        packed_rows: small tables share a row group up to so many rows.
-        level: zstd's, for what it makes smaller.
+        key: the object key, for the returned reference.
+        packed_rows: small tables share a row group up to this many rows.
+        level: the zstd level of columns that compress.
+
+    Returns:
+        The object's bytes and its reference for a manifest.
 
     Raises:
-        InvariantBroken: the rows are not in order (of table_id and commit_ts).
+        InvariantBroken: there are no rows, they are not sorted by table_id and commit_ts, or the columns are wrong.
     """
     table_ids, commit_ts = _ints(table, "table_id"), _ints(table, "commit_ts")
     _check_order(table_ids, commit_ts)
@@ -65,12 +68,13 @@ def write_segment(
 def row_group_cuts(
     table_ids: Ints, row_bytes: Ints | None = None, packed_rows: int = PACKED_ROWS
 ) -> list[tuple[int, int]]:
-    """[start, end) of each row group for rows sorted by table: small tables whole and together, large ones alone.
+    """[start, end) of each row group, for rows sorted by table. Small tables are packed together and not split; a large
+    table has row groups of its own.
 
-    `row_bytes` (None: all small) ends a row group early where its rows are long.
+    `row_bytes`, the bytes of each row, ends a row group early at GROUP_BYTES. None means that no group gets so large.
     """
     cuts: list[tuple[int, int]] = []
-    packed = 0  # where the row group that is being filled begins
+    packed = 0  # start of the row group that is being filled
     filled = 0
     for start, end in _runs(table_ids):
         if end - start > packed_rows or end - packed > packed_rows:
@@ -107,7 +111,7 @@ def _cut_by_bytes(start: int, end: int, row_bytes: Ints) -> Iterator[tuple[int, 
 
 
 def _row_bytes(table: pa.Table) -> Ints | None:
-    """Bytes of each row's keys and values; None if no row group can come near the limit."""
+    """Bytes of each row's key and values; None if no row group can reach GROUP_BYTES."""
     if table.nbytes <= GROUP_BYTES:
         return None
     total = np.zeros(table.num_rows, np.int64)
@@ -120,18 +124,18 @@ def _row_bytes(table: pa.Table) -> Ints | None:
 def _ints(table: pa.Table, name: str) -> Ints:
     column = table.column(name)
     if column.null_count:
-        raise InvariantBroken(8, f"segment column {name} holds nulls")
+        raise InvariantBroken(8, f"segment column {name} contains nulls")
     out: Ints = column.to_numpy()
     return out
 
 
 def _check_order(table_ids: Ints, commit_ts: Ints) -> None:
     if not len(table_ids):
-        raise InvariantBroken(10, "a segment without rows")
+        raise InvariantBroken(10, "a segment has no rows")
     ids = table_ids[1:] >= table_ids[:-1]
     same = table_ids[1:] == table_ids[:-1]
     if not ids.all() or (same & (commit_ts[1:] < commit_ts[:-1])).any():
-        raise InvariantBroken(8, "a segment's rows are not in order of table_id, commit_ts")
+        raise InvariantBroken(8, "a segment's rows are not sorted by table_id, commit_ts")
 
 
 def _info(table_ids: Ints, commit_ts: Ints) -> RowGroupInfo:
@@ -141,9 +145,9 @@ def _info(table_ids: Ints, commit_ts: Ints) -> RowGroupInfo:
 
 
 def _file_schema(table: pa.Table) -> pa.Schema:
-    """SCHEMA, with the binary types that `table` has: in the file they are the same."""
+    """SCHEMA with the binary types of `table`, which are all encoded alike in the file."""
     if table.column_names != SCHEMA.names:
-        raise InvariantBroken(8, f"segment columns {table.column_names}")
+        raise InvariantBroken(8, f"a segment has the wrong columns: {table.column_names}")
     return pa.schema([column.with_type(found.type) for column, found in zip(SCHEMA, table.schema, strict=True)])
 
 
@@ -164,8 +168,8 @@ def _options(table: pa.Table, level: int) -> dict[str, object]:
 
 
 def _value_options(column: pa.ChunkedArray, level: int) -> tuple[str, int]:
-    """(encoding, zstd level) by a sample. DELTA_BYTE_ARRAY keeps lengths apart from bytes: better for values of one
-    width, worse for mixed ones."""
+    """(encoding, zstd level) of a value column, chosen by a sample. DELTA_BYTE_ARRAY stores lengths apart from bytes,
+    which is smaller for values of similar length and larger for mixed ones."""
     sample = _sample(column)
     joined = b"".join(sample)
     if not joined:
@@ -177,7 +181,7 @@ def _value_options(column: pa.ChunkedArray, level: int) -> tuple[str, int]:
 
 
 def _sample(column: pa.ChunkedArray) -> list[bytes]:
-    """SAMPLE_ROWS values from all over the column, those that are not null or empty."""
+    """About SAMPLE_ROWS values, evenly spaced over the column, without nulls and empty values."""
     step = max(1, len(column) // SAMPLE_ROWS)
     return [value for at in range(0, len(column), step) if (value := column[at].as_py())]
 
@@ -189,7 +193,7 @@ def _lengths(column: pa.ChunkedArray) -> Ints:
         if not pa.types.is_binary_view(chunk.type):
             out.append(pc.fill_null(pc.binary_length(chunk), 0).to_numpy(zero_copy_only=False).astype(np.int64))
             continue
-        views = np.frombuffer(chunk.buffers()[1], np.int32).reshape(-1, 4)  # length first, in 16 bytes
+        views = np.frombuffer(chunk.buffers()[1], np.int32).reshape(-1, 4)  # a view has 16 bytes and begins with length
         lengths = views[chunk.offset : chunk.offset + len(chunk), 0].astype(np.int64)
         out.append(np.where(chunk.is_valid().to_numpy(zero_copy_only=False), lengths, 0))
     return np.concatenate(out)

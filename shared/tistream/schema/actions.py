@@ -1,4 +1,4 @@
-"""DDL action types: TiDB's numbers and its own strings (`ActionType.String()` in pkg/meta/model/job.go)."""
+"""DDL action types: TiDB's numbers and strings (`ActionType.String()` in pkg/meta/model/job.go)."""
 
 from __future__ import annotations
 
@@ -87,23 +87,24 @@ ACTIONS: dict[int, str] = {
 CREATE_SCHEMA, DROP_SCHEMA = 1, 2
 DROP_TABLE, DROP_VIEW, DROP_SEQUENCE = 4, 24, 36
 
-# A database is the object: `schema_id` names it, and the table name is empty.
+# Actions on a database: `schema_id` identifies it, and the table name is empty.
 OF_SCHEMA = frozenset({1, 2, 26, 55, 63, 77, 80})
-# Nothing with a name in the schema is the object. Placement policies and resource groups put their own name into
-# `schema_name` (upstream-formats 7), which is no database.
+# Actions on neither a database nor a table. Jobs of placement policies and resource groups have the policy's or group's
+# name in `schema_name` (upstream-formats 7), which is not a database.
 OF_NOTHING = frozenset({51, 52, 53, 62, 68, 69, 70, 76})
 DROPS = frozenset({DROP_SCHEMA, DROP_TABLE, DROP_VIEW, DROP_SEQUENCE})
 
-# Every finished job of these types changes what SELECT shows. A job of such a type that is done without a change
-# seen made its change before history begins.
+# Every finished job of these types changes what SELECT shows. If a job of such a type is done without a visible change
+# in this history, its change was made before the history begins.
 ALWAYS_VISIBLE = frozenset({1, 2, 3, 4, 5, 6, 11, 14, 19, 20, 21, 23, 24, 25, 34, 36, 42, 47, 60, 63, 64, 71, 72})
 
-# ALTER TABLE … PARTITION BY and REMOVE PARTITIONING change twice: the partitions under way, the table's id when done.
+# ALTER TABLE … PARTITION BY and REMOVE PARTITIONING make two visible changes: of the partitions while the job runs, and
+# of the table's id when it is done.
 TWICE_VISIBLE = frozenset({71, 72})
 
 
 def action_name(action: int, *, undone: bool = False) -> str:
-    """TiDB's string of an action type; its `String()` says "none" of a number that it does not know. `undone`: of a
-    job that takes back what it has shown (design.md 5)."""
+    """TiDB's string of an action type; "none" for an unknown number, as `String()` returns. `undone`: the job reverts
+    its visible changes (design.md 5)."""
     name = ACTIONS.get(action, "none")
     return f"rollback of {name}" if undone else name

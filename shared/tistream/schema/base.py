@@ -1,7 +1,7 @@
-"""What a history needs of all that came before a base_ts: the newest state of each thing. Pure.
+"""Restates the records up to a base_ts as the newest state of each database and table. Pure.
 
-A history that begins with the restated records and goes on with those above base_ts answers every question about a
-time at or above base_ts as the whole one does, and makes the same events of what follows.
+A history that begins with the restated records and continues with the records above base_ts gives the same answers as
+the whole history for every ts at or above base_ts, and makes the same events above base_ts.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from tistream.schema.records import Base, DatabaseChange, JobChange, Record, Tab
 
 
 def restated(records: Iterable[Record], base_ts: int, base: Base) -> tuple[Record, ...]:
-    """Records that say at base_ts what those up to it have come to. `records` begin where the log does, in order.
+    """Records that restate, at base_ts, the state after `records`: all records of the log up to base_ts, in order.
 
-    All have commit_ts = base_ts and start_ts 0, as those of a snapshot: one transaction, in which no job is. What jobs
-    had come to is in `base`; so are ids that tables had which are not there any more.
+    The result has commit_ts = base_ts and start_ts 0, as a snapshot's records have: it is one transaction without jobs.
+    The state of jobs, and the ids of tables that no longer exist, are in `base`.
     """
     databases: dict[int, Record] = {}
-    tables: dict[tuple[int, int], Record] = {}  # in the order of their newest records: it says which place is newest
+    # In the order of the newest records: if a table is in two databases, the later record has its newest place.
+    tables: dict[tuple[int, int], Record] = {}
     version = 0
     for record in records:
         assert record.commit_ts <= base_ts, f"a record at {record.commit_ts} is not older than the base at {base_ts}"

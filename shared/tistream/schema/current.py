@@ -1,4 +1,4 @@
-"""The schema as the newest record left it, visible or not."""
+"""The newest state of the schema after all applied records, with databases and tables that are not visible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tistream.schema.visible import Database, Name, StoredTable, TableVersion, n
 
 @dataclass(slots=True)
 class Touched:
-    """What one transaction's records are about."""
+    """The databases, tables, versions and jobs that the records of one transaction concern."""
 
     tables: set[int] = field(default_factory=set)
     databases: set[int] = field(default_factory=set)
@@ -32,7 +32,7 @@ class CurrentSchema:
         self._ever_named = IdSet()
 
     def take(self, records: Iterable[Record]) -> Touched:
-        """Apply one transaction's records. A database that changes touches all its tables."""
+        """Apply one transaction's records, and return what they concern: with a database, all of its tables."""
         touched = Touched()
         for record in records:
             change = record.change
@@ -56,12 +56,12 @@ class CurrentSchema:
         return touched
 
     def visible_database(self, database_id: int) -> Database | None:
-        """The database, if SELECT sees it."""
+        """The database, if SELECT shows it."""
         database = self._databases.get(database_id)
         return database if database is not None and database.visible else None
 
     def visible_table(self, table_id: int) -> TableVersion | None:
-        """The table, if SELECT sees it and its database."""
+        """The table, if SELECT shows it and its database."""
         for database_id, stored in self._tables.get(table_id, {}).items():
             database = self.visible_database(database_id)
             if stored.head.public and database is not None:
@@ -84,7 +84,7 @@ class CurrentSchema:
         return physical_id in self._ever_named
 
     def named(self) -> tuple[int, ...]:
-        """Every such id, ascending."""
+        """Every id for which `ever_named` is true, ascending."""
         return tuple(self._ever_named)
 
     def _take_database(self, change: DatabaseChange) -> None:
@@ -96,7 +96,7 @@ class CurrentSchema:
 
     def _take_table(self, change: TableChange) -> None:
         places = self._tables.setdefault(change.table_id, {})
-        # The newest place is the last one.
+        # The last entry must be the newest one.
         places.pop(change.database_id, None)
         if change.text is not None:
             info = change.text.info()

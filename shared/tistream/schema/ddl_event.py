@@ -1,4 +1,4 @@
-"""When a DDL job becomes an event, and what the event says (design.md 5)."""
+"""Turns DDL jobs into events: at which transaction, and with which content (design.md 5)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tistream.schema.visible import SYSTEM_SCHEMAS, Database, Name, TableVersion
 
 @dataclass(frozen=True, slots=True)
 class DdlEvent:
-    """One DDL. `involved` has every (database, table) that it touched; the table is "" for the database itself."""
+    """One DDL. `involved` has every (database, table) that it changed; the table is "" for the database itself."""
 
     commit_ts: int
     start_ts: int
@@ -26,7 +26,8 @@ class DdlEvent:
     involved: tuple[Name, ...]
 
     def concerns(self, database: str, table: str | None) -> bool:
-        """Whether it concerned this database, or this table of it, before or after it. Names are folded."""
+        """Whether a name involved in the DDL, before or after it, is of this database and, unless None, this table.
+        Both arguments are folded."""
         for name in (*self.involved, (self.database, self.table)):
             if fold(name[0]) == database and (table is None or fold(name[1]) == table):
                 return True
@@ -35,7 +36,7 @@ class DdlEvent:
 
 @dataclass(frozen=True, slots=True)
 class VisibleChange:
-    """What one transaction changed of what SELECT shows: table and database ids to their versions."""
+    """The visible changes of one transaction: ids of tables and databases to (version before, version after)."""
 
     tables: Mapping[int, tuple[TableVersion | None, TableVersion | None]]
     databases: Mapping[int, tuple[Database | None, Database | None]]
@@ -44,7 +45,7 @@ class VisibleChange:
         return bool(self.tables or self.databases)
 
     def names(self) -> list[Name]:
-        """Every name before or after, each once."""
+        """Every name before or after the change, without duplicates."""
         names: dict[Name, None] = {}
         for pair in self.databases.values():
             names.update(((version.name, ""), None) for version in pair if version)
@@ -54,7 +55,7 @@ class VisibleChange:
 
 
 class CurrentNames(Protocol):
-    """The names that ids have now, after the transaction; of what is not visible, too."""
+    """The names that ids have after the transaction, including those that are not visible."""
 
     def database_name(self, database_id: int) -> str | None: ...
 
@@ -63,7 +64,8 @@ class CurrentNames(Protocol):
 
 @dataclass(slots=True)
 class _Life:
-    """One job, from its first row that history has on. `told_ts`: when it became an event, or was found to be none."""
+    """One job since its first row in this history. `told_ts`: the ts at which its event was made, or at which it was
+    found to need none; None before that."""
 
     job_id: int
     seen_ts: int
@@ -73,18 +75,19 @@ class _Life:
 
 @dataclass(slots=True)
 class JobTracker:
-    """Follows the jobs under way: each becomes an event once, at its first visible change, else when it is done. A job
-    that is cancelled or rolled back gives another event where it takes back what it has shown."""
+    """Tracks running jobs. Each becomes one event, at its first visible change or, without one, when it is done. A job
+    that is cancelled or rolled back becomes another event where it reverts its visible change."""
 
     _jobs: dict[int, _Life] = field(default_factory=dict)
-    _ended: list[tuple[int, _Life]] = field(default_factory=list)  # when its row was deleted, and which; in that order
+    _ended: list[tuple[int, _Life]] = field(default_factory=list)  # (ts at which the row was deleted, job), in ts order
 
     def take(
         self, change: JobChange, visible: VisibleChange, names: CurrentNames, commit_ts: int, start_ts: int
     ) -> DdlEvent | None:
-        """One put or deletion of a job's row, with what its transaction changed visibly.
+        """Apply a put or deletion of a job's row, with the visible changes of its transaction, and return the event, if
+        any.
 
-        The event's schema_version is still 0: it counts every Diff of the commit_ts, of other transactions too.
+        The event's schema_version is 0: the caller sets it, because it depends on every transaction of the commit_ts.
         """
         job = change.job
         if job is None:
@@ -94,7 +97,7 @@ class JobTracker:
             return None
         life = self._jobs.setdefault(job.id, _Life(job.id, commit_ts, job.existed))
         if job.state in JOB_UNDONE:
-            # Whatever changes in sight is announced, also if the job showed it before this history begins.
+            # Every visible change needs an event, even if it reverts one that was made before this history begins.
             return _event(job, visible, names, commit_ts, start_ts) if visible else None
         if life.told_ts is not None or not (visible or job.state == JOB_DONE):
             return None
@@ -104,7 +107,7 @@ class JobTracker:
         return _event(job, visible, names, commit_ts, start_ts)
 
     def marks(self, ts: int) -> tuple[JobMark, ...]:
-        """What the jobs had come to whose rows were there at `ts`; by id."""
+        """The states, at `ts`, of the jobs whose rows existed at `ts`, by job id."""
         lives = [life for ended_ts, life in self._ended if ended_ts > ts] + list(self._jobs.values())
         marks = (
             JobMark(life.job_id, life.told_ts is not None and life.told_ts <= ts, life.before_history)
@@ -114,18 +117,18 @@ class JobTracker:
         return tuple(sorted(marks, key=lambda mark: mark.job_id))
 
     def restore(self, marks: Iterable[JobMark], ts: int) -> None:
-        """Begin with what jobs had come to at `ts`."""
+        """Set the states of jobs at `ts`, the beginning of the history."""
         for mark in marks:
             told_ts = ts if mark.told else None
             self._jobs[mark.job_id] = _Life(mark.job_id, ts, mark.before_history, told_ts)
 
     def forget(self, ts: int) -> None:
-        """`marks` is not asked for times below `ts` any more."""
+        """Drop what only `marks` for a ts below `ts` needs."""
         self._ended = [(ended_ts, life) for ended_ts, life in self._ended if ended_ts > ts]
 
 
 def _shown_before_history(job: Job, visible: VisibleChange) -> bool:
-    """Of a job that was under way at the snapshot: whether its first visible change is in the snapshot already."""
+    """Whether the snapshot contains the first visible change of a job that was running at the snapshot."""
     if visible:
         return job.type in actions.TWICE_VISIBLE and job.state == JOB_DONE
     return job.type in actions.ALWAYS_VISIBLE
@@ -153,7 +156,7 @@ def _event(job: Job, visible: VisibleChange, names: CurrentNames, commit_ts: int
 
 
 def _object(job: Job, visible: VisibleChange, names: CurrentNames) -> Name:
-    """The name of the job's object after it; before it, for a drop."""
+    """The name of the job's object after the job or, for a drop, before it."""
     if job.type in actions.OF_NOTHING:
         return "", ""
     if job.type in actions.OF_SCHEMA:
@@ -161,8 +164,8 @@ def _object(job: Job, visible: VisibleChange, names: CurrentNames) -> Name:
         known = new or old
         return (known.name if known else names.database_name(job.schema_id) or job.schema_name), ""
     before, after = visible.tables.get(job.table_id, (None, None))
-    # TRUNCATE, EXCHANGE and ALTER … PARTITION BY give the name to another id: the old id's last name is the new
-    # one's too. A job that creates several tables may have no table_id of its own.
+    # TRUNCATE, EXCHANGE and ALTER … PARTITION BY give the name to another id, so the old id's last name is also the
+    # new id's name. A job that creates several tables may have no table_id of its own.
     version = after or before
     if version is not None:
         return version.name

@@ -1,11 +1,11 @@
 """The MVCC history of one tenant's schema: a pure function of its records (design.md 4 and 5).
 
-It may be told to forget what lies below a base_ts. Then every reading method raises Gone, rather than tell half of it,
-for a ts, or a window that begins, below base_ts.
+`forget` drops the history below a base_ts. After that, every reading method raises Gone for a ts below base_ts, and for
+a window that begins below it.
 
-Three time lines answer everything: of each physical id, the logical table that it belongs to; of each logical
-table, its visible versions; of each name, who bears it. A change at ts T is seen by rows with commit_ts > T: a row
-is decoded with the newest schema strictly before its commit_ts. Not thread-safe: one writer, or a lock.
+The history consists of three kinds of timelines: for each physical id, the logical table that owns it; for each logical
+table, its visible versions; for each name, the table that has it. A change at ts T applies to rows with commit_ts > T,
+because a row is decoded with the newest schema strictly before its commit_ts. Not thread-safe: callers need a lock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ListedTable:
-    """One line of ListTables."""
+    """One entry of ListTables."""
 
     name: str
     table_id: int
@@ -38,7 +38,7 @@ class ListedTable:
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """During `from_ts < t <= to_ts` this table bore the name, with its rows under these physical ids."""
+    """A table that had a name during `from_ts < t <= to_ts`, with its rows under these physical ids."""
 
     from_ts: int
     to_ts: int
@@ -52,7 +52,7 @@ def _forget(lines: dict[int, Timeline[T]], ts: int) -> None:
 
 
 class History:
-    """Every version of every schema since `base_ts`. Feed it records in (commit_ts, start_ts) order."""
+    """Every version of every schema since `base_ts`. Records are applied in (commit_ts, start_ts) order."""
 
     def __init__(self, snapshot_ts: int) -> None:
         self.snapshot_ts = snapshot_ts
@@ -60,7 +60,7 @@ class History:
         self._applied_ts = 0
         self._forgotten_ts = 0
         self._current = CurrentSchema()
-        # over time
+        # timelines, by database id, table id and physical id
         self._database_versions: dict[int, Timeline[Database | None]] = {}
         self._versions: dict[int, Timeline[TableVersion | None]] = {}
         self._owners: dict[int, Timeline[int | None]] = {}
@@ -73,7 +73,7 @@ class History:
     # ---- writing
 
     def apply(self, records: Iterable[Record]) -> None:
-        """Take records in (commit_ts, start_ts) order. All records of one commit_ts must come in one call."""
+        """Apply records in (commit_ts, start_ts) order. All records of one commit_ts must be in one call."""
         for commit_ts, group in groupby(records, key=lambda record: record.commit_ts):
             assert commit_ts > self._applied_ts, f"record at {commit_ts} after {self._applied_ts} was applied"
             self._applied_ts = commit_ts
@@ -84,22 +84,23 @@ class History:
             self._events[first:] = [replace(event, schema_version=version) for event in self._events[first:]]
 
     def advance(self, resolved_ts: int) -> None:
-        """Everything at or below `resolved_ts` has been applied. Never goes down."""
+        """Raise resolved_ts: the caller has applied every record at or below it. A lower value changes nothing."""
         self.resolved_ts = max(self.resolved_ts, resolved_ts)
 
     @property
     def base_ts(self) -> int:
-        """The earliest time that may be asked for."""
+        """The earliest ts that the reading methods accept."""
         return max(self.snapshot_ts, self._forgotten_ts)
 
     def base(self, ts: int) -> Base:
-        """What a history that begins at `ts` needs beside the newest records up to there. Raises Gone."""
+        """The state that a history beginning at `ts` needs in addition to the newest records up to `ts`. Raises
+        Gone."""
         self._refuse_below(ts)
         return Base(self._current.named(), self._jobs.marks(ts))
 
     def forget(self, before_ts: int) -> None:
-        """Forget what no question about a time at or above `before_ts` can need; whoever asks for an earlier one is
-        told so from now on. Every record at or below it must have been applied."""
+        """Drop the history below `before_ts`: reads below it raise Gone from now on. Every record at or below it must
+        have been applied."""
         if before_ts <= self.base_ts:
             return
         self._forgotten_ts = before_ts
@@ -167,11 +168,12 @@ class History:
                 yield table_id, (before, after)
 
     def _move_ids(self, commit_ts: int, changed: dict[int, tuple[TableVersion | None, TableVersion | None]]) -> None:
-        """Physical ids change hands: all are let go before any is taken (EXCHANGE swaps two)."""
+        """Update the owners of physical ids. All ids are released before any is assigned, because EXCHANGE swaps
+        two."""
         for table_id, (before, after) in changed.items():
             kept = set(after.head.physical_ids) if after else set()
             for physical_id in before.head.physical_ids if before else ():
-                owner = self._owners.get(physical_id)  # another table may have taken it earlier, and be forgotten
+                owner = self._owners.get(physical_id)  # None if a later owner released it and `forget` dropped it
                 if physical_id not in kept and owner is not None and owner.last == table_id:
                     owner.set(commit_ts, None)
         for table_id, (_, after) in changed.items():
@@ -197,19 +199,19 @@ class History:
     def _refuse_below(self, ts: int) -> None:
         if ts < self._forgotten_ts:
             earliest = str(self._forgotten_ts)
-            raise Gone(f"the schema is known from {earliest} on; {ts} lies below", {"earliest_ts": earliest})
+            raise Gone(f"the schema history begins at {earliest}; {ts} lies below it", {"earliest_ts": earliest})
 
     # ---- reading: one row's schema
 
     def table_at(self, physical_id: int, commit_ts: int) -> TableVersion | None:
-        """The version with which a row at `commit_ts` is read; None if its table or partition is not visible then."""
+        """The table version that decodes a row of `commit_ts`; None if its table or partition is not visible then."""
         self._refuse_below(commit_ts - 1)
         owner = self._owners.get(physical_id)
         table_id = owner.before(commit_ts) if owner else None
         return None if table_id is None else self._versions[table_id].before(commit_ts)
 
     def versions_of(self, physical_id: int, low: int, high: int) -> list[tuple[int, int, TableVersion | None]]:
-        """`table_at` of every commit_ts in `low < t <= high`, as runs (from exclusive, to inclusive, version)."""
+        """`table_at` for every commit_ts in `low < t <= high`, as runs (from exclusive, to inclusive, version)."""
         self._refuse_below(low)
         owner = self._owners.get(physical_id)
         if owner is None:
@@ -223,23 +225,23 @@ class History:
         return out
 
     def ever_named(self, physical_id: int) -> bool:
-        """Whether any TableInfo ever contained the id, visible or not, of system schemas too."""
+        """Whether any TableInfo ever contained the id, visible or not, system schemas included."""
         return self._current.ever_named(physical_id)
 
     def schema_version_before(self, commit_ts: int) -> int:
-        """The highest version whose Diff was committed strictly before; 0 before the first."""
+        """The highest schema version whose Diff was committed strictly before `commit_ts`; 0 before the first."""
         self._refuse_below(commit_ts - 1)
         at = bisect_left(self._version_ts, commit_ts)
         return self._version_numbers[at - 1] if at else 0
 
     def schema_version_at(self, ts: int) -> int:
-        """The highest version whose Diff was committed at or before `ts`; 0 before the first."""
+        """The highest schema version whose Diff was committed at or before `ts`; 0 before the first."""
         self._refuse_below(ts)
         at = bisect_right(self._version_ts, ts)
         return self._version_numbers[at - 1] if at else 0
 
     def schema_versions(self, low: int, high: int) -> list[tuple[int, int, int]]:
-        """`schema_version_before` of every t in `low < t <= high`, as runs (from exclusive, to inclusive, version)."""
+        """`schema_version_before` for every t in `low < t <= high`, as runs (from exclusive, to inclusive, version)."""
         self._refuse_below(low)
         out = []
         at = bisect_right(self._version_ts, low)
@@ -252,13 +254,13 @@ class History:
     # ---- reading: names
 
     def databases(self, ts: int) -> list[str]:
-        """Databases visible at `ts`, sorted."""
+        """The names of the databases visible at `ts`, sorted."""
         self._refuse_below(ts)
         found = (line.at(ts) for line in self._database_versions.values())
         return sorted(database.name for database in found if database is not None)
 
     def tables(self, ts: int, database: str) -> list[ListedTable] | None:
-        """Base tables (no views, no sequences) visible at `ts`, sorted; None if there is no such database then."""
+        """The base tables (no views, no sequences) visible at `ts`, by name; None if the database did not exist."""
         if fold(database) not in map(fold, self.databases(ts)):
             return None
         version = self.schema_version_at(ts)
@@ -268,7 +270,7 @@ class History:
         )
 
     def visible_tables(self, ts: int, database: str) -> Iterator[TableVersion]:
-        """Versions of everything in a database at `ts`, views and sequences too."""
+        """The versions of a database's tables, views and sequences that are visible at `ts`."""
         self._refuse_below(ts)
         for name in self._names.tables(fold(database)):
             table_id = self._names.at(name, ts)
@@ -277,7 +279,7 @@ class History:
                 yield version
 
     def database_exists(self, database: str, low: int, high: int) -> bool:
-        """Whether a database bore the name at any t in `low < t <= high`."""
+        """Whether a visible database had the name at any t in `low < t <= high`."""
         self._refuse_below(low)
         folded = fold(database)
         for line in self._database_versions.values():
@@ -287,10 +289,10 @@ class History:
         return False
 
     def bearers(self, database: str, table: str | None, low: int, high: int) -> list[Bearer]:
-        """Who bore a name (or, with None, any name of the database) at any t in `low < t <= high`.
+        """The tables that had a name (with `table` None: any name of the database) at any t in `low < t <= high`.
 
-        A table whose physical ids changed meanwhile is there once for each set of them. Views and sequences bear
-        names, with no physical ids.
+        A table whose physical ids changed within the window has one entry for each set of ids. Views and sequences are
+        included, with no physical ids.
         """
         self._refuse_below(low)
         folded = fold(database)
@@ -314,7 +316,8 @@ class History:
     # ---- reading: DDL
 
     def ddl_events(self, low: int, high: int, database: str | None = None, table: str | None = None) -> list[DdlEvent]:
-        """Events with `low < commit_ts <= high` in order; of one database, or of one table's name."""
+        """The DDL events with `low < commit_ts <= high`, in order; with `database` or `table`, only those that concern
+        it."""
         self._refuse_below(low)
         first = bisect_right(self._events, low, key=lambda event: event.commit_ts)
         last = bisect_right(self._events, high, key=lambda event: event.commit_ts)

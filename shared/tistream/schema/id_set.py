@@ -1,4 +1,4 @@
-"""A set of ids that only grows, in eight bytes each once they are many."""
+"""A set of ids that only grows. A large set takes about eight bytes for each id."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _RECENT_MIN = 1_024
 
 
 class IdSet:
-    """Signed 64-bit integers. What came lately is a set, the rest a sorted array."""
+    """A set of signed 64-bit integers. Recently added ones are in a Python set, the rest in a sorted array."""
 
     def __init__(self) -> None:
         self._packed: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self._recent: set[int] = set()
 
     def update(self, ids: Iterable[int]) -> None:
-        """Add ids; those that are there already are no harm."""
+        """Add ids. Ids that are present already are ignored."""
         self._recent.update(ids)
-        # A share of what is packed, so that packing costs the same for each id however many there are.
+        # The limit is a fraction of the array's length, so that the amortized cost of an id does not grow with the set.
         if len(self._recent) >= max(_RECENT_MIN, len(self._packed) // 4):
             self._packed = np.union1d(self._packed, np.fromiter(self._recent, np.int64, len(self._recent)))
             self._recent.clear()
@@ -32,6 +32,6 @@ class IdSet:
         return at < len(self._packed) and int(self._packed[at]) == one
 
     def __iter__(self) -> Iterator[int]:
-        """In ascending order."""
+        """Iterate over the ids in ascending order."""
         recent = np.fromiter(self._recent, np.int64, len(self._recent))
         yield from np.union1d(self._packed, recent).tolist()

@@ -1,7 +1,8 @@
-"""What a table's columns may say, and how much memory that makes of a row. Pure.
+"""Limits of a table's definition, and the memory that its rows take when decoded. Pure.
 
-A few bytes of a row can stand for very many: an ENUM's number for its element, no cell at all for a default. So what no
-TiDB writes is refused before history takes it, and who holds rows counts what they become (`shown_bytes`).
+A few bytes of a stored row can become very many: an ENUM's number becomes its element, and a missing cell becomes the
+default. So definitions that no TiDB writes are rejected before history applies them, and memory budgets count the
+decoded size of rows (`shown_bytes`).
 """
 
 from __future__ import annotations
@@ -13,23 +14,24 @@ import orjson
 
 from tistream.schema import table as t
 
-# TiDB's own bounds, or more where a setting lifts them: what it has written is never refused.
-COLUMNS_MAX = 4_096  # that SELECT shows; hidden ones, and those that a DDL works on, come on top
+# TiDB's own limits, or more where a setting of TiDB raises them: nothing that TiDB has written is rejected.
+COLUMNS_MAX = 4_096  # columns that SELECT shows; hidden ones and those that a DDL is changing are not counted
 ENUM_ELEMENTS_MAX = 65_535
 SET_ELEMENTS_MAX = 64
-ELEMENT_BYTES_MAX = 6 << 20  # 255 characters, or as many as wanted with `enable-enum-length-limit = false`
-DEFAULT_BYTES_MAX = 256 << 10  # 65,535 characters; a SET's: all its elements
+ELEMENT_BYTES_MAX = 6 << 20  # TiDB: 255 characters, or unlimited with `enable-enum-length-limit = false`
+DEFAULT_BYTES_MAX = 256 << 10  # TiDB: 65,535 characters; the default of a SET may have all its elements
 INDEX_COLUMNS_MAX = 32  # TiDB: 16
-ROW_BYTES_MAX = 32 << 20  # all that one row may show of these; a whole TableInfo has 6 MiB (`txn-entry-size-limit`)
+ROW_BYTES_MAX = 32 << 20  # of elements and defaults in a row; TiDB's TableInfo has 6 MiB (`txn-entry-size-limit`)
 
-CELL_BYTES = 32  # where a cell lies (16), and its value, or where its text ends
+CELL_BYTES = 32  # a cell's position (16 bytes), and its value or the end of its text
 PADDED_MAX = 255  # BINARY(n)
 JSON_EXPANSION = 5  # `1e15` is shown as 1000000000000000.0
 _SHOWN_CHARS = 80
 
 
 def check_info(info: dict[str, Any]) -> None:
-    """Raises ValueError, KeyError, TypeError or AttributeError unless `parse_table` and what follows will do."""
+    """Check that `parse_table` and the decoders can process a TableInfo. Raises ValueError, KeyError, TypeError or
+    AttributeError if not."""
     head = t.parse_head(info)
     _typed(int, head.id, head.state, *(head.partition_ids or ()))
     _typed(str, head.name)
@@ -48,24 +50,24 @@ def check_info(info: dict[str, Any]) -> None:
             if not 0 <= part["offset"] < len(columns):
                 raise ValueError(f"index {index['idx_name']['O']!r} has a column at offset {part['offset']}")
     if info.get("is_common_handle") and not any(index.get("is_primary") for index in info.get("index_info") or ()):
-        raise ValueError("a common handle and no primary index")
+        raise ValueError("the table has a common handle but no primary index")
     _check_sizes(info)
 
 
 def _typed(wanted: type, *values: object) -> None:
     for value in values:
         if not isinstance(value, wanted) or isinstance(value, bool):
-            raise TypeError(f"{repr(value)[:_SHOWN_CHARS]} is no {wanted.__name__}")
+            raise TypeError(f"{repr(value)[:_SHOWN_CHARS]} is not of type {wanted.__name__}")
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise ValueError(f"{value} has more than 64 bits")
 
 
 def _check_sizes(info: dict[str, Any]) -> None:
-    """Raises ValueError that names the table, the column and the limit, if it says more than any TiDB does."""
+    """Raise ValueError with the table, the column and the limit if the definition exceeds a limit."""
     columns = info.get("cols") or ()
     table = f"table {_short(info['name']['O'])}"
     shown = sum(column.get("state", 0) == t.STATE_PUBLIC and not column.get("hidden") for column in columns)
-    if not info.get("view"):  # has as many as it selects, and no rows
+    if not info.get("view"):  # a view has no rows, and TiDB does not limit its columns
         _within(f"{table}: visible columns", shown, COLUMNS_MAX)
     row_bytes = 0
     for column in columns:
@@ -77,7 +79,7 @@ def _check_sizes(info: dict[str, Any]) -> None:
 
 
 def _checked_column(table: str, column: dict[str, Any]) -> int:
-    """The most that it can add to a row."""
+    """Check a column, and return the most bytes that its elements or default can add to a row. Raises ValueError."""
     kind = column.get("type") or {}
     tp, elems = kind.get("Tp", 0), kind.get("Elems") or ()
     where = f"{table}, column {_short(column['name']['O'])}"
@@ -102,21 +104,21 @@ def _short(name: str) -> str:
 
 
 def _text_bytes(value: Any) -> int:
-    """The length of a text, or of other JSON, in bytes."""
+    """The length of a text, or of any other JSON value, in bytes; 0 for None."""
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode())
     return 0 if value is None else len(orjson.dumps(value))
 
 
 def _longest(tp: int, elems: Sequence[str]) -> int:
-    """The longest text that a cell can stand for."""
+    """The bytes of the longest text that a cell of an ENUM or SET can become; 0 for other types."""
     if tp == t.SET:
         return sum(map(_text_bytes, elems[:SET_ELEMENTS_MAX])) + len(elems[:SET_ELEMENTS_MAX])
     return max(map(_text_bytes, elems), default=0) if tp == t.ENUM else 0
 
 
 def shown_bytes(table: t.Table) -> int:
-    """The most bytes of memory that a row takes, decoded and worded, beside those that are stored of it."""
+    """The most bytes of memory that a row takes when decoded and rendered, in addition to its stored bytes."""
     return sum(map(_column_bytes, (*table.visible_columns, *table.key_columns)))  # an event's `key` repeats its columns
 
 

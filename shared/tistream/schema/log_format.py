@@ -1,10 +1,10 @@
-"""The schema registry's durable log (docs/formats.md): numbered objects from 1 without a hole, never changed.
+"""Codec of the schema registry's durable log (docs/formats.md): immutable objects, numbered from 1 without a hole.
 
     b"TSSL" | u32 LE version | u32 LE crc32 of the rest | zstd( JSON lines: one header, then one per record )
 
-Object 1 is the snapshot: its records all have commit_ts = high_ts = snapshot_ts. Each further object carries every
-record of the window (low_ts, high_ts], where low_ts is the high_ts of the object before it. A *base* (version 2, all
-others are of version 1) restates before these what the whole log says, so that readers may begin there.
+Object 1 is the snapshot: all its records have commit_ts = high_ts = snapshot_ts. Each further object has every record
+of the window (low_ts, high_ts], where low_ts is the high_ts of the object before it. A *base* begins with records that
+restate the whole log up to its base_ts, so that readers may begin there. A base has version 2, all others version 1.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _HEAD_BYTES = 12
 
 @dataclass(frozen=True, slots=True)
 class BaseHead:
-    """What a base says beside its records: which of them restate, and what they replace.
+    """The part of a base's header that other objects do not have.
 
-    Its first `restated` records all have commit_ts = base_ts: what every record up to there has come to (base.py). The
-    others are all those with base_ts < commit_ts <= high_ts, also those that earlier objects had. `begin`: how many
+    The first `restated` records all have commit_ts = base_ts and restate every record up to base_ts (base.py). The
+    others are all records with base_ts < commit_ts <= high_ts, including those of earlier objects. `begin`: how many
     records up to base_ts the log has had since its first object, so that the others keep their numbers. `log_id`,
     `snapshot_ts`: the first object's nonce and high_ts.
     """
@@ -49,7 +49,7 @@ class BaseHead:
 
 @dataclass(frozen=True, slots=True)
 class LogObject:
-    """One object of the log. `nonce` tells which writer made it."""
+    """One object of the log. `nonce` identifies its writer."""
 
     tenant: TenantKey
     number: int
@@ -61,7 +61,7 @@ class LogObject:
 
     @property
     def new_records(self) -> tuple[Record, ...]:
-        """Those of (low_ts, high_ts]: what it adds to the objects before it."""
+        """The records of (low_ts, high_ts], which the objects before it do not have."""
         if self.base is None:
             return self.records
         later = self.records[self.base.restated :]
@@ -109,8 +109,8 @@ def _checked_version(key: str, data: bytes) -> int:
 
 
 def beginning(key: str, data: bytes) -> tuple[int, tuple[int, ...]]:
-    """Of object 1 or a base: the tenant's snapshot_ts, and ids of tables that it names, ascending. One record is held
-    at a time. Raises CorruptObject."""
+    """The tenant's snapshot_ts, and the ids of the tables in the object, ascending. The object is number 1 or a base.
+    Only one record is in memory at a time. Raises CorruptObject."""
     version = _checked_version(key, data)
     try:
         with zstandard.ZstdDecompressor().stream_reader(data[_HEAD_BYTES:]) as stream:
@@ -125,7 +125,7 @@ def beginning(key: str, data: bytes) -> tuple[int, tuple[int, ...]]:
 
 
 def decode(key: str, data: bytes) -> LogObject:
-    """Parse an object's bytes. Raises CorruptObject naming `key` and what is wrong."""
+    """Parse an object's bytes. Raises CorruptObject with `key` and the reason."""
     version = _checked_version(key, data)
     try:
         first, *lines = zstandard.decompress(data[_HEAD_BYTES:]).split(b"\n")

@@ -1,4 +1,4 @@
-"""Committed rows of the `m` space and of `mysql.tidb_ddl_job` to records (upstream-formats 3.2, 3.3, 5 and 7)."""
+"""Decodes committed rows of the `m` space and of `mysql.tidb_ddl_job` to records (upstream-formats 3.2, 3.3, 5, 7)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tistream.schema.records import (
 from tistream.schema.row_cell import read_bytes_cell
 
 DDL_JOB_TABLE_ID = 0x0000FFFFFFFFFFFE  # mysql.tidb_ddl_job
-META_TABLE_ID = 0  # how a segment marks the `m` keys
+META_TABLE_ID = 0  # the table_id of `m` keys in a segment
 
 _JOB_META = "job_meta"
-# Where a snapshot does not list the table: TiDB has always created it with job_meta as its fifth column.
+# Used if a snapshot does not list the table: TiDB has always created it with job_meta as its fifth column.
 _JOB_META_ID = 5
 _SIGN = 1 << 63
 
@@ -39,12 +39,12 @@ def record_span(table_id: int) -> KeySpan:
 
 DDL_JOB_SPAN = record_span(DDL_JOB_TABLE_ID)
 SCHEMA_SPANS = (META_SPAN, DDL_JOB_SPAN)
-"""Every key that the schema history is made of."""
+"""The spans whose rows make up the schema history."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetaRow:
-    """One committed row of those spans; `value` is None where it was deleted."""
+    """One committed row of SCHEMA_SPANS; `value` is None for a deletion."""
 
     table_id: int
     commit_ts: int
@@ -55,7 +55,7 @@ class MetaRow:
 
 
 class UndecodableMeta(ValueError):
-    """A row of the schema's own keys that this program cannot read: history must not go past it."""
+    """A row of SCHEMA_SPANS cannot be decoded. History must not advance past it."""
 
     def __init__(self, row: MetaRow, reason: str) -> None:
         super().__init__(f"key {shown_key(row.key)} committed at {row.commit_ts}: {reason}")
@@ -65,13 +65,13 @@ class UndecodableMeta(ValueError):
 
 
 class MetaDecoder:
-    """Turns rows, in commit order, into records. Keeps one fact: which column of the job table holds the job."""
+    """Decodes rows, in commit order, to records. Its only state is the column id of `job_meta` in the job table."""
 
     def __init__(self) -> None:
         self._job_meta_id = _JOB_META_ID
 
     def learn(self, record: Record) -> None:
-        """Look at a record of history: the job table's own TableInfo tells the id of its `job_meta` column."""
+        """Take the id of the `job_meta` column from the job table's TableInfo, if the record is one."""
         change = record.change
         if isinstance(change, TableChange) and change.table_id == DDL_JOB_TABLE_ID and change.text is not None:
             for column in change.text.info().get("cols") or ():
@@ -79,7 +79,7 @@ class MetaDecoder:
                     self._job_meta_id = column["id"]
 
     def decode(self, row: MetaRow) -> Record | None:
-        """The row's record; None for keys that say nothing of the schema. Raises UndecodableMeta."""
+        """The row's record; None for keys that do not concern the schema. Raises UndecodableMeta."""
         try:
             change = self._job(row) if row.table_id == DDL_JOB_TABLE_ID else _meta(row)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
@@ -94,7 +94,7 @@ class MetaDecoder:
         if row.key[9:11] != b"_r":
             return None  # an index entry
         if len(row.key) != 19:
-            raise ValueError("the handle is no integer")
+            raise ValueError("the handle is not an integer")
         job_id = int.from_bytes(row.key[11:], "big") - _SIGN
         if row.value is None:
             return JobChange(job_id, None)
@@ -105,7 +105,7 @@ class MetaDecoder:
 
 
 def parse_job(data: dict[str, Any], *, existed: bool) -> Job:
-    """A DDL job's JSON (upstream-formats 5.1)."""
+    """Parse a DDL job's JSON (upstream-formats 5.1). Raises ValueError or KeyError."""
     return Job(
         id=_int(data["id"]),
         type=_int(data["type"]),
@@ -158,12 +158,12 @@ def _table(found: MetaKey, value: bytes | None) -> TableChange:
     info = _object(value)
     check_info(info)
     if info["id"] != table_id:
-        raise ValueError(f"TableInfo of id {info['id']} under Table:{table_id}")
+        raise ValueError(f"TableInfo of id {info['id']} is stored under Table:{table_id}")
     return TableChange(database_id, table_id, TableText.pack(value))
 
 
 def check_database(info: dict[str, Any]) -> None:
-    """Raises ValueError, KeyError or TypeError unless history can take this DBInfo."""
+    """Check that history can process a DBInfo. Raises ValueError, KeyError or TypeError if not."""
     _int(info["id"])
     _text(info["db_name"]["O"])
     _int(info.get("state") or 0)
@@ -172,7 +172,7 @@ def check_database(info: dict[str, Any]) -> None:
 def _object(text: bytes) -> dict[str, Any]:
     data = orjson.loads(text)
     if not isinstance(data, dict):
-        raise ValueError("JSON, but no object")
+        raise ValueError("the JSON value is not an object")
     return data
 
 
@@ -182,17 +182,17 @@ def _number(text: bytes, prefix: bytes) -> int:
         raise ValueError(f"{text[:80]!r} is not {prefix!r} and a number")
     number = int(digits)
     if number >= _SIGN:
-        raise ValueError(f"{text[:80]!r}: a number of more than 63 bits")
+        raise ValueError(f"{text[:80]!r}: the number has more than 63 bits")
     return number
 
 
 def _int(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{value!r} is no integer")
+        raise ValueError(f"{value!r} is not an integer")
     return value
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not a string")
     return value

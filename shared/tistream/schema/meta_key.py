@@ -1,4 +1,4 @@
-"""The `m` key space (upstream-formats 3.2): strings `m|enc(K)|'s'` and hash fields `m|enc(K)|'h'|enc(F)`."""
+"""Codec of the `m` key space (upstream-formats 3.2): strings `m|enc(K)|'s'` and hash fields `m|enc(K)|'h'|enc(F)`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MetaKey:
 
 
 def encode_bytes(data: bytes) -> bytes:
-    """Memcomparable bytes: groups of 8, each with a marker byte that says how many of them are padding."""
+    """Encode bytes as memcomparable: groups of 8 bytes, each with a marker byte that counts the padding bytes."""
     out = bytearray()
     for at in range(0, len(data) + 1, _GROUP):
         group = data[at : at + _GROUP]
@@ -33,16 +33,16 @@ def encode_bytes(data: bytes) -> bytes:
 
 
 def decode_bytes(data: bytes, at: int) -> tuple[bytes, int]:
-    """Decode memcomparable bytes from offset `at`: (the bytes, the offset behind them). Raises ValueError."""
+    """Decode memcomparable bytes at offset `at`: (the bytes, the offset after them). Raises ValueError."""
     out = bytearray()
     while True:
         group = data[at : at + _GROUP + 1]
         if len(group) != _GROUP + 1:
-            raise ValueError("memcomparable bytes are cut short")
+            raise ValueError("memcomparable bytes are truncated")
         at += _GROUP + 1
         pad = 0xFF - group[_GROUP]
         if pad > _GROUP or any(group[_GROUP - pad : _GROUP]):
-            raise ValueError("memcomparable bytes have a bad group")
+            raise ValueError("memcomparable bytes have an invalid group")
         out += group[: _GROUP - pad]
         if pad:
             return bytes(out), at
@@ -56,10 +56,10 @@ def encode_key(key: bytes, field: bytes | None = None) -> bytes:
 
 
 def decode_key(raw: bytes) -> MetaKey | None:
-    """Take a raw key apart. None for what is neither a string nor a hash field (lists, hash metas).
+    """Parse a raw key. None for keys that are neither a string nor a hash field (lists, hash metas).
 
     Raises:
-        ValueError: it is no `m` key at all, or cut short.
+        ValueError: the key does not begin with `m`, or it is truncated.
     """
     if raw[:1] != _PREFIX:
         raise ValueError("not an m key")
@@ -71,5 +71,5 @@ def decode_key(raw: bytes) -> MetaKey | None:
         return None
     field, end = decode_bytes(rest, 0)
     if end != len(rest):
-        raise ValueError("bytes behind a hash field")
+        raise ValueError("there are extra bytes after a hash field")
     return MetaKey(key, field)

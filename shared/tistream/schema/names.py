@@ -1,4 +1,4 @@
-"""Names over time: which table bore a name, and which tables were in a database, when."""
+"""Index of names over time: which table had a name, and which names were in a database, at a ts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tistream.model.ts import MAX_TS
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """A name was borne by a logical table during `from_ts < t <= to_ts` (as the schema strictly before t has it)."""
+    """A logical table had a name for rows with `from_ts < t <= to_ts`: in the schema strictly before t."""
 
     from_ts: int
     to_ts: int
@@ -20,30 +20,30 @@ class Tenure:
 
 @dataclass(slots=True)
 class NameIndex:
-    """Tenures of every (database, table) name, folded. A name has one bearer at a time, a database many."""
+    """Tenures of every folded (database, table) name. At any ts, at most one table has a name."""
 
     _closed: dict[tuple[str, str], list[Tenure]] = field(default_factory=dict)
     _open: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)  # name -> (from_ts, table_id)
     _tables_of: dict[str, set[str]] = field(default_factory=dict)
 
     def leave(self, name: tuple[str, str], table_id: int, ts: int) -> None:
-        """The table does not bear the name after `ts`. Call before whoever takes the name over enters."""
+        """End the tenure of `table_id` at `ts`. Call it before `enter` for the table that takes the name over."""
         from_ts, bearer = self._open.get(name, (ts, None))
-        if bearer != table_id:  # whoever took the name over has ended its tenure
+        if bearer != table_id:  # `enter` of the name's next table has ended the tenure
             return
         del self._open[name]
         if from_ts < ts:
             self._closed.setdefault(name, []).append(Tenure(from_ts, ts, table_id))
 
     def enter(self, name: tuple[str, str], table_id: int, ts: int) -> None:
-        """The table bears the name after `ts`; who bore it until now does not any more."""
+        """Begin a tenure of `table_id` after `ts`, and end the current one."""
         if name in self._open:
             self.leave(name, self._open[name][1], ts)
         self._open[name] = (ts, table_id)
         self._tables_of.setdefault(name[0], set()).add(name[1])
 
     def bearers(self, name: tuple[str, str], low: int, high: int) -> Iterator[Tenure]:
-        """Who bore the name at any t in `low < t <= high`, oldest first, clipped to that."""
+        """The tenures of a name that overlap `low < t <= high`, clipped to it, oldest first."""
         closed = self._closed.get(name, [])
         for tenure in closed[bisect_right(closed, low, key=lambda tenure: tenure.to_ts) :]:
             if tenure.from_ts >= high:
@@ -55,18 +55,18 @@ class NameIndex:
                 yield Tenure(max(low, from_ts), high, table_id)
 
     def at(self, name: tuple[str, str], ts: int) -> int | None:
-        """The logical id of who bears the name at `ts`, a change at `ts` itself included."""
+        """The logical id of the table that has the name at `ts`, a change at `ts` itself included; None without one."""
         if ts >= MAX_TS:
             return self._open[name][1] if name in self._open else None
         return next((tenure.table_id for tenure in self.bearers(name, ts, ts + 1)), None)
 
     def tables(self, database: str) -> Iterator[tuple[str, str]]:
-        """Every name that a table of the database ever had."""
+        """Every (database, table) name that the database ever contained and `forget` has kept."""
         for table in self._tables_of.get(database, ()):
             yield database, table
 
     def forget(self, ts: int) -> None:
-        """Drop tenures that ended at or below `ts`, and names that nobody has borne since."""
+        """Drop tenures that ended at or below `ts`, and names without a later tenure."""
         for name in list(self._closed):
             kept = [tenure for tenure in self._closed[name] if tenure.to_ts > ts]
             if kept:

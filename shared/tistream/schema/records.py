@@ -1,7 +1,7 @@
-"""What the upstream's schema consists of, as typed records: the content of the registry's log.
+"""Typed records of schema changes: the content of the schema registry's log.
 
-A record is one committed key of the `m` space, or one row of `mysql.tidb_ddl_job`. The snapshot is records too,
-all at its snapshot_ts: history begins with them, or with those of a base (base.py).
+A record is one committed key of the `m` space, or one row of `mysql.tidb_ddl_job`. A snapshot is a list of records too,
+all at its snapshot_ts. A history begins with the records of the snapshot or of a base (base.py).
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import orjson
 import zstandard
 
 JOB_DONE = 4
-# rolling back, rolled back, cancelled, cancelling: such a job ends without effect, and takes back what it has shown
+# Rolling back, rolled back, cancelled, cancelling: such a job ends without effect, and reverts its visible changes.
 JOB_UNDONE = frozenset({2, 3, 5, 7})
 
 
 @dataclass(frozen=True, slots=True)
 class TableText:
-    """TableInfo JSON, kept compressed: of the tables of a large tenant most are never asked for."""
+    """TableInfo JSON, compressed: most tables of a large tenant are never read."""
 
     packed: bytes
 
     @classmethod
     def pack(cls, text: bytes) -> TableText:
-        """Keep a JSON text."""
+        """Compress a JSON text."""
         return cls(zstandard.compress(text, 1))
 
     def info(self) -> dict[str, Any]:
@@ -41,7 +41,7 @@ class TableText:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseChange:
-    """`DBs` / `DB:{id}`: DBInfo JSON, or None where it was deleted."""
+    """A change of hash `DBs`, field `DB:{id}`: `info` is DBInfo JSON, or None for a deletion."""
 
     database_id: int
     info: dict[str, Any] | None
@@ -49,7 +49,7 @@ class DatabaseChange:
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """`DB:{id}` / `Table:{id}`: TableInfo JSON, or None where it was deleted."""
+    """A change of hash `DB:{id}`, field `Table:{id}`: `text` is TableInfo JSON, or None for a deletion."""
 
     database_id: int
     table_id: int
@@ -58,14 +58,14 @@ class TableChange:
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """`Diff:{v}`: schema version `v` exists from this commit on."""
+    """A put of `Diff:{v}`: schema version `v` exists from this commit on."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is needed of a DDL job's JSON. `existed`: the row was there before this put (its old value)."""
+    """The fields of a DDL job's JSON that history needs. `existed`: the put replaced an earlier row of the job."""
 
     id: int
     type: int
@@ -80,7 +80,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """One put (or, with None, the deletion) of a row of `mysql.tidb_ddl_job`."""
+    """One put of a row of `mysql.tidb_ddl_job`, or its deletion if `job` is None."""
 
     job_id: int
     job: Job | None
@@ -88,8 +88,8 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True)
 class JobMark:
-    """A job whose row is there. `told`: it has become an event, or never will. `before_history`: it was under way at
-    the snapshot."""
+    """The state of a job whose row exists. `told`: its event was made, or it was found to need none. `before_history`:
+    it was running at the snapshot."""
 
     job_id: int
     told: bool
@@ -98,8 +98,8 @@ class JobMark:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What the records that a base restates do not show: every id that any TableInfo has named (ascending), and what
-    the jobs under way had come to."""
+    """The state that a base's restated records do not contain: every id that any TableInfo has named, ascending, and
+    the state of the running jobs."""
 
     named: tuple[int, ...]
     jobs: tuple[JobMark, ...]
@@ -110,7 +110,7 @@ Change = DatabaseChange | TableChange | VersionChange | JobChange | Base
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One change of the schema, with the transaction that made it."""
+    """One change of the schema, with the timestamps of its transaction."""
 
     commit_ts: int
     start_ts: int
@@ -118,7 +118,7 @@ class Record:
 
 
 def to_json(record: Record) -> dict[str, Any]:
-    """JSON for orjson; `kind` says which change it is."""
+    """A JSON object for orjson; member `kind` is the type of the change."""
     change = record.change
     out: dict[str, Any] = {"commit_ts": record.commit_ts, "start_ts": record.start_ts}
     match change:
@@ -139,12 +139,12 @@ def to_json(record: Record) -> dict[str, Any]:
 
 
 def _gaps(ids: tuple[int, ...]) -> list[int]:
-    """Ids as differences: they are many, and lie close together."""
+    """Ascending ids as differences, which are short: there are many ids, close together."""
     return [after - before for before, after in pairwise((0, *ids))]
 
 
 def from_json(data: dict[str, Any]) -> Record:
-    """The inverse of `to_json`. Raises ValueError on a kind that this program does not know."""
+    """The inverse of `to_json`. Raises ValueError for an unknown kind."""
     change: Change
     match data["kind"]:
         case "database":
@@ -161,5 +161,5 @@ def from_json(data: dict[str, Any]) -> Record:
             marks = (JobMark(job_id, told, before) for job_id, told, before in data["jobs"])
             change = Base(tuple(accumulate(data["named"])), tuple(marks))
         case kind:
-            raise ValueError(f"schema record of kind {kind!r}")
+            raise ValueError(f"a schema record has the unknown kind {kind!r}")
     return Record(data["commit_ts"], data["start_ts"], change)

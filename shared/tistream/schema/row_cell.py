@@ -1,4 +1,4 @@
-"""One cell of one row value, in plain Python: what the registry needs of `mysql.tidb_ddl_job` (upstream-formats 4)."""
+"""Reads one cell of one row value in plain Python, for rows of `mysql.tidb_ddl_job` (upstream-formats 4)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def read_bytes_cell(value: bytes, column_id: int) -> bytes | None:
     """The cell of a string or blob column; None if it is NULL or absent.
 
     Raises:
-        ValueError: the value is no row of format v1 or v2, or the cell holds no bytes.
+        ValueError: the value is not a row of format v1 or v2, or the cell is not of a string or blob.
     """
     if not value:
-        raise ValueError("empty row value")
+        raise ValueError("the row value is empty")
     if value[0] == V2:
         return _from_v2(value, column_id)
     return _from_v1(value, column_id)
@@ -48,7 +48,7 @@ def _from_v1(value: bytes, column_id: int) -> bytes | None:
     at = 0
     while at < len(value):
         if value[at] != _VARINT:
-            raise ValueError(f"row format v1: column id with flag {value[at]}")
+            raise ValueError(f"row format v1: a column id has the datum flag {value[at]}")
         found, at = _varint(value, at + 1)
         cell, at = _datum(value, at)
         if found == column_id:
@@ -59,7 +59,8 @@ def _from_v1(value: bytes, column_id: int) -> bytes | None:
 
 
 def _datum(value: bytes, at: int) -> tuple[bytes | int | None, int]:
-    """One datum in value encoding; only the kinds that the columns of `mysql.tidb_ddl_job` have."""
+    """Decode one datum in value encoding, of the kinds that the columns of `mysql.tidb_ddl_job` have: (the value, the
+    offset after it)."""
     if at >= len(value):
         raise ValueError("row value is cut short")
     flag, at = value[at], at + 1
@@ -76,7 +77,7 @@ def _datum(value: bytes, at: int) -> tuple[bytes | int | None, int]:
         return _uvarint(value, at)
     if flag == _FLOAT and at + 8 <= len(value):
         return int.from_bytes(value[at : at + 8], "big"), at + 8
-    raise ValueError(f"row format v1: datum flag {flag}")
+    raise ValueError(f"row format v1: unknown datum flag {flag}")
 
 
 def _uvarint(value: bytes, at: int) -> tuple[int, int]:
@@ -88,7 +89,7 @@ def _uvarint(value: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return out, at
         shift += 7
-    raise ValueError("bad varint")
+    raise ValueError("a varint is invalid")
 
 
 def _varint(value: bytes, at: int) -> tuple[int, int]:

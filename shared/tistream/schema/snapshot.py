@@ -1,4 +1,4 @@
-"""`schema_snap`: the schema as of a tenant's snapshot_ts (design.md 2), as the first records of its history."""
+"""Parses `schema_snap`, the schema as of a tenant's snapshot_ts (design.md 2), to the first records of its history."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tistream.schema.meta_change import check_database
 from tistream.schema.records import DatabaseChange, Record, TableChange, TableText
 from tistream.schema.snapshot_cuts import cut_up
 
-_TABLE_BYTES_MAX = 80 << 20  # so that what is far beyond TiDB's own limits is told by their names
+_TABLE_BYTES_MAX = 80 << 20  # far above TiDB's limits, so that the errors of limits.py name the limit exceeded
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
-_Table = tuple[int, TableText] | str  # its id and text, or why it is none
+_Table = tuple[int, TableText] | str  # its id and text, or the reason why it is invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Snapshot:
 
 
 def parse_snapshot(key: str, data: bytes | Iterable[bytes]) -> Snapshot:
-    """Parse the object's bytes, whole or piece by piece: of each table only the packed text is held. Raises
-    CorruptObject naming `key` and what is wrong."""
+    """Parse the object's bytes, given whole or in pieces. Of each table, only the compressed text stays in memory.
+    Raises CorruptObject with `key` and the reason."""
     tables: list[_Table] = []
     pieces = (data,) if isinstance(data, bytes) else data
     snapshot_ts, databases = cut_up(key, pieces, lambda info: tables.append(_table(info)), _TABLE_BYTES_MAX)
@@ -56,7 +56,7 @@ def _database(key: str, index: int, entry: Any, snapshot_ts: int, tables: Sequen
         records = [Record(snapshot_ts, 0, DatabaseChange(info["id"], info))]
         for place, numbered in enumerate(entry.get("tables") or ()):
             where = f"database {info['db_name']['O']!r}, tables[{place}]"
-            table = tables[numbered[""]]  # every object there is one of the cutter's
+            table = tables[numbered[""]]  # the cutter has replaced every table by {"": number}
             if isinstance(table, str):
                 raise CorruptObject(key, f"schema_snap, {where}: {table}")
             records.append(Record(snapshot_ts, 0, TableChange(info["id"], *table)))

@@ -1,11 +1,11 @@
-"""Cuts a schema_snap into its tables while it is read, so that however large it is, little of it is held. Pure.
+"""Splits a schema_snap into its tables while it is read, so that memory does not grow with its size. Pure.
 
-The objects in lists four brackets deep (`{databases: [{tables: [{…`) are handed out one by one, and what is left, with
-a numbered object in place of each, is small. The whole is JSON if all of these parts are: so no parser of JSON is
-needed here, only brackets and strings are told apart.
+The objects in lists at bracket depth four (`{databases: [{tables: [{…`) are returned one by one. The rest, with a
+numbered object in place of each, is small. The whole is valid JSON if the rest and all the parts are, so this module
+does not parse JSON: it only distinguishes brackets from strings.
 
-What a parser makes of a part is some 70 bytes for each `{},` of three: parts are bounded by bytes and by how many
-values they have at most.
+A JSON parser needs about 70 bytes of memory for each `{},`, which has three bytes. So parts are limited both in bytes
+and in values.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tistream.model.ts import MAX_TS
 
 VERSION = 1
 
-AT_ONCE = 256 << 10  # bytes to feed at once: where brackets are may take a hundred times as much
-PART_BYTES_MAX = 32 << 20  # TiDB stores a table's description as one value, of 6 MiB unless it is told otherwise
-PART_VALUES_MAX = 2_000_000  # 6 MiB of the values of LIST partitions have 1,800,000
+AT_ONCE = 256 << 10  # bytes per call of `feed`: the positions of brackets may take a hundred times as much memory
+PART_BYTES_MAX = 32 << 20  # TiDB stores a table's description as one value, by default of at most 6 MiB
+PART_VALUES_MAX = 2_000_000  # a table of 6 MiB whose LIST partitions have many values has 1,800,000
 REST_BYTES_MAX = 16 << 20
-PARTS_MAX = 400_000  # of tables, and of what else is an object there
-REST_VALUES_MAX = 1_000_000  # two for each table, some 20 for each database
+PARTS_MAX = 400_000  # tables, and any other objects at that depth
+REST_VALUES_MAX = 1_000_000  # two for each table, about 20 for each database
 
-_DEPTH = 5  # of what is cut out
+_DEPTH = 5  # open brackets inside a part
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _QUOTE, _OPEN, _CLOSE = 1, 2, 3
 _KINDS = np.zeros(256, np.uint8)
@@ -41,9 +41,9 @@ _KINDS[[ord("}"), ord("]")]] = _CLOSE
 def cut_up(
     key: str, pieces: Iterable[bytes], take: Callable[[Any], None], part_bytes_max: int = PART_BYTES_MAX
 ) -> tuple[int, list[Any]]:
-    """Hand each table's description, parsed, to `take`. What is left: snapshot_ts, and the databases with `{"":n}` in
-    place of the n-th of those, counted from 0. A ValueError of `take` refuses the whole. Raises CorruptObject naming
-    `key` and what is wrong."""
+    """Call `take` with each table's parsed description, and return (snapshot_ts, databases). In `databases`, `{"":n}`
+    stands in place of the n-th table, counted from 0. Raises CorruptObject with `key` and the reason, also if `take`
+    raises ValueError."""
     cutter = Cutter(part_bytes_max)
     try:
         for piece in pieces:
@@ -52,17 +52,17 @@ def cut_up(
                     take(orjson.loads(part))
         content = orjson.loads(cutter.end())
     except orjson.JSONDecodeError as error:
-        raise CorruptObject(key, f"schema_snap is no JSON: {error}") from error
+        raise CorruptObject(key, f"schema_snap is not valid JSON: {error}") from error
     except ValueError as error:
         raise CorruptObject(key, str(error)) from error
     if not isinstance(content, dict):
-        raise CorruptObject(key, "schema_snap is no JSON object")
+        raise CorruptObject(key, "schema_snap is not a JSON object")
     version = content.get("version")
     if version != VERSION or isinstance(version, bool):
         raise CorruptObject(key, f"schema_snap version {version!r}; this program knows {VERSION}")
     snapshot_ts = content.get("snapshot_ts")
     if not isinstance(snapshot_ts, int) or isinstance(snapshot_ts, bool) or not 0 < snapshot_ts <= MAX_TS:
-        raise CorruptObject(key, f"schema_snap has snapshot_ts {repr(snapshot_ts)[:40]}")
+        raise CorruptObject(key, f"schema_snap has the invalid snapshot_ts {repr(snapshot_ts)[:40]}")
     databases = content.get("databases")
     if not isinstance(databases, list):
         raise CorruptObject(key, "schema_snap's databases are malformed: it has no list of databases")
@@ -70,21 +70,21 @@ def cut_up(
 
 
 class Cutter:
-    """Feed it the bytes in order; `rest` is what is left once all were fed."""
+    """Splits bytes that are fed in order. After the last call of `feed`, `end` returns the rest."""
 
     def __init__(self, part_bytes_max: int = PART_BYTES_MAX) -> None:
         self._part_bytes_max = part_bytes_max
         self.rest = bytearray()
         self._part: bytearray | None = None
         self._count = 0
-        self._in_list = False  # what lies three brackets deep is a list
-        self._held = b""  # a backslash whose second byte has not come
+        self._in_list = False  # whether the innermost bracket above depth 5 is that of a list
+        self._held = b""  # a backslash whose second byte has not been fed yet
         self._in_string = False
         self._depth = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The parts that end here, in order: of the n-th, counted from 0, `{"":n}` is in `rest`. Raises ValueError if
-        it is no JSON, or takes too much."""
+        """The parts that end in `data`, in order. In `rest`, `{"":n}` replaces the n-th part, counted from 0. Raises
+        ValueError if brackets do not match or a limit is exceeded."""
         data = self._held + data
         odd = (len(data) - len(data.rstrip(b"\\"))) % 2
         self._held = data[len(data) - odd :]
@@ -107,7 +107,7 @@ class Cutter:
         self._keep(data[last:])
 
     def end(self) -> bytes:
-        """What is left, with a number in place of each part. Raises ValueError."""
+        """The rest, with a numbered object in place of each part. Raises ValueError if it exceeds a limit."""
         self.rest += (self._part or b"") + self._held
         return checked(self.rest, REST_BYTES_MAX, REST_VALUES_MAX)
 
@@ -118,8 +118,8 @@ class Cutter:
         target += data
 
     def _edges(self, data: bytes) -> list[tuple[int, bool, int]]:
-        """Where something begins or ends that lies four brackets deep, or begins three deep; whether it begins, and how
-        many brackets are open then."""
+        """The brackets that open or close a part, or that change the depth to four, as (position, whether it opens,
+        depth after it). Raises ValueError if a bracket closes that was not opened."""
         plain = _ESCAPED.sub(b"..", data) if b"\\" in data else data
         kinds = _KINDS[np.frombuffer(plain, np.uint8)]
         places = np.flatnonzero(kinds)
@@ -133,13 +133,14 @@ class Cutter:
         if depths.size:
             self._depth = int(depths[-1])
             if depths.min() < 0:
-                raise ValueError("schema_snap is no JSON: it has a closing bracket too many")
+                raise ValueError("schema_snap is not valid JSON: a closing bracket has no opening one")
         found = np.flatnonzero((depths == _DEPTH - 1) | (opens & (depths == _DEPTH)))
         return list(zip(places[found].tolist(), opens[found].tolist(), depths[found].tolist(), strict=True))
 
 
 def checked(part: bytearray, bytes_max: int, values_max: int) -> bytes:
-    """Raises ValueError if a parser might make too much of it."""
+    """The part as bytes. Raises ValueError if it has more bytes or values than allowed, which bounds the memory that a
+    parser needs for it."""
     values = part.count(b",") + part.count(b"{") + part.count(b"[")
     if len(part) > bytes_max or values > values_max:
         raise ValueError(

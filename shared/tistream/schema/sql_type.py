@@ -1,4 +1,4 @@
-"""A column's type as SQL writes it (`SHOW COLUMNS`)."""
+"""A column's type in SQL syntax, as `SHOW COLUMNS` prints it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BOOLEAN_WIDTH = 1
 
 
 def sql_type(column: Column) -> str:
-    """For example `bigint unsigned`, `varchar(20)`, `decimal(10,2)`, `enum('a','b')`."""
+    """The SQL type of a column, for example `bigint unsigned`, `varchar(20)`, `decimal(10,2)`, `enum('a','b')`."""
     if column.tp in _INTEGERS:
         return _INTEGERS[column.tp] + _integer_width(column) + _sign(column)
     if column.tp in _NUMBERS:

@@ -1,6 +1,6 @@
-"""A table as TiDB's TableInfo JSON describes it (pkg/meta/model; reference: docs/formats.md).
+"""One version of a table, parsed from TiDB's TableInfo JSON (pkg/meta/model; reference: docs/formats.md).
 
-Everything here is a fact about one version of one table. What is visible when is `tistream.schema.history`'s.
+`tistream.schema.history` decides which version is visible at a ts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TIMES = frozenset({DATE, NEWDATE, DATETIME, TIMESTAMP})
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `offset` is its place in the full list, non-public and hidden columns included."""
+    """One column. `offset` is its index in the full list, non-public and hidden columns included."""
 
     id: int
     name: str
@@ -37,7 +37,7 @@ class Column:
     tp: int  # MySQL type code
     flag: int
     flen: int
-    decimal: int  # -1 = unspecified; fraction digits, or fsp of time types
+    decimal: int  # fraction digits, or fsp of time types; -1 = unspecified
     charset: str
     collate: str
     elems: tuple[str, ...]
@@ -56,7 +56,7 @@ class Column:
 
     @property
     def visible(self) -> bool:
-        """Whether an event's row shows it: public, not hidden, and not virtual (a stored generated one is shown)."""
+        """Whether an event's row has the column: it is public, not hidden, and not a virtual generated column."""
         return self.public and not self.hidden and not (self.generated and not self.stored)
 
     @property
@@ -69,7 +69,7 @@ class Column:
 
     @property
     def binary(self) -> bool:
-        """A string column of charset `binary`: its values are bytes, not text."""
+        """Whether it is a string column of charset `binary`, whose values are bytes and not text."""
         return self.tp in TEXTS and self.charset == "binary"
 
 
@@ -84,7 +84,7 @@ class IndexColumn:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """One index. `plain` is false for partial, multi-valued, vector, inverted and full-text ones."""
+    """One index. `plain` is false for a partial, multi-valued, vector, inverted or full-text index."""
 
     id: int
     name: str
@@ -101,7 +101,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class TableHead:
-    """What is to be known of every table, asked for or not: a Table without its columns and indexes."""
+    """A Table without its columns and indexes: the part that is held in memory for every table."""
 
     id: int
     name: str
@@ -180,7 +180,7 @@ class Table:
 
 
 def parse_table(info: dict[str, Any]) -> Table:
-    """TableInfo JSON to a Table. Absent members are zero values, unknown ones ignored, lists may be null."""
+    """Parse TableInfo JSON. Absent members have zero values, unknown ones are ignored, and lists may be null."""
     head = parse_head(info)
     return Table(
         id=head.id,
@@ -196,7 +196,7 @@ def parse_table(info: dict[str, Any]) -> Table:
 
 
 def parse_head(info: dict[str, Any]) -> TableHead:
-    """The same of a TableHead."""
+    """Parse the TableHead of TableInfo JSON."""
     partition = info.get("partition")
     return TableHead(
         id=info["id"],
@@ -211,7 +211,7 @@ _ACTION_DROP_PARTITION = 20
 
 
 def _visible_partitions(partition: dict[str, Any]) -> tuple[int, ...]:
-    """`definitions`, minus what DROP PARTITION has hidden already in its first step (upstream-formats 7)."""
+    """The ids of `definitions`, without those that DROP PARTITION has hidden in its first step (upstream-formats 7)."""
     hidden: set[int] = set()
     if partition.get("ddl_action") == _ACTION_DROP_PARTITION:
         hidden = {definition["id"] for definition in partition.get("dropping_definitions") or ()}
@@ -243,10 +243,10 @@ def _column(info: dict[str, Any]) -> Column:
 
 
 def _bytes(text: Any) -> bytes | None:
-    """What base64 says; None of all that is none, which nobody has looked at before."""
+    """Decode base64; None for a value that is not base64, because `check_info` does not validate this member."""
     try:
         return base64.b64decode(text, validate=True)
-    except (TypeError, ValueError):  # binascii.Error is one
+    except (TypeError, ValueError):  # binascii.Error is a ValueError
         return None
 
 

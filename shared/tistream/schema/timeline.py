@@ -1,4 +1,4 @@
-"""Values over time: each holds from its ts on, until the next."""
+"""A value over time: each change is valid from its ts until the next change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Timeline(Generic[T]):
-    """Changes of one value in ts order; it is `first` before the first of them. Look-ups are O(log changes)."""
+    """Changes of one value in ts order; before the first change the value is `first`. Look-ups are O(log changes)."""
 
     __slots__ = ("_first", "_ts", "_values")
 
@@ -25,7 +25,7 @@ class Timeline(Generic[T]):
         return self._values[-1] if self._values else self._first
 
     def set(self, ts: int, value: T) -> None:
-        """The value from `ts` on; `ts` is never below the newest change's. An equal value is no change."""
+        """Set the value from `ts` on. `ts` must not be below the newest change. An equal value adds no change."""
         if self._ts and self._ts[-1] == ts:
             self._ts.pop()
             self._values.pop()
@@ -43,7 +43,8 @@ class Timeline(Generic[T]):
         return self._value(bisect_left(self._ts, ts))
 
     def runs(self, low: int, high: int) -> Iterator[tuple[int, int, T]]:
-        """Cut `low < t <= high` where the value *strictly before* t changes: (from, to, value), from exclusive."""
+        """Split `low < t <= high` into runs in which the value strictly before t is constant, as (from exclusive, to
+        inclusive, value)."""
         at = bisect_right(self._ts, low)
         while low < high:
             to = min(self._ts[at], high) if at < len(self._ts) else high
@@ -51,12 +52,12 @@ class Timeline(Generic[T]):
             low, at = to, at + 1
 
     def changes(self) -> Iterator[tuple[int, T]]:
-        """Every change, oldest first."""
+        """Every change as (ts, value), oldest first."""
         yield from zip(self._ts, self._values, strict=True)
 
     def forget(self, ts: int) -> bool:
-        """Drop what is no longer needed to answer for any time at or above `ts`. Says whether nothing is left: it is
-        `first` all the time."""
+        """Drop the changes that are not needed for any ts at or above `ts`. Return whether no change is left, so that
+        the value is always `first`."""
         keep = bisect_right(self._ts, ts) - 1
         if keep >= 0 and self._values[keep] == self._first:
             keep += 1

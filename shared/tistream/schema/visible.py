@@ -1,4 +1,4 @@
-"""What SELECT shows: table versions under their names, and the signature by which a visible change is known."""
+"""Versions of what SELECT shows: databases and tables, and the signature whose change is a visible change."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ SYSTEM_SCHEMAS = frozenset(
 _FLAGS_SEEN = FLAG_UNSIGNED | 64  # zerofill
 
 Name = tuple[str, str]
-"""(database, table); the table is "" where the database itself is meant."""
+"""(database, table); the table is "" for the database itself."""
 
 
 def fold(name: str) -> str:
-    """A name as TiDB compares it: lower case character by character (Go's ToLower keeps the length)."""
+    """A name in the form in which TiDB compares names: in lower case, character by character as Go's ToLower does,
+    which keeps the length."""
     return name.lower() if name.isascii() else "".join(char.lower()[0] for char in name)
 
 
@@ -34,17 +35,17 @@ class Database:
 
     @property
     def visible(self) -> bool:
-        """Public, and no system schema."""
+        """Whether it is public and not a system schema."""
         return self.public and fold(self.name) not in SYSTEM_SCHEMAS
 
 
 class StoredTable:
-    """One version of a table: its head at hand, the rest parsed when it is asked for."""
+    """One version of a table. The head is parsed at once, the rest at the first access."""
 
     __slots__ = ("_shown_bytes", "_table", "_text", "head")
 
     def __init__(self, text: TableText, info: dict[str, Any]) -> None:
-        """`info` is what `text` says."""
+        """`info` is the parsed `text`."""
         self.head = parse_head(info)
         self._text = text
         self._table: Table | None = None
@@ -52,14 +53,14 @@ class StoredTable:
 
     @property
     def table(self) -> Table:
-        """The whole of it."""
+        """The whole table, parsed at the first access."""
         if self._table is None:
             self._table = parse_table(self._text.info())
         return self._table
 
     @property
     def shown_bytes(self) -> int:
-        """The most bytes that a row of it takes in memory beside those stored (limits.py); found out once."""
+        """The most bytes of memory that a decoded row takes in addition to its stored bytes (limits.py). Cached."""
         if self._shown_bytes is None:
             self._shown_bytes = shown_bytes(self.table)
         return self._shown_bytes
@@ -83,41 +84,42 @@ class TableVersion:
 
     @property
     def table(self) -> Table:
-        """The table itself."""
+        """The table's full definition."""
         return self.stored.table
 
     @property
     def head(self) -> TableHead:
-        """What is known of the table without parsing it."""
+        """The part of the definition that is available without parsing the rest."""
         return self.stored.head
 
     @property
     def name(self) -> Name:
-        """(database, table) as written."""
+        """(database, table) as the user wrote them."""
         return self.database, self.head.name
 
     @property
     def folded(self) -> Name:
-        """(database, table) as compared."""
+        """(database, table) folded, for comparisons."""
         return fold(self.database), fold(self.head.name)
 
     @property
     def signature(self) -> Hashable:
-        """What SELECT shows of it: its name, columns, and where its rows are.
+        """A value that changes if and only if SELECT shows a change: of the names, the visible columns, or the physical
+        ids of the rows.
 
-        Flags of keys and NOT NULL are left out: online DDL sets and clears them in steps that no SELECT can see.
+        The flags of keys and NOT NULL are left out: online DDL sets and clears them in steps that SELECT does not show.
         """
         table = self.table
         columns = tuple(
             (c.id, c.name, c.tp, c.flag & _FLAGS_SEEN, c.flen, c.decimal, c.charset, c.collate, c.elems)
             for c in table.columns
-            if c.public and not c.hidden  # virtual ones, too: SELECT shows them, though no event does
+            if c.public and not c.hidden  # virtual columns too: SELECT shows them, although events do not
         )
         return self.database, table.name, table.id, table.kind, columns, table.physical_ids
 
 
 def named_ids(info: dict[str, Any]) -> set[int]:
-    """Every physical id that a TableInfo names, visible or not: of partitions to come and to go, too."""
+    """Every physical id that a TableInfo names, visible or not, with those of partitions that a DDL adds or drops."""
     ids = {info["id"]}
     partition = info.get("partition") or {}
     for definitions in ("definitions", "adding_definitions", "dropping_definitions"):

@@ -37,9 +37,9 @@ def test_the_golden_snapshot():
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"", "no JSON"),
-        (snap()[:-3], "no JSON"),
-        (b"[]", "no JSON object"),
+        (b"", "not valid JSON"),
+        (snap()[:-3], "not valid JSON"),
+        (b"[]", "not a JSON object"),
         (b"{}", "version None"),
         (snap(version=2), "version 2"),
         (snap(version=True), "version True"),

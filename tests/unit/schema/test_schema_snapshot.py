@@ -35,11 +35,11 @@ def test_null_lists_and_unknown_members_are_taken() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"", "no JSON"),
-        (b"{", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
-        (b"[]", "no JSON object"),
+        (b"", "not valid JSON"),
+        (b"{", "not valid JSON"),
+        (b"\xff\xfe", "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
+        (b"[]", "not a JSON object"),
         (snap(version=2), "version 2; this program knows 1"),
         (snap(version=True), "version True"),
         (snap(snapshot_ts="42"), "snapshot_ts"),

@@ -281,7 +281,7 @@ def test_the_snapshot_may_come_late_and_may_be_removed_later() -> None:
     assert "not arrived" in node.schema.holds[0].reason
     objects.put(layout.schema_snap(SMALL), snap[:50])
     assert not node.step([task])
-    assert "no JSON" in node.schema.holds[0].reason
+    assert "not valid JSON" in node.schema.holds[0].reason
     objects.put(layout.schema_snap(SMALL), snap)
     task.flush(20)
     assert node.step([task])

@@ -1,4 +1,4 @@
-"""Arrow arrays as flat numpy arrays and back, without copying where that is possible."""
+"""Converts Arrow arrays to flat numpy arrays and back, without copying where possible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NARROW = frozenset({pa.binary(), pa.string()})
 
 @dataclass(frozen=True, slots=True)
 class FlatBytes:
-    """Byte strings end to end: number i is `data[offsets[i]:offsets[i + 1]]`; offsets[0] is 0. A null is empty."""
+    """Byte strings end to end: string i is `data[offsets[i]:offsets[i + 1]]`. offsets[0] is 0. Nulls are empty."""
 
     data: U8
     offsets: I64
@@ -33,14 +33,14 @@ class FlatBytes:
 
 
 def one_array(values: Any) -> Any:
-    """A pa.Array from an Array or a ChunkedArray."""
+    """One pa.Array with the values of an Array or ChunkedArray."""
     if isinstance(values, pa.ChunkedArray):
         return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     return values
 
 
 def flat_bytes(values: Any) -> FlatBytes:
-    """The bytes of a binary or string array (large or not, view or dictionary types are cast)."""
+    """The bytes of a binary or string array, large or not. View and dictionary types are cast."""
     array = one_array(values)
     if array.type not in _WIDE and array.type not in _NARROW:
         array = array.cast(pa.large_binary())
@@ -59,7 +59,8 @@ def flat_bytes(values: Any) -> FlatBytes:
 
 
 def binary_array(data: U8, offsets: I64, valid: Bools | None, *, text: bool) -> Any:
-    """A large_string (`text`; the caller vouches for UTF-8) or large_binary array over these buffers."""
+    """A large_string array (`text`) or a large_binary array over these buffers. The caller must have validated text as
+    UTF-8."""
     kind = pa.large_string() if text else pa.large_binary()
     nulls = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     buffers = [nulls, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
@@ -74,7 +75,7 @@ def number_array(values: npt.NDArray[Any], valid: Bools | None) -> Any:
 
 
 def validity(array: Any) -> Bools:
-    """Which elements are not null."""
+    """For each element, whether it is not null."""
     if array.null_count == 0:
         return np.ones(len(array), np.bool_)
     bits = np.frombuffer(array.buffers()[0], np.uint8)
@@ -82,7 +83,7 @@ def validity(array: Any) -> Bools:
 
 
 def numbers_of(array: Any) -> npt.NDArray[Any]:
-    """The raw values of a fixed-width number array; what lies under a null is arbitrary."""
+    """The raw values of a fixed-width number array. The values of nulls are arbitrary."""
     dtype = np.dtype(array.type.to_pandas_dtype())
     if len(array) == 0:
         return np.zeros(0, dtype)
@@ -90,6 +91,6 @@ def numbers_of(array: Any) -> npt.NDArray[Any]:
 
 
 def _read_only(array: U8) -> U8:
-    """Kernels are compiled once, for read-only input."""
+    """A read-only view of an array, so that kernels are compiled for one type of input only."""
     array.flags.writeable = False
     return array

@@ -1,4 +1,4 @@
-"""One column of many rows: cells to an Arrow array."""
+"""Decodes the cells of one column to an Arrow array."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from tistream.decode.text_io import FLOAT_CHARS
 from tistream.decode.time_cells import DATETIME_CHARS, DURATION_CHARS, put_durations, put_times
 from tistream.schema.table import Column
 
-_SET_MAX = 64  # elements of a set: bits of an integer
+_SET_MAX = 64  # elements of a SET, which is stored as the bits of an integer
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Cells of one column: row i is `data[start[i]:start[i] + length[i]]`; a negative length is no cell.
+    """Cells of one column: that of row i is `data[start[i]:start[i] + length[i]]`. A negative length means that the row
+    has no cell.
 
-    `errors` is shared by all columns of a batch: a kernel writes the reason where a cell is bad.
+    `errors` is shared by all columns of a batch. A kernel writes the reason code of each invalid cell there.
     """
 
     data: U8
@@ -44,12 +45,12 @@ class Cells:
 
 
 def decode_cells(column: Column, kind: Kind, cells: Cells) -> Any:
-    """The column as an Arrow array of `kinds.arrow_type`; null where there is no cell or a bad one."""
+    """The column as an Arrow array of `kinds.arrow_type`; null for a row whose cell is missing or invalid."""
     return _DECODERS[kind](column, cells)
 
 
 def integer_bits(cells: Cells, *, unsigned: bool) -> tuple[I64, Bools]:
-    """64-bit integers (unsigned ones reinterpreted), and where there is one."""
+    """(values as int64, with unsigned ones reinterpreted; which rows have a value)."""
     out = np.empty(len(cells), np.int64)
     valid = np.empty(len(cells), np.bool_)
     decode_integers(cells.data, cells.start, cells.length, unsigned, out, valid, cells.errors)
@@ -84,7 +85,7 @@ def _double_bits(cells: Cells) -> tuple[I64, Bools]:
 
 
 def _text(capacity: int, rows: int, fill: Callable[[U8, I64, Bools], None]) -> Any:
-    """An array of texts that a kernel writes end to end."""
+    """A text array. `fill` is a kernel that writes the texts end to end, with their offsets and validity."""
     out = np.empty(capacity, np.uint8)
     offsets = np.empty(rows + 1, np.int64)
     valid = np.empty(rows, np.bool_)
@@ -174,7 +175,7 @@ def _nothing(_: Column, cells: Cells) -> Any:
 
 
 def utf8_array(data: U8, offsets: I64, valid: Bools | None) -> Any:
-    """A large_string array; what is no valid UTF-8 is replaced by U+FFFD."""
+    """A large_string array. Bytes that are not valid UTF-8 are replaced by U+FFFD."""
     bad = np.empty(len(offsets) - 1, np.bool_)
     if is_ascii(data) or count_not_utf8(data, offsets, bad) == 0:
         return binary_array(data, offsets, valid, text=True)

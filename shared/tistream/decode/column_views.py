@@ -1,4 +1,4 @@
-"""Where kernels find the values of Arrow columns: addresses of their buffers, one number per column."""
+"""The buffer addresses of Arrow columns, as arrays that kernels can read: one number per column."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tistream.decode.arrow_buffers import I64, flat_bytes, one_array
 
 
 class ColumnViews:
-    """Some columns of one length or of several; keeps alive what the addresses point to.
+    """Addresses of some columns, which may differ in length. Holds references to the buffers that they point to.
 
-    Column c has its values at `values[c]`: `rows[c]` of `widths[c]` bytes each, or, where the width is 0,
-    `value_bytes[c]` bytes with rows[c] + 1 int64 offsets at `offsets[c]`. `nulls[c]` is the address of its validity
-    bits (0: no nulls), whose first one is number `null_starts[c]`.
+    The values of column c are at `values[c]`. They are `rows[c]` numbers of `widths[c]` bytes. If the width is 0, they
+    are `value_bytes[c]` bytes, with `rows[c] + 1` int64 offsets at `offsets[c]`. `nulls[c]` is the address of the
+    validity bitmap (0: no nulls), in which the column begins at bit `null_starts[c]`.
     """
 
     def __init__(self, arrays: Sequence[Any]) -> None:

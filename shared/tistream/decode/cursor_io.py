@@ -1,7 +1,7 @@
-"""Reading and writing fixed-width numbers and varints at a position. Callers check the bounds.
+"""Reads and writes fixed-width numbers and varints at a position. Callers check the bounds.
 
-Positions and results are int64; where 64 unsigned bits are meant they are reinterpreted, since numba makes a float of
-an int64 and a uint64.
+Positions and results are int64. Unsigned 64-bit values are reinterpreted as int64, because numba converts to float when
+int64 and uint64 are mixed.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ _VARINT_BYTES_MAX = 10
 
 @inline
 def load_u16(data: U8, at: int) -> int:
-    """2 bytes, little-endian."""
+    """Read 2 bytes, little-endian, unsigned."""
     return i64(peek16(data, at))
 
 
 @inline
 def load_u32(data: U8, at: int) -> int:
-    """4 bytes, little-endian."""
+    """Read 4 bytes, little-endian, unsigned."""
     return i64(peek32(data, at))
 
 
 @inline
 def load_i64(data: U8, at: int) -> int:
-    """8 bytes, little-endian."""
+    """Read 8 bytes, little-endian."""
     return i64(peek64(data, at))
 
 
 @inline
 def load_i64_big(data: U8, at: int) -> int:
-    """8 bytes, big-endian."""
+    """Read 8 bytes, big-endian."""
     little = u64(peek64(data, at))
     value = u64(0)
     for index in range(8):
@@ -43,13 +43,13 @@ def load_i64_big(data: U8, at: int) -> int:
 
 @inline
 def store_i64(data: U8, at: int, value: int) -> None:
-    """8 bytes, little-endian."""
+    """Write 8 bytes, little-endian."""
     poke64(data, at, i64(value))
 
 
 @inline
 def varint_end(data: U8, at: int, end: int) -> int:
-    """The position after the varint at `at`; -1 if it is cut off, too long, or `at` is -1."""
+    """The position after the varint at `at`; -1 if it is truncated or too long, or if `at` is -1."""
     if at < 0:
         return -1
     for index in range(_VARINT_BYTES_MAX):
@@ -62,7 +62,7 @@ def varint_end(data: U8, at: int, end: int) -> int:
 
 @inline
 def varint_value(data: U8, at: int, after: int, signed: bool) -> int:
-    """The value of the varint in [at, after); signed ones are zig-zag. 64 bits, as int64."""
+    """The value of the varint in [at, after), as int64. Signed ones are in zig-zag encoding."""
     raw = u64(0)
     for index in range(after - at):
         raw |= u64(data[at + index] & 0x7F) << u64(7 * index)

@@ -1,4 +1,4 @@
-"""Cells of decimals to text, with the column's fraction digits (docs/formats.md, row values)."""
+"""Decodes cells of decimals to text, with the column's fraction digits (docs/formats.md, row values)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _HEADER_BYTES = 2
 def decode_decimals(
     data: U8, start: I64, length: I64, scale: int, out: U8, out_offsets: I64, valid: Bools, errors: U8
 ) -> None:
-    """Exactly `scale` fraction digits, rounded half away from zero; -1 leaves the stored ones.
+    """Write each decimal with `scale` fraction digits, rounded half away from zero. `scale` -1 keeps the stored digits.
 
-    `out` has room for TEXT_MAX bytes a row.
+    `out` has room for TEXT_MAX bytes per row. Invalid cells get BAD_DECIMAL.
     """
     digits = np.zeros(PRECISION_MAX + 1, np.uint8)  # digits[0] takes the carry
     at = 0
@@ -68,7 +68,8 @@ def _put_cell(data: U8, start: int, size: int, scale: int, digits: U8, out: U8, 
 
 @inline
 def _put_small(data: U8, place: int, whole: int, fraction: int, negative: bool, out: U8, at: int) -> int:
-    """What fits two 64-bit integers and needs no rounding: nearly every decimal."""
+    """Write a decimal whose whole part and fraction each fit 64 bits and that needs no rounding, as nearly all do.
+    Returns the position after it, or -1 if the decimal is invalid."""
     mask = i64(0xFF if negative else 0)
     flip = i64(0x80)
     parts = (i64(0), i64(0))
@@ -99,13 +100,13 @@ def _put_small(data: U8, place: int, whole: int, fraction: int, negative: bool, 
 
 @inline
 def _group_digits(left: int, leading: bool) -> int:
-    """The digits of the next word: the whole part's short word comes first, the fraction's last."""
+    """The number of digits in the next word. The whole part begins with its short word, the fraction ends with it."""
     return i64(_FIRST_GROUP[left]) if leading else min(left, _WORD_DIGITS)
 
 
 @inline
 def _read_digits(data: U8, at: int, whole: int, fraction: int, negative: bool, digits: U8) -> bool:
-    """digits[1:] of a binary decimal; false if a word holds more than its digits."""
+    """Read a binary decimal's digits to digits[1:]. Return False if a word's value has too many digits."""
     mask = i64(0xFF if negative else 0)
     flip = i64(0x80)
     digits[0] = 0
@@ -131,7 +132,8 @@ def _read_digits(data: U8, at: int, whole: int, fraction: int, negative: bool, d
 
 @inline
 def _round(digits: U8, precision: int, fraction: int, keep: int) -> int:
-    """Round half up to `keep` fraction digits, in place; digits beyond them are ignored later. 0 if a digit came in."""
+    """Round half up to `keep` fraction digits, in place; the caller ignores the digits after them. Return the index of
+    the first digit: 0 if the carry added one, else 1."""
     if keep >= fraction:
         return 1
     place = precision - fraction + keep  # the last digit kept; 0 is the carry's place

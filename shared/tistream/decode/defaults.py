@@ -1,4 +1,4 @@
-"""What a row shows for a column that was added after the row was written: the origin default (docs/formats.md)."""
+"""Parses origin defaults: the values of columns that were added after a row was written (docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Default = int | float | str | bytes | None
 _TIME = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6})\d*)?)?")
 _DURATION = re.compile(r"(-?)(\d+):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6})\d*)?")
 _DECIMAL_DIGITS = 120
-# A few characters can claim a number that takes minutes and gigabytes to write out (`1e9999999`), and all pulls of a
-# process wait meanwhile. The longest that a type can hold is a DECIMAL of 65 digits; TiDB keeps what was written, so
-# zeros may surround it.
+# A few characters can denote a number whose digits take minutes and gigabytes to write (`1e9999999`), which would block
+# all pulls of the process. The longest number of any type is a DECIMAL of 65 digits. TiDB stores the text of the
+# statement, so there may be more zeros.
 _NUMBER_CHARS = 1_024
 _BIT_BYTES = 8
 _MAGNITUDES = {Kind.INT: 19, Kind.UINT: 20, Kind.DECIMAL: PRECISION_MAX}  # digits before the point
@@ -36,7 +36,7 @@ def origin_default(column: Column) -> Default:
     try:
         return _parse(column, kind, _as_text(column.origin_default))
     except (ValueError, InvalidOperation, OverflowError, RecursionError) as error:
-        shown = column.origin_default[:80] if isinstance(column.origin_default, str) else "that is no text"
+        shown = column.origin_default[:80] if isinstance(column.origin_default, str) else "not a text"
         raise ValueError(f"column {column.name}: origin default {shown!r} does not fit") from error
 
 
@@ -47,7 +47,7 @@ def _as_text(value: Any) -> str:
 def _zero(column: Column, kind: Kind) -> Default:
     """The value of a NOT NULL column without a default."""
     if kind in (Kind.INT, Kind.UINT):
-        return 0  # of YEAR and BIT too
+        return 0  # also for YEAR and BIT
     if kind is Kind.ENUM:
         return column.elems[0] if column.elems else ""
     text = _ZEROS.get(kind, "")
@@ -65,15 +65,16 @@ def _parse(column: Column, kind: Kind, text: str) -> Default:
 
 
 def _number(text: str, kind: Kind) -> Decimal:
-    """The number, if it has no more digits before its point than its type can have."""
+    """Parse a number. Raises ValueError if it has more digits before its point than its type allows."""
     value = Decimal(text)
     if not value.is_finite() or (value and value.adjusted() >= _MAGNITUDES[kind]):
         raise ValueError("out of range")
-    return value if value else Decimal(0)  # a zero may have an exponent too
+    return value if value else Decimal(0)  # without the exponent, which even a zero may have
 
 
 def _integer(text: str, column: Column) -> int:
-    """TiDB keeps what was written, so `1.5` or `1e2` may stand here too; it rounds half away from zero."""
+    """Parse an integer. TiDB stores the text of the statement, so it may be `1.5` or `1e2`; TiDB rounds half away from
+    zero."""
     value = int(_number(text, Kind.UINT if column.unsigned else Kind.INT).to_integral_value(ROUND_HALF_UP))
     low, high = (0, (1 << 64) - 1) if column.unsigned else (-(1 << 63), (1 << 63) - 1)
     if not low <= value <= high:
@@ -88,7 +89,7 @@ def _bits(data: bytes) -> int:
 
 
 def _year(text: str) -> int:
-    """Two digits mean 1970 to 2069; of zeros, only `0000` is the zero year."""
+    """Parse a year. Two digits mean 1970 to 2069. `0000` is the zero year, and other zeros are 2000."""
     value = int(text)
     if value == 0:
         return 0 if len(text) == 4 else 2000
@@ -98,7 +99,8 @@ def _year(text: str) -> int:
 
 
 def _decimal(text: str, column: Column) -> str:
-    """With the column's fraction digits, else its own: never more than a DECIMAL has."""
+    """Parse a decimal, and round it to the column's fraction digits. If the column states none, the number keeps its
+    own, up to FRACTION_MAX."""
     value = _number(text, Kind.DECIMAL)
     exponent = value.as_tuple().exponent
     assert isinstance(exponent, int), "the number is finite"
@@ -113,7 +115,7 @@ def _decimal(text: str, column: Column) -> str:
 def _time(text: str, column: Column) -> str:
     found = _TIME.fullmatch(text.strip())
     if found is None:
-        raise ValueError("not a time")
+        raise ValueError("the text is not a time")
     year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
     date = f"{year:04}-{month:02}-{day:02}"
     if date_only(column):
@@ -124,7 +126,7 @@ def _time(text: str, column: Column) -> str:
 def _duration(text: str, column: Column) -> str:
     found = _DURATION.fullmatch(text.strip())
     if found is None:
-        raise ValueError("not a duration")
+        raise ValueError("the text is not a duration")
     hours, minutes, seconds = (int(part) for part in found.groups()[1:4])
     return f"{found[1]}{hours:02}:{minutes:02}:{seconds:02}{_fraction(found[5], fsp_of(column))}"
 
@@ -134,12 +136,12 @@ def _fraction(micros: str | None, fsp: int) -> str:
 
 
 def _element(text: str, column: Column) -> str:
-    """The name in the column's own spelling: names compare without case in most collations."""
+    """The element in the spelling of the column's definition, because most collations ignore case."""
     return text if text in column.elems else _spellings(column).get(text.casefold(), text)
 
 
 def _elements(text: str, column: Column) -> str:
-    """The names of a set, in the order of its definition."""
+    """The elements of a SET value, in the order of the column's definition."""
     known = frozenset(column.elems)
     own = _spellings(column)
     names = {name if name in known else own.get(name.casefold(), name) for name in text.split(",") if name}
@@ -151,7 +153,7 @@ def _spellings(column: Column) -> dict[str, str]:
 
 
 def _float(text: str, column: Column) -> float:
-    """FLOAT(M,D) rounds to D digits, half to even, as TiDB does when it casts to such a column."""
+    """Parse a float. For FLOAT(M,D) it is rounded to D digits, half to even, as TiDB's cast does."""
     value = float(text)
     return value if column.decimal < 0 else round(value * 10.0**column.decimal) / 10.0**column.decimal
 
@@ -162,7 +164,7 @@ def _document(text: str, _: Column) -> str:
 
 
 def _no_json(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not valid JSON")
 
 
 def _same(text: str, _: Column) -> str:
@@ -170,12 +172,12 @@ def _same(text: str, _: Column) -> str:
 
 
 def _text(text: str, column: Column) -> str:
-    """CHAR has no trailing spaces, whatever its default was written with."""
+    """The text, for CHAR without trailing spaces, which the stored default may have."""
     return text.rstrip(" ") if column.tp == t.STRING else text
 
 
 def _padded(text: str, column: Column) -> bytes:
-    """BINARY(n) is filled with zero bytes, which its stored default may have lost."""
+    """The bytes, for BINARY(n) padded with zero bytes, which the stored default may lack."""
     value = text.encode()
     return value.ljust(column.flen, b"\0") if column.tp == t.STRING and 0 < column.flen <= 255 else value
 

@@ -1,4 +1,4 @@
-"""Cells of a clustered primary key that only the record key holds (docs/formats.md, record keys)."""
+"""Reads the columns of a clustered primary key from the record key (docs/formats.md, record keys)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ def locate_handle(
     length: I64,
     errors: U8,
 ) -> int:
-    """Fill the absent cells of the handle's columns from the datums in the key. Returns the scratch bytes used.
+    """Fill the absent cells of the handle's columns from the datums in the key. Return the scratch bytes used.
 
-    `flags[d]` is the flag that datum d must have, `columns[d]` its place in start and length, -1 if its column was not
-    requested. `base` is where scratch begins for the reader of the cells; at most the keys' own bytes are used.
+    `flags[d]` is the flag that datum d must have. `columns[d]` is its row in `start` and `length`, -1 if its column was
+    not requested. `base` is the offset of scratch in the buffer from which the cells are read later. At most the length
+    of the keys is used. Rows with an error get BAD_KEY or BAD_HANDLE.
     """
     for row in range(len(key_offsets) - 1):
         if errors[row] != OK:
@@ -80,7 +81,7 @@ def _is_common_handle(keys: U8, at: int, end: int) -> bool:
 
 @inline
 def _is_padding(keys: U8, at: int, end: int) -> bool:
-    """A handle shorter than 9 bytes is filled with zero bytes; nothing else may follow it."""
+    """Whether the rest of the key is padding: a handle shorter than 9 bytes is filled with zero bytes."""
     if end - at >= _GROUP + 1:
         return False
     for index in range(at, end):  # noqa: SIM110  # kernels have no generators
@@ -91,7 +92,8 @@ def _is_padding(keys: U8, at: int, end: int) -> bool:
 
 @inline
 def _copy_datum(keys: U8, at: int, end: int, scratch: U8, used: int) -> tuple[int, int]:
-    """Write one datum in the form of a row cell. Returns the position after it (-1: bad) and the bytes written."""
+    """Write one datum in the form of a row cell. Return (the position after it, the bytes written), or (-1, 0) if the
+    datum is invalid."""
     flag = keys[at]
     body = at + 1
     if flag == FLAG_BYTES:
@@ -116,7 +118,8 @@ def _copy_datum(keys: U8, at: int, end: int, scratch: U8, used: int) -> tuple[in
 
 @inline
 def _copy_groups(keys: U8, at: int, end: int, scratch: U8, used: int) -> tuple[int, int]:
-    """Memcomparable bytes: groups of 8 and a marker; the first group that is not full ends them."""
+    """Copy memcomparable bytes: groups of 8 bytes and a marker, up to the first group that is not full. Returns as
+    `_copy_datum` does."""
     size = 0
     while end - at > _GROUP:
         pad = _MARKER - keys[at + _GROUP]

@@ -1,7 +1,7 @@
-"""How the kernels of this package are compiled: without the GIL, once per machine.
+"""Compiles the kernels of this package: they run without the GIL, and are compiled once per machine.
 
-Numba keeps compiled kernels beside the source and trusts them while *that* file is unchanged, though a kernel also
-contains the helpers that it calls from other files. So the cache directory bears a digest of the whole package.
+Numba caches a compiled kernel for as long as its own source file is unchanged, although the kernel also contains
+helpers from other files. So the name of the cache directory contains a digest of the whole package.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import numpy as np
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# The 64-bit types of kernels. To the type checker both are whole numbers: numpy's own types mix with nothing.
+# The 64-bit types of kernels. The type checker sees them as int or Any, because numpy's types cannot be mixed with int.
 i64 = cast(Callable[[Any], int], np.int64)
 u64 = cast(Callable[[Any], Any], np.uint64)
 
 
 def kernel(function: Function) -> Function:
-    """Compile on first call, for the types of that call; keep the machine code on disk."""
+    """Decorate a function that is compiled at its first call, for the types of that call. The machine code is cached on
+    disk."""
     config: Any = numba.core.config
     before = config.CACHE_DIR
     config.CACHE_DIR = _CACHE_DIR
@@ -35,7 +36,7 @@ def kernel(function: Function) -> Function:
 
 
 def inline(function: Function) -> Function:
-    """A helper that only kernels call; it is compiled into them."""
+    """Decorate a helper that only kernels call, and that is compiled into them."""
     return cast(Function, numba.njit(function, nogil=True, error_model="numpy", forceinline=True))
 
 
@@ -47,9 +48,9 @@ def _package_digest() -> str:
 
 
 def _writable_dir(candidates: list[Path]) -> str:
-    """The first that can be made and written to; empty if none can: then every process compiles for itself.
+    """The first candidate that can be created and written to. Empty if no candidate can: then nothing is cached.
 
-    Never a directory that other users can write to: the cache is code.
+    A candidate must not be a directory that other users can write to, because the cache is executable code.
     """
     for path in candidates:
         try:
@@ -62,7 +63,8 @@ def _writable_dir(candidates: list[Path]) -> str:
 
 
 def _candidates(chosen: str) -> list[Path]:
-    """The operator's NUMBA_CACHE_DIR, else beside the package, else the user's cache; per version of the package."""
+    """The cache directory below `chosen` (NUMBA_CACHE_DIR) or, without it, below the package and in the user's cache.
+    Each version of the package has its own."""
     name = f"tistream-kernels-{_package_digest()}"
     if chosen:
         return [Path(chosen) / name]

@@ -1,8 +1,8 @@
-"""Cells of binary JSON and of vectors to JSON text (docs/formats.md, row values).
+"""Decodes cells of binary JSON and of vectors to JSON text (docs/formats.md, row values).
 
-Entries of a document point to where their values lie, so hostile bytes could make a small document print without
-end. A document in which no two entries share bytes prints at most EXPANSION bytes for each of its own: what prints
-more is refused.
+Entries of a document have the offsets of their values, so in a hostile document many entries can share a value and the
+text can become very long. If no two entries share bytes, the text has at most EXPANSION bytes for each byte of the
+document. A document whose text is longer is rejected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tistream.decode.text_io import (
 )
 from tistream.decode.time_cells import DATETIME_CHARS, DURATION_CHARS, put_duration, put_time
 
-EXPANSION = 6  # a control character is \u001f; every other value prints less for its bytes
+EXPANSION = 6  # a control character becomes \u001f; every other value needs less text for each of its bytes
 SLACK = 64
 DEPTH_MAX = 100  # TiDB's own limit
 
@@ -34,20 +34,21 @@ _OBJECT, _ARRAY, _LITERAL = 0x01, 0x03, 0x04
 _INT, _UINT, _DOUBLE, _STRING, _OPAQUE = 0x09, 0x0A, 0x0B, 0x0C, 0x0D
 _DATE, _DATETIME, _TIMESTAMP, _DURATION = 0x0E, 0x0F, 0x10, 0x11
 _HEADER, _KEY_ENTRY, _VALUE_ENTRY = 8, 6, 5
-_FRAME = 4  # what is known of an open object or array
+_FRAME = 4  # numbers in the frame of an open object or array
 _PLACE, _COUNT, _NEXT, _IS_OBJECT = 0, 1, 2, 3
 _EXPONENT = 0x7FF << 52
 _SINGLE_EXPONENT = 0xFF << 23
 _QUOTE, _COMMA, _COLON = 0x22, 0x2C, 0x3A
 _ROOM = 8  # a comma and a literal, or a bracket
-_FSP = 6  # times inside JSON always print six fraction digits
+_FSP = 6  # times inside JSON always have six fraction digits
 _LITERALS = np.frombuffer(b"null\0true\0false", np.uint8)
 _OPAQUE_HEAD = np.frombuffer(b'"base64:type', np.uint8)
 
 
 @kernel
 def decode_json(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, valid: Bools, errors: U8) -> None:
-    """`out` has room for EXPANSION times each cell's length, plus SLACK, a row."""
+    """Write each document as text. `out` has room for EXPANSION times a cell's length plus SLACK per row. Invalid cells
+    get BAD_JSON."""
     frames = np.empty(DEPTH_MAX * _FRAME, np.int64)
     at = 0
     out_offsets[0] = 0
@@ -67,7 +68,7 @@ def decode_json(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, va
 
 @inline
 def _put_document(data: U8, first: int, end: int, out: U8, at: int, limit: int, frames: I64) -> int:  # noqa: PLR0911  # each return is a way to be bad
-    """One document, type byte first; -1 if it is bad."""
+    """Write one document, which begins with its type byte. Return the position after it, or -1 if it is invalid."""
     if end - first < 2:
         return -1
     kind = i64(data[first])
@@ -107,7 +108,7 @@ def _put_document(data: U8, first: int, end: int, out: U8, at: int, limit: int, 
 
 @inline
 def _open(data: U8, place: int, end: int, is_object: bool, frames: I64, top: int) -> bool:
-    """Enter an object or array whose count field is at `place`."""
+    """Fill the frame of an object or array whose count field is at `place`. Return False if it is invalid."""
     if end - place < _HEADER:
         return False
     count = load_u32(data, place)
@@ -124,7 +125,8 @@ def _open(data: U8, place: int, end: int, is_object: bool, frames: I64, top: int
 
 @inline
 def _put_key(data: U8, out: U8, at: int, limit: int, frames: I64, top: int) -> int:
-    """The comma, and in an object the key and its colon."""
+    """Write the comma before the next entry and, in an object, its key and colon. Return the position after them, or
+    -1."""
     if limit - at < _ROOM:
         return -1
     if frames[top + _NEXT] > 0:
@@ -144,7 +146,7 @@ def _put_key(data: U8, out: U8, at: int, limit: int, frames: I64, top: int) -> i
 
 @inline
 def _next_value(data: U8, end: int, frames: I64, top: int) -> tuple[int, int]:
-    """The kind and place of the next value; place -1 if it lies outside."""
+    """(kind, position) of the next value; the position is -1 if it is outside of the document."""
     values = frames[top + _PLACE] + _HEADER + (frames[top + _COUNT] * _KEY_ENTRY if frames[top + _IS_OBJECT] else 0)
     entry = values + frames[top + _NEXT] * _VALUE_ENTRY
     frames[top + _NEXT] += 1
@@ -171,7 +173,7 @@ def _put_scalar(data: U8, kind: int, place: int, end: int, out: U8, at: int, lim
     if kind == _UINT:
         return put_uint(out, at, u64(bits))
     if kind == _DOUBLE:
-        if (bits & _EXPONENT) == _EXPONENT:  # not finite: no JSON number
+        if (bits & _EXPONENT) == _EXPONENT:  # JSON has no numbers that are not finite
             return _put_word(0, 4, out, at)
         return put_double(out, at, bits, True)
     if _DATE <= kind <= _TIMESTAMP:
@@ -210,7 +212,7 @@ def _put_word(first: int, size: int, out: U8, at: int) -> int:
 
 @inline
 def _put_bytes(data: U8, kind: int, place: int, end: int, out: U8, at: int, limit: int) -> int:
-    """A string, or an opaque value as `base64:type{N}:{base64}`."""
+    """Write a string, or an opaque value as `base64:type{N}:{base64}`. Return the position after it, or -1."""
     first = varint_end(data, place + (1 if kind == _OPAQUE else 0), end)
     if first < 0:
         return -1
@@ -234,7 +236,8 @@ def _put_bytes(data: U8, kind: int, place: int, end: int, out: U8, at: int, limi
 
 @kernel
 def decode_vectors(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, valid: Bools, errors: U8) -> None:
-    """`[1,2.5]`: shortest float32 digits. `out` has room for 2 + (FLOAT_CHARS + 1) for each 4 bytes, a row."""
+    """Write each vector as `[1,2.5]`, with the shortest float32 digits. `out` has room for FLOAT_CHARS + 1 bytes for
+    each 4 bytes of a cell, and 2 bytes per row. Invalid cells get BAD_VECTOR."""
     at = 0
     out_offsets[0] = 0
     for row in range(len(start)):

@@ -1,4 +1,4 @@
-"""Lines of JSON made of texts that stand fast and of columns' values (docs/api.md)."""
+"""Renders lines of JSON from constant texts and the values of columns (docs/api.md)."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from tistream.decode.column_views import ColumnViews
 from tistream.decode.render_kernel import GROUP_FACTS, Form, render
 from tistream.decode.text_io import FLOAT_CHARS, INT_CHARS
 
-_VALUE_BYTES = max(INT_CHARS, FLOAT_CHARS) + 4  # a number, `null`, or what surrounds a byte string
+_VALUE_BYTES = max(INT_CHARS, FLOAT_CHARS) + 4  # a number, `null`, or the quotes of a byte string
 _OBJECT_BYTES = 4  # brackets, or `null`
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A column in a group: the text before its value, and how the value is written."""
+    """A column of a group: the text before its value, the form of the value, and the values."""
 
     head: str
     form: Form
-    array: Any  # of the Arrow type that goes with the form
+    array: Any  # its Arrow type must match the form
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`lead`, then the parts' values of one row, for every line.
+    """A part of every line: `lead`, then the values of one row in all `parts`.
 
-    `places[line]` is the row; None: line i shows row i. Where it is negative the line shows `null`, or nothing if
-    `silent`. `brackets` make an object of it.
+    `places[line]` is the index of the row; with None, line i has row i. If the index is negative, the group is `null`,
+    or empty if `silent`. `brackets` encloses the values in `{}`.
     """
 
     lead: str
@@ -43,14 +43,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Some lines end to end: number i is `data[offsets[i]:offsets[i + 1]]`."""
+    """Rendered lines end to end: line i is `data[offsets[i]:offsets[i + 1]]`."""
 
     data: U8
     offsets: I64
 
 
 class LineWriter:
-    """Writes `count` lines: each is its groups, then `tail`."""
+    """Renders `count` lines, each of which consists of the groups and `tail`."""
 
     def __init__(self, count: int, groups: Sequence[Group], tail: str) -> None:
         parts = [part for group in groups for part in group.parts]
@@ -75,16 +75,16 @@ class LineWriter:
         self._line_bytes = len(self._texts) + _VALUE_BYTES * len(parts) + _OBJECT_BYTES * len(groups)
 
     def write(self, out_bytes: int) -> Iterator[Written]:
-        """All lines in order, at most about `out_bytes` of them at a time, at least one. Each result is over when
-        the next one is asked for: they share a buffer."""
+        """Yield all lines in order, in pieces of about `out_bytes` and at least one line. A piece is valid only until
+        the next one is requested, because they share a buffer."""
         out = np.empty(out_bytes, np.uint8)
         offsets = np.empty(self.count + 1, np.int64)
         line = 0
         while line < self.count:
             before, into = line, out
             line, room = self._render(line, self.count, out, offsets)
-            if line == before:  # longer than all of the buffer: it gets one of its own
-                # Once more `line_bytes`: before each byte string there must be room for what may follow it.
+            if line == before:  # the line is longer than the buffer and needs one of its own
+                # The kernel requires `line_bytes` of free room before each byte string, so it is added once more.
                 into = np.empty(room + self._line_bytes, np.uint8)
                 line, _ = self._render(line, line + 1, into, offsets)
                 assert line > before, f"line {before} takes more than {len(into)} bytes"

@@ -1,4 +1,4 @@
-"""Decoded columns as JSON text: what an event's `key`, `row` and `old_row` say (docs/formats.md, API values)."""
+"""Renders decoded columns as JSON text, for an event's `key`, `row` and `old_row` (docs/formats.md, API values)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PIECE_BYTES = 1 << 20
 
 
 def object_parts(columns: Sequence[Column], arrays: Sequence[Any]) -> list[Part]:
-    """The members of an object that shows these columns; `arrays` as `rows.decode_rows` makes them."""
+    """The members of a JSON object of these columns. `arrays` has one array of `rows.decode_rows` per column."""
     return [
         Part(f"{',' if place else ''}{quoted(column.name)}:", _form_of(column), array)
         for place, (column, array) in enumerate(zip(columns, arrays, strict=True))
@@ -43,9 +43,9 @@ def object_parts(columns: Sequence[Column], arrays: Sequence[Any]) -> list[Part]
 
 
 def render_objects(columns: Sequence[Column], batch: Any) -> Any:
-    """One JSON object per row, `{"id":"1","name":"x"}`: a large_string array.
+    """One JSON object per row, such as `{"id":"1","name":"x"}`, as a large_string array.
 
-    `batch` has one field per column, in order, as `rows.decode_rows` makes them.
+    `batch` is a batch of `rows.decode_rows`, with one field per column, in order.
     """
     group = Group("", object_parts(columns, batch.columns), brackets=True)
     data, offsets = [np.empty(0, np.uint8)], [np.zeros(1, np.int64)]
@@ -56,7 +56,7 @@ def render_objects(columns: Sequence[Column], batch: Any) -> Any:
 
 
 def quoted(text: str) -> str:
-    """A JSON string."""
+    """`text` as a JSON string."""
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -1,6 +1,6 @@
-"""What a raw key says by itself: which table, record or index, which integer handle (docs/formats.md, TiDB keys).
+"""Parses raw keys: the table id, the kind (record or index) and the integer handle (docs/formats.md, TiDB keys).
 
-Plain numpy, no compiled kernels: Spark's Python workers import this module cold.
+This module uses plain numpy without compiled kernels, because Spark's Python workers import it without a warm-up.
 """
 
 from __future__ import annotations
@@ -66,12 +66,13 @@ def _first_bytes(flat: FlatBytes) -> npt.NDArray[np.uint8]:
 
 
 def _words_at(flat: FlatBytes, at: int) -> npt.NDArray[np.uint64]:
-    """The 8 bytes at `at` of each key, big-endian; arbitrary where the key is too short."""
+    """The 8 bytes at `at` of each key as a big-endian number; arbitrary for a key that is too short."""
     return _gather(flat, at, np.dtype("<u8")).byteswap()
 
 
 def _gather(flat: FlatBytes, at: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """One unaligned element per key, through an overlapping view of the bytes; clipped at the end of the buffer."""
+    """One unaligned element at `at` of each key, clipped at the end of the buffer. It is read through a view whose
+    elements overlap."""
     places = len(flat.data) - dtype.itemsize + 1
     if places <= 0:
         padded = np.zeros(dtype.itemsize, np.uint8)

@@ -1,4 +1,4 @@
-"""What a column's cells are, as the decoder sees them: one Kind for each way of decoding and rendering."""
+"""Kinds of columns: one Kind for each way of decoding and rendering cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tistream.schema.table import Column
 
 
 class Kind(IntEnum):
-    """How a cell is decoded."""
+    """The way in which a column's cells are decoded."""
 
     INT = 0
     UINT = 1
@@ -70,9 +70,9 @@ _ARROW = {
 
 
 def kind_of(column: Column) -> Kind:
-    """The column's kind. Unknown types are taken for bytes: they are shown, never guessed at."""
+    """The column's kind. Values of unknown types are returned as bytes."""
     if column.array:
-        return Kind.JSON  # a multi-valued index's hidden column
+        return Kind.JSON  # the hidden column of a multi-valued index
     if column.tp in t.INTEGERS:
         return Kind.UINT if column.unsigned else Kind.INT
     if column.tp in t.TIMES:
@@ -83,17 +83,17 @@ def kind_of(column: Column) -> Kind:
 
 
 def arrow_type(kind: Kind) -> Any:
-    """int64, uint64, float32, float64, large_binary, or large_string for all that is text."""
+    """The Arrow type of a kind: int64, uint64, float32, float64, large_binary, or large_string for all others."""
     return _ARROW.get(kind, pa.large_string())
 
 
 def handle_flag(kind: Kind) -> int:
-    """The flag that a datum of this kind has in a clustered key; -1 if it cannot be in one."""
+    """The flag of this kind's datums in a clustered key; -1 if the kind cannot be part of a key."""
     return _HANDLE_FLAGS.get(kind, -1)
 
 
 def date_only(column: Column) -> bool:
-    """Whether a TIME column shows no clock."""
+    """Whether a column of Kind.TIME has a date only, without the time of day."""
     return column.tp in (t.DATE, t.NEWDATE)
 
 

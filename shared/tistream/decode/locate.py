@@ -1,8 +1,9 @@
-"""Where each wanted column's cell lies in each row value: format v2 small and large, and v1.
+"""Locates the cells of the requested columns in row values: format v2, small and large, and v1.
 
-A cell is `start[c, i]`, `length[c, i]` in the bytes that it is to be read from; a negative length is one of the
-states below. Cells of format v1 are brought into v2's form in a scratch buffer behind the row values, so that the
-kernels for types know one form only. Nothing outside a row's own bytes is ever read, whatever they say.
+The cell of column c and row i is at offset `start[c, i]`, with `length[c, i]` bytes. A negative length is one of the
+states NULL and ABSENT. Cells of format v1 are converted to the form of v2 in a scratch buffer after the row values, so
+that the kernels for types need to know one form only. No kernel reads outside of a row's own bytes, even if the row is
+damaged.
 """
 
 from __future__ import annotations
@@ -29,20 +30,21 @@ _FLAG_VARINT, _FLAG_UVARINT, _FLAG_JSON, _FLAG_VECTOR = 8, 9, 10, 20
 _JSON_OBJECT, _JSON_ARRAY, _JSON_LITERAL = 0x01, 0x03, 0x04
 _JSON_STRING, _JSON_OPAQUE, _JSON_DURATION = 0x0C, 0x0D, 0x11
 
-# The bytes of d decimal digits: 4 for each 9, and (rest + 1) / 2 for those left over.
+# The bytes of d decimal digits: 4 for each 9 digits, and (r + 1) / 2 for the r remaining ones.
 _DIGIT_BYTES = np.array([d // 9 * 4 + (d % 9 + 1) // 2 for d in range(256)], np.uint8)
 
 
 @kernel
 def locate(data: U8, offsets: I64, wanted: I64, scratch: U8, start: I64, length: I64, errors: U8) -> int:
-    """Fill start and length, both [wanted, rows]; `wanted` are ascending column ids. Returns the scratch bytes used.
+    """Fill `start` and `length`, both of shape [wanted, rows]. Return the scratch bytes used.
 
-    `errors[i]` gets a reason; the cells of such a row are NULL. Scratch needs twice the bytes of the v1 rows.
+    `wanted` are ascending column ids. `errors[i]` receives the reason code of a row that cannot be parsed, whose cells
+    are NULL. `scratch` needs twice the bytes of the v1 rows.
     """
     used = 0
-    slots = np.empty(_COUNT_MAX, np.int64)  # of each not-null id of the row `like`: its place in wanted, or -1
-    states = np.empty(len(wanted), np.int64)  # of each wanted id there: NULL or ABSENT
-    like = i64(-1)  # where the last row that was parsed starts: most rows have the same header
+    slots = np.empty(_COUNT_MAX, np.int64)  # for each not-null id of the row `like`: its index in `wanted`, or -1
+    states = np.empty(len(wanted), np.int64)  # for each wanted id of that row: NULL or ABSENT
+    like = i64(-1)  # the start of the last parsed header, which is reused because most rows have the same one
     for row in range(len(offsets) - 1):
         at, end = offsets[row], offsets[row + 1]
         code = OK
@@ -75,7 +77,7 @@ def locate(data: U8, offsets: I64, wanted: I64, scratch: U8, start: I64, length:
 
 @inline
 def _same_header(data: U8, like: int, at: int, end: int) -> bool:
-    """Whether flags, counts and ids are those of the row at `like` (which is whole), and all of them are here."""
+    """Whether the row has the same flags, counts and ids as the valid row at `like`."""
     if end - at < _HEADER_BYTES or load_u16(data, at) != load_u16(data, like):
         return False
     if load_u32(data, at + 2) != load_u32(data, like + 2):
@@ -123,7 +125,8 @@ def _parse_header(data: U8, at: int, end: int, wanted: I64, slots: I64, states: 
 
 @inline
 def _place_cells(data: U8, at: int, end: int, slots: I64, start: I64, length: I64, row: int) -> int:
-    """The cells of a row whose header fits `slots`: their ends follow the ids, then come the values."""
+    """Locate the cells of a row whose header was parsed to `slots`: after the ids come the cells' ends, then the
+    values. Returns a reason code."""
     flags = data[at + 1]
     large = (flags & _LARGE) != 0
     filled = load_u16(data, at + 2)
@@ -148,7 +151,8 @@ def _place_cells(data: U8, at: int, end: int, slots: I64, start: I64, length: I6
 def _locate_v1(
     data: U8, at: int, end: int, wanted: I64, scratch: U8, used: int, start: I64, length: I64, row: int
 ) -> tuple[int, int]:
-    """Pairs of a column id (flag 8 and a varint) and a datum in value encoding."""
+    """Locate the cells of a v1 row: pairs of a column id (flag 8 and a varint) and a datum in value encoding. Returns
+    (reason code, scratch bytes used)."""
     while at < end:
         after_id = varint_end(data, at + 1, end)
         if data[at] != _FLAG_VARINT or after_id < 0 or after_id >= end:
@@ -179,7 +183,7 @@ def _locate_v1(
 
 @inline
 def _datum_end(data: U8, at: int, end: int) -> int:
-    """The position after the datum whose flag is at `at`; -1 if it is cut off or unknown."""
+    """The position after the datum whose flag is at `at`; -1 if it is truncated or its flag is unknown."""
     flag = data[at]
     body = at + 1
     if flag == _FLAG_NULL:
@@ -207,7 +211,7 @@ def _datum_end(data: U8, at: int, end: int) -> int:
 
 @inline
 def decimal_bytes(precision: int, fraction: int) -> int:
-    """The length of a binary decimal without its header; -1 if there is no such decimal."""
+    """The length of a binary decimal without its header; -1 if precision and fraction are invalid."""
     if not 0 <= fraction <= precision < len(_DIGIT_BYTES):
         return -1
     return i64(_DIGIT_BYTES[precision - fraction]) + i64(_DIGIT_BYTES[fraction])
@@ -215,7 +219,7 @@ def decimal_bytes(precision: int, fraction: int) -> int:
 
 @inline
 def _json_bytes(data: U8, at: int, end: int) -> int:
-    """The length of a JSON cell, type byte included; -1 if it is cut off."""
+    """The length of a JSON cell, type byte included; -1 if it is truncated."""
     kind = data[at]
     if kind in (_JSON_OBJECT, _JSON_ARRAY):
         return 1 + load_u32(data, at + 5) if end - at >= 9 else -1

@@ -1,7 +1,7 @@
 """Unaligned loads, stores and copies for kernels, as single machine instructions. Little-endian machines only.
 
-Numba's own indexing is a byte at a time and looks for negative indexes. Callers check the bounds; with
-NUMBA_BOUNDSCHECK=1, which is how the fuzz test runs, everything here checks them as well.
+Numba's own indexing reads one byte at a time and handles negative indexes. Callers check the bounds. With
+NUMBA_BOUNDSCHECK=1, as in the fuzz test, the functions here check them too and raise IndexError.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba.core.errors import TypingError
 from tistream.decode.arrow_buffers import U8
 from tistream.decode.jit import inline
 
-# Numba's own types say less than they do.
+# Numba's type annotations are incomplete.
 _numba: Any = numba
 _intrinsic = _numba.extending.intrinsic
 _raw_memcpy: Any = cgutils.raw_memcpy
@@ -44,7 +44,7 @@ def _loader(kind: Any) -> Any:
 def _storer(kind: Any) -> Any:
     def store(_: Any, address: Any, value: Any) -> Any:
         if value != kind:
-            raise TypingError(f"stores {kind}, not {value}")
+            raise TypingError(f"the function stores {kind}, not {value}")
 
         def lower(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             place = builder.inttoptr(arguments[0], context.get_value_type(kind).as_pointer())
@@ -67,15 +67,15 @@ def _copier(_: Any, to: Any, source: Any, size: Any) -> Any:
     return types.void(to, source, size), lower
 
 
-def _trailing_zeros(_: Any, word: Any) -> Any:  # noqa: ARG001  # its name and number make the signature
+def _trailing_zeros(_: Any, word: Any) -> Any:  # noqa: ARG001  # numba takes the signature from the parameters
     def lower(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], cgutils.false_bit)
 
     return types.int64(types.uint64), lower
 
 
-trailing_zeros = _intrinsic(_trailing_zeros)  # the number of zero bits below the lowest set bit; 64 for 0
-pointer = _intrinsic(_as_pointer)  # an address as a pointer, for carray
+trailing_zeros = _intrinsic(_trailing_zeros)  # number of zero bits below the lowest set bit; 64 for 0
+pointer = _intrinsic(_as_pointer)  # converts an address to a pointer, for carray
 _copy = _intrinsic(_copier)
 _peek16, _peek32, _peek64 = _loader(types.uint16), _loader(types.uint32), _loader(types.int64)
 _poke16, _poke64 = _storer(types.uint16), _storer(types.int64)
@@ -84,12 +84,12 @@ _poke16, _poke64 = _storer(types.uint16), _storer(types.int64)
 @inline
 def _check(data: U8, at: int, size: int) -> None:
     if at < 0 or size < 0 or at + size > len(data):
-        raise IndexError("outside of the buffer")
+        raise IndexError("the position is outside of the buffer")
 
 
 @inline
 def peek16(data: U8, at: int) -> Any:
-    """2 bytes at `at`, uint16."""
+    """Read a uint16 at `at`."""
     if _CHECKED:
         _check(data, at, 2)
     return _peek16(data.ctypes.data + at)
@@ -97,7 +97,7 @@ def peek16(data: U8, at: int) -> Any:
 
 @inline
 def peek32(data: U8, at: int) -> Any:
-    """4 bytes at `at`, uint32."""
+    """Read a uint32 at `at`."""
     if _CHECKED:
         _check(data, at, 4)
     return _peek32(data.ctypes.data + at)
@@ -105,7 +105,7 @@ def peek32(data: U8, at: int) -> Any:
 
 @inline
 def peek64(data: U8, at: int) -> Any:
-    """8 bytes at `at`, int64."""
+    """Read an int64 at `at`."""
     if _CHECKED:
         _check(data, at, 8)
     return _peek64(data.ctypes.data + at)
@@ -113,7 +113,7 @@ def peek64(data: U8, at: int) -> Any:
 
 @inline
 def poke16(out: U8, at: int, value: Any) -> None:
-    """Write a uint16."""
+    """Write a uint16 at `at`."""
     if _CHECKED:
         _check(out, at, 2)
     _poke16(out.ctypes.data + at, value)
@@ -121,7 +121,7 @@ def poke16(out: U8, at: int, value: Any) -> None:
 
 @inline
 def poke64(out: U8, at: int, value: Any) -> None:
-    """Write an int64."""
+    """Write an int64 at `at`."""
     if _CHECKED:
         _check(out, at, 8)
     _poke64(out.ctypes.data + at, value)
@@ -129,7 +129,7 @@ def poke64(out: U8, at: int, value: Any) -> None:
 
 @inline
 def copy_bytes(out: U8, at: int, data: U8, first: int, size: int) -> None:
-    """Copy `size` bytes of `data` from `first` on to `out` at `at`; the buffers do not overlap."""
+    """Copy `data[first:first + size]` to `out` at `at`. The buffers must not overlap."""
     if _CHECKED:
         _check(out, at, size)
         _check(data, first, size)

@@ -1,4 +1,4 @@
-"""Cells of integers, years, bits and floats to numbers (docs/formats.md, row values)."""
+"""Decodes cells of integers, years, bits and floats to numbers (docs/formats.md, row values)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _SIGN_BIT = -(1 << 63)
 
 @kernel
 def decode_integers(data: U8, start: I64, length: I64, unsigned: bool, out: I64, valid: Bools, errors: U8) -> None:
-    """1, 2, 4 or 8 bytes, little-endian; the length says how far to extend the sign. 64 bits, also if unsigned."""
+    """Decode cells of 1, 2, 4 or 8 little-endian bytes to int64, with sign extension unless `unsigned`. Unsigned values
+    of 64 bits are reinterpreted. Other lengths get BAD_INTEGER."""
     for row in range(len(start)):
         size = length[row]
         at = start[row]
@@ -42,7 +43,7 @@ def decode_integers(data: U8, start: I64, length: I64, unsigned: bool, out: I64,
 
 @kernel
 def decode_doubles(data: U8, start: I64, length: I64, out: npt.NDArray[np.int64], valid: Bools, errors: U8) -> None:
-    """8 comparable bytes to the bits of a double."""
+    """Decode cells of 8 memcomparable bytes to the bits of a double. Other lengths get BAD_FLOAT."""
     for row in range(len(start)):
         size = length[row]
         out[row] = 0

@@ -1,4 +1,4 @@
-"""Why a row cannot be decoded: the codes that kernels write, and their texts."""
+"""Reasons why a row cannot be decoded: the codes that kernels write, and their texts."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ _TEXTS = {
 
 
 def reason_text(code: int, column: str | None) -> str:
-    """The reason in words; `column` is the one concerned, if it is not the row as a whole."""
+    """The text of a reason code. `column` is the name of the column, or None if the reason concerns the whole row."""
     return _TEXTS[code] if column is None else f"column {column}: {_TEXTS[code]}"

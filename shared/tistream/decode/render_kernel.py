@@ -1,4 +1,4 @@
-"""The kernel that writes lines of JSON from Arrow's buffers: columns of several tables, each line choosing its rows."""
+"""The kernel that renders lines of JSON from Arrow buffers. A line may combine rows of several tables."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _SINGLE_EXPONENT = 0xFF << 23
 
 
 class Form(IntEnum):
-    """How a value is written."""
+    """The JSON form of a column's values."""
 
-    INT = 0  # int64, a number
-    UINT = 1  # uint64, a number
-    INT_TEXT = 2  # int64, a quoted number
+    INT = 0  # int64 as a number
+    UINT = 1  # uint64 as a number
+    INT_TEXT = 2  # int64 as a quoted number
     UINT_TEXT = 3
     SINGLE = 4
     DOUBLE = 5
-    ESCAPED = 6  # text
-    QUOTED = 7  # text that needs no escape: digits and punctuation of numbers and times
+    ESCAPED = 6  # text, with escapes
+    QUOTED = 7  # text without characters to escape: digits and punctuation of numbers and times
     RAW = 8  # JSON text
     BASE64 = 9
 
 
-# What the kernel knows of a group: columns of the array `groups`.
+# Columns of the kernel's array `groups`, which has one row per group.
 FIRST_TEXT, FIRST_COLUMN, END_COLUMN, BRACKETS, SILENT, ITSELF = range(6)
 GROUP_FACTS = 6
 
@@ -67,11 +67,12 @@ def render(
     out: U8,
     out_offsets: I64,
 ) -> tuple[int, int]:
-    """Write lines `first` to `last` to `out`, as many as fit. Returns the first line not written, and its room.
+    """Write the lines [first, last) to `out` until it is full. Return (the first line not written, the bytes that it
+    needs), or (last, 0).
 
-    A line is its groups one after the other, then the last text. Group g begins with its first text; then come its
-    columns, a text before each, of row `places[g, line]` (ITSELF: of row `line`). A negative place is `null`, or
-    nothing at all (SILENT). `line_bytes` bounds what a line takes besides its byte strings.
+    A line consists of its groups in order and the last text. Group g begins with its first text. Its columns follow,
+    each after a text, with the values of row `places[g, line]` (ITSELF: of row `line`). For a negative place the group
+    is `null`, or empty (SILENT). `line_bytes` is an upper bound of a line's length without its byte strings.
     """
     at = 0
     out_offsets[0] = 0
@@ -113,7 +114,7 @@ def render(
 
 @inline
 def _bytes_bound(line: int, groups: I64, places: I64, forms: I64, offsets: I64, rows: I64) -> int:
-    """The most that the byte strings of a line take as text."""
+    """An upper bound of the bytes that a line's byte strings take as text."""
     total = i64(0)
     for group in range(len(groups)):
         row = line if groups[group, ITSELF] else places[group, line]

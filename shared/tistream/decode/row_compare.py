@@ -1,4 +1,4 @@
-"""Whether two decoded rows show the same, without making text of them."""
+"""Compares decoded rows without rendering them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _WORD = 8
 
 
 def same_rows(left: Sequence[Any], right: Sequence[Any], rows: I64) -> Bools:
-    """Where row `rows[i]` of some columns equals that row of others, in every one: two nulls are equal, and so are
-    floats of the same bits. The columns are those of `rows.decode_rows`."""
+    """For each i, whether row `rows[i]` is equal in every column of `left` and `right`. Two nulls are equal, and so are
+    floats with the same bits. The columns are as `rows.decode_rows` returns them."""
     out = np.ones(len(rows), np.bool_)
     if len(rows) and len(left):
         a, b = ColumnViews(left), ColumnViews(right)

@@ -1,4 +1,4 @@
-"""Rows of one table version to Arrow: raw keys and row values in, one typed column each out."""
+"""Decodes the rows of one table version to Arrow: from raw keys and row values to one typed array per column."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Decoded:
     """Decoded rows.
 
     `batch` has one field per requested column, in order, named by its position: int64, uint64, float32, float64,
-    large_binary, or large_string (text, and JSON text of JSON and VECTOR). `errors` maps the number of a row that
-    could not be decoded to the reason; it is null in every column.
+    large_binary, or large_string (text, and JSON text of JSON and VECTOR). `errors` maps the index of each undecodable
+    row to the reason. Such a row is null in every column.
     """
 
     batch: Any  # pa.RecordBatch
@@ -40,10 +40,11 @@ def decode_rows(table: Table, columns: Sequence[Column], keys: Any, values: Any)
     """Decode row values of any version of the row format.
 
     Args:
-        table: the version of the table that the rows are to be read with.
-        columns: which of its columns are wanted.
+        table: the table version that the rows are decoded with.
+        columns: the columns to decode.
         keys: raw record keys (`t{id}_r{handle}`), a binary array.
-        values: row values, a binary array of the same length; a null is no row, and null in every column.
+        values: row values, a binary array of the same length. A null value stands for no row, and gives null in every
+            column.
     """
     if len(keys) != len(values):
         raise ValueError(f"{len(keys)} keys for {len(values)} values")
@@ -68,7 +69,7 @@ def decode_rows(table: Table, columns: Sequence[Column], keys: Any, values: Any)
 
 @dataclass(slots=True)
 class _Located:
-    """Where every wanted cell lies; and what was wrong with which row before any cell was looked at."""
+    """The positions of all requested cells, and the errors of rows whose cells could not be located."""
 
     cells: dict[int, Cells]  # by column id
     row_errors: U8
@@ -97,16 +98,16 @@ class _Located:
 
 
 def _padded(rows: int) -> int:
-    """The length of a row of start and length: 64 bytes above a whole page.
+    """The row length of the arrays `start` and `length`: a multiple of a page, plus 64 bytes.
 
-    One table row writes to all columns in turn; a multiple of 4 KiB apart (65,536 rows are) they would all want the
-    same few lines of the cache.
+    The kernel writes all columns of one table row in turn. At a distance of a multiple of 4 KiB (65,536 rows are one),
+    all columns would map to the same few cache lines.
     """
     return rows if rows < _PAGE_WORDS else rows + (_LINE_WORDS - rows) % _PAGE_WORDS
 
 
 def _take_errors(errors: U8, blame: dict[int, tuple[int, str | None]], column: str | None) -> None:
-    """Move what the rows as a whole, or the column just decoded, got wrong into `blame`: once per row."""
+    """Move the error codes of whole rows or of the column just decoded to `blame`, which keeps a row's first error."""
     if errors.any():
         for row in np.flatnonzero(errors):
             blame.setdefault(int(row), (int(errors[row]), column))
@@ -114,7 +115,7 @@ def _take_errors(errors: U8, blame: dict[int, tuple[int, str | None]], column: s
 
 
 def _bytes_of_v1(values: FlatBytes) -> int:
-    """How many bytes are in rows of format v1, whose cells need scratch."""
+    """The total bytes of rows in format v1, whose cells need scratch space."""
     starts = values.offsets[:-1]
     lengths = values.lengths
     if len(values.data) == 0:
@@ -164,7 +165,7 @@ def _decode_column(table: Table, column: Column, located: _Located, keys: Any) -
 
 
 def _int_handle_column(kind: Kind, cells: Cells, keys: Any) -> Any:
-    """The primary key in the key; the value's own cell first, if there is one."""
+    """The integer primary key, from the row value if it has the cell, else from the record key."""
     handles, has_handle = int_handles(keys)
     absent = cells.length == ABSENT
     valid = absent & has_handle

@@ -1,6 +1,6 @@
-"""The shortest decimal digits that give the same float back (Schubfach, by R. Giulietti), as a kernel helper.
+"""Finds the shortest decimal digits that round-trip to the same float, as a kernel helper (R. Giulietti's Schubfach).
 
-A float is c * 2^q. One table of 128-bit powers of ten serves doubles and float32 alike.
+A float is c * 2^q. Doubles and float32 share one table of 128-bit powers of ten.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SINGLE_BITS, _SINGLE_BIAS = 23, 150
 
 
 def _powers_of_ten() -> U64:
-    """[k - min, 0..1]: high and low words of ceil(10^k * 2^(127 - floor(log2 10^k)))."""
+    """A table whose row k - _POWER_MIN has the high and low words of ceil(10^k * 2^(127 - floor(log2 10^k)))."""
     out = np.zeros((_POWER_MAX - _POWER_MIN + 1, 2), np.uint64)
     for k in range(_POWER_MIN, _POWER_MAX + 1):
         if k >= 0:
@@ -41,13 +41,13 @@ _POWERS = _powers_of_ten()
 
 @inline
 def double_digits(bits: int) -> tuple[int, int]:
-    """(digits, exponent) of the finite, positive double with these bits: digits * 10^exponent, shortest."""
+    """(digits, exponent) of the finite, positive double with these bits: the shortest digits * 10^exponent."""
     return _digits(bits & 0xFFFFFFFFFFFFF, bits >> _DOUBLE_BITS, _DOUBLE_BITS, _DOUBLE_BIAS)
 
 
 @inline
 def single_digits(bits: int) -> tuple[int, int]:
-    """(digits, exponent) of the finite, positive float32 with these bits: digits * 10^exponent, shortest."""
+    """(digits, exponent) of the finite, positive float32 with these bits: the shortest digits * 10^exponent."""
     return _digits(bits & 0x7FFFFF, bits >> _SINGLE_BITS, _SINGLE_BITS, _SINGLE_BIAS)
 
 
@@ -90,7 +90,8 @@ def _digits(fraction: int, biased: int, fraction_bits: int, bias: int) -> tuple[
 
 @inline
 def _round_to_odd(high: Any, low: Any, factor: Any) -> int:
-    """The top 64 bits of the 192-bit product, its last bit set if anything follows. Fits an int64 (below 2^63)."""
+    """The top 64 bits of the 192-bit product, with the last bit set if any lower bit is. It is below 2^63, so it fits
+    an int64."""
     carry = _product_high(low, factor)
     bottom = high * factor + carry
     top = _product_high(high, factor) + u64(1 if bottom < carry else 0)

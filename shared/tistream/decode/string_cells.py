@@ -1,4 +1,4 @@
-"""Cells of strings, blobs, enums and sets; and whether bytes are UTF-8."""
+"""Decodes cells of strings, blobs, enums and sets, and validates UTF-8."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TOPS = u64(0x8080808080808080).astype(np.int64)
 
 @kernel
 def gather_bytes(data: U8, start: I64, length: I64, out: U8, out_offsets: I64, valid: Bools) -> None:
-    """Copy the cells end to end."""
+    """Copy the cells to `out`, end to end."""
     at = 0
     out_offsets[0] = 0
     for row in range(len(start)):
@@ -42,7 +42,7 @@ def is_ascii(data: U8) -> bool:
 
 @kernel
 def count_not_utf8(data: U8, offsets: I64, bad: Bools) -> int:
-    """Mark and count the strings that are no valid UTF-8."""
+    """Mark the strings that are not valid UTF-8 in `bad`, and return their number."""
     count = 0
     for row in range(len(offsets) - 1):
         bad[row] = not _is_utf8(data, offsets[row], offsets[row + 1])
@@ -86,7 +86,7 @@ def _is_utf8(data: U8, at: int, end: int) -> bool:  # noqa: PLR0912  # Unicode's
 
 @kernel
 def elements_length(indexes: I64, present: Bools, is_set: bool, offsets: I64, valid: Bools, errors: U8) -> int:
-    """The bytes that `put_elements` will write; marks sets that have bits without an element."""
+    """An upper bound of the bytes that `put_elements` will write. Sets with bits that have no element get BAD_SET."""
     total = 0
     count = len(offsets) - 1
     for row in range(len(indexes)):
@@ -110,7 +110,8 @@ def elements_length(indexes: I64, present: Bools, is_set: bool, offsets: I64, va
 
 @kernel
 def put_elements(indexes: I64, valid: Bools, is_set: bool, names: U8, offsets: I64, out: U8, out_offsets: I64) -> None:
-    """ENUM: the element by its number from 1, else the empty invalid value. SET: the elements of its bits."""
+    """Write the text of each value. ENUM: the element by its number, counted from 1, or empty for an unknown number.
+    SET: the elements of the bits that are set, separated by commas."""
     at = 0
     out_offsets[0] = 0
     count = len(offsets) - 1

@@ -1,4 +1,7 @@
-"""Writing numbers, strings and base64 as text at a position. Callers see to the room; each returns the new position."""
+"""Writes numbers, strings and base64 as text at a position. Each function returns the position after the text.
+
+Callers ensure that the buffer has enough room.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,13 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 WORD = 8
 _EIGHT_DIGITS = u64(100_000_000)
 _ZEROS = u64(0x3030303030303030)
-_LAST_DIGIT = u64(1 << 56)  # of eight: it is shown, be it zero
+_LAST_DIGIT = u64(1 << 56)  # the last of eight digits, which is written even if it is zero
 _ONES = u64(0x0101010101010101)
 _TOPS = u64(0x8080808080808080)
 
 
 def _escapes() -> U8:
-    """For each byte: 0 = as it is, 1 = \\u00XX, else the letter that follows a backslash."""
+    """For each byte: 0 = no escape, 1 = \\u00XX, else the letter that follows a backslash."""
     out = np.zeros(256, np.uint8)
     out[:0x20] = 1
     for raw, letter in zip(b'"\\\b\f\n\r\t', b'"\\bfnrt', strict=True):
@@ -43,13 +46,14 @@ ESCAPED_BYTES_MAX = 6  # \u001f
 
 @inline
 def put_pair(out: U8, at: int, value: int) -> None:
-    """Two digits of a number below 100."""
+    """Write the two digits of a number below 100."""
     poke16(out, at, _PAIRS[value])
 
 
 @inline
 def put_uint(out: U8, at: int, value: np.uint64) -> int:
-    """Decimal digits of 64 unsigned bits. Writes WORD bytes at least, however few digits there are."""
+    """Write the decimal digits of an unsigned 64-bit number. At least WORD bytes of `out` are overwritten, even for
+    fewer digits."""
     if value < _EIGHT_DIGITS:
         return _put_first(out, at, value)
     high = value // _EIGHT_DIGITS
@@ -65,7 +69,7 @@ def put_uint(out: U8, at: int, value: np.uint64) -> int:
 
 @inline
 def _put_first(out: U8, at: int, value: np.uint64) -> int:
-    """A number below 10^8 without leading zeros."""
+    """Write a number below 10^8 without leading zeros."""
     digits = _eight_digits(value)
     skipped: int = trailing_zeros(digits | _LAST_DIGIT) >> 3
     poke64(out, at, i64((digits | _ZEROS) >> u64(8 * skipped)))
@@ -74,8 +78,11 @@ def _put_first(out: U8, at: int, value: np.uint64) -> int:
 
 @inline
 def _eight_digits(value: np.uint64) -> Any:
-    """The digits of a number below 10^8, one a byte, the first one lowest: halves, quarters, then single digits, all
-    at once, each division a multiplication that is exact for numbers so small."""
+    """The eight digits of a number below 10^8, one per byte, the first digit in the lowest byte.
+
+    The number is split into halves, quarters and single digits, with all parts in one word. Divisions are done as
+    multiplications, which are exact in this range.
+    """
     tenthousands = value // u64(10_000)
     halves = tenthousands | ((value - tenthousands * u64(10_000)) << u64(32))
     hundreds = ((halves * u64(10_486)) >> u64(20)) & u64(0x0000007F0000007F)
@@ -86,7 +93,7 @@ def _eight_digits(value: np.uint64) -> Any:
 
 @inline
 def put_int(out: U8, at: int, value: int) -> int:
-    """A signed integer."""
+    """Write a signed integer."""
     if value < 0:
         out[at] = _MINUS
         return put_uint(out, at + 1, u64(0) - u64(value))
@@ -95,7 +102,7 @@ def put_int(out: U8, at: int, value: int) -> int:
 
 @inline
 def put_padded(out: U8, at: int, value: int, width: int) -> int:
-    """The last `width` digits of a number that is not negative, zeros in front."""
+    """Write the last `width` digits of a number that is not negative, padded with zeros."""
     left = u64(value)
     hundred = u64(100)
     place = at + width
@@ -111,7 +118,8 @@ def put_padded(out: U8, at: int, value: int, width: int) -> int:
 
 @inline
 def put_double(out: U8, at: int, bits: int, point: bool) -> int:
-    """A finite double by its bits, shortest; whole numbers get `.0` if `point`. TiDB's own choice of notation."""
+    """Write a finite double, given its bits, with the shortest digits and in TiDB's notation. With `point`, whole
+    numbers get `.0`."""
     if bits < 0:
         out[at] = _MINUS
         at += 1
@@ -122,7 +130,7 @@ def put_double(out: U8, at: int, bits: int, point: bool) -> int:
 
 @inline
 def put_single(out: U8, at: int, bits: int) -> int:
-    """A finite float32 by its bits, shortest digits of the float32."""
+    """Write a finite float32, given its bits, with the shortest digits and in TiDB's notation."""
     if bits & 0x80000000:
         out[at] = _MINUS
         at += 1
@@ -185,14 +193,14 @@ def _put_scientific(out: U8, at: int, digits: int, count: int, power: int) -> in
 
 @inline
 def put_raw(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Bytes as they are."""
+    """Write bytes unchanged."""
     copy_bytes(out, at, data, first, last - first)
     return at + last - first
 
 
 @inline
 def put_quoted(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """A JSON string of UTF-8 bytes: at most 2 + 6 bytes for each."""
+    """Write UTF-8 bytes as a JSON string: 2 bytes, and at most ESCAPED_BYTES_MAX for each byte."""
     out[at] = _QUOTE
     at += 1
     while first < last:
@@ -208,10 +216,11 @@ def put_quoted(out: U8, at: int, data: U8, first: int, last: int) -> int:
 
 @inline
 def _clean_until(data: U8, first: int, last: int) -> int:
-    """The first byte that needs an escape, or `last`. Eight bytes at a time: which are below 0x20, `"` or a backslash.
+    """The position of the first byte that needs an escape, or `last`. Tests eight bytes at a time for bytes below 0x20,
+    `"` and a backslash.
 
-    Subtracting from each byte borrows into its top bit where it was smaller; a byte above 0x7F has the bit itself and
-    is left out. A borrow from a hit can only mark bytes behind it, so the lowest mark is right.
+    The subtraction sets the top bit of a byte that is smaller than the subtrahend. A byte above 0x7F has that bit
+    anyway, so it is masked. The borrow of such a byte can only affect the bytes after it, so the lowest mark is right.
     """
     while last - first >= WORD:
         word = u64(peek64(data, first))
@@ -243,7 +252,7 @@ def _put_escape(out: U8, at: int, byte: np.uint8) -> int:
 
 @inline
 def put_base64(out: U8, at: int, data: U8, first: int, last: int) -> int:
-    """Base64 with padding: 4 bytes for each 3 begun."""
+    """Write base64 with padding: 4 bytes for each group of up to 3 bytes."""
     index = first
     while last - index >= 3:
         word = (i64(data[index]) << 16) | (i64(data[index + 1]) << 8) | i64(data[index + 2])

@@ -1,6 +1,6 @@
-"""Cells of dates, datetimes, timestamps and durations to text (docs/formats.md, row values).
+"""Decodes cells of dates, datetimes, timestamps and durations to text (docs/formats.md, row values).
 
-Months and days may be zero, so nothing here is a calendar type.
+Months and days may be zero, so the values are text and not Arrow dates.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NANOS = 1_000
 def put_times(
     packed: I64, present: Bools, fsp: int, date_only: bool, out: U8, out_offsets: I64, valid: Bools, errors: U8
 ) -> None:
-    """Packed times (year * 13 + month, day, hour, minute, second, microsecond) as text.
+    """Write packed times (year * 13 + month, day, hour, minute, second, microsecond) as text.
 
-    `out` has room for DATETIME_CHARS bytes a row.
+    `out` has room for DATETIME_CHARS bytes per row. Invalid cells get BAD_TIME.
     """
     at = 0
     out_offsets[0] = 0
@@ -49,7 +49,7 @@ def put_times(
 
 @kernel
 def put_durations(nanos: I64, present: Bools, fsp: int, out: U8, out_offsets: I64, valid: Bools, errors: U8) -> None:
-    """Signed nanoseconds as `[-]HH:MM:SS[.f]`. `out` has room for DURATION_CHARS bytes a row."""
+    """Write signed nanoseconds as `[-]HH:MM:SS[.f]`. `out` has room for DURATION_CHARS bytes per row."""
     at = 0
     out_offsets[0] = 0
     for row in range(len(nanos)):
@@ -78,7 +78,7 @@ def put_time(
     fsp: int,
     date_only: bool,
 ) -> int:
-    """`YYYY-MM-DD[ HH:MM:SS[.f]]`; -1 if a part is out of range."""
+    """Write `YYYY-MM-DD[ HH:MM:SS[.f]]`. Return the position after it, or -1 if a part is out of range."""
     if year > 9999 or month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59 or micro > 999_999:
         return -1
     put_padded(out, at, year, 4)
@@ -95,7 +95,8 @@ def put_time(
 
 @inline
 def put_duration(out: U8, at: int, nanos: int, fsp: int) -> int:
-    """`[-]HH:MM:SS[.f]`, hours as many digits as they need; -1 if it has no positive counterpart."""
+    """Write `[-]HH:MM:SS[.f]`, with at least two digits of hours. Return the position after it, or -1 for the lowest
+    int64, whose absolute value does not fit an int64."""
     if nanos < 0:
         nanos = -nanos
         if nanos < 0:

@@ -1,4 +1,4 @@
-"""Compile every kernel by decoding one row of a table that has a column of each kind."""
+"""Compiles every kernel by decoding rows of a table that has a column of each kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEXT_ROW = bytes([0x80, 0, 1, 0, 0, 0, 9, 2, 0, 0xC3, 0xA9])
 
 
 def warm_kernels() -> None:
-    """Compile or load all of them."""
+    """Compile every kernel, or load it from the cache."""
     columns = [
         {
             "id": number,

@@ -1,16 +1,16 @@
-"""Byte ranges of an object, and how to fetch them in few requests."""
+"""Merges byte ranges of an object, so that few requests fetch them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-GAP_BYTES = 64 << 10  # a hole that costs less to read than another request does
+GAP_BYTES = 64 << 10  # reading a gap of this size costs less than another request
 
 ByteRange = tuple[int, int]  # (start, length)
 
 
 def coalesce(ranges: Iterable[ByteRange], gap: int = GAP_BYTES) -> list[ByteRange]:
-    """Merge ranges that touch, overlap, or lie at most `gap` bytes apart; empty ones go."""
+    """Merge ranges that touch, overlap, or are at most `gap` bytes apart. Empty ranges are dropped."""
     out: list[ByteRange] = []
     for start, length in sorted(ranges):
         if not length:

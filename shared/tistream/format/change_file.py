@@ -51,10 +51,10 @@ SCHEMA = pa.schema(
 CHANGE_COLUMNS = tuple(SCHEMA.names[:12])
 WATERMARK_COLUMNS = ("type", "region_id", "region_version", "log_index", "key", *SCHEMA.names[12:])
 
-# Limits of what one file may make a reader hold at once: a few bytes can state any number of equal rows.
-FOOTER_BYTES_MAX = 4 << 20  # some 2,500 row groups
-WATERMARK_ROWS_MAX = 1_000_000  # of a store's file; each of its regions has one or few
-GROUP_ROWS_MAX = 16_000_000  # of changes, 250 times what a writer is asked for
+# Limits of the memory that one file can make a reader use: a few bytes can encode any number of equal rows.
+FOOTER_BYTES_MAX = 4 << 20  # about 2,500 row groups
+WATERMARK_ROWS_MAX = 1_000_000  # per file; each region of the store has one or few
+GROUP_ROWS_MAX = 16_000_000  # of changes, 250 times the recommended size
 GROUP_BYTES_MAX = 2 << 30  # unpacked
 
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,18}")
@@ -62,7 +62,7 @@ _HEX = re.compile(r"[0-9a-fA-F]{8}")
 
 
 class RowGroupLike(Protocol):
-    """The members of a row group that a reader needs: of our own class, or of a reference from a peer."""
+    """The members of a row group that a reader needs. ChangeRowGroup and references from peers have them."""
 
     @property
     def index(self) -> int: ...
@@ -82,10 +82,10 @@ class RowGroupLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChangeRowGroup:
-    """One row group: its bytes `[offset, offset + length)`, their CRC-32, and bounds on its keys.
+    """One row group: the bytes `[offset, offset + length)` of the file, their CRC-32, and bounds of the keys.
 
-    The bounds are inclusive but need not be keys that occur (writers shorten them); None without statistics.
-    `unpacked` is how many bytes the footer says it unpacks to.
+    The bounds are inclusive. They need not be keys of the row group, because writers shorten them. They are None
+    without statistics. `unpacked` is the unpacked size that the footer states, in bytes.
     """
 
     index: int
@@ -100,7 +100,7 @@ class ChangeRowGroup:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFile:
-    """A checked footer of a change file. `tail` is what was read of the object's end (footer included)."""
+    """The checked footer of a change file. `tail` has the bytes read at the object's end, with the footer."""
 
     key: str
     size: int
@@ -128,9 +128,9 @@ def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, si
 
     Args:
         key: the object's key, for errors.
-        identity: (tenant, store_id, ts) as the key says (`layout.parse_change_file`).
-        tail: the object's last bytes, any number; NeedMore says how many it takes.
-        size: the object's size.
+        identity: (tenant, store_id, ts) of the key (`layout.parse_change_file`).
+        tail: any number of the object's last bytes. If they are too few, NeedMore is returned.
+        size: the object's size in bytes.
 
     Raises:
         CorruptObject: the footer is damaged or breaks the push contract.
@@ -163,7 +163,7 @@ def parse_footer(key: str, identity: tuple[TenantKey, int, int], tail: bytes, si
 
 
 def _check_keyspaces(key: str, groups: Sequence[ChangeRowGroup]) -> None:
-    """Check the keyspaces of the bounds of changes; change_rows checks the rows. A region may be of any keyspace."""
+    """Check the keyspaces of the bounds of changes; change_rows checks the rows. Watermarks may be of any keyspace."""
     for bound in (bound for group in groups for bound in (group.key_min, group.key_max)):
         if bound is not None and (reason := keyspace.refusal(bound)) is not None:
             raise CorruptObject(key, reason)
@@ -183,7 +183,7 @@ def _group(key: str, index: int, group: Group, crc32: int) -> ChangeRowGroup:
 
 
 def key_bounds(group: Group) -> tuple[bytes | None, bytes | None]:
-    """Bounds on a row group's keys from its statistics; (None, None) without statistics."""
+    """The bounds of a row group's keys from its statistics; (None, None) without statistics."""
     for chunk in group.chunks:
         if chunk.column == "key":
             return chunk.low, chunk.high
@@ -191,7 +191,7 @@ def key_bounds(group: Group) -> tuple[bytes | None, bytes | None]:
 
 
 def _metadata(key: str, footer: ParquetFooter) -> dict[str, str]:
-    """The footer's `tistream.` entries; the version first, since all else depends on it."""
+    """The footer's key-value metadata as text. Raises CorruptObject if the contract version is unknown."""
     try:
         said = {name.decode(): text.decode() for name, text in footer.said.items()}
     except UnicodeDecodeError as error:
@@ -225,7 +225,7 @@ def _crcs(key: str, said: Mapping[str, str], count: int) -> list[int]:
 
 
 def check_columns(key: str, footer: ParquetFooter) -> None:
-    """Check that the required columns exist, and every known one has its type. Raises CorruptObject."""
+    """Check that the required columns exist, and that every known column has its type. Raises CorruptObject."""
     try:
         found = footer.metadata.schema.to_arrow_schema()
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -242,7 +242,7 @@ def check_columns(key: str, footer: ParquetFooter) -> None:
 
 
 def _same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a column is of its type; a list's struct may have more members, in any order."""
+    """Whether a column has the wanted type. The struct of a list may have more members, in any order."""
     if not pa.types.is_list(wanted) or not pa.types.is_list(found) or not pa.types.is_struct(found.value_type):
         return bool(found == wanted)
     members = {member.name: member.type for member in found.value_type}
@@ -267,11 +267,11 @@ def check_group(key: str, group: RowGroupLike, footer: ParquetFooter, source: Sp
     """Check that a row group's bytes match the footer's CRC-32. Raises CorruptObject."""
     found = footer.groups[group.index] if group.index < len(footer.groups) else None
     if found is None or found.range != (group.offset, group.length) or found.rows != group.rows:
-        raise CorruptObject(key, f"row group {group.index} is not where the file's footer said before: it was replaced")
+        raise CorruptObject(key, f"row group {group.index} is not where the footer placed it before: it was replaced")
     if zlib.crc32(source.view(group.offset, group.length)) != group.crc32:
         raise CorruptObject(key, f"row group {group.index} fails its CRC-32")
     if group.key_min is not None and (group.key_min, group.key_max) != key_bounds(found):
-        raise CorruptObject(key, f"row group {group.index} has other key bounds than it was routed by: it was replaced")
+        raise CorruptObject(key, f"row group {group.index} has other key bounds than when routed: it was replaced")
 
 
 def decode_groups(
@@ -283,11 +283,11 @@ def decode_groups(
     added_max: int = unpacking.ADDED_BYTES_MAX,
     bytes_max: int | None = None,
 ) -> pa.Table:
-    """Row groups, in the order given, as SCHEMA's columns (all, or `columns`, in SCHEMA's order).
+    """Decode row groups in the order of `indexes`, to all columns of SCHEMA or only `columns`, in SCHEMA's order.
 
-    Columns that the file lacks are null, those that SCHEMA lacks are left out. Raises CorruptObject; also where
-    encodings add more than `added_max` bytes to what is expected (tistream.format.unpacking), or all takes more than
-    `bytes_max`.
+    Columns that the file lacks are null. Columns that SCHEMA lacks are left out. Raises CorruptObject, also if
+    encodings add more than `added_max` bytes to the expected size (tistream.format.unpacking), or if the result takes
+    more than `bytes_max`.
     """
     wanted = pa.schema([column for column in SCHEMA if columns is None or column.name in columns])
     present = {chunk.column for chunk in footer.groups[0].chunks} if footer.groups else set()
@@ -309,7 +309,7 @@ def decode_groups(
             schema=pa.schema([column.with_nullable(True) for column in wanted]),
         )
         if bytes_max is not None and table.nbytes > bytes_max:
-            raise ValueError(f"they take {table.nbytes} bytes; no more than {bytes_max} are read")
+            raise ValueError(f"they unpack to {table.nbytes} bytes; no more than {bytes_max} are read")
         return table
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptObject(key, f"row groups {list(indexes)} cannot be decoded: {error}") from error
@@ -325,7 +325,7 @@ def _column(table: pa.Table, column: pa.Field) -> pa.ChunkedArray:
 
 
 def _after(found: pa.ChunkedArray) -> pa.ChunkedArray:
-    """`after` with exactly its two members, in order, independent of the writer's name of the list's element."""
+    """Column `after` with type AFTER: only its two members, in order, whatever the writer named the list's element."""
     chunks = []
     for chunk in found.chunks:
         members = [chunk.values.field("region_id"), chunk.values.field("log_index")]

@@ -1,4 +1,4 @@
-"""Checks the rows of a change file (design.md 2): whole columns at once, never row by row."""
+"""Checks the rows of a change file (design.md 2). All checks work on whole columns."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ WATERMARKS = pa.schema(
     ]
 )
 
-# How many pairs of a file's watermark rows may overlap. Regions do not, but a region's own rows do, and those of
-# regions that were split or merged meanwhile: a few for each row, and many where one region was split time and again.
-# Such rows are taken one by one, each on all the pieces that the others cut it into.
+# The number of pairs of a file's watermark rows that may overlap is OVERLAPS_MAX + OVERLAPS_PER_ROW * rows. Rows of
+# different regions overlap only after a split or merge, rows of one region always: a few pairs per row, and many if one
+# region was split repeatedly. The limit exists because overlapping rows are applied one by one, each to all the slices
+# into which the others cut it.
 OVERLAPS_PER_ROW = 64
-OVERLAPS_MAX = 1_000_000  # and those
+OVERLAPS_MAX = 1_000_000
 
 _NEEDS_START_TS = (PREWRITE, COMMIT, ROLLBACK, COMMITTED)
 _NEEDS_COMMIT_TS = (COMMIT, COMMITTED)
@@ -47,10 +48,10 @@ _NEEDS_OP = (PREWRITE, COMMITTED)
 
 
 def check_changes(key: str, table: pa.Table, key_min: bytes | None = None, key_max: bytes | None = None) -> None:
-    """Rows of change row groups are changes, and complete. Only columns that `table` has are checked.
+    """Check that the rows of change row groups are complete changes. Only columns that `table` has are checked.
 
-    `key_min` and `key_max` are the bounds that the footer states and routing relied on: no CRC covers the footer,
-    so a damaged bound shows here. Raises CorruptObject.
+    `key_min` and `key_max` are the bounds in the footer, by which the file was routed. No CRC covers the footer, so a
+    damaged bound is found here. Raises CorruptObject.
     """
     _no_nulls(key, table, [column.name for column in SCHEMA if not column.nullable])
     if "type" in table.column_names and not _sound(table):
@@ -71,8 +72,8 @@ def check_changes(key: str, table: pa.Table, key_min: bytes | None = None, key_m
 def _check_keys(key: str, keys: pa.ChunkedArray, key_min: bytes | None, key_max: bytes | None) -> None:
     found = pc.min_max(keys).as_py()
     if key_min is not None and key_max is not None and (found["min"] < key_min or found["max"] > key_max):
-        raise CorruptObject(key, "holds a key outside of the bounds that its footer states")
-    if found["max"] < keyspace.PREFIX:  # TiDB's own keys all lie below
+        raise CorruptObject(key, "contains a key outside of the bounds that its footer states")
+    if found["max"] < keyspace.PREFIX:  # all keys of TiDB are below
         return
     long_enough = pc.greater_equal(pc.binary_length(keys), keyspace.PREFIX_BYTES)
     named = keys.filter(pc.and_(pc.starts_with(keys, pattern=keyspace.PREFIX), long_enough))
@@ -97,13 +98,13 @@ def _sound(table: pa.Table) -> bool:
 
 
 def watermarks(key: str, table: pa.Table) -> pa.Table:
-    """The rows of the watermark row groups (WATERMARK_COLUMNS) as WATERMARKS, in file order.
+    """The rows of the watermark row groups (columns WATERMARK_COLUMNS) with the schema WATERMARKS, in file order.
 
-    Raises CorruptObject if one of them is no complete watermark.
+    Raises CorruptObject if a row is not a complete watermark.
     """
     kind = table.column("type")
     _no_nulls(key, table, ("type",))
-    _refuse(key, pc.not_equal(kind, WATERMARK), kind, "a watermark row group holds a row of type")
+    _refuse(key, pc.not_equal(kind, WATERMARK), kind, "a watermark row group contains a row of type")
     renamed = table.drop_columns(["type"]).rename_columns({"key": "start_key"}).select(WATERMARKS.names)
     _no_nulls(key, renamed, [column.name for column in WATERMARKS if not column.nullable])
     start, end = renamed.column("start_key"), renamed.column("end_key")
@@ -124,7 +125,7 @@ def _check_overlaps(key: str, start: pa.ChunkedArray, end: pa.ChunkedArray) -> N
     found, allowed = overlaps(start, end), OVERLAPS_MAX + OVERLAPS_PER_ROW * rows
     if found > allowed:
         raise CorruptObject(
-            key, f"its {rows} watermark rows overlap each other in {found} pairs; no more than {allowed} are taken"
+            key, f"its {rows} watermark rows overlap each other in {found} pairs; no more than {allowed} are accepted"
         )
 
 
@@ -146,13 +147,13 @@ def _check_after(key: str, after: pa.ChunkedArray) -> None:
         or pc.struct_field(named, "region_id").null_count
         or pc.struct_field(named, "log_index").null_count
     ):
-        raise CorruptObject(key, "a watermark's `after` names a log incompletely")
+        raise CorruptObject(key, "an entry of a watermark's `after` lacks the region_id or log_index")
 
 
 def _no_nulls(key: str, table: pa.Table, names: list[str] | tuple[str, ...]) -> None:
     for name in names:
         if name in table.column_names and table.column(name).null_count:
-            raise CorruptObject(key, f"column {name} holds nulls where there may be none")
+            raise CorruptObject(key, f"column {name} holds nulls, which are not allowed")
 
 
 def _is_in(column: pa.ChunkedArray, values: tuple[int, ...]) -> pa.ChunkedArray:

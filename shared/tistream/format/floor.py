@@ -1,9 +1,9 @@
 """A task's floor object: the checkpoint manifest at which readers begin, and below which manifests are no longer
 needed.
 
-JSON `{"version":1,"checkpoint":C}`. Manifest C restates everything that is live; manifests below C are collected, or
-may be at any moment. One that exists all the same proves nothing, because a put that was under way for long can create
-it again. The schema registry's log has a floor as well: there C is the number of a base.
+JSON `{"version":1,"checkpoint":C}`. Manifest C restates everything that is live. Manifests below C may be deleted at
+any time. A manifest below C must be ignored even if it exists, because a delayed PUT can create a deleted one again.
+The schema registry's log has a floor too: there, C is the number of a base.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def decode(key: str, body: bytes) -> int:
         data = json.loads(body)
         version, checkpoint = data["version"], data["checkpoint"]
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptObject(key, f"is no floor: {error!r}") from error
+        raise CorruptObject(key, f"is not a valid floor object: {error!r}") from error
     if version != VERSION:
         raise CorruptObject(key, f"floor version {version!r}; this program knows {VERSION}")
     if not isinstance(checkpoint, int) or checkpoint < 1:
-        raise CorruptObject(key, f"names checkpoint {checkpoint!r}")
+        raise CorruptObject(key, f"names the invalid checkpoint {checkpoint!r}")
     return checkpoint

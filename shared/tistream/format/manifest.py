@@ -1,13 +1,13 @@
-"""The manifest: the only truth about a task (design.md 4, docs/formats.md).
+"""The manifest: the only source of truth about a task (design.md 4, docs/formats.md).
 
 A task's manifests are numbered from 1 without a hole. Each is one object, created by a conditional put:
 
     b"TSMF" | u32 LE version = 5 | u32 LE crc32 of the rest | zstd( u32 LE header length | header JSON | Arrow IPC )
 
-The Arrow part is one IPC stream each for `slices` and `waiting` (tistream_sorter.watermark.slices), concatenated; their
-lengths stand in the header. What a manifest restates is complete: positions, pending parts, slices and waiting
-watermarks. Only segments are incremental: `segments` are the new ones, and `live_segments` (checkpoint manifests
-only) are all that readers need, those of this manifest included.
+The Arrow part consists of one IPC stream each for `slices` and `waiting` (tistream_sorter.watermark.slices); the header
+has their lengths. A manifest restates all positions, pending parts, slices and waiting watermarks. Only segments are
+incremental: `segments` are the new ones. `live_segments`, in checkpoint manifests only, are all that readers need,
+including the new ones.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from tistream.model.span import KeySpan
 
 MAGIC = b"TSMF"
 VERSION = 5
-# A part of version 1 has neither sources nor row_groups; before 3 nothing was collected: no retained_ts, no heritage;
-# before 4 nothing was metered: no intake; before 5 a stop_at did not say what for: no merge.
+# Version 1 has no sources and row_groups in pending parts. Below version 3 there is no retained_ts and heritage,
+# because there was no garbage collection. Below 4 there is no intake, below 5 no merge.
 KNOWN_VERSIONS = (1, 2, 3, 4, 5)
 
-KIND_CLAIM = "claim"  # empty: only says that an epoch has begun
+KIND_CLAIM = "claim"  # empty: records only that an epoch has begun
 KIND_TICK = "tick"
 KIND_CHECKPOINT = "checkpoint"  # a tick that also restates every live segment
-KIND_SEAL = "seal"  # ends the task; names its children
+KIND_SEAL = "seal"  # ends the task and names its children
 
 READY = "ready"  # a pending part of matched rows above the watermark
-UNMATCHED = "unmatched"  # a pending part of prewrites, commits and rollbacks that wait for their other half
-SEALED = "sealed"  # a pending part that is a segment already, of one commit_ts above the watermark
+UNMATCHED = "unmatched"  # a pending part of prewrites, commits and rollbacks without their counterpart
+SEALED = "sealed"  # a pending part with the format of a segment, of one commit_ts above the watermark
 
 
 @dataclass(frozen=True, slots=True)
 class PendingPart:
-    """One immutable Parquet file of pending entries, or what is left of it: its entries with keys in `span`.
+    """The entries with keys in `span` of one immutable Parquet file of pending entries.
 
-    `rows` bounds their number from above; the ts bounds are inclusive, and `commit_ts_min` is MAX_TS where no entry
-    has a commit_ts. Of an UNMATCHED part `sources` are the row groups that rows without a value of their own point
-    into, and `pointed_bytes` about what those values weigh, unpacked. Of a SEALED part `row_groups` are the segment's.
+    `rows` is an upper bound of their number. The ts bounds are inclusive; `commit_ts_min` is MAX_TS if no entry has a
+    commit_ts. UNMATCHED parts have `sources`, the row groups that entries without a value point into, and
+    `pointed_bytes`, the estimated unpacked size of these values. SEALED parts have the segment's `row_groups`.
     """
 
     key: str
@@ -87,11 +87,11 @@ _OPTIONAL = ("pointed_bytes", "sources", "row_groups")
 
 @dataclass(frozen=True, slots=True)
 class ChainPosition:
-    """How far one chain of a store's files has been taken: every file from `first_ts` through `at_ts`.
+    """The position in one chain of a store's files: every file from `first_ts` through `at_ts` has been applied.
 
-    `first_ts` names the chain (the file with prev_ts 0). A store has one position, or, after restarts that began new
-    chains before the old ones were complete, one per chain that is still open, and those of the newest closed ones,
-    oldest first.
+    `first_ts` is the ts of the chain's first file (with prev_ts 0) and identifies the chain. A store usually has one
+    position. If restarts began new chains before the old ones were complete, it has one per open chain and those of the
+    newest closed chains, oldest first.
     """
 
     first_ts: int
@@ -100,11 +100,12 @@ class ChainPosition:
 
 @dataclass(frozen=True, slots=True)
 class IntakeCount:
-    """Bytes of the change files that were taken (docs/adr/0014), counted by the task with the tenant's first keys.
+    """Bytes of the change files that were applied (docs/adr/0014), counted by the task with the tenant's first keys.
 
-    `hours`: by the hour (its beginning, ms since the Unix epoch) in which the manifest was written that first
-    contained them; only the newest hours. `through`: in each store's chains, what was counted already and is to come
-    again, because a merge has taken the positions back.
+    `hours`: bytes by hour, for the newest hours only. The hour is its beginning, in ms since the Unix epoch; a file
+    counts in the hour in which the first manifest with it was written. `through`: for each store, positions up to which
+    files were counted. They are needed after a merge, which moves the task's positions back, so that files arrive
+    again.
     """
 
     hours: dict[int, int] = field(default_factory=dict)
@@ -132,9 +133,10 @@ NOTHING_TAKEN = IntakeCount()
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """What a task stops for: to become the task `child`, of the keys `span`, with the other `parents`.
+    """The merge for which a task stops: all `parents` become the task `child` with the keys `span`.
 
-    These are all of them, in key order. The first leads: its log decides whether the others end too (docs/adr/0020).
+    `parents` are in key order, with the task itself. The log of the first one decides whether the merge happens
+    (docs/adr/0020).
     """
 
     child: int
@@ -152,7 +154,7 @@ class Merging:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One manifest, decoded."""
+    """One decoded manifest."""
 
     tenant: TenantKey
     task_id: int
@@ -170,12 +172,12 @@ class Manifest:
     counters: dict[str, int] = field(default_factory=dict)  # totals since the task began
     checkpoint: int = 0  # number of the newest checkpoint manifest at or before this one; 0 = none
     children: tuple[tuple[int, KeySpan], ...] = ()  # SEAL: (task_id, span)
-    stop_at: int | None = None  # a flushed_ts that binds later holders (merge, design.md 4)
-    merge: Merging | None = None  # what it stops for; None with a stop_at: written before version 5
-    retained_ts: int = 0  # rows at or below it may be gone from the pool (docs/adr/0009)
-    schema_retained_ts: int = 0  # the same of the schema's keys; lower after a merge with a task that has none
-    heritage: tuple[int, ...] = ()  # sealed tasks, of which objects may still be there
-    written_ms: int = 0  # wall clock of the writer, for people
+    stop_at: int | None = None  # no holder may flush above it (merge, design.md 4)
+    merge: Merging | None = None  # the merge that set stop_at; None with a stop_at was written before version 5
+    retained_ts: int = 0  # rows at or below it may have been deleted (docs/adr/0009)
+    schema_retained_ts: int = 0  # as retained_ts, for the schema's keys; lower after a merge with a task without them
+    heritage: tuple[int, ...] = ()  # sealed tasks whose objects may still exist
+    written_ms: int = 0  # wall clock of the writer, informative only
     intake: IntakeCount = NOTHING_TAKEN
     slices: pa.Table | None = None
     waiting: pa.Table | None = None
@@ -191,7 +193,7 @@ def _ipc(table: pa.Table | None) -> bytes:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The object's bytes. Deterministic: the same manifest gives the same bytes."""
+    """The object's bytes. Equal manifests give equal bytes."""
     slices, waiting = _ipc(manifest.slices), _ipc(manifest.waiting)
     live = manifest.live_segments
     header = {
@@ -234,7 +236,7 @@ _SINCE_3 = ("retained_ts", "schema_retained_ts", "heritage")
 
 
 def decode(key: str, data: bytes) -> Manifest:
-    """Parse an object's bytes. Raises CorruptObject naming `key` and what is wrong."""
+    """Parse an object's bytes. Raises CorruptObject with `key` and the reason."""
     if data[:4] != MAGIC or len(data) < 12:
         raise CorruptObject(key, "not a manifest (bad magic)")
     version, crc = struct.unpack_from("<II", data, 4)

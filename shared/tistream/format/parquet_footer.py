@@ -1,8 +1,8 @@
-"""Reads a Parquet file's footer without trusting it: no checksum covers it, and pyarrow ends the process on some
-damage.
+"""Reads a Parquet file's footer without trusting it: no checksum covers it, and some damaged footers crash pyarrow.
 
-So it is parsed here, checked, and rebuilt from what is known: pyarrow sees neither parts that it might fail on (size
-statistics, indexes, encryption) nor anything that points outside of the file.
+So this module parses and checks the footer, and builds a new one for pyarrow from the fields that it knows. The new
+footer has no parts on which pyarrow may fail (size statistics, indexes, encryption), and no offsets outside of the
+file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_COLUMNS = 10_000
 REPEATED = 2  # parquet.thrift: FieldRepetitionType
 LAST_CODEC, LAST_ENCODING = 7, 9  # LZ4_RAW, BYTE_STREAM_SPLIT
 
-# Field ids of parquet.thrift that are kept
+# Field ids of parquet.thrift that the new footer keeps
 _FILE, _GROUP, _CHUNK = {1, 2, 3, 4}, {1, 2, 3}, {2, 3}
 _COLUMN = {1, 2, 3, 4, 5, 6, 7, 9, 11}
 _ELEMENT = {1, 2, 3, 4, 5, 6, 7, 8, 10}
@@ -33,27 +33,28 @@ _ELEMENT = {1, 2, 3, 4, 5, 6, 7, 8, 10}
 
 @dataclass(frozen=True, slots=True)
 class NeedMore:
-    """The tail was too short: the last `length` bytes of the object hold the whole footer."""
+    """The tail was too short: the caller needs the last `length` bytes of the object, which contain the whole
+    footer."""
 
     length: int
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One column of one row group: the range of its pages' bytes, and bounds on its values as stored, or None."""
+    """One column of one row group: the byte range of its pages, and the stored bounds of its values, or None."""
 
     column: str  # the top-level column's name
     start: int
     length: int
     low: bytes | None
     high: bytes | None
-    unpacked: int = 0  # bytes of its pages before compression, as stated
-    values: int = 0  # nulls too; of a list's leaf more than rows, or as many
+    unpacked: int = 0  # uncompressed bytes of its pages, as stated in the footer
+    values: int = 0  # number of values, with nulls; for a list's leaf, at least the number of rows
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One row group. Its bytes run from its first page to its last."""
+    """One row group. Its byte range is that of its pages."""
 
     rows: int
     chunks: tuple[Chunk, ...]
@@ -68,11 +69,11 @@ class Group:
 
     @property
     def unpacked(self) -> int:
-        """Bytes of its pages before compression, as stated."""
+        """Uncompressed bytes of its pages, as stated in the footer."""
         return sum(chunk.unpacked for chunk in self.chunks)
 
     def ranges(self, columns: Collection[str] | None) -> Iterator[ByteRange]:
-        """The bytes of some columns (None = all)."""
+        """The byte ranges (start, length) of some columns (None means all)."""
         for chunk in self.chunks:
             if columns is None or chunk.column in columns:
                 yield chunk.start, chunk.length
@@ -80,9 +81,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFooter:
-    """A checked footer. `metadata` is what pyarrow may be given; key-value metadata is in `said` alone."""
+    """A checked footer. `metadata` is safe for pyarrow. `said` has the key-value metadata, which `metadata` lacks."""
 
-    start: int  # where in the object it begins
+    start: int  # its offset in the object
     size: int
     said: dict[bytes, bytes]
     groups: tuple[Group, ...]
@@ -90,9 +91,9 @@ class ParquetFooter:
 
 
 def read_footer(key: str, tail: bytes, size: int, bytes_max: int | None = None) -> ParquetFooter | NeedMore:
-    """Parse the footer at the end of `tail`, the last bytes of an object of `size`. Raises CorruptObject.
+    """Parse the footer at the end of `tail`, the last bytes of an object of `size` bytes. Raises CorruptObject.
 
-    `bytes_max` is for footers that others wrote: taken apart, a hostile one is some 200 times as large.
+    `bytes_max` limits footers from untrusted writers: a hostile footer takes about 200 times its size when parsed.
     """
     length = _footer_length(key, tail, size)
     if bytes_max is not None and length > bytes_max:
@@ -105,7 +106,7 @@ def read_footer(key: str, tail: bytes, size: int, bytes_max: int | None = None) 
         leaves = _leaves(_list(file, 2, thrift.STRUCT))
         groups = tuple(_group(raw, leaves, start) for raw in _list(file, 4, thrift.STRUCT))
         if sum(group.rows for group in groups) != _int(file, 3):
-            raise ValueError("its row groups do not add up to its rows")
+            raise ValueError("the rows of its row groups do not add up to its number of rows")
         if file.keys() & {8, 9}:
             raise ValueError("encrypted")
         clean = thrift.write_struct(_clean(file))
@@ -116,7 +117,7 @@ def read_footer(key: str, tail: bytes, size: int, bytes_max: int | None = None) 
 
 
 def _footer_length(key: str, tail: bytes, size: int) -> int:
-    """Bytes of the footer with its trailer, from the object's end."""
+    """The length of the footer with its trailer, in bytes. Raises CorruptObject."""
     if size < len(MAGIC) + TRAILER:
         raise CorruptObject(key, f"{size} bytes are too few for a Parquet file")
     if tail[-4:] != MAGIC:
@@ -128,9 +129,9 @@ def _footer_length(key: str, tail: bytes, size: int) -> int:
 
 
 def _leaves(elements: list[thrift.Struct]) -> list[tuple[tuple[bytes, ...], int, bool]]:
-    """(path, physical type, whether it is flat) of each leaf column. Raises ValueError if the schema is no tree."""
+    """(path, physical type, whether it is flat) of each leaf column. Raises ValueError if the schema is not a tree."""
     if len(elements) > MAX_COLUMNS:
-        raise ValueError(f"{len(elements)} schema elements")
+        raise ValueError(f"{len(elements)} schema elements are too many")
     out: list[tuple[tuple[bytes, ...], int, bool]] = []
     rest = iter(elements)
 
@@ -138,10 +139,10 @@ def _leaves(elements: list[thrift.Struct]) -> list[tuple[tuple[bytes, ...], int,
         for _ in range(count):
             element = next(rest, None)
             if element is None or len(path) > thrift.MAX_DEPTH:
-                raise ValueError("its schema is no tree")
+                raise ValueError("its schema is not a tree")
             repetition, below = _int(element, 3), element.get(5, (thrift.I32, 0))[1]
             if repetition not in (0, 1, REPEATED):
-                raise ValueError(f"repetition type {repetition}")
+                raise ValueError(f"unknown repetition type {repetition}")
             here = (*path, _bytes(element, 4))
             still_flat = flat and repetition != REPEATED
             if 1 in element and not below:
@@ -154,33 +155,33 @@ def _leaves(elements: list[thrift.Struct]) -> list[tuple[tuple[bytes, ...], int,
         raise ValueError("it has no schema")
     children(_int(root, 5) if 5 in root else 0, (), True)
     if next(rest, None) is not None:
-        raise ValueError("its schema has elements left over")
+        raise ValueError("its schema has elements outside of the tree")
     return out
 
 
 def _group(raw: thrift.Struct, leaves: list[tuple[tuple[bytes, ...], int, bool]], end: int) -> Group:
     rows, columns = _int(raw, 3), _list(raw, 1, thrift.STRUCT)
     if rows < 0 or len(columns) != len(leaves):
-        raise ValueError(f"a row group of {rows} rows and {len(columns)} columns, where the schema has {len(leaves)}")
+        raise ValueError(f"a row group has {rows} rows and {len(columns)} columns, but the schema has {len(leaves)}")
     return Group(rows, tuple(_chunk(raw, leaf, rows, end) for raw, leaf in zip(columns, leaves, strict=True)))
 
 
 def _chunk(raw: thrift.Struct, leaf: tuple[tuple[bytes, ...], int, bool], rows: int, end: int) -> Chunk:
     path, physical, flat = leaf
     if raw.keys() & {1, 8, 9}:
-        raise ValueError("a column in another file, or encrypted")
+        raise ValueError("a column is encrypted or in another file")
     column = _struct(raw, 3)
     if _int(column, 1) != physical or tuple(_list(column, 3, thrift.BINARY)) != path:
-        raise ValueError(f"column {path} is stored as another one")
+        raise ValueError(f"the type or path of column {path} differs from the schema")
     if not 0 <= _int(column, 4) <= LAST_CODEC:
-        raise ValueError(f"compression codec {_int(column, 4)}")
+        raise ValueError(f"unknown compression codec {_int(column, 4)}")
     if any(not 0 <= encoding <= LAST_ENCODING for encoding in _list(column, 2, thrift.I32)):
-        raise ValueError("an unknown encoding")
+        raise ValueError("a column has an unknown encoding")
     values, length, unpacked = _int(column, 5), _int(column, 7), _int(column, 6)
     if values < 0 or (flat and values != rows) or length < 0 or unpacked < 0:
         raise ValueError(f"column {path} of {rows} rows has {values} values in {length} bytes")
     start = _int(column, 9)
-    if dictionary := column.get(11, (thrift.I64, 0))[1]:  # some writers leave 0 without a dictionary
+    if dictionary := column.get(11, (thrift.I64, 0))[1]:  # some writers store 0 if there is no dictionary
         start = min(start, dictionary)
     if length and not len(MAGIC) <= start <= start + length <= end:
         raise ValueError(f"column {path} lies at [{start}, {start + length}), outside of the data")
@@ -189,7 +190,7 @@ def _chunk(raw: thrift.Struct, leaf: tuple[tuple[bytes, ...], int, bool], rows: 
 
 
 def _bounds(column: thrift.Struct) -> tuple[bytes | None, bytes | None]:
-    """min_value and max_value; the older min and max are of no defined order for bytes."""
+    """(min_value, max_value). The deprecated min and max are ignored, because their order of bytes is undefined."""
     if 12 not in column:
         return None, None
     found = _struct(column, 12)
@@ -211,7 +212,7 @@ def _key_values(file: thrift.Struct) -> dict[bytes, bytes]:
 
 
 def _clean(file: thrift.Struct) -> thrift.Struct:
-    """The footer with nothing but what a reader of row groups needs."""
+    """The footer with only the fields that a reader of row groups needs."""
 
     def kept(of: thrift.Struct, ids: set[int]) -> thrift.Struct:
         return {number: value for number, value in of.items() if number in ids}
@@ -259,6 +260,6 @@ def _struct(of: thrift.Struct, number: int) -> thrift.Struct:
 def _list(of: thrift.Struct, number: int, element: int) -> list[Any]:
     kind, values = _value(of, number, (thrift.LIST,))
     if kind != element and values:
-        raise ValueError(f"field {number} lists type {kind}")
+        raise ValueError(f"field {number} is a list of the wrong type {kind}")
     out: list[Any] = values
     return out

@@ -1,4 +1,4 @@
-"""The committed segment: an immutable Parquet file of rows in commit order (design.md 4, docs/formats.md)."""
+"""Schema and reference of the committed segment, an immutable, sorted Parquet file (design.md 4, docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ORDER = ("table_id", "commit_ts", "start_ts", "key")
 
 @dataclass(frozen=True, slots=True)
 class RowGroupInfo:
-    """What a reader must know of a row group before it fetches it; all bounds inclusive."""
+    """Statistics of a row group, by which readers choose the ones to fetch. All bounds are inclusive."""
 
     rows: int
     table_id_min: int
@@ -38,9 +38,9 @@ class RowGroupInfo:
 
 @dataclass(frozen=True, slots=True)
 class SegmentRef:
-    """A segment as a manifest names it. It exists if and only if a manifest does so.
+    """The reference to a segment in a manifest. An object that no manifest names is not a segment.
 
-    `row_groups` are in file order; a row group holds one table's rows, or several small tables' whole.
+    `row_groups` are in file order. A row group has rows of one table, or all rows of several small tables.
     `checksum` is the zlib CRC-32 of the whole object, eight hex digits; `size` is in bytes.
     """
 
@@ -59,7 +59,7 @@ class SegmentRef:
         return max(group.commit_ts_max for group in self.row_groups)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON; row groups as arrays in RowGroupInfo's field order."""
+        """A JSON object, with row groups as arrays in RowGroupInfo's field order."""
         out = {name: getattr(self, name) for name in ("key", "size", "checksum", "rows")}
         out["row_groups"] = [list(asdict(group).values()) for group in self.row_groups]
         return out

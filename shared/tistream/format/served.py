@@ -1,7 +1,7 @@
-"""A tenant's served object: how far readers were told that nothing more comes.
+"""A tenant's served object: the highest resolved_ts that the API has returned to readers.
 
-JSON `{"version":1,"snapshot_ts":"S","resolved_ts":"R","written_ms":M}`. `resolved_ts` only rises for a snapshot.
-Another `snapshot_ts` is that of an earlier tenant of the same name.
+JSON `{"version":1,"snapshot_ts":"S","resolved_ts":"R","written_ms":M}`. For one `snapshot_ts`, `resolved_ts` only
+rises. An object with another `snapshot_ts` is of an earlier tenant of the same name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Readers of the tenant that began at `snapshot_ts` were told `resolved_ts`. written_ms: Unix time of the write, in
-    milliseconds.
+    """The `resolved_ts` that was returned to readers of the tenant that began at `snapshot_ts`. written_ms: Unix time
+    of the write, in milliseconds.
     """
 
     snapshot_ts: int
@@ -33,15 +33,15 @@ def encode(served: Served) -> bytes:
 
 
 def decode(key: str, body: bytes) -> Served:
-    """The object of `encode`. Raises CorruptObject."""
+    """The inverse of `encode`. Raises CorruptObject."""
     try:
         data = json.loads(body)
         version, snapshot_ts, resolved_ts = data["version"], int(data["snapshot_ts"]), int(data["resolved_ts"])
         written_ms = int(data["written_ms"])
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptObject(key, f"is no served object: {error!r}") from error
+        raise CorruptObject(key, f"is not a valid served object: {error!r}") from error
     if version != VERSION:
         raise CorruptObject(key, f"served version {version!r}; this program knows {VERSION}")
     if not 0 <= snapshot_ts <= resolved_ts <= MAX_TS:
-        raise CorruptObject(key, f"names resolved_ts {resolved_ts} of snapshot_ts {snapshot_ts}")
+        raise CorruptObject(key, f"has the invalid resolved_ts {resolved_ts} for snapshot_ts {snapshot_ts}")
     return Served(snapshot_ts, resolved_ts, written_ms)

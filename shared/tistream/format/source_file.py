@@ -1,23 +1,23 @@
-"""Change files that pending parts point into, as a manifest names them (docs/adr/0007). Pure."""
+"""References in a manifest to the change files that pending parts point into (docs/adr/0007). Pure."""
 
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 from typing import Any
 
-WEIGHT_MAX = 1 << 40  # any claim above counts as this: sums of them fit 64 bits, and no reader takes that much
+WEIGHT_MAX = 1 << 40  # larger stated sizes count as this one, so that sums fit 64 bits; no reader accepts so much
 
 
 def weight(length: int, unpacked: int) -> int:
-    """Bytes that a row group takes in a reader's memory, about: as its footer states, which nothing vouches for, and at
-    least as many as are fetched."""
+    """Estimated bytes of a row group in a reader's memory: the unpacked size that its footer states, which may be
+    wrong, but at least the bytes that are fetched."""
     return max(length, min(unpacked, WEIGHT_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class SourceGroup:
-    """One row group of changes: its bytes `[offset, offset + length)`, its number of rows, their CRC-32, and the bytes
-    that its footer says they unpack to (0: unknown)."""
+    """One row group of changes: the bytes `[offset, offset + length)` of the file, their CRC-32, the number of rows,
+    and the unpacked size that the footer states (0: unknown)."""
 
     index: int
     offset: int
@@ -28,23 +28,24 @@ class SourceGroup:
 
     @property
     def weight(self) -> int:
-        """See `weight`."""
+        """Estimated bytes in a reader's memory, see the function `weight`."""
         return weight(self.length, self.unpacked)
 
     @property
     def key_min(self) -> None:
-        """Not stored: routing, which uses it, is done."""
+        """Always None: bounds are needed for routing only, and are not stored."""
 
     @property
     def key_max(self) -> None:
-        """Not stored."""
+        """Always None, as `key_min`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A change file and those of its row groups that are pointed into; none of it may be deleted before the pointers.
+    """A change file, with the row groups that pending entries point into. The file must not be deleted while a live
+    manifest names it.
 
-    `footer_start` is where the Parquet footer begins.
+    `footer_start` is the offset of the Parquet footer.
     """
 
     key: str
@@ -53,7 +54,7 @@ class SourceFile:
     groups: tuple[SourceGroup, ...]
 
     def to_json(self) -> list[Any]:
-        """Plain JSON: fields in order, row groups as arrays."""
+        """A JSON array of the fields in order, with row groups as arrays."""
         return [self.key, self.size, self.footer_start, [list(astuple(group)) for group in self.groups]]
 
     @classmethod

@@ -1,4 +1,4 @@
-"""A read-only file of which only some byte ranges are held: what range GETs give to a Parquet reader."""
+"""A read-only file with only some of its byte ranges, so that a Parquet reader can read the results of range GETs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Iterable
 
 
 class SparseFile(io.RawIOBase):
-    """`size` bytes, of which only `pieces` (offset, bytes) are known; reading outside of them is a ValueError.
+    """A file of `size` bytes, of which only `pieces` (offset, bytes) are available. Reads of other bytes raise
+    ValueError.
 
-    Reads hand out views of the pieces and copy nothing, unless one read spans two adjacent pieces.
+    A read returns a view of a piece, and copies only if it spans adjacent pieces.
     """
 
     def __init__(self, size: int, pieces: Iterable[tuple[int, bytes | memoryview]]) -> None:
@@ -22,7 +23,7 @@ class SparseFile(io.RawIOBase):
         self._at = 0
 
     def view(self, start: int, length: int) -> memoryview:
-        """Bytes `[start, start + length)`. Raises ValueError where they are not held."""
+        """The bytes `[start, start + length)`. Raises ValueError if some of them are not available."""
         index = bisect_right(self._starts, start) - 1
         if index >= 0:
             offset = start - self._starts[index]
@@ -33,10 +34,10 @@ class SparseFile(io.RawIOBase):
                 return memoryview(bytes(found) + bytes(self.view(start + len(found), length - len(found))))
         if not length:
             return memoryview(b"")
-        raise ValueError(f"bytes [{start}, {start + length}) of {self._size} are not held")
+        raise ValueError(f"bytes [{start}, {start + length}) of {self._size} are not available")
 
     def read(self, size: int = -1, /) -> memoryview:
-        """Up to `size` bytes from the current place: any buffer will do for pyarrow."""
+        """Up to `size` bytes at the current position. The result is a memoryview, which pyarrow accepts."""
         end = self._size if size is None or size < 0 else min(self._size, self._at + size)
         found = self.view(self._at, max(0, end - self._at))
         self._at += len(found)

@@ -1,4 +1,4 @@
-"""What a task's manifests say together: the fold of a run of manifests. Pure."""
+"""The state of a task according to a sequence of its manifests. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TaskView:
     epoch: int = 0
     flushed_ts: int = 0
     last: Manifest | None = None  # the newest of any kind
-    state: Manifest | None = None  # the newest that carries state, so that is no claim
+    state: Manifest | None = None  # the newest with state: one of any kind but a claim
     segments: tuple[SegmentRef, ...] = ()  # live, in commit order
 
     @property
@@ -32,19 +32,17 @@ NOTHING = TaskView()
 
 
 def check_identity(key: str, manifest: Manifest, tenant: TenantKey, task_id: int, number: int) -> None:
-    """The manifest is the one that its key names. Raises CorruptObject."""
+    """Check that the manifest is the one that its object key names. Raises CorruptObject."""
     found = (manifest.tenant, manifest.task_id, manifest.number)
     if found != (tenant, task_id, number):
         raise CorruptObject(key, f"is manifest {found[2]} of task {found[1]} of {found[0]}")
 
 
 def extend(view: TaskView, manifests: Iterable[Manifest]) -> TaskView:
-    """The view after the manifests that follow it, in order.
-
-    The first may also be any checkpoint, when nothing is known yet.
+    """The view after `manifests`, which follow it in order. If `view` is empty, the first may be any checkpoint.
 
     Raises:
-        InvariantBroken: a manifest follows a seal, epochs or flushed_ts go down, or a number is left out.
+        InvariantBroken: a manifest follows a seal, epochs or flushed_ts decrease, or a number is missing.
     """
     number, epoch, flushed_ts = view.number, view.epoch, view.flushed_ts
     last, state = view.last, view.state

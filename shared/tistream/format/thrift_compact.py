@@ -1,8 +1,7 @@
-"""Thrift's compact protocol, as far as Parquet footers need it: structs to dictionaries and back.
+"""Codec of the part of Thrift's compact protocol that Parquet footers use: structs to dictionaries and back.
 
-A struct is `{field id: (type, value)}`; values are int, bool, bytes, float's eight bytes, a list `(element type,
-[values])` or a struct. Whatever cannot be read is a ValueError, never anything worse: pyarrow's own reader ends the
-process on some damaged footers.
+A struct is `{field id: (type, value)}`. A value is an int, a bool, bytes, the eight bytes of a double, a list `(element
+type, [values])` or a struct. Every malformed input raises ValueError. pyarrow's own reader crashes on some of them.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ List = tuple[int, list[Any]]
 
 
 def read_struct(data: bytes) -> Struct:
-    """The struct that `data` holds; bytes after it are ignored. Raises ValueError."""
+    """Parse the struct at the beginning of `data`; bytes after it are ignored. Raises ValueError."""
     try:
         return _read_struct(data, 0, 0)[0]
     except IndexError:
-        raise ValueError("ends within a value") from None
+        raise ValueError("the data end within a value") from None
 
 
 def read_struct_at(data: bytes | memoryview, at: int) -> tuple[Struct, int]:
-    """The struct that begins there, and where it ends. Raises ValueError."""
+    """Parse the struct at `at`: (the struct, the position after it). Raises ValueError."""
     try:
         return _read_struct(data, at, 0)
     except IndexError:
-        raise ValueError("ends within a value") from None
+        raise ValueError("the data end within a value") from None
 
 
 def write_struct(struct: Struct) -> bytes:
-    """The bytes of a struct; fields in order of their ids."""
+    """The bytes of a struct, with its fields in order of their ids."""
     out = bytearray()
     _write_struct(out, struct)
     return bytes(out)
@@ -43,7 +42,7 @@ def write_struct(struct: Struct) -> bytes:
 
 def _read_struct(data: bytes | memoryview, at: int, depth: int) -> tuple[Struct, int]:
     if depth > MAX_DEPTH:
-        raise ValueError("nested too deeply")
+        raise ValueError("a struct is nested too deeply")
     out: Struct = {}
     number = 0
     while head := data[at]:
@@ -56,7 +55,7 @@ def _read_struct(data: bytes | memoryview, at: int, depth: int) -> tuple[Struct,
             number = (raw >> 1) ^ -(raw & 1)
         if number in out:
             raise ValueError(f"field {number} occurs twice")
-        if kind in (TRUE, FALSE):  # a field's value is in its type
+        if kind in (TRUE, FALSE):  # the type of a boolean field is its value
             out[number] = kind, kind == TRUE
             continue
         value, at = _READERS[kind](data, at, depth)
@@ -96,13 +95,13 @@ def _read_nested(data: bytes | memoryview, at: int, depth: int) -> tuple[Struct,
 
 def _read_list(data: bytes | memoryview, at: int, depth: int) -> tuple[List, int]:
     if depth > MAX_DEPTH:
-        raise ValueError("nested too deeply")
+        raise ValueError("a list is nested too deeply")
     head = data[at]
     count, kind, at = head >> 4, head & 15, at + 1
     if count == 15:
         count, at = _read_varint(data, at)
-    if count > len(data) - at:  # every element takes a byte or more
-        raise ValueError(f"a list of {count} elements in {len(data) - at} bytes")
+    if count > len(data) - at:  # every element takes at least a byte
+        raise ValueError(f"a list of {count} elements has only {len(data) - at} bytes")
     out = []
     read = _READERS[kind]
     for _ in range(count):
@@ -112,12 +111,12 @@ def _read_list(data: bytes | memoryview, at: int, depth: int) -> tuple[List, int
 
 
 def _refuse(data: bytes | memoryview, at: int, _: int) -> NoReturn:
-    raise ValueError(f"a type that Parquet's footers do not have, at byte {at} of {len(data)}")
+    raise ValueError(f"a value has a type that Parquet's footers do not use, at byte {at} of {len(data)}")
 
 
 _READERS: tuple[Callable[[bytes | memoryview, int, int], tuple[Any, int]], ...] = (
     _refuse,
-    _read_byte,  # a bool takes a byte as an element
+    _read_byte,  # a boolean element of a list takes a byte
     _read_byte,
     _read_byte,
     _read_int,
@@ -147,10 +146,10 @@ def _read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
         if byte < 128:
             break
         shift += 7
-        if shift > 63:  # and not once it has been put together: megabytes of them would take minutes
+        if shift > 63:  # checked at each byte, because reading a varint of megabytes first would take minutes
             break
     if shift > 63 or out >> 64:
-        raise ValueError("an integer of more than 64 bits")
+        raise ValueError("an integer has more than 64 bits")
     return out, at + 1
 
 

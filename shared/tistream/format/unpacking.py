@@ -1,9 +1,9 @@
-"""What a row group takes once it is unpacked, found out before it is. Pure.
+"""Determines the unpacked size of a row group before it is unpacked. Pure.
 
-A footer states it, and nothing vouches for the footer: a few bytes of a page can say that they unpack to gigabytes, a
-dictionary holds once what a column has in every row, and an incremental encoding (DELTA_BYTE_ARRAY) leaves out what a
-value has in common with the one before it. Readers count their work by what footers state; so pages must keep to it,
-and what the other two add is bounded, in all that a reader holds at once.
+The footer states a size, but the footer may be wrong. A page of a few bytes can unpack to gigabytes. A dictionary
+stores once a value that occurs in every row. An incremental encoding (DELTA_BYTE_ARRAY) leaves out the prefix that a
+value shares with the one before it. Readers budget memory by the sizes that footers state. So pages must not exceed the
+stated size, and the bytes that dictionaries and incremental encodings add are limited.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tistream.format import thrift_compact as thrift
 from tistream.format.parquet_footer import Chunk, Group, ParquetFooter
 from tistream.format.sparse_file import SparseFile
 
-ADDED_BYTES_MAX = 1 << 30  # to what footers state, in what one reader of changes holds at once
-WATERMARKS_ADDED_MAX = 64 << 20  # the same of watermarks, which dispatchers read
-LOOK_BYTES = 64 << 20  # that a look at values takes which may all be as long as their pages
-PAGES_MORE = 64  # than rows that a column has in a row group, at most
-ROW_BYTES = 128  # of a row that has next to nothing in it
+ADDED_BYTES_MAX = 1 << 30  # bytes above the stated size, in all that one reader of changes holds at once
+WATERMARKS_ADDED_MAX = 64 << 20  # the same limit for watermarks, which dispatchers read
+LOOK_BYTES = 64 << 20  # memory for values whose size is being measured, if each is as long as its page
+PAGES_MORE = 64  # a column may have this many more pages than rows in a row group
+ROW_BYTES = 128  # of a nearly empty row
 _DICTIONARY_PAGE = 2
 _DELTA_LENGTH_BYTE_ARRAY = 6
 _DELTA_BYTE_ARRAY = 7
@@ -33,7 +33,7 @@ _ENCODING_PLACES = ((5, 2), (8, 4))  # in the headers of data pages of both vers
 
 
 class Stated(Protocol):
-    """A row group as its footer states it."""
+    """The size of a row group as its footer states it."""
 
     @property
     def rows(self) -> int: ...
@@ -43,9 +43,9 @@ class Stated(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Columns that can be read as dictionaries; and chunks that must be looked through before they are read, because
-    their unpacked size is unknown: chunks with incremental pages, or with a dictionary beside pages that cannot be read
-    as one. Each with its row group and the bytes of its largest page."""
+    """How columns must be read. `with_dictionary`: columns that can be read as dictionaries. `unknown`: (row group,
+    chunk, bytes of its largest page) of the chunks whose unpacked size must be measured first. Such a chunk has
+    incremental pages, or a dictionary together with pages that cannot be read as a dictionary."""
 
     with_dictionary: frozenset[str]
     unknown: tuple[tuple[int, Chunk, int], ...]
@@ -54,13 +54,13 @@ class Pages:
 @dataclass(frozen=True, slots=True)
 class _Look:
     dictionary: bool
-    delta: bool  # pages that Arrow cannot read as a dictionary's
+    delta: bool  # has pages that Arrow cannot read as a dictionary
     incremental: bool
     page_max: int
 
 
 def checked_pages(footer: ParquetFooter, source: SparseFile, indexes: Sequence[int], columns: Collection[str]) -> Pages:
-    """How the columns named are encoded. Raises ValueError if pages unpack to more than the footer states."""
+    """Check the page headers of the named columns. Raises ValueError if pages unpack to more than the footer states."""
     found: dict[str, list[tuple[int, Chunk, _Look]]] = defaultdict(list)
     for index in indexes:
         group = footer.groups[index]
@@ -104,7 +104,7 @@ def _looked_through(chunk: Chunk, source: SparseFile, pages_max: int) -> _Look:
         raise ValueError(
             f"the pages of column {chunk.column} unpack to {unpacked} bytes; its footer states {chunk.unpacked}"
         )
-    if values > chunk.values:  # of a list's leaf any number fits into a few bytes
+    if values > chunk.values:  # a few bytes can encode any number of values of a list's leaf
         raise ValueError(f"the pages of column {chunk.column} have {values} values; its footer states {chunk.values}")
     return _Look(dictionary, delta, incremental, page_max)
 
@@ -117,7 +117,7 @@ def _values(header: thrift.Struct) -> int:
 
 
 def _encodings(header: thrift.Struct) -> list[int]:
-    """Of a data page's values: one, or none for other pages."""
+    """The encoding of a data page's values, as a list of one; empty for other pages."""
     found = [(header[place][1], number) for place, number in _ENCODING_PLACES if place in header]
     return [fields[number][1] for fields, number in found if isinstance(fields, dict) and number in fields]
 
@@ -125,9 +125,9 @@ def _encodings(header: thrift.Struct) -> list[int]:
 def look_through(
     file: pq.ParquetFile, pages: Pages, footer: ParquetFooter, added_max: int, bytes_max: int | None = None
 ) -> None:
-    """Read the chunks of unknown size piece by piece, and keep nothing. Raises ValueError if all of it adds more than
-    `added_max` bytes, or takes more than `bytes_max`. A value is at most as long as the largest page, so a piece has so
-    few values that it takes at most LOOK_BYTES."""
+    """Measure the chunks of unknown size by reading them in pieces, which are dropped. Raises ValueError if they add
+    more than `added_max` bytes to the expected size, or take more than `bytes_max`. A value is at most as long as the
+    largest page; from this follows the number of values in a piece, so that it takes at most LOOK_BYTES."""
     most = _expected(footer.groups[index] for index in {index for index, *_ in pages.unknown}) + added_max
     most = most if bytes_max is None else min(most, bytes_max)
     size = 0
@@ -137,13 +137,13 @@ def look_through(
             size += batch.nbytes
             if size > most:
                 raise ValueError(
-                    f"column {chunk.column} takes more than {size} bytes, written out; {most} at most may be"
+                    f"column {chunk.column} takes more than {size} bytes, written out; the limit is {most} bytes"
                 )
 
 
 def written_out(table: pa.Table, groups: Sequence[Group], added_max: int, bytes_max: int | None = None) -> pa.Table:
-    """The row groups' table with plain columns in place of those with dictionaries. Raises ValueError if that adds more
-    than `added_max` bytes, or takes more than `bytes_max`."""
+    """The table with plain columns in place of dictionary columns. Raises ValueError if they add more than `added_max`
+    bytes to the expected size of `groups`, or take more than `bytes_max`."""
     encoded = [name for name in table.column_names if pa.types.is_dictionary(table.schema.field(name).type)]
     size = sum(_bytes(table.column(name)) for name in encoded)
     expected = _expected(groups)
@@ -165,7 +165,7 @@ def _bytes(column: pa.ChunkedArray) -> int:
 
 
 def added_bytes(table: pa.Table, groups: Iterable[Stated]) -> int:
-    """How much more decoded row groups take than is expected of them."""
+    """Bytes by which the decoded row groups exceed their expected size; 0 if they do not."""
     size: int = table.nbytes
     return max(0, size - _expected(groups))
 

@@ -1,8 +1,8 @@
-"""What a file's watermarks take once they are written out, by its footer, before anything is unpacked. Pure.
+"""Estimates the memory of a file's watermarks from its footer, before anything is unpacked. Pure.
 
-Every dispatcher holds all of a file's watermarks at once, and so does a batch to a sorter; a few kilobytes can be
-millions of equal rows, or one row whose `after` names millions of logs. So rows and values are counted with their
-width, however few bytes they are stored in. What dictionaries leave out of keys is found when they are read
+A dispatcher holds all watermarks of a file in memory, and so does a batch to a sorter. A few kilobytes can unpack to
+millions of equal rows, or to one row whose `after` names millions of logs. So the estimate counts each row and value
+with its width in memory, independent of its stored size. Keys in dictionaries are counted when they are read
 (tistream.format.unpacking).
 """
 
@@ -12,29 +12,31 @@ from collections.abc import Iterable
 
 from tistream.format.parquet_footer import Group
 
-# Two and a half rows of each of 200,000 regions that a store leads, with keys as of rows (19 bytes); it leads tens of
-# thousands. More would not fit into the 64 MiB that a sorter takes in one request, and stop the whole tenant there.
+# Enough for 2.5 rows of each of 200,000 regions with keys of 19 bytes; a store leads tens of thousands of regions. More
+# would not fit into a request of 64 MiB to a sorter, and would block the whole tenant.
 BYTES_MAX = 60 << 20
 
 _INT32, _INT64 = 4, 8
-# Of each value: a list's offset goes with its leaves, of which each row has one at least, also where it is null.
+# Bytes in memory per value. The offset of a list is counted with its leaves, of which each row has at least one, even
+# if the list is null.
 _WIDTHS = {
     "type": _INT32,
     "region_id": _INT64,
     "region_version": _INT64,
     "log_index": _INT64,
-    "key": _INT32,  # its offset; its bytes are what it unpacks to
+    "key": _INT32,  # the offset; the key's bytes are in the unpacked size
     "end_key": _INT32,
     "first_index": _INT64,
     "base_ts": _INT64,
     "resolved_ts": _INT64,
     "after": _INT64,
 }
-_ROUTED = 12  # a batch has two more columns
+_ROUTED = 12  # bytes per row of the two columns that a batch adds
 
 
 def stated_bytes(groups: Iterable[Group]) -> int:
-    """What these row groups take at least, or unpack to if that is more."""
+    """Estimated bytes of these row groups: of each column, the maximum of its values' width and its stated unpacked
+    size."""
     size = 0
     for group in groups:
         size += _ROUTED * group.rows

@@ -112,8 +112,8 @@ def test_watermarks_come_out_in_file_order() -> None:
         ({"first_index": 82}, "first_index beyond log_index + 1"),
         ({"resolved_ts": -1}, "resolved_ts -1"),
         ({"base_ts": -1}, "base_ts -1"),
-        ({"after": [None]}, "incompletely"),
-        ({"after": [{"region_id": 3, "log_index": None}]}, "incompletely"),
+        ({"after": [None]}, "lacks the region_id or log_index"),
+        ({"after": [{"region_id": 3, "log_index": None}]}, "lacks the region_id or log_index"),
     ],
 )
 def test_refuses_incomplete_watermarks(more: dict[str, Any], reason: str) -> None:

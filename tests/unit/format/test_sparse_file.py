@@ -18,7 +18,7 @@ def test_gives_what_it_holds_and_nothing_else() -> None:
     assert bytes(file.view(51, 2)) == b"if"
     assert bytes(file.view(99, 0)) == b""
     for start, length in ((9, 2), (12, 2), (0, 1), (54, 2), (99, 1)):
-        with pytest.raises(ValueError, match="not held"):
+        with pytest.raises(ValueError, match="not available"):
             file.view(start, length)
 
 

@@ -1,4 +1,4 @@
-"""Names that clients choose, validated on arrival; and the identities built from them."""
+"""Validates names that clients choose, and builds identities from them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _STORE = re.compile(r"0|[1-9][0-9]{0,18}")
 
 @dataclass(frozen=True, slots=True, order=True)
 class TenantKey:
-    """An upstream tenant: its cluster and its own id. Both are safe inside an object key."""
+    """An upstream tenant: the ids of its cluster and its own. `parse` ensures that both are safe in an object key."""
 
     cluster_id: str
     tenant_id: str
 
     @classmethod
     def parse(cls, cluster_id: str, tenant_id: str) -> TenantKey:
-        """Check both names. Raises InvalidRequest, naming the one that is wrong."""
+        """Validate both ids. Raises InvalidRequest with the invalid one."""
         for what, name in (("cluster_id", cluster_id), ("tenant_id", tenant_id)):
             if not _NAME.fullmatch(name):
                 raise InvalidRequest(f"{what} {name[:80]!r} is not of the form {_NAME.pattern}")
@@ -31,7 +31,7 @@ class TenantKey:
 
 
 def parse_store_id(store_id: str) -> int:
-    """A store id is a decimal integer below 2^63. Raises InvalidRequest."""
+    """Parse a store id, a decimal integer below 2^63. Raises InvalidRequest."""
     if not _STORE.fullmatch(store_id) or int(store_id) >= 2**63:
         raise InvalidRequest(f"store_id {store_id[:80]!r} is not a decimal integer below 2^63")
     return int(store_id)

@@ -1,7 +1,7 @@
-"""Keys of a keyspace: with API V2 TiKV has `x` and three bytes of the keyspace's id before each of TiDB's own keys.
+"""Rejects keys with the prefix of a keyspace: with API V2, TiKV prepends `x` and the keyspace's id (three bytes).
 
-A tenant is one TiDB, whose keys are pushed as TiDB has them. Such a prefix would make every key one that is neither a
-row's nor the schema's; so it is refused by name.
+A tenant is one TiDB, and its keys are pushed without such a prefix. With the prefix, a key would be recognised neither
+as that of a row nor as that of the schema, and would be lost silently.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ PREFIX_BYTES = 4
 
 
 def keyspace_of(key: bytes) -> int | None:
-    """The keyspace whose prefix the key has; None if it has none."""
+    """The id of the keyspace in the key's prefix; None without such a prefix."""
     if len(key) < PREFIX_BYTES or not key.startswith(PREFIX):
         return None
     return int.from_bytes(key[1:PREFIX_BYTES], "big")
 
 
 def refusal(key: bytes) -> str | None:
-    """Why a key is refused, and the way out; None if it is not."""
+    """The reason why a key is rejected, with the way out; None if the key is valid."""
     keyspace = keyspace_of(key)
     if keyspace is None:
         return None
     return (
-        f"key {shown_key(key)} is of keyspace {keyspace}: a tenant has the keys of one TiDB as TiDB has them, and "
-        "whoever pushes those of a keyspace strips these four bytes"
+        f"key {shown_key(key)} is of keyspace {keyspace}: a tenant's keys have no keyspace prefix, so the "
+        "agent that pushes the changes of a keyspace strips these four bytes"
     )

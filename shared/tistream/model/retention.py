@@ -1,4 +1,4 @@
-"""The retention of a tenant's committed rows, as requests state it."""
+"""Parses the retention of a tenant's committed rows in requests."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 
 from tistream.errors import InvalidRequest
 
-RETENTION_MIN_MS = 3_600_000  # an hour, so that consumers have had time to pull
-RETENTION_MAX_MS = 36_500 * 86_400_000  # 100 years: a larger value is a mistaken unit
+RETENTION_MIN_MS = 3_600_000  # an hour, so that consumers have time to pull
+RETENTION_MAX_MS = 36_500 * 86_400_000  # 100 years; a larger value is probably in the wrong unit
 _DIGITS = re.compile(r"[0-9]{1,19}")
 
 
 def parse_retention_ms(text: str | None) -> int | None:
-    """Parse decimal milliseconds; None means forever, and is returned. Raises InvalidRequest."""
+    """Parse decimal milliseconds. None means forever and is returned unchanged. Raises InvalidRequest."""
     if text is None:
         return None
     told = {"parameter": "retention_ms"}
@@ -20,5 +20,5 @@ def parse_retention_ms(text: str | None) -> int | None:
         raise InvalidRequest(f"retention_ms {text[:80]!r} is not a decimal number of milliseconds", told)
     if not RETENTION_MIN_MS <= (found := int(text)) <= RETENTION_MAX_MS:
         bounds = f"at least {RETENTION_MIN_MS} (an hour) and at most {RETENTION_MAX_MS} (100 years)"
-        raise InvalidRequest(f"retention_ms {text!r}: it is {bounds}, or null, for ever", told)
+        raise InvalidRequest(f"retention_ms {text!r}: it must be {bounds}, or null for ever", told)
     return found

@@ -10,7 +10,7 @@ SHOWN_KEY_BYTES = 256
 
 @dataclass(frozen=True, slots=True)
 class KeySpan:
-    """The keys `k` with `start <= k < end`, compared as bytes; an empty `end` has no bound."""
+    """The keys `k` with `start <= k < end`, compared as bytes. An empty `end` is +infinity."""
 
     start: bytes
     end: bytes
@@ -22,15 +22,15 @@ class KeySpan:
         return key >= self.start and (not self.end or key < self.end)
 
     def overlaps(self, other: KeySpan) -> bool:
-        """Whether any key lies in both."""
+        """Whether the spans have a key in common."""
         return (not other.end or self.start < other.end) and (not self.end or other.start < self.end)
 
     def touches(self, lowest: bytes, highest: bytes) -> bool:
-        """Whether any key of the closed interval [lowest, highest] lies in the span."""
+        """Whether any key of the closed interval [lowest, highest] is in the span."""
         return highest >= self.start and (not self.end or lowest < self.end)
 
     def clip(self, other: KeySpan) -> KeySpan | None:
-        """The keys that lie in both, or None."""
+        """The intersection with another span; None if it is empty."""
         if not self.overlaps(other):
             return None
         start = max(self.start, other.start)
@@ -43,7 +43,7 @@ WHOLE = KeySpan(b"", b"")
 
 
 def joined(spans: Iterable[KeySpan], most: int) -> tuple[KeySpan, ...]:
-    """Spans in order that hold the same keys and do not touch; if they were more than `most`, one around them all."""
+    """The union of spans as ordered spans that do not touch. If they are more than `most`, one span that covers all."""
     out: list[KeySpan] = []
     for span in sorted(spans, key=lambda span: span.start):
         last = out[-1] if out else None
@@ -55,7 +55,7 @@ def joined(spans: Iterable[KeySpan], most: int) -> tuple[KeySpan, ...]:
 
 
 def shown_key(key: bytes) -> str:
-    """A key for people, in hexadecimal; of a very long one the beginning, so that a reason stays a line."""
+    """A key in hexadecimal for messages. A long key is shortened to SHOWN_KEY_BYTES, with its length."""
     if len(key) <= SHOWN_KEY_BYTES:
         return key.hex()
     return f"{key[:SHOWN_KEY_BYTES].hex()}… ({len(key)} bytes)"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-META_TABLE_ID = 0  # what rows of the `m` keys bear instead of a table id
+META_TABLE_ID = 0  # stands for the table id in rows of `m` keys
 PREFIX_BYTES = 11  # 't', 8 bytes of table id, '_', 'r' or 'i'
 TAIL_BYTES = 8
 EXACT_BYTES = PREFIX_BYTES + TAIL_BYTES  # the length of a record key with an integer handle
@@ -23,7 +23,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class KeyKind(IntEnum):
-    """The kinds that matter to a change stream."""
+    """The kinds of keys that a change stream distinguishes."""
 
     OTHER = 0
     META = 1
@@ -33,11 +33,11 @@ class KeyKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyParts:
-    """Keys as numbers, one each.
+    """Parsed keys, as arrays with one element per key.
 
-    kind: KeyKind. table_id: the physical one of `t` keys, META_TABLE_ID of others. tail: the TAIL_BYTES after the
-    prefix as a big-endian number, zero-padded: among RECORD keys of one table it orders as the keys do where it
-    differs. exact: a RECORD key of EXACT_BYTES, which table_id and tail describe completely.
+    kind: KeyKind. table_id: the physical table id of `t` keys, META_TABLE_ID for others. tail: the TAIL_BYTES after the
+    prefix as a big-endian number, zero-padded; where it differs between RECORD keys of one table, it has the order of
+    the keys. exact: whether it is a RECORD key of EXACT_BYTES, so that table_id and tail determine it.
     """
 
     kind: npt.NDArray[np.int8]
@@ -49,12 +49,12 @@ class KeyParts:
         return len(self.kind)
 
     def take(self, rows: npt.NDArray[np.int64]) -> KeyParts:
-        """Those of some rows."""
+        """The parts of the keys with these indexes."""
         return KeyParts(self.kind[rows], self.table_id[rows], self.tail[rows], self.exact[rows])
 
 
 def key_parts(keys: pa.Array | pa.ChunkedArray) -> KeyParts:
-    """KeyParts of every key."""
+    """Parse every key."""
     chunks = keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]
     parts = [_parts(chunk) for chunk in chunks if len(chunk)]
     if not parts:
@@ -80,7 +80,7 @@ def _parts(array: pa.Array) -> KeyParts:
 
 
 def _unaligned(rows: Bytes, at: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """A number of each row, as it lies there: rows are EXACT_BYTES apart."""
+    """The unaligned number at offset `at` of each row; rows are EXACT_BYTES apart."""
     return np.ndarray(len(rows), dtype, rows, at, (EXACT_BYTES,))
 
 

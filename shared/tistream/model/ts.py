@@ -9,18 +9,18 @@ MAX_TS = 2**63 - 1
 
 
 def physical_ms(ts: int) -> int:
-    """Milliseconds since the Unix epoch at which `ts` was handed out."""
+    """The physical part of `ts`, in milliseconds since the Unix epoch."""
     return ts >> LOGICAL_BITS
 
 
 def from_physical_ms(ms: int) -> int:
-    """The first ts of millisecond `ms`."""
+    """The lowest ts of millisecond `ms`."""
     return ms << LOGICAL_BITS
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Window:
-    """Timestamps `low < t <= high`."""
+    """The timestamps `low < t <= high`."""
 
     low: int
     high: int
@@ -32,5 +32,5 @@ class Window:
         return self.low < ts <= self.high
 
     def overlaps(self, low: int, high: int) -> bool:
-        """Whether any ts of the closed interval [low, high] lies in the window."""
+        """Whether any ts of the closed interval [low, high] is in the window."""
         return low <= self.high and high > self.low

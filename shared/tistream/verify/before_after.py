@@ -1,7 +1,7 @@
-"""old_row is what the events before have left of that key (CockroachDB's before-after validator, without a database).
+"""Checks that old_row is the row after the key's last event (CockroachDB's before-after validator without a database).
 
-Per key a 64-bit hash of its row is kept. Beyond `keys_max` keys every second one (by its hash) is let go, then every
-fourth, and so on: what is left is a sample that is watched without a gap, in bounded memory.
+A 64-bit hash of the row is kept per key. Above `keys_max` keys, half of them (by their hashes) are dropped, and so on.
+The rest is a sample of the keys that is checked without a gap, in bounded memory.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tistream.verify.ddl_effect import RESHAPES_NOTHING, names_of
 from tistream.verify.violation import Findings, Rule
 
 _ABSENT = -1
-_RESHAPED = -2  # the row is there, in a shape of which no event told yet
+_RESHAPED = -2  # the row exists, but a DDL has changed its columns since the last event
 _DROPS = frozenset({"drop table", "drop schema", "truncate table"})
 
 
 class BeforeAfterCheck:
-    """Fed with one consumer's events in order."""
+    """Checks one consumer's events, in order."""
 
     def __init__(self, found: Findings, keys_max: int = 1_000_000) -> None:
         self._found = found
@@ -31,7 +31,7 @@ class BeforeAfterCheck:
         self.compared = 0
 
     def row(self, event: Mapping[str, Any], key_text: bytes, come: int | None, gone: int | None) -> None:
-        """A row event: its key as text, and the hashes of its row and old_row."""
+        """Check a row event, given with its key as text and the hashes of its row (`come`) and old_row (`gone`)."""
         table_id = event["table_id"]
         self._ids[(event["database"].lower(), event["table"].lower())].add(table_id)
         place = hash(key_text)
@@ -51,11 +51,11 @@ class BeforeAfterCheck:
             self._thin_out()
 
     def ddl(self, event: Mapping[str, Any]) -> None:
-        """A ddl event: rows of the tables that it names have another shape from here on, or are gone."""
+        """Apply a ddl event: from here on the rows of its tables have other columns, or do not exist."""
         names = names_of(event)
         ids = {table_id for name in names for table_id in self._named(name)}
         for name in names:
-            self._ids[name] |= ids  # whichever of the names each of them has now
+            self._ids[name] |= ids  # after a rename, any table of the event may have any of its names
         if event["action"] in RESHAPES_NOTHING:
             return
         for table_id in ids:
@@ -83,7 +83,7 @@ class BeforeAfterCheck:
 
 def _difference(shown: int, old: int) -> str:
     if shown == _ABSENT:
-        return "old_row of a row that was deleted (or never was) when this event came"
+        return "there is an old_row, but the row was deleted (or never existed)"
     if old == _ABSENT:
-        return "no old_row, though the row was there"
-    return "old_row is not the row that the event before left"
+        return "there is no old_row, but the row existed"
+    return "old_row differs from the row of the last event"

@@ -1,4 +1,4 @@
-"""What a ddl event says about names and shapes, as far as a consumer can tell."""
+"""The effect of a ddl event on names and columns, as a consumer can derive it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 Name = tuple[str, str]
 
-# After any other action the rows may show other columns, or be gone.
+# Actions that do not change the columns or the existence of rows.
 RESHAPES_NOTHING = frozenset(
     {
         "add index",
@@ -27,7 +27,7 @@ RESHAPES_NOTHING = frozenset(
 
 
 def names_of(event: Mapping[str, Any]) -> set[Name]:
-    """Every (database, table) that it touched, in lower case; the table is "" for a database itself."""
+    """Every (database, table) that the event concerns, in lower case; the table is "" for a database itself."""
     names = {(name["database"].lower(), name["table"].lower()) for name in event["involved"]}
     if event["database"]:
         names.add((event["database"].lower(), event["table"].lower()))

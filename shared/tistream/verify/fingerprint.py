@@ -1,7 +1,7 @@
-"""Fingerprints that do not depend on the order of what they cover, and the truth that pulled events are held against.
+"""Order-independent fingerprints of events and rows, and the truth file that pulled events are compared with.
 
-The upstream (or its simulator) and the consumer each add up 64-bit hashes, modulo 2^64, of events and of visible rows.
-Equal sums, counts and names at one ts mean that the same events came, each exactly once. After CockroachDB's
+The upstream (or its simulator) and the consumer each sum 64-bit hashes, modulo 2^64, of events and of visible rows. If
+sums, counts and names are equal at one ts, the consumer received every event exactly once. This follows CockroachDB's
 fingerprint validator, with sums instead of a second database.
 
 A truth line is one JSON object, cumulative over the events with snapshot_ts < commit_ts <= ts:
@@ -9,10 +9,11 @@ A truth line is one JSON object, cumulative over the events with snapshot_ts < c
     {"ts":"N","ddls":n,"tables":{"<table_id>":{"database":d,"table":t,"events":n,"events_sum":"16 hex",
      "rows":n,"rows_sum":"16 hex","alive":true}}}
 
-The first line may also have "run":{"cluster":c,"tenant":t,"seed":n,"snapshot_ts":"N"}: whose truth it is.
-`rows` is what SELECT shows at `ts`, in the shape that the table has then; a table that was dropped (or the id that a
-table had before a TRUNCATE) has `alive` false, no rows and the sum 0, and keeps its name and its events. Lines come in
-rising order of ts, each once no commit at or below its ts can still happen. The first line should be at snapshot_ts.
+The first line may also have "run":{"cluster":c,"tenant":t,"seed":n,"snapshot_ts":"N"}, which identifies the tenant and
+run. `rows` counts what SELECT shows at `ts`, in the schema of that ts. A table that was dropped (or the id of a table
+before a TRUNCATE) has `alive` false, no rows and the sum 0, and keeps its name and its events. Lines are in ascending
+order of ts. A line is written when no further commit at or below its ts is possible. The first line should be at
+snapshot_ts.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ _HASH_BYTES = 8
 
 
 def event_hash(event: Mapping[str, Any]) -> int:
-    """64 bits of a row event as pulled (parsed JSON): what changed where and when, by numbers and values, not names.
+    """A 64-bit hash of a row event (parsed JSON): of its timestamps, op, table id, key and images, but not of names.
 
-    Values are taken as JSON gives them: 1 and 1.0 differ, as do "1" and 1. Raises KeyError if a member is missing.
+    JSON values are compared as they are: 1 and 1.0 differ, as do "1" and 1. Raises KeyError if a member is missing.
     """
     what = [event["commit_ts"], event["start_ts"], event["op"], event["table_id"]]
     return _hash([*what, event["key"], event["row"], event["old_row"]])
 
 
 def row_hash(key: Mapping[str, Any], row: Mapping[str, Any]) -> int:
-    """64 bits of one row that SELECT shows, with the `key` and `row` of a row event (parsed JSON)."""
+    """A 64-bit hash of one visible row, given as `key` and `row` of a row event (parsed JSON)."""
     return _hash([key, row])
 
 
@@ -50,30 +51,31 @@ def _hash(value: list[Any]) -> int:
 
 @dataclass(slots=True)
 class Sum:
-    """How many things and the sum of their hashes modulo 2^64; in no order, and what was added can be taken out."""
+    """The number of added hashes and their sum modulo 2^64. It does not depend on their order, and hashes can be
+    removed."""
 
     count: int = 0
     total: int = 0
 
     def add(self, value: int) -> None:
-        """One thing more."""
+        """Add a hash."""
         self.count += 1
         self.total = (self.total + value) % MODULUS
 
     def remove(self, value: int) -> None:
-        """One thing less."""
+        """Remove a hash."""
         self.count -= 1
         self.total = (self.total - value) % MODULUS
 
     @property
     def hex(self) -> str:
-        """The total as truth lines have it: 16 hex digits."""
+        """The sum in 16 hexadecimal digits, the form of truth lines."""
         return f"{self.total:016x}"
 
 
 @dataclass(slots=True)
 class TableSums:
-    """Running sums of one table (by its logical id): events so far, rows as SELECT shows them."""
+    """Running sums of one table (one logical id): its events so far, and its visible rows."""
 
     database: str
     table: str
@@ -82,7 +84,7 @@ class TableSums:
     alive: bool = True
 
     def see(self, event: Mapping[str, Any]) -> None:
-        """Count a row event of this table, and apply it to the rows: `old_row` goes, `row` comes."""
+        """Add a row event of this table, and apply it to the rows: `old_row` is removed, `row` is added."""
         self.events.add(event_hash(event))
         self.database, self.table = event["database"], event["table"]
         if event["old_row"] is not None:
@@ -91,19 +93,19 @@ class TableSums:
             self.rows.add(row_hash(event["key"], event["row"]))
 
     def drop(self) -> None:
-        """The table is no more (DROP, or TRUNCATE for this id)."""
+        """Mark the table as dropped (by DROP, or by TRUNCATE for this id)."""
         self.alive = False
         self.rows = Sum()
 
     def truth(self) -> TableTruth:
-        """The sums as they are now."""
+        """The current sums in the form of a truth line."""
         events, rows = self.events, self.rows
         return TableTruth(self.database, self.table, events.count, events.total, rows.count, rows.total, self.alive)
 
 
 @dataclass(frozen=True, slots=True)
 class TableTruth:
-    """What a truth line says of one table."""
+    """The values of one table in a truth line."""
 
     database: str
     table: str
@@ -116,7 +118,7 @@ class TableTruth:
 
 @dataclass(frozen=True, slots=True)
 class TruthRun:
-    """Whose truth it is: the tenant, and which run of it."""
+    """The tenant and the run of the upstream that a truth file describes."""
 
     cluster: str
     tenant: str
@@ -125,13 +127,14 @@ class TruthRun:
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> TruthRun:
-        """Read the member `run` of a line. Raises KeyError or ValueError if it is none."""
+        """Parse the member `run` of a line. Raises KeyError or ValueError if it is malformed."""
         return cls(str(body["cluster"]), str(body["tenant"]), int(body["seed"]), int(body["snapshot_ts"]))
 
 
 @dataclass(frozen=True, slots=True)
 class TruthLine:
-    """What must have been told up to `ts`, inclusively; `tables` by logical table id. `run`: of the first line."""
+    """The events that a consumer must have received up to `ts`, inclusive. `tables` by logical table id. Only the first
+    line has `run`."""
 
     ts: int
     ddls: int
@@ -161,7 +164,7 @@ class TruthLine:
 
     @classmethod
     def parse(cls, line: bytes | str) -> TruthLine:
-        """Read one line. Raises ValueError if it is none."""
+        """Parse one line. Raises ValueError if it is malformed."""
         try:
             body = orjson.loads(line)
             tables = {
@@ -179,4 +182,4 @@ class TruthLine:
             run = TruthRun.parse(body["run"]) if "run" in body else None
             return cls(int(body["ts"]), int(body["ddls"]), tables, run)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"no truth line ({error!r}): {line[:200]!r}") from error
+            raise ValueError(f"malformed truth line ({error!r}): {line[:200]!r}") from error

@@ -1,4 +1,4 @@
-"""What every event must have, by its type and op; and that a key says what its row says."""
+"""Checks the form of events: the members for each type and op, and that a key agrees with its row."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _MEMBERS = {"row": _ROW, "ddl": _DDL, "resolved": _RESOLVED, "continue": _CONTIN
 
 
 def well_formed(event: Mapping[str, Any], found: Findings) -> bool:
-    """Whether the event can be judged further; what is wrong with it is noted."""
+    """Check the form of an event and record violations. Return whether the other checks can process it."""
     wanted = _MEMBERS.get(event.get("type", ""))
     if wanted is None:
-        found.add(Rule.FORM, f"an event of type {event.get('type')!r}", event)
+        found.add(Rule.FORM, f"an event has the unknown type {event.get('type')!r}", event)
         return False
     if event.keys() != wanted:
-        found.add(Rule.FORM, f"members {sorted(wanted ^ event.keys())} lack or are too many", event)
+        found.add(Rule.FORM, f"members {sorted(wanted ^ event.keys())} are missing or unknown", event)
         return wanted <= event.keys()
     if event["type"] == "row":
         _row(event, found)
@@ -38,14 +38,14 @@ def _row(event: Mapping[str, Any], found: Findings) -> None:
         found.add(Rule.FORM, f"op {op!r} with row {_has(row)} and old_row {_has(old_row)}", event)
         return
     if row is not None and None not in row.values() and _text(row) == _text(old_row):  # SQL NULL and JSON null differ
-        found.add(Rule.FORM, "a put whose row equals its old row is no event", event)
+        found.add(Rule.FORM, "a put whose row equals its old row must not be an event", event)
     key = event["key"].items()
     for image in (row, old_row):
         if image is None:
             continue
         for column, value in key:
             if image.get(column, value) != value:
-                found.add(Rule.FORM, f"key {column} = {value!r}, in the row it is {image[column]!r}", event)
+                found.add(Rule.FORM, f"key {column} = {value!r}, but the row has {image[column]!r}", event)
 
 
 def _text(image: Mapping[str, Any] | None) -> bytes:

@@ -1,4 +1,4 @@
-"""How late things are: quantiles of many delays in fixed memory, and a time series."""
+"""Lag measurements: quantiles of delays in fixed memory, and a time series."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tistream.model.ts import physical_ms
 _FINE_MS = 10_000  # 1 ms buckets up to here, then 100 ms up to an hour
 _COARSE_MS = 100
 _BUCKETS = _FINE_MS + 36_000
-LONGEST_MS = _FINE_MS + (_BUCKETS - 1 - _FINE_MS) * _COARSE_MS  # quantiles from here on are not told apart
+LONGEST_MS = _FINE_MS + (_BUCKETS - 1 - _FINE_MS) * _COARSE_MS  # longer delays share the last bucket
 
 
 class Delays:
-    """Quantiles to the millisecond (above 10 s: to a tenth of a second)."""
+    """A histogram of delays, with a resolution of 1 ms (above 10 s: of 100 ms)."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -26,7 +26,7 @@ class Delays:
         self._buckets = array("q", bytes(8 * _BUCKETS))
 
     def add(self, delay_ms: int, times: int = 1) -> None:
-        """`times` equal delays; one below zero (clocks differ) counts as zero."""
+        """Add `times` equal delays. A negative delay, which differing clocks can cause, counts as zero."""
         delay_ms = max(0, delay_ms)
         at = delay_ms if delay_ms < _FINE_MS else _FINE_MS + (delay_ms - _FINE_MS) // _COARSE_MS
         self._buckets[min(at, _BUCKETS - 1)] += times
@@ -34,7 +34,7 @@ class Delays:
         self.max_ms = max(self.max_ms, delay_ms)
 
     def quantile_ms(self, share: float) -> int:
-        """The delay that `share` (0 to 1) of all do not exceed; 0 if there is none."""
+        """The delay that a fraction `share` (0 to 1) of all delays does not exceed; 0 without delays."""
         wanted, seen = share * self.count, 0
         for at, times in enumerate(self._buckets):
             seen += times
@@ -46,7 +46,7 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class LagSample:
-    """At `at_ms` (wall clock) everything up to `lag_ms` before could be read."""
+    """A measurement: at `at_ms` (wall clock), everything older than `lag_ms` could be read."""
 
     at_ms: int
     lag_ms: int
@@ -55,7 +55,7 @@ class LagSample:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """At `at_ms` (wall clock) the upstream's files were there that promise everything at or below `ts`."""
+    """At `at_ms` (wall clock), the upstream had pushed all files with changes at or below `ts`."""
 
     at_ms: int
     ts: int
@@ -66,16 +66,17 @@ class Promise:
 
     @classmethod
     def parse(cls, line: bytes) -> Promise:
-        """Read one line. Raises ValueError or KeyError if it is none."""
+        """Parse one line. Raises ValueError or KeyError if it is malformed."""
         body = orjson.loads(line)
         return cls(int(body["at_ms"]), int(body["ts"]))
 
 
 def beyond_promises(samples: Sequence[LagSample], promises: Sequence[Promise]) -> list[LagSample]:
-    """The same samples with the lag that is the platform's own: since when what cannot be read yet has been promised.
+    """The samples with the lag that the platform itself causes: the time since the upstream pushed the oldest changes
+    that cannot be read yet.
 
-    An upstream holds its promises back while a lock is there, a store is away or a file is lost: no platform can be
-    earlier than that. `promises` in the order of time; the first one is the earliest that is known.
+    The upstream delays its promises while a lock is held, a store is unavailable or a file is lost. This delay is not
+    the platform's. `promises` are in order of time.
     """
     known_ms = [physical_ms(promise.ts) for promise in promises]
     own = []
@@ -87,7 +88,8 @@ def beyond_promises(samples: Sequence[LagSample], promises: Sequence[Promise]) -
 
 
 def recovered_ms(samples: Sequence[LagSample], since_ms: int, until_ms: int, below_ms: int) -> int | None:
-    """How long after `since_ms` the lag was below `below_ms` for good, as far as `until_ms` can tell; None: not yet."""
+    """Milliseconds from `since_ms` until the lag fell below `below_ms` and stayed there up to `until_ms`; None if it
+    did not."""
     window = [sample for sample in samples if since_ms <= sample.at_ms <= until_ms]
     if not window or window[-1].lag_ms >= below_ms:
         return None

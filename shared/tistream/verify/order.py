@@ -1,6 +1,7 @@
-"""The rules of one stream that need no memory of rows: order, exactly once, resolved, whole transactions.
+"""Checks the rules of one stream that need no state of rows: order, duplicates, resolved events, whole transactions.
 
-Because commit_ts must rise, an event can only come twice within its commit_ts: only that one's events are remembered.
+Because commit_ts must not decrease, a duplicate is only possible within one commit_ts. So only the events of the newest
+commit_ts are kept.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from tistream.verify.violation import Findings, Rule
 
 Event = Mapping[str, Any]
 KeyOrder = Callable[[Event], Any]
-"""Something that sorts as the raw keys of one table do; None for an event whose place is not known."""
+"""Returns a value with the order of the raw keys of one table; None for an event whose raw key is unknown."""
 
 
 class OrderCheck:
-    """Fed with one consumer's events in the order in which they came; what it resumed from is not fed twice."""
+    """Checks one consumer's events, in the order of their arrival. The caller leaves out events that a resumed answer
+    repeats."""
 
     def __init__(self, start_ts: int, found: Findings, key_order: KeyOrder | None = None) -> None:
         self.resolved_ts = start_ts
@@ -38,17 +40,17 @@ class OrderCheck:
         self._key: dict[tuple[str, str, str], Any] = {}
 
     def row(self, event: Event, key_text: bytes) -> None:
-        """A row event; `key_text` is its key as text, the same for equal keys."""
+        """Check a row event. `key_text` is its key as text, which must be equal for equal keys."""
         commit_ts = int(event["commit_ts"])
         if not self._arrive(commit_ts, event):
             return
         table_id, start_ts, op = event["table_id"], event["start_ts"], event["op"]
         identity = (start_ts, table_id, op, key_text)
         if identity in self._seen:
-            self._found.add(Rule.TWICE, f"{op} of one key a second time at {commit_ts}", event)
+            self._found.add(Rule.TWICE, f"{op} of one key is repeated at {commit_ts}", event)
         self._seen.add(identity)
         if self._ddl:
-            self._found.add(Rule.DDL_PLACE, f"a row at {commit_ts} after the ddl of that ts", event)
+            self._found.add(Rule.DDL_PLACE, f"a row at {commit_ts} follows the ddl of that ts", event)
         self._in_table(event, table_id, start_ts, op)
         self._version(event)
 
@@ -60,7 +62,7 @@ class OrderCheck:
         if op == "put":
             self._put.add((start_ts, table_id))
         elif (start_ts, table_id) in self._put:
-            self._found.add(Rule.DELETES_FIRST, "a delete after a put of the same transaction and table", event)
+            self._found.add(Rule.DELETES_FIRST, "a delete follows a put of the same transaction and table", event)
         if self._key_order is None or (key := self._key_order(event)) is None:
             return
         last = self._key.get((start_ts, table_id, op))
@@ -69,18 +71,19 @@ class OrderCheck:
         self._key[(start_ts, table_id, op)] = key
 
     def ddl(self, event: Event) -> None:
-        """A ddl event."""
+        """Check a ddl event."""
         if not self._arrive(int(event["commit_ts"]), event):
             return
         identity = orjson.dumps(event, option=orjson.OPT_SORT_KEYS)
         if identity in self._seen:
-            self._found.add(Rule.TWICE, "a ddl a second time", event)
+            self._found.add(Rule.TWICE, "a ddl is repeated", event)
         self._seen.add(identity)
         self._ddl = True
         self._version(event)
 
     def resolved(self, event: Event) -> None:
-        """A resolved event. One may repeat itself (an idle stream shows that it lives), never go back."""
+        """Check a resolved event. It may repeat the resolved_ts of the one before, as a sign of life of an idle stream,
+        but not decrease it."""
         resolved_ts, cursor = int(event["resolved_ts"]), event["cursor"]
         if resolved_ts < self.resolved_ts:
             self._found.add(Rule.RESOLVED_ORDER, f"resolved {resolved_ts} after {self.resolved_ts}", event)
@@ -93,9 +96,9 @@ class OrderCheck:
         self._cursor = cursor
 
     def _arrive(self, commit_ts: int, event: Event) -> bool:
-        """The rules of commit_ts, for rows and ddl events; False: nothing more can be said of it."""
+        """Check the commit_ts of a row or ddl event. Return False if it is invalid, so that no other rule applies."""
         if commit_ts <= self.resolved_ts:
-            detail = f"commit_ts {commit_ts} at or below the resolved {self.resolved_ts} (or start) told before"
+            detail = f"commit_ts {commit_ts} is at or below the earlier resolved {self.resolved_ts} (or the start)"
             self._found.add(Rule.BELOW_RESOLVED, detail, event)
             return False
         if commit_ts < self.commit_ts:

@@ -1,6 +1,6 @@
-"""What one stream of a whole tenant told, in 20 bytes an event; every other pull of it must tell the same.
+"""A record of the events of one tenant's stream, in 20 bytes per event. Every other pull must return the same events.
 
-Positions count row and ddl events from the record's start. The oldest events are let go beyond `events_max`.
+Positions count row and ddl events from the record's start. Above `events_max`, the oldest events are dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ANY = ""
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """PullTenant, PullDB or PullTable. Names compare without case."""
+    """The scope of a pull: PullTenant, PullDB or PullTable. Names are compared without case."""
 
     database: str | None = None
     table: str | None = None
@@ -29,7 +29,7 @@ class Scope:
         return " ".join([call, ".".join(name for name in (self.database, self.table) if name is not None)]).strip()
 
     def covers(self, names: frozenset[Name]) -> bool:
-        """Whether an event that concerns these names (in lower case) belongs to it."""
+        """Whether the scope includes an event that concerns these names, in lower case."""
         if self.database is None:
             return True
         database = self.database.lower()
@@ -39,15 +39,15 @@ class Scope:
 
 
 def line_hash(line: bytes) -> int:
-    """64 bits of an event's text: pulls of one tenant tell an event with the same bytes."""
+    """A 64-bit hash of an event's text. All pulls of a tenant return an event with the same bytes."""
     return int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "big")
 
 
 class Record:
-    """Appended to in the order of the stream. Not safe to share between threads without a lock."""
+    """The events of a stream, appended in its order. Not thread-safe: callers need a lock."""
 
     def __init__(self, start_ts: int, events_max: int = 4_000_000) -> None:
-        self.resolved_ts = start_ts  # everything at or below it is here
+        self.resolved_ts = start_ts  # every event at or below it has been appended
         self._start_ts = start_ts
         self._events_max = events_max
         self._base = 0
@@ -56,11 +56,11 @@ class Record:
         self._names_at = array("i")
         self._names: list[frozenset[Name]] = []
         self._number: dict[frozenset[Name], int] = {}
-        self._spelt: dict[Name, int] = {}  # the same for names of row events, as they are spelt
+        self._spelt: dict[Name, int] = {}  # the same for the names of row events, without conversion to lower case
 
     @property
     def first(self) -> int:
-        """The position of the oldest event that is still here."""
+        """The position of the oldest event that was not dropped."""
         return self._base
 
     @property
@@ -69,7 +69,7 @@ class Record:
         return self._base + len(self._hash)
 
     def append(self, event: Mapping[str, Any], line: bytes) -> None:
-        """The next row or ddl event, as parsed and as text."""
+        """Append the next row or ddl event, given as parsed JSON and as text."""
         if event["type"] == "row":
             spelt = event["database"], event["table"]
             number = self._spelt.get(spelt)
@@ -93,25 +93,26 @@ class Record:
         return number
 
     def after(self, ts: int) -> int:
-        """The position behind every event at or below `ts`."""
+        """The position after the last event at or below `ts`."""
         return self._base + bisect_right(self._commit_ts, ts)
 
     def commit_ts(self, position: int) -> int:
-        """Of the event at a position from `first` to `end`, exclusively."""
+        """The commit_ts of the event at a position in [first, end)."""
         return self._commit_ts[position - self._base]
 
     def hash(self, position: int) -> int:
-        """Of the event at a position from `first` to `end`, exclusively."""
+        """The hash of the event at a position in [first, end)."""
         return self._hash[position - self._base]
 
     def whole_since(self, ts: int) -> bool:
-        """Whether every event above `ts` is still here."""
+        """Whether no event above `ts` was dropped."""
         if self._base == 0:
             return ts >= self._start_ts
         return ts >= self._commit_ts[0]
 
     def hashes(self, scope: Scope, low_ts: int, high_ts: int) -> list[int]:
-        """What a pull of `scope` over (low_ts, high_ts] must tell, in order. `whole_since(low_ts)` must hold."""
+        """Hashes of the events that a pull of `scope` over (low_ts, high_ts] must return, in order. Requires
+        `whole_since(low_ts)`."""
         low, high = bisect_right(self._commit_ts, low_ts), bisect_right(self._commit_ts, high_ts)
         if scope.database is None:
             return self._hash[low:high].tolist()
@@ -120,16 +121,16 @@ class Record:
         return [self._hash[low + at] for at, number in enumerate(numbers) if covered[number]]
 
     def names_between(self, low: int, high: int) -> list[Name]:
-        """Names of tables that events at these positions bear, sorted."""
+        """The table names of the events at the positions [low, high), sorted."""
         numbers = set(self._names_at[max(0, low - self._base) : max(0, high - self._base)])
         return sorted({name for number in numbers for name in self._names[number] if name[1] != _ANY})
 
 
 def difference(expected: Sequence[int], got: Sequence[int]) -> str | None:
-    """Where two sequences of hashes part, in words; None if they are equal."""
+    """A description of the first difference between two sequences of hashes; None if they are equal."""
     if list(expected) == list(got):
         return None
     for at, (one, other) in enumerate(zip(expected, got, strict=False)):
         if one != other:
-            return f"event {at} of {len(expected)} is another ({len(got)} were told)"
-    return f"{len(got)} events were told, {len(expected)} expected"
+            return f"event {at} of {len(expected)} differs ({len(got)} were received)"
+    return f"{len(got)} events were received, {len(expected)} expected"

@@ -1,7 +1,7 @@
-"""A stream that is cut and resumed from its last cursor, as one stream: what an answer repeats must be what was told.
+"""Joins the answers of a stream that is cut and resumed from its last cursor. Repeated events must be unchanged.
 
-An endless stream tells a cursor only now and then; the events since are told again after a cut. They are compared with
-the record of the first time, and only what is new goes to the validators.
+An endless stream returns a cursor only at intervals. After a cut, the events since the last cursor are repeated. They
+are compared with the record, and only new events are passed to the validators.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tistream.verify.violation import Rule
 
 
 class ResumedStream:
-    """Fed with the lines of every answer. `cursor` is where the next answer begins (None: at start_ts)."""
+    """Takes the lines of every answer. `cursor` is the position at which the next answer begins (None: at start_ts)."""
 
     def __init__(self, validators: Validators, record: Record) -> None:
         self.cursor: str | None = None
@@ -26,16 +26,16 @@ class ResumedStream:
         self.repeated = 0
         self._validators = validators
         self._record = record
-        self._at_cursor = record.end  # events that the cursor has behind it
+        self._at_cursor = record.end  # the record's position at the cursor
         self._next = record.end
 
     def begin(self) -> None:
-        """An answer begins, from `cursor`."""
+        """Begin a new answer, from `cursor`."""
         self.answers += 1
         self._next = self._at_cursor
 
     def take(self, line: bytes) -> dict[str, Any] | None:
-        """One line. The event if it was new, None if it was a repetition (compared here)."""
+        """Process one line. Return the event if it is new, or None if it repeats an earlier one or is malformed."""
         event: dict[str, Any] = orjson.loads(line)
         if event.get("type") in ("row", "ddl"):
             return self._event(event, line)
@@ -47,7 +47,7 @@ class ResumedStream:
             self.repeated += 1
             if place >= self._record.first and self._record.hash(place) != line_hash(line):
                 detail = (
-                    f"resumed, event {place} is not the one that was told before at {self._record.commit_ts(place)}"
+                    f"resumed, event {place} differs from the one that was received at {self._record.commit_ts(place)}"
                 )
                 self._validators.found.add(Rule.REREAD, detail, event)
             return None
@@ -56,7 +56,7 @@ class ResumedStream:
         return event
 
     def _mark(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        """A resolved or continue."""
+        """Process a resolved or continue event."""
         self.cursor, self._at_cursor = event["cursor"], self._next
         if event["type"] == "continue":
             return None
@@ -69,9 +69,9 @@ class ResumedStream:
         return event
 
     def _early(self, resolved_ts: int, event: Mapping[str, Any]) -> None:
-        """A resolved amid what was told before: it must stand where it says."""
+        """Check a resolved event among repeated events: its resolved_ts must match its position."""
         coming = self._record.commit_ts(self._next)
         before = self._record.commit_ts(self._next - 1) if self._next > self._record.first else 0
         if resolved_ts >= coming or resolved_ts < before:
-            detail = f"resumed, resolved {resolved_ts} after an event at {before}, before one at {coming}"
+            detail = f"resumed, resolved {resolved_ts} between an event at {before} and one at {coming}"
             self._validators.found.add(Rule.REREAD, detail, event)

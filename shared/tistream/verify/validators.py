@@ -1,4 +1,4 @@
-"""Every rule for one consumer's stream, behind one door. Pure: events in, violations out."""
+"""Applies every rule to one consumer's stream. Pure: events in, violations out."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tistream.verify.violation import Findings, Violation
 
 
 class Validators:
-    """Watches a PullTenant stream from `start_ts` (exclusive) on, from outside.
+    """Checks the events of a PullTenant stream from `start_ts` (exclusive) on.
 
-    Feed it every event (parsed JSON) in the order in which it came, once: what a resumed answer repeats is left out by
-    the caller, who compares it. `truth` may be fed at any time.
+    The caller passes every event (parsed JSON) once, in the order of arrival. It leaves out the events that a resumed
+    answer repeats, and compares them itself. `truth` may be called at any time.
 
-    `from_beginning`: start_ts is the tenant's snapshot_ts. `with_truth`: truth lines will come; events wait for them.
-    `key_order` tells how raw keys sort, where the caller knows.
+    `from_beginning`: start_ts is the tenant's snapshot_ts. `with_truth`: the caller will pass truth lines, and events
+    are kept until they are compared with them. `key_order` gives the order of raw keys, if the caller knows it.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Validators:
         self._truth = TruthCheck(start_ts, self.found, from_beginning=from_beginning)
 
     def see(self, event: Mapping[str, Any]) -> bool:
-        """One event: row, ddl or resolved (`continue` says nothing). False: it lacks what an event must have."""
+        """Check one event: row, ddl or resolved (`continue` is ignored). Return False if it is malformed."""
         if not well_formed(event, self.found):
             return False
         match event["type"]:
@@ -63,7 +63,7 @@ class Validators:
         return True
 
     def _row(self, event: Mapping[str, Any]) -> None:
-        """The hashes that several rules want are made once: they are most of the work."""
+        """Check a row event. The hashes are computed once for all rules, because they are most of the work."""
         key, row, old_row = event["key"], event["row"], event["old_row"]
         come = None if row is None else row_hash(key, row)
         gone = None if old_row is None else row_hash(key, old_row)
@@ -74,40 +74,40 @@ class Validators:
             self._truth.row(event, come, gone)
 
     def truth(self, line: TruthLine) -> None:
-        """One truth line. Raises ValueError when it is out of order."""
+        """Add a truth line. Raises ValueError if it is out of order."""
         self._truth.truth(line)
 
     @property
     def resolved_ts(self) -> int:
-        """The highest that was told."""
+        """The highest resolved_ts that the stream has returned."""
         return self._order.resolved_ts
 
     @property
     def compared_ts(self) -> int:
-        """Up to here the events are what the truth says, or a violation says what is not."""
+        """The ts up to which events were compared with the truth. Differences are among the violations."""
         return self._truth.compared_ts
 
     @property
     def compared_lines(self) -> int:
-        """Truth lines that were compared."""
+        """The number of truth lines that were compared."""
         return self._truth.compared
 
     @property
     def compared_events(self) -> int:
-        """Row events that those lines covered."""
+        """The number of row events that the compared truth lines covered."""
         return self._truth.events
 
     @property
     def compared_before_after(self) -> int:
-        """Events whose old_row could be compared."""
+        """The number of events whose old_row was compared with an earlier event."""
         return self._before_after.compared
 
     @property
     def violations(self) -> list[Violation]:
-        """What went wrong so far, the first ones in full."""
+        """The first violations, in full."""
         return list(self.found.kept)
 
     def require_clean(self) -> None:
-        """Raise AssertionError that tells every violation kept."""
+        """Raise AssertionError with the recorded violations, if there are any."""
         if self.found:
             raise AssertionError("\n".join(map(str, self.found.kept)))

@@ -1,4 +1,4 @@
-"""What a pulled stream did wrong: the rule, the event, and what it contradicts."""
+"""Violations found in a pulled stream: the rule, the event, and a description."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from typing import Any
 
 import orjson
 
-KEPT_MAX = 200  # a broken stream breaks a rule with every event; the counts go on
+KEPT_MAX = 200  # a broken stream may violate a rule with every event; above this number they are only counted
 
 
 class Rule(StrEnum):
-    """The rules, by the name that reports show. Their meaning is design.md 5 and 7."""
+    """The rules, by their names in reports. design.md 5 and 7 define them."""
 
-    FORM = "form"  # an event lacks what its type and op ask for
-    COMMIT_ORDER = "commit-order"  # commit_ts went back
-    TABLE_ORDER = "table-order"  # within one table and commit_ts, start_ts went back
-    KEY_ORDER = "key-order"  # within one table and transaction, a key went back
-    DELETES_FIRST = "deletes-first"  # a delete after a put of the same transaction and table
-    BELOW_RESOLVED = "below-resolved"  # an event at or below a resolved that was told, or one that split a commit_ts
-    RESOLVED_ORDER = "resolved-order"  # a resolved went back, or repeats itself with another cursor
-    TWICE = "twice"  # an event came a second time
-    DDL_PLACE = "ddl-place"  # a row after the DDL of its own commit_ts
-    SCHEMA_VERSION = "schema-version"  # it went down
-    BEFORE_AFTER = "before-after"  # old_row is not what was shown before
-    DEAD_TABLE = "dead-table"  # an event of a table that is no more
-    EVENTS_SUM = "events-sum"  # lost, invented or altered events, by the upstream's truth
-    ROWS_SUM = "rows-sum"  # the rows that the events leave are not what SELECT shows
-    DDL_COUNT = "ddl-count"  # DDL events lost or invented
-    NAME = "name"  # an event bears another name than its table had
-    REREAD = "reread"  # the same stretch, pulled again, is not the same
-    SCOPE = "scope"  # PullTable or PullDB are not the filter of PullTenant
-    REFUSED = "refused"  # an answer that no consumer should get
-    CUT = "cut"  # an answer's last line is none
+    FORM = "form"  # an event lacks members that its type and op require
+    COMMIT_ORDER = "commit-order"  # commit_ts decreased
+    TABLE_ORDER = "table-order"  # start_ts decreased within one table and commit_ts
+    KEY_ORDER = "key-order"  # keys are not ascending within one table and transaction
+    DELETES_FIRST = "deletes-first"  # a delete follows a put of the same transaction and table
+    BELOW_RESOLVED = "below-resolved"  # an event is at or below an earlier resolved_ts, or a resolved split a commit_ts
+    RESOLVED_ORDER = "resolved-order"  # resolved_ts decreased, or was repeated with another cursor
+    TWICE = "twice"  # an event was duplicated
+    DDL_PLACE = "ddl-place"  # a row follows the DDL of its own commit_ts
+    SCHEMA_VERSION = "schema-version"  # schema_version decreased
+    BEFORE_AFTER = "before-after"  # old_row is not the row after the key's last event
+    DEAD_TABLE = "dead-table"  # an event of a table that was dropped
+    EVENTS_SUM = "events-sum"  # events are lost, invented or altered, compared with the upstream's truth
+    ROWS_SUM = "rows-sum"  # the rows after all events are not the rows that SELECT shows
+    DDL_COUNT = "ddl-count"  # DDL events are lost or invented
+    NAME = "name"  # an event has another name than its table had
+    REREAD = "reread"  # the same window, pulled again, has other events
+    SCOPE = "scope"  # PullTable or PullDB returns other events than PullTenant for the same tables
+    REFUSED = "refused"  # an error response that no consumer should receive
+    CUT = "cut"  # the last line of an answer is not its end
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One breach. `source` names the consumer, `event` is the event's JSON (empty where none is at fault)."""
+    """One violation. `source` names the consumer. `event` is the event's JSON, or empty if no single event is at
+    fault."""
 
     rule: Rule
     detail: str
@@ -54,14 +55,14 @@ class Violation:
 
 @dataclass(slots=True)
 class Findings:
-    """Violations of one consumer: the first ones in full, all of them counted."""
+    """The violations of one consumer: the first ones in full, and counts of all."""
 
     source: str = ""
     kept: list[Violation] = field(default_factory=list)
     counts: Counter[Rule] = field(default_factory=Counter)
 
     def add(self, rule: Rule, detail: str, event: Mapping[str, Any] | None = None) -> None:
-        """Note a breach of `rule`."""
+        """Record a violation of `rule`."""
         self.counts[rule] += 1
         if len(self.kept) < KEPT_MAX:
             text = "" if event is None else orjson.dumps(event).decode()

@@ -111,4 +111,4 @@ def test_the_oldest_events_are_let_go_and_positions_stay() -> None:
 def test_a_difference_is_told_by_its_place() -> None:
     assert difference([1, 2], [1, 2]) is None
     assert "event 1 of 2" in str(difference([1, 2], [1, 3]))
-    assert "1 events were told, 2 expected" in str(difference([1, 2], [1]))
+    assert "1 events were received, 2 expected" in str(difference([1, 2], [1]))

@@ -84,7 +84,7 @@ def test_a_second_up_on_the_directory_is_refused(mortal: Platform) -> None:
 
 def test_who_starts_it_is_told_that_nobody_is_asked_for_a_token(mortal: Platform) -> None:
     told = "".join(file.read_text() for file in mortal.data_dir.glob("up-*.stderr"))
-    assert "no authentication: whoever is on this machine may do everything" in told
+    assert "no authentication: every user of this machine may do everything" in told
     assert "no authentication" in (mortal.logs / "api.log").read_text()
 
 

@@ -56,7 +56,7 @@ def test_a_tenant_is_paused_deleted_and_registered_anew(up: Platform, whole: Pul
     before = consumer.pull(until_ts=at, start_ts=loaded.snapshot_ts, limit=100_000)
     assert before, "what is there is served"
     assert int(consumer.status()["resolved_ts"]) < loaded.end_ts
-    assert "goes on" in command(up, loaded, "resume").stdout
+    assert "is resumed" in command(up, loaded, "resume").stdout
     events = consumer.pull(until_ts=loaded.end_ts, start_ts=loaded.snapshot_ts, limit=100_000)
     problems = tenant_differences(loaded, events)
     assert not problems, shown(problems)
@@ -66,7 +66,7 @@ def test_a_tenant_is_paused_deleted_and_registered_anew(up: Platform, whole: Pul
     assert "say 'ends'" in wrong.stderr
     assert "will be deleted at" in command(up, loaded, "delete", "--confirm", "ends").stdout
     assert "will be deleted at" in consumer.status()["held_by"]["reason"]
-    assert "is kept and goes on" in command(up, loaded, "keep").stdout
+    assert "is kept and is resumed" in command(up, loaded, "keep").stdout
     assert objects(up, loaded)
     assert command(up, loaded, "delete", "--confirm", "ends", "--grace", "0").returncode == 0
     eventually(lambda: not names(up, loaded))

@@ -1,4 +1,4 @@
-"""`python -m tistream.cli`: the `tistream` command without its script."""
+"""`python -m tistream.cli`: runs the `tistream` command without the installed script."""
 
 from tistream.cli.main import main
 

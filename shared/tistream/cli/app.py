@@ -1,5 +1,5 @@
-"""The commands of `tistream` and their options. Each imports what it runs when it runs: `up` starts its services before
-another command's libraries would have been loaded."""
+"""The commands of `tistream` and their options. Each command imports its modules when it runs, so that `up` does not
+wait for the imports of other commands before it starts its services."""
 
 # ruff: noqa: PLC0415
 
@@ -46,24 +46,24 @@ def root(
     ] = False,
     token_file: Annotated[
         Path | None,
-        typer.Option(envvar=bearer.TOKEN_FILE, help=f"A file with the token for the API; else ${bearer.TOKEN} is it."),
+        typer.Option(envvar=bearer.TOKEN_FILE, help=f"A file with the API token; without it, ${bearer.TOKEN} is used."),
     ] = None,
     ca_file: Annotated[  # noqa: ARG001
         Path | None,
         typer.Option(
             envvar=trust.CA_FILE,
             callback=trust.remember,
-            help="Who signs the API's certificate; else: who the system trusts.",
+            help="CA of the API's certificate. Default: the CAs that the system trusts.",
         ),
     ] = None,
     cert_file: Annotated[  # noqa: ARG001
         Path | None,
         typer.Option(
-            envvar=trust.CERT_FILE, callback=trust.remember, help="A certificate to show, where the API demands one."
+            envvar=trust.CERT_FILE, callback=trust.remember, help="Client certificate, if the API requires one."
         ),
     ] = None,
     key_file: Annotated[  # noqa: ARG001
-        Path | None, typer.Option(envvar=trust.KEY_FILE, callback=trust.remember, help="Its key.")
+        Path | None, typer.Option(envvar=trust.KEY_FILE, callback=trust.remember, help="The certificate's key.")
     ] = None,
 ) -> None:
     """A change-data platform for TiDB."""
@@ -72,16 +72,18 @@ def root(
 
 @app.command()
 def up(
-    data_dir: Annotated[Path, typer.Option(help="Directory that holds everything; made if it is not there.")],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Public port on 127.0.0.1; 0: any free one.")] = 8000,
+    data_dir: Annotated[Path, typer.Option(help="Directory of all data; created if it does not exist.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Public port on 127.0.0.1; 0: any free port.")] = 8000,
     ranges: Annotated[
-        int | None, typer.Option(min=1, max=4096, help="Key ranges (tasks) that a new tenant is cut into.")
+        int | None, typer.Option(min=1, max=4096, help="Number of key ranges (tasks) of a new tenant.")
     ] = None,
     metas: Annotated[int, typer.Option(min=1, max=9, help="Meta servers; one of them is the owner.")] = 1,
     dispatchers: Annotated[int, typer.Option(min=1, max=16, help="Dispatchers; each store has one of them.")] = 1,
     sorters: Annotated[int, typer.Option(min=1, max=16, help="Sorters, each with a Spark of its own.")] = 1,
     apis: Annotated[int, typer.Option(min=1, max=16, help="API servers; the first has the public port.")] = 1,
-    auth: Annotated[bool, typer.Option("--auth", help="The API wants tokens; says where the first is.")] = False,
+    auth: Annotated[
+        bool, typer.Option("--auth", help="The API requires tokens; print the path of the first one.")
+    ] = False,
 ) -> None:
     """Run the whole platform on this machine until SIGTERM or Ctrl-C; prints one line when it is ready."""
     with importing():
@@ -92,7 +94,7 @@ def up(
 
 @node_app.command("list")
 def node_list(url: Url = DEFAULT_URL) -> None:
-    """Every process but the meta servers: its role, its state, its tasks, its stores."""
+    """List every process but the meta servers, with its role, state, tasks and stores."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.operate import list_nodes
@@ -102,14 +104,14 @@ def node_list(url: Url = DEFAULT_URL) -> None:
 
 @node_app.command("drain")
 def node_drain(
-    node: Annotated[str, typer.Argument(help="Name of the node, as `node list` has it.")],
+    node: Annotated[str, typer.Argument(help="Name of the node, as `node list` shows it.")],
     undo: Annotated[bool, typer.Option("--undo", help="Let it take tasks and stores again.")] = False,
     wait: Annotated[
-        float | None, typer.Option(min=0, help="Stay until it has nothing, at most so many seconds; else status 1.")
+        float | None, typer.Option(min=0, help="Wait until it is empty, up to this number of seconds; else status 1.")
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Move every task and store off a node, and give it none until it is started again."""
+    """Drain a node: move every task and store off it, and assign none to it until it is restarted."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.operate import drain_node
@@ -119,7 +121,7 @@ def node_drain(
 
 @task_app.command("list")
 def task_list(url: Url = DEFAULT_URL) -> None:
-    """Every task: which sorter has it, under which epoch, and in which phase it is."""
+    """List every task, with its sorter, epoch and phase."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.operate import list_tasks
@@ -129,11 +131,11 @@ def task_list(url: Url = DEFAULT_URL) -> None:
 
 @task_app.command("move")
 def task_move(
-    task: Annotated[int, typer.Argument(help="Id of the task, as `task list` has it.")],
-    node: Annotated[str, typer.Argument(help="The sorter that is to take it over.")],
+    task: Annotated[int, typer.Argument(help="Id of the task, as `task list` shows it.")],
+    node: Annotated[str, typer.Argument(help="Name of the sorter that takes it over.")],
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Let another sorter take a task over, once it has prepared."""
+    """Move a task to another sorter, once that has prepared."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.operate import move_task
@@ -143,13 +145,13 @@ def task_move(
 
 @task_app.command("split")
 def task_split(
-    task: Annotated[int, typer.Argument(help="Id of the task, as `task list` has it.")],
+    task: Annotated[int, typer.Argument(help="Id of the task, as `task list` shows it.")],
     key: Annotated[
-        str | None, typer.Option(help="Where to cut it, in hexadecimal. Without: in halves by load.")
+        str | None, typer.Option(help="The key at which to split, in hexadecimal. Default: in halves by load.")
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Cut a task in two that carry on where it ends."""
+    """Split a task into two child tasks."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.operate import split_task
@@ -159,11 +161,11 @@ def task_split(
 
 @task_app.command("merge")
 def task_merge(
-    task: Annotated[int, typer.Argument(help="Id of a task, as `task list` has it.")],
-    neighbour: Annotated[int, typer.Argument(help="The task whose keys follow, or come before.")],
+    task: Annotated[int, typer.Argument(help="Id of a task, as `task list` shows it.")],
+    neighbour: Annotated[int, typer.Argument(help="Id of the task whose keys are adjacent.")],
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Make one task of two neighbours."""
+    """Merge two neighbouring tasks into one."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.operate import merge_tasks
@@ -173,14 +175,16 @@ def task_merge(
 
 @app.command()
 def audit(
-    after: Annotated[int | None, typer.Option(min=0, help="Every entry above this number, not the newest.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many of the newest.")] = 50,
-    cluster: Annotated[str | None, typer.Option(help="With --tenant: what is about that tenant alone.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="With --cluster.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    after: Annotated[
+        int | None, typer.Option(min=0, help="Every entry above this number instead of the newest.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Number of newest entries.")] = 50,
+    cluster: Annotated[str | None, typer.Option(help="Only entries of one tenant; needs --tenant.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Needs --cluster.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """What was changed, by whom, from where, what from and what to."""
+    """Print the audit log: changes with the actor, the address, and the old and new values."""
     with importing():
         from tistream.cli.audit import show_audit
         from tistream.cli.client import ApiClient
@@ -190,7 +194,7 @@ def audit(
 
 @app.command()
 def owner(url: Url = DEFAULT_URL) -> None:
-    """The meta server that decides, and its election number."""
+    """Print the owner among the meta servers, and its election number."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.operate import show_owner
@@ -204,25 +208,27 @@ def pull(
     tenant: Tenant,
     database: Annotated[str | None, typer.Option(help="Only this database.")] = None,
     table: Annotated[str | None, typer.Option(help="Only this table; needs --database.")] = None,
-    start_ts: Annotated[str | None, typer.Option(help="After this ts; default: all that is retained.")] = None,
-    cursor: Annotated[str | None, typer.Option(help="From where an earlier pull ended.")] = None,
-    end_ts: Annotated[str | None, typer.Option(help="Up to this ts, waiting until it is resolved.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many row and ddl events.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on for ever; ndjson only.")] = False,
+    start_ts: Annotated[str | None, typer.Option(help="Begin after this ts. Default: all retained events.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="Begin at the cursor of an earlier pull.")] = None,
+    end_ts: Annotated[str | None, typer.Option(help="End at this ts; wait until it is resolved.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of row and ddl events.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue endlessly; ndjson only.")] = False,
     form: Annotated[PullFormat, typer.Option("--format", help="arrow: IPC streams; parquet: files, needs --out.")] = (
         PullFormat.NDJSON
     ),
-    out: Annotated[Path | None, typer.Option(help="Directory for --format parquet; goes on from its end.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for --format parquet; continues from its end.json.")
+    ] = None,
     events: Annotated[
         PullEvents | None,
         typer.Option(
-            help="Default: all. --format arrow has no default: rows (of --table) and ddl are one IPC stream, "
-            "all is several, one after the other."
+            help="Default: all. Required with --format arrow: rows (of --table) and ddl give one IPC stream, "
+            "all gives several, one after the other."
         ),
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Print events until caught up; what ends the last page holds the cursor to go on from."""
+    """Print events until caught up. The last line has the cursor from which the next pull continues."""
     request = PullRequest(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow, events)
     check(request, form, out)
     with importing():
@@ -242,7 +248,7 @@ def pull(
 
 @app.command("inspect")
 def inspect(
-    target: Annotated[str, typer.Argument(help="A file, or the key of an object if --objects is given.")],
+    target: Annotated[str, typer.Argument(help="A file or, with --objects, the key of an object.")],
     objects: Annotated[str | None, typer.Option(help="Object store, as file:///data/objects or s3://bucket.")] = None,
     rows: Annotated[int, typer.Option(min=0, help="Rows of data to show.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
@@ -259,24 +265,26 @@ def verify(
     url: Annotated[str, typer.Argument(help="Base URL of the API.", callback=checked)],
     cluster: Cluster,
     tenant: Tenant,
-    truth: Annotated[Path | None, typer.Option(help="The upstream's truth, one line a ts; read as it grows.")] = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="The upstream's truth file, one line per ts; read as it grows.")
+    ] = None,
     start_ts: Annotated[
-        int | None, typer.Option(min=0, max=MAX_TS, help="After this ts; default: from the tenant's beginning.")
+        int | None, typer.Option(min=0, max=MAX_TS, help="Begin after this ts. Default: the tenant's beginning.")
     ] = None,
     until_truth_end: Annotated[
-        bool, typer.Option("--until-truth-end", help="End when the truth has not grown for 10 s, and all was compared.")
+        bool, typer.Option("--until-truth-end", help="End when the truth is idle for 10 s and everything was compared.")
     ] = False,
-    duration: Annotated[float | None, typer.Option(min=1, help="End after so many seconds.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the cuts, limits, names and stretches.")] = 0,
-    scopes: Annotated[int, typer.Option(min=0, max=64, help="Consumers of random tables and databases.")] = 2,
+    duration: Annotated[float | None, typer.Option(min=1, help="End after this number of seconds.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed for cuts, limits, names and windows.")] = 0,
+    scopes: Annotated[int, typer.Option(min=0, max=64, help="Number of consumers of random tables and databases.")] = 2,
     samples: Annotated[Path | None, typer.Option(help="Write the lag four times a second to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The final report as JSON.")] = False,
 ) -> None:
-    """Pull a tenant in several ways at once, and check all that a consumer may rely on.
+    """Pull a tenant with several consumers, and check every guarantee of the API.
 
     Status 1: a violation. Status 3: no verdict (it could not begin, or not everything was compared).
 
-    Without --duration or --until-truth-end it goes on until SIGTERM or Ctrl-C.
+    Without --duration or --until-truth-end, it runs until SIGTERM or Ctrl-C.
     """
     if until_truth_end and truth is None:
         raise typer.BadParameter("needs --truth", param_hint="--until-truth-end")
@@ -290,10 +298,10 @@ def verify(
 @app.command()
 def demo(
     golden: Annotated[Path, typer.Option(help="A recorded change set (its objects/ and arrival.jsonl).")],
-    data_dir: Annotated[Path, typer.Option(help="Where the platform works; emptied first.")],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Public port; 0: any free one.")] = 0,
+    data_dir: Annotated[Path, typer.Option(help="The platform's data directory; emptied first.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Public port; 0: any free port.")] = 0,
 ) -> None:
-    """Start the platform, push a recorded TiDB change set in real time, and show what comes out and how fast."""
+    """Start the platform, push a recorded TiDB change set in real time, and show the events and their lag."""
     with importing():
         from tistream.cli.demo import DemoOptions, run_demo
 
@@ -301,6 +309,6 @@ def demo(
 
 
 def load_commands() -> None:
-    """Add the commands of installed services: the library imports none of them."""
+    """Add the commands of installed services, which this library does not import."""
     for entry in sorted(entry_points(group="tistream.commands"), key=lambda entry: entry.name):
         entry.load()(app)

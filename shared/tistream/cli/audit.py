@@ -1,4 +1,4 @@
-"""`tistream audit`."""
+"""The implementation of `tistream audit`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Entry = Mapping[str, Any]
 
 
 def show_audit(client: ApiClient, after: int | None, limit: int, tenant: Sequence[str | None], as_json: bool) -> None:
-    """Print every entry above `after`, or the newest `limit`: in columns, or as JSON, one a line. `tenant`: its cluster
-    and name. Raises CliError."""
+    """Print every entry above `after`, or the newest `limit` entries, in columns or as one JSON object per line.
+    `tenant`: (cluster, tenant), or (None, None) for all. Raises CliError."""
     if (tenant[0] is None) != (tenant[1] is None):
-        raise CliError("--cluster and --tenant are given together")
+        raise CliError("--cluster and --tenant need each other")
     of = dict(zip(("cluster_id", "tenant_id"), tenant, strict=True)) if tenant[0] is not None else {}
     newest = {"limit": str(min(limit, LIMIT_MAX)), **of}
     found = _page(client, newest) if after is None else _above(client, after, of)
@@ -50,7 +50,8 @@ def _row(entry: Entry) -> tuple[str, ...]:
 
 
 def change_of(entry: Entry) -> str:
-    """`retention_ms: null -> 604800000`; `made` and `gone` where a subject was not there before, or is not any more."""
+    """The change of an entry, as `retention_ms: null -> 604800000`; `made` or `gone` if the subject was created or
+    deleted."""
     was, became = entry["was"], entry["became"]
     if was is None or became is None:
         return "made" if was is None else "gone"
@@ -58,5 +59,5 @@ def change_of(entry: Entry) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """A name may have any character: none of them may move the cursor of a terminal, or begin a line."""
+    """Escape characters that are not printable: a name may contain any, and must not control the terminal."""
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)

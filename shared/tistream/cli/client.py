@@ -1,4 +1,4 @@
-"""The CLI's calls to the public API."""
+"""The HTTP client of the CLI for the public API."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _READ_SECONDS = 75.0  # above the longest long poll
 
 
 class NoAnswer(CliError):
-    """The API server did not answer, or its answer was cut."""
+    """The API server did not answer, or its answer was truncated."""
 
 
 class ApiClient:
-    """One API server. Every failure is a CliError that says what was asked and what was answered."""
+    """A client of one API server. `call` reports every failure as a CliError with the request and the answer."""
 
     def __init__(self, url: str, read_seconds: float = _READ_SECONDS) -> None:
         self._url = url.rstrip("/")
         timeout = httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS)
         tls, headers = trust.tls_context(), bearer.headers()
-        plain = {"accept-encoding": "identity"}  # a processor costs more here than a network does
+        plain = {"accept-encoding": "identity"}  # decompression costs more than the network here
         self._http = httpx.Client(
             trust_env=False,
             timeout=timeout,
@@ -39,7 +39,7 @@ class ApiClient:
         )
 
     def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """The answer's JSON."""
+        """Send a request and return the answer's JSON. Raises CliError."""
         try:
             answer = self._http.request(method, self._url + path, json=body)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -49,11 +49,12 @@ class ApiClient:
         return orjson.loads(answer.content)
 
     def lines(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
-        """The lines of an NDJSON answer, without their ends, as they arrive. Raises TiStreamError for a problem."""
+        """The lines of an NDJSON answer, without line ends, as they arrive. Raises TiStreamError for an error response,
+        and NoAnswer."""
         yield from split_lines(self.chunks(path, params))
 
     def chunks(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
-        """An answer's bytes as they arrive. Raises TiStreamError for a problem."""
+        """An answer's bytes, as they arrive. Raises TiStreamError for an error response, and NoAnswer."""
         try:
             with self._http.stream("GET", self._url + path, params=params) as answer:
                 if answer.is_error:
@@ -66,7 +67,7 @@ class ApiClient:
     def _way_out(self, answer: httpx.Response) -> str:
         if answer.status_code != httpx.codes.UNAUTHORIZED or self._http.auth or "authorization" in self._http.headers:
             return ""
-        return f"; `tistream --token-file FILE …` or {bearer.TOKEN_FILE} names a file that holds one"
+        return f"; `tistream --token-file FILE …` or {bearer.TOKEN_FILE} names a file with a token"
 
     def _no_answer(self, error: Exception) -> NoAnswer:
         return NoAnswer(f"no answer from {self._url}: {error or type(error).__name__}")
@@ -81,7 +82,7 @@ def _failure(path: str, answer: httpx.Response) -> TiStreamError:
 
 
 def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Chunks to lines, without their ends; a last line without one counts."""
+    """Split chunks into lines without line ends. A last line needs no line end."""
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
@@ -91,13 +92,13 @@ def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def tenant_path(cluster: str, tenant: str | None = None, *more: str) -> str:
-    """The path of a cluster's tenants, of one tenant, or of something below it; every name percent-encoded."""
+    """The URL path of a cluster's tenants, of one tenant, or of `more` below it. Names are percent-encoded."""
     parts = ["v1", "clusters", cluster, "tenants", *([tenant] if tenant is not None else []), *more]
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
 def changes_path(cluster: str, tenant: str, database: str | None, table: str | None) -> str:
-    """PullTable, PullDB or PullTenant, by what is named."""
+    """The URL path of PullTable, PullDB or PullTenant, depending on the given names."""
     names: list[str] = []
     if database is not None:
         names += ["databases", database]

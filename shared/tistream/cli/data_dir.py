@@ -1,4 +1,5 @@
-"""The directory of `tistream up`: one supervisor at a time, all that lasts below it, for one user alone."""
+"""The data directory of `tistream up`: it has all persistent data, is locked by one supervisor, and private to its
+user."""
 
 from __future__ import annotations
 
@@ -12,17 +13,17 @@ from pathlib import Path
 
 from tistream.cli.errors import CliError
 
-# They would end the path inside a URL (sqlite:///…, file://…).
+# These characters would end the path inside a URL (sqlite:///…, file://…).
 _AWKWARD = "?#%"
-OWN_UMASK = 0o077  # of whatever writes below it: rows, the meta database, logs
+OWN_UMASK = 0o077  # for all processes that write rows, the meta database or logs
 _OWN_MODE = 0o700
 _FOLDERS = ("objects", "logs", "scratch", "secrets")
-_TEMPORARY = "objects.tmp"  # the object store's
+_TEMPORARY = "objects.tmp"  # temporary files of the object store
 
 
 @dataclass(frozen=True, slots=True)
 class DataDir:
-    """Paths below the data directory. `lock_fd` holds the lock for as long as the process lives."""
+    """Paths below the data directory. `lock_fd` holds the lock until the process ends."""
 
     root: Path
     lock_fd: int
@@ -41,29 +42,30 @@ class DataDir:
 
     @property
     def first_token(self) -> Path:
-        """With `--auth`: the token that may do everything."""
+        """The file of the first token with `--auth`. It may do everything."""
         return self.root / "secrets" / "first.token"
 
     @property
     def service_key(self) -> Path:
-        """The key of the tokens between the services."""
+        """The file of the key that signs tokens between services."""
         return self.root / "secrets" / "service.key"
 
     @property
     def scratch(self) -> Path:
-        """Temporary files of Spark; emptied at each start."""
+        """The directory of Spark's temporary files, which is emptied at each start."""
         return self.root / "scratch"
 
 
 def open_data_dir(path: Path) -> DataDir:
-    """Make the directory if it is not there, and lock it. What is in it is everything that its tenants have: one that
-    other users can enter is closed to them, and stderr says so.
+    """Create the directory if it does not exist, and lock it. It has all data of the tenants: if other users can access
+    it, remove their access, and report that on stderr.
 
-    Raises CliError: not writable; in use, and by whom; another user's; or open to others, and not ours to close.
+    Raises CliError if the directory is not writable, is in use (with the pid), belongs to another user, or is
+    accessible to other users and is not a data directory.
     """
     root = path.absolute()
     if any(letter in str(root) for letter in _AWKWARD):
-        raise CliError(f"data directory {root}: the path must not hold any of {' '.join(_AWKWARD)}")
+        raise CliError(f"data directory {root}: the path must not contain any of {' '.join(_AWKWARD)}")
     try:
         root.mkdir(mode=_OWN_MODE, parents=True, exist_ok=True)
         _close_to_others(root)
@@ -81,23 +83,23 @@ def _close_to_others(root: Path) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != os.geteuid():
         raise CliError(
-            f"data directory {root} belongs to user {found.st_uid}, who can read all that is written there; "
-            f"this is user {os.geteuid()}: name another directory, or change its owner (chown)"
+            f"data directory {root} belongs to user {found.st_uid}, who could read all data in it; "
+            f"this is user {os.geteuid()}: use another directory, or change its owner (chown)"
         )
     if not mode & OWN_UMASK:
         return
-    # A directory of something else (/, a home, /tmp) would be spoilt for its other users.
+    # Changing the mode of another kind of directory (/, a home, /tmp) would lock out its other users.
     foreign = [] if (root / "lock").exists() else sorted(set(_folders_in(root)) - {*_FOLDERS, _TEMPORARY})
     if foreign or mode & stat.S_ISVTX:
-        why = f"holds {', '.join(foreign[:3])}" if foreign else "is one that users share"
+        why = f"contains {', '.join(foreign[:3])}" if foreign else "is one that users share"
         raise CliError(
-            f"data directory {root} is open to other users of this machine (mode {mode:04o}), and {why}: name another "
-            f"directory, or close it (chmod 700 {root})"
+            f"data directory {root} is open to other users of this machine (mode {mode:04o}), and {why}: use another "
+            f"directory, or remove their access (chmod 700 {root})"
         )
     root.chmod(_OWN_MODE)
     sys.stderr.write(
         f"data directory {root} was open to other users of this machine (mode {mode:04o}); "
-        f"now it is for this user alone (mode {_OWN_MODE:04o})\n"
+        f"now only this user can access it (mode {_OWN_MODE:04o})\n"
     )
 
 
@@ -107,7 +109,8 @@ def _folders_in(root: Path) -> list[str]:
 
 
 def make_service_key(directory: DataDir, key: bytes) -> Path:
-    """The file with the key of the services, made of `key` unless it is there; for this user alone. Raises CliError."""
+    """The file with the key of the services, readable by this user only. If it does not exist, it is created with
+    `key`. Raises CliError."""
     path = directory.service_key
     try:
         if not path.exists():
@@ -117,7 +120,7 @@ def make_service_key(directory: DataDir, key: bytes) -> Path:
                 file.write(base64.b64encode(key) + b"\n")
             fresh.rename(path)
     except OSError as error:
-        raise CliError(f"cannot make {path}: {error.strerror}") from error
+        raise CliError(f"cannot create {path}: {error.strerror}") from error
     return path
 
 

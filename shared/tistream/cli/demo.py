@@ -1,4 +1,5 @@
-"""`tistream demo`: a recorded TiDB's changes, pushed in real time as three stores, and what a consumer sees of them."""
+"""`tistream demo`: pushes the recorded changes of a TiDB in real time, and shows the events that a consumer
+receives."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _EXCERPT_DDLS = 5
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What to push, where to work, and on which port (0: any)."""
+    """The recorded set to push, the platform's data directory, and its port (0: any free port)."""
 
     golden: Path
     data_dir: Path
@@ -41,10 +42,10 @@ class DemoOptions:
 
 
 def run_demo(options: DemoOptions) -> None:
-    """Run the demo. Raises CliError if anything is not as it should be."""
+    """Run the demo. Raises CliError if the platform fails or the events are not the expected ones."""
     console = Console(highlight=False, soft_wrap=True)
     recorded = load_recorded(options.golden)
-    os.umask(OWN_UMASK)  # it pushes into the platform's directory
+    os.umask(OWN_UMASK)  # this process writes into the platform's directory
     _empty(options.data_dir)
     console.print(f"starting TiStream in {options.data_dir} …")
     with _platform(options) as url:
@@ -64,16 +65,16 @@ def run_demo(options: DemoOptions) -> None:
 
 
 def _empty(data_dir: Path) -> None:
-    """A fresh directory each time; but nothing is deleted that does not look like one of ours."""
+    """Empty the data directory. Raises CliError if it has files but is not a data directory."""
     if data_dir.exists():
         if any(data_dir.iterdir()) and not (data_dir / "lock").exists():
-            raise CliError(f"{data_dir} is not empty and not a data directory of tistream")
+            raise CliError(f"{data_dir} is not empty, and is not a data directory of tistream")
         shutil.rmtree(data_dir)
 
 
 @contextmanager
 def _platform(options: DemoOptions) -> Iterator[str]:
-    """`tistream up` as a child; its URL once it is ready; stopped at the end."""
+    """Run `tistream up` as a child process: yield its URL when it is ready, and stop it at the end."""
     command = [sys.executable, "-m", "tistream.cli", "up", "--data-dir", str(options.data_dir)]
     process = subprocess.Popen(
         [*command, "--port", str(options.port)],
@@ -105,7 +106,8 @@ def _platform(options: DemoOptions) -> Iterator[str]:
 
 
 def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock) -> tuple[Seen, dict[str, int]]:
-    """Push every file at its time while a consumer follows; (what it saw, when each file had arrived)."""
+    """Push every file at its recorded time while a consumer follows. Return (what the consumer received, arrival time
+    of each file by key in monotonic ms)."""
     seen = Seen()
     consumer = threading.Thread(target=_follow, args=(ApiClient(url), recorded, seen, clock), daemon=True)
     objects = DirectoryObjectStore(data_dir / "objects")
@@ -126,7 +128,7 @@ def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock)
     if consumer.is_alive():
         tenant = recorded.tenant
         status = client.call("GET", tenant_path(tenant.cluster_id, tenant.tenant_id, "status"))
-        raise CliError(f"not everything came out in {_CATCH_UP_SECONDS} s; status: {status}")
+        raise CliError(f"not all events were received in {_CATCH_UP_SECONDS} s; status: {status}")
     return seen, arrived
 
 
@@ -141,7 +143,7 @@ def _notification(recorded: Recorded, store_id: int, ts: int) -> dict[str, str]:
 
 
 def _follow(client: ApiClient, recorded: Recorded, seen: Seen, clock: Clock) -> None:
-    """One endless PullTenant, noting when each line came, until everything is resolved."""
+    """Follow the tenant until everything is resolved, and record the arrival time of each line in `seen`."""
     tenant = recorded.tenant
     path = changes_path(tenant.cluster_id, tenant.tenant_id, None, None)
     deadline_ms = clock.monotonic_ms() + _CATCH_UP_SECONDS * 1000
@@ -154,28 +156,28 @@ def _follow(client: ApiClient, recorded: Recorded, seen: Seen, clock: Clock) -> 
                 if seen.resolved_ts >= recorded.end_ts:
                     return
         except (TiStreamError, CliError) as error:
-            # Until its schema_snap is read a tenant answers "come back later".
+            # Until its schema_snap has been read, pulls of a tenant return 503.
             seen.trouble = str(error)
         pause.wait(0.1)
-    seen.failure = f"gave up following: {seen.trouble or 'the end was not reached'}"
+    seen.failure = f"the consumer timed out: {seen.trouble or 'the end was not reached'}"
 
 
 def _print_report(console: Console, recorded: Recorded, seen: Seen, arrived: dict[str, int]) -> None:
-    console.print("\nan excerpt of what a consumer saw:\n")
+    console.print("\nan excerpt of the consumer's events:\n")
     for line in excerpt(seen.events, _EXCERPT_DDLS):
         console.print(line, markup=False)
     last = {a.key: a.commit_ts_max for a in recorded.arrivals if a.commit_ts_max is not None}
     lags = lags_ms(arrived, last, seen.resolved)
     console.print(f"\n{seen.rows} row events, {seen.ddls} DDL events, resolved_ts {seen.resolved_ts}")
     console.print(
-        f"lag, from a file's arrival to all its rows having come out of a following pull: "
+        f"lag, from a file's arrival until a following pull has returned all its rows: "
         f"p50 {percentile(lags, 50) / 1000:.2f} s, p99 {percentile(lags, 99) / 1000:.2f} s, "
         f"max {lags[-1] / 1000:.2f} s, {len(lags)} files"
     )
 
 
 def _check(recorded: Recorded, seen: Seen) -> None:
-    """The counts of rows must be those that TiDB's own SELECTs gave."""
+    """Raise CliError if the numbers of rows differ from the results of TiDB's own SELECTs."""
     expected = (recorded.rows_removed, recorded.rows_added)
     if (seen.removed, seen.added) != expected:
-        raise CliError(f"rows removed and added: {(seen.removed, seen.added)}; TiDB says {expected}")
+        raise CliError(f"rows removed and added: {(seen.removed, seen.added)}; TiDB has {expected}")

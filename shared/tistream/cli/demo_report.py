@@ -1,4 +1,4 @@
-"""What the demo's consumer saw, and the figures made from it. No I/O."""
+"""Collects the events of the demo's consumer, and computes the report. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOK_AHEAD = 500
 
 @dataclass(slots=True)
 class Seen:
-    """Everything a following pull delivered. `resolved` is (resolved_ts, monotonic ms at which it came)."""
+    """Everything that a following pull has returned. `resolved` is (resolved_ts, monotonic ms of its arrival)."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
     resolved: list[tuple[int, int]] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Seen:
     failure: str | None = None
 
     def see(self, line: bytes, now_ms: int) -> None:
-        """Take one line of the answer."""
+        """Add one line of the answer."""
         event = orjson.loads(line)
         if event["type"] == "row":
             self.rows += 1
@@ -50,21 +50,21 @@ class Seen:
 def lags_ms(
     arrived: Mapping[str, int], last_commit: Mapping[str, int], resolved: Sequence[tuple[int, int]]
 ) -> list[int]:
-    """Sorted lags of the files in `last_commit`: from a file's arrival to the first `resolved` at or above its
-    highest commit_ts, which is when every row of it has come. A file whose rows came before it did counts as 0."""
+    """Sorted lags of the files in `last_commit`, in ms: from a file's arrival until the first `resolved` at or above
+    its highest commit_ts, when all of its rows have been received. A lag below 0 counts as 0."""
     marks = [ts for ts, _ in resolved]
     lags = [resolved[bisect_left(marks, ts)][1] - arrived[key] for key, ts in last_commit.items()]
     return sorted(max(0, lag) for lag in lags)
 
 
 def percentile(ordered: Sequence[int], percent: int) -> int:
-    """Nearest rank."""
+    """A percentile of sorted values, by the nearest-rank method."""
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 def excerpt(events: Sequence[Mapping[str, Any]], ddls: int) -> list[str]:
-    """Up to `ddls` DDLs of different kinds, each with the rows of its table that came right after it; no event twice,
-    and in the order in which they came."""
+    """Lines for up to `ddls` DDLs of different actions, each with the next rows of its table. Events are in order of
+    arrival, without duplicates."""
     lines: list[str] = []
     actions: set[str] = set()
     shown_to = -1

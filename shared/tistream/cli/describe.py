@@ -1,4 +1,4 @@
-"""What an object holds, told for people: bytes in, facts and tables out. No I/O."""
+"""Describes the content of an object in readable form: bytes in, facts and tables out. No I/O."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPS = {0: "-", 1: "put", 2: "delete"}
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A table to show; `total` may exceed the rows that are shown."""
+    """A table to print. `total` counts all rows, also those that are left out."""
 
     title: str
     columns: tuple[str, ...]
@@ -33,7 +33,7 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """An object's kind, its facts by name, and tables."""
+    """An object's kind, its attributes by name, and its tables."""
 
     kind: str
     facts: Mapping[str, Any]
@@ -41,7 +41,8 @@ class Description:
 
 
 def describe(name: str, data: bytes, rows_max: int) -> Description:
-    """Tell what `data` is by its bytes. Raises CliError if it is nothing we know, CorruptObject if it is damaged."""
+    """Detect the kind of object from its bytes, and describe it. Raises CliError for an unknown format, CorruptObject
+    for a damaged object."""
     if data[:4] == manifest_format.MAGIC:
         return _manifest(name, data, rows_max)
     if data[:4] == schema_log.MAGIC:
@@ -85,7 +86,7 @@ def _manifest(name: str, data: bytes, rows_max: int) -> Description:
 
 
 def _fields(part: Any) -> dict[str, Any]:
-    """A flat dataclass by field name."""
+    """The fields of a flat dataclass, by name."""
     return {name: getattr(part, name) for name in part.__slots__}
 
 
@@ -176,7 +177,7 @@ def _json(name: str, data: bytes) -> Description:
     try:
         found = json.loads(data)
     except ValueError as error:
-        raise CliError(f"{name}: not JSON: {error}") from error
+        raise CliError(f"{name}: not valid JSON: {error}") from error
     if not isinstance(found, dict) or "databases" not in found:
         return Description("JSON", {"bytes": len(data), "members": ", ".join(found)})
     objects = [
@@ -216,7 +217,7 @@ def _span(span: KeySpan) -> str:
 
 
 def to_json(found: Description) -> dict[str, Any]:
-    """The same as plain JSON."""
+    """Convert a description to plain JSON."""
     tables = {
         sheet.title: {
             "total": sheet.total,

@@ -1,13 +1,13 @@
-"""What a command says when it cannot do its work: one line on stderr and an exit status."""
+"""Errors of commands: one line on stderr and an exit status."""
 
 
 class CliError(Exception):
-    """The text is for the person at the terminal; it names what was tried and what to do."""
+    """A command failed. The text names the attempted action and the way out."""
 
     status = 1
 
 
 class NoVerdict(CliError):
-    """A judgement could not be made, or not of everything: neither good news nor a breach (status 1)."""
+    """A verification could not be made, or not completely: the result is neither success nor a violation (status 1)."""
 
     status = 3

@@ -1,4 +1,4 @@
-"""Ctrl-C while modules are loaded: an exception in the middle of an import may come out as anything."""
+"""Handles Ctrl-C while modules are imported, where a KeyboardInterrupt may turn into any other exception."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-INTERRUPTED = 130  # as shells tell it: 128 and the number of SIGINT
+INTERRUPTED = 130  # the convention of shells: 128 plus the number of SIGINT
 
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Within it Ctrl-C ends the process at once, with status 130 and not a word."""
+    """A context in which Ctrl-C ends the process at once, with status 130 and without output."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return

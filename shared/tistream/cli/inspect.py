@@ -1,4 +1,4 @@
-"""`tistream inspect`: one object of the store, or one file, in readable form."""
+"""`tistream inspect`: prints one object of the object store, or one file, in readable form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CELL_MAX = 48
 
 
 def run_inspect(target: str, objects_url: str | None, rows_max: int, as_json: bool) -> None:
-    """Print what `target` holds. Raises CliError: not there, damaged, or nothing we know."""
+    """Print the content of `target`. Raises CliError if it does not exist, is damaged, or has an unknown format."""
     try:
         found = describe(target, _read(target, objects_url), rows_max)
     except TiStreamError as error:
@@ -41,7 +41,7 @@ def _read(target: str, objects_url: str | None) -> bytes:
 
 
 def _show(found: Description) -> None:
-    # Lines as long as their cells: a terminal or a pager folds or scrolls them better than squeezed columns.
+    # Lines are not limited to the terminal's width: folded or scrolled lines are easier to read than squeezed columns.
     console = Console(highlight=False, width=_WIDTH)
     console.print(found.kind, style="bold")
     for name, value in found.facts.items():
@@ -60,6 +60,6 @@ def _show(found: Description) -> None:
 
 
 def _cut(value: str | None) -> Text:
-    """Keys of objects ("/" inside) in full, long values shortened."""
+    """A cell's text: object keys, which contain "/", in full, and other long values shortened."""
     text = value or ""
     return Text(text if len(text) <= _CELL_MAX or "/" in text else text[: _CELL_MAX - 1] + "…")

@@ -1,4 +1,4 @@
-"""The entry point of the `tistream` command. Light: what the command needs is imported where Ctrl-C is looked after."""
+"""The entry point of the `tistream` command. It imports other modules only where Ctrl-C is handled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tistream.cli.importing import INTERRUPTED, importing
 
 
 def main() -> None:
-    """Run the command: what goes wrong is one line on stderr and status 1; wrong usage is 2, Ctrl-C 130."""
+    """Run the command. An error is one line on stderr with exit status 1. Wrong usage is status 2, Ctrl-C 130."""
     with importing():
         from tistream.cli.app import app, load_commands  # noqa: PLC0415
         from tistream.cli.errors import CliError  # noqa: PLC0415

@@ -13,11 +13,11 @@ from tistream.cli.client import ApiClient, NoAnswer
 from tistream.cli.errors import CliError
 from tistream.clock import SystemClock
 
-_LOOK_S = 0.5  # between two looks at what a node that is drained still has
+_LOOK_S = 0.5  # polling interval while a node is being drained
 
 
 def list_nodes(client: ApiClient) -> None:
-    """Print every process, one a line. Raises CliError."""
+    """Print every process but the meta servers, one per line. Raises CliError."""
     rows = [
         (node["node_id"], node["role"], node["state"], str(node["tasks"]), str(node["stores"]), node["url"])
         for node in client.call("GET", "/v1/nodes")["nodes"]
@@ -26,8 +26,8 @@ def list_nodes(client: ApiClient) -> None:
 
 
 def drain_node(client: ApiClient, node: str, draining: bool, wait_s: float | None = None) -> None:
-    """Move everything off a node, or take that back; with `wait_s` stay until it has nothing, so many seconds at most.
-    Raises CliError: also if it has something left then, or nobody could take it."""
+    """Drain a node, or cancel that. With `wait_s`, wait up to that number of seconds until it has no tasks and stores.
+    Raises CliError, also if the node has some left then, or if no other node can take them."""
     client.call("POST", f"/v1/nodes/{quote(node, safe='')}/drain", {"draining": draining})
     sys.stdout.write(f"node {node} is being drained\n" if draining else f"node {node} takes work again\n")
     if draining and wait_s is not None:
@@ -43,18 +43,18 @@ def _wait_until_empty(client: ApiClient, node: str, wait_s: float) -> None:
         try:
             left, takers = left_on(client.call("GET", "/v1/nodes")["nodes"], node)
         except NoAnswer:
-            left, takers = "what it has is not known", True  # whoever answered may be gone by now: ask again
+            left, takers = "its tasks and stores are not known", True  # retry: another API server may answer
         if left is None:
             return
         if not takers:
-            raise CliError(f"node {node}: {left}, and no other node is there to take it")
+            raise CliError(f"node {node}: {left}, and no other node is available to take them")
         if clock.monotonic_ms() >= until_ms:
             raise CliError(f"node {node}: {left} after {wait_s:g} s")
         concurrency.sleep(_LOOK_S)
 
 
 def left_on(nodes: Sequence[Mapping[str, Any]], node: str) -> tuple[str | None, bool]:
-    """What a node still has, None for nothing; and whether there is another one that could take it."""
+    """(a message about the tasks and stores of a node, None without any; whether another node could take them)."""
     [own] = [one for one in nodes if one["node_id"] == node]
     takers = any(one["role"] == own["role"] and one["state"] in ("alive", "suspect") for one in nodes if one is not own)
     if not own["tasks"] and not own["stores"]:
@@ -63,7 +63,7 @@ def left_on(nodes: Sequence[Mapping[str, Any]], node: str) -> tuple[str | None, 
 
 
 def list_tasks(client: ApiClient) -> None:
-    """Print every task, one a line. Raises CliError."""
+    """Print every task, one per line. Raises CliError."""
     rows = [
         (
             str(task["task_id"]),
@@ -83,17 +83,17 @@ def list_tasks(client: ApiClient) -> None:
 def move_task(client: ApiClient, task: int, node: str) -> None:
     """Move a task to a sorter. Raises CliError."""
     client.call("POST", f"/v1/tasks/{task}/move", {"node_id": node})
-    sys.stdout.write(f"task {task} moves to {node} once that has prepared\n")
+    sys.stdout.write(f"task {task} moves to {node} once that sorter has prepared\n")
 
 
 def split_task(client: ApiClient, task: int, key: str | None) -> None:
-    """Cut a task in two. Raises CliError."""
+    """Split a task into two. Raises CliError."""
     found = client.call("POST", f"/v1/tasks/{task}/split", {"key": key})
     sys.stdout.write(f"task {task} is split into {_names(found['children'])}\n")
 
 
 def merge_tasks(client: ApiClient, task: int, neighbour: int) -> None:
-    """Make one of two tasks. Raises CliError."""
+    """Merge two neighbouring tasks. Raises CliError."""
     found = client.call("POST", f"/v1/tasks/{task}/merge", {"neighbour": neighbour})
     sys.stdout.write(f"tasks {task} and {neighbour} are merged into {_names(found['children'])}\n")
 
@@ -103,13 +103,13 @@ def _names(tasks: Sequence[int]) -> str:
 
 
 def show_owner(client: ApiClient) -> None:
-    """Print who decides, as JSON. Raises CliError."""
+    """Print the owner among the meta servers, as JSON. Raises CliError."""
     found: Any = client.call("GET", "/v1/owner")
     sys.stdout.write(json.dumps(found, indent=2) + "\n")
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """In columns."""
+    """Print a table with aligned columns."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     for row in (head, *rows):
         sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")

@@ -9,16 +9,17 @@ from collections.abc import Callable
 
 from tistream.cli.errors import CliError
 
-# Below the ranges from which systems take the local ports of outgoing connections: none of those can be in the way
-# when a service is started again on the port that its peers know.
+# Below the ephemeral port ranges of operating systems, so that no outgoing connection can occupy the port of a service
+# that is restarted.
 _LOW, _HIGH = 20_000, 32_000
 _RETRY_MS = 100
 
 
 def listen(port: int, *, patience_ms: int, sleep: Callable[[float], object]) -> socket.socket:
-    """A listening socket on 127.0.0.1:`port` (0: any free one).
+    """A listening socket on 127.0.0.1:`port` (0: any free port).
 
-    A port in use is tried again for `patience_ms`: a process killed a moment ago may still hold it. Raises CliError.
+    If the port is in use, retry for `patience_ms`, because a process that was just killed may still hold it. Raises
+    CliError.
     """
     for waited_ms in range(0, patience_ms + _RETRY_MS, _RETRY_MS):
         try:
@@ -27,7 +28,7 @@ def listen(port: int, *, patience_ms: int, sleep: Callable[[float], object]) -> 
             if error.errno != errno.EADDRINUSE or waited_ms >= patience_ms:
                 raise CliError(f"cannot listen on 127.0.0.1:{port}: {error.strerror}") from error
         sleep(_RETRY_MS / 1000)
-    raise AssertionError("the last round returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _listen(port: int) -> socket.socket:
@@ -43,7 +44,7 @@ def _listen(port: int) -> socket.socket:
 
 
 def free_ports(count: int, rng: random.Random) -> list[int]:
-    """`count` different loopback ports that nobody listens on now."""
+    """`count` different loopback ports on which no process listens now. Raises CliError if there are fewer."""
     ports: list[int] = []
     for port in rng.sample(range(_LOW, _HIGH), _HIGH - _LOW):
         if len(ports) == count:

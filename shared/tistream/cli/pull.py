@@ -1,4 +1,4 @@
-"""`tistream pull`: events as NDJSON on stdout, page after page until caught up, or for ever."""
+"""`tistream pull`: writes events as NDJSON to stdout, page by page until caught up, or endlessly."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ _RECONNECT_SECONDS = 1.0
 
 @dataclass(slots=True)
 class Progress:
-    """What has passed so far."""
+    """The progress of a pull."""
 
     rows: int = 0
     ddls: int = 0
     resolved_ts: str = ""
     cursor: str | None = field(default=None, repr=False)
     last_type: str = ""
-    after_cursor: int = 0  # events since the cursor: what an answer from there repeats
+    after_cursor: int = 0  # number of events since the cursor, which an answer from there repeats
 
     @property
     def events(self) -> int:
-        """Row and ddl events."""
+        """The number of row and ddl events."""
         return self.rows + self.ddls
 
     def pass_over(self, line: bytes, repeated: int) -> int:
-        """Take a line of an answer whose next `repeated` events were told before; how many of them are left."""
+        """Skip a line of an answer whose next `repeated` events were received before. Return how many of them
+        remain."""
         if line.startswith((b'{"type":"row"', b'{"type":"ddl"')):
             return repeated - 1
         self.see(line)
@@ -48,7 +49,7 @@ class Progress:
         return repeated
 
     def see(self, line: bytes) -> None:
-        """Count one line. Rows, by far the most, are told by their first bytes."""
+        """Count one line. Rows, which are most lines, are recognised by their first bytes."""
         if line.startswith(b'{"type":"row"'):
             self.rows += 1
             self.after_cursor += 1
@@ -70,11 +71,11 @@ def pull(
     sleep: Callable[[float], None] = time.sleep,
     say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[bytes, Progress]]:
-    """Every line of the pull, with the progress after it. Ends when caught up, at end_ts or at `limit` events.
+    """Every line of the pull, with the progress after it. Ends when caught up, at end_ts or after `limit` events.
 
-    A follow waits for a server that answers but cannot serve yet, and tells `say` what it waits for; it goes on where
-    it was when a server that went away comes back: from the last cursor, without what was told since.
-    Raises CliError, also when an answer was cut before its closing line.
+    With `follow`, it waits while the server cannot serve the tenant yet, and calls `say` with the reason. When the
+    connection was lost, it resumes from the last cursor and skips the events received since.
+    Raises CliError, also if an answer ends before its last line.
     """
     path = changes_path(request.cluster, request.tenant, request.database, request.table)
     progress = Progress(cursor=request.cursor)
@@ -101,18 +102,18 @@ def pull(
             earliest_ts = error.extra.get("earliest_ts")
             if start_ts is not None or progress.cursor is not None or earliest_ts is None:
                 raise CliError(str(error)) from error
-            start_ts = str(earliest_ts)  # nobody said where to begin: at the beginning
+            start_ts = str(earliest_ts)  # without a given start, begin at the earliest ts
             continue
         except TiStreamError as error:
             raise CliError(str(error)) from error
         if progress.last_type not in ("resolved", "continue"):
-            raise CliError("the answer was cut before its last line; pull again from the last cursor")
+            raise CliError("the answer is truncated before its last line; pull again from the last cursor")
         if is_over(request, progress, got_events=progress.events > before):
             return
 
 
 def is_over(request: PullRequest, progress: Progress, *, got_events: bool) -> bool:
-    """Whether the page that ended brings the pull to its end; `got_events`: it held some."""
+    """Whether the pull ends with the last page. `got_events`: the page had events."""
     if request.limit is not None and progress.events >= request.limit:
         return True
     if request.follow or progress.last_type == "continue":
@@ -123,7 +124,7 @@ def is_over(request: PullRequest, progress: Progress, *, got_events: bool) -> bo
 
 
 def page_parameters(request: PullRequest, progress: Progress, start_ts: str) -> dict[str, str]:
-    """The query of the next page: from the cursor, or from `start_ts` while there is none."""
+    """The query parameters of the next page: from the cursor or, without one, from `start_ts`."""
     params = {"cursor": progress.cursor} if progress.cursor is not None else {"start_ts": start_ts}
     if request.events is not None:
         params["events"] = request.events
@@ -137,13 +138,13 @@ def page_parameters(request: PullRequest, progress: Progress, start_ts: str) -> 
 
 
 def run_pull(client: ApiClient, request: PullRequest, out: IO[bytes]) -> None:
-    """Write every line to `out`; a progress line on stderr while that is a terminal."""
+    """Write every line to `out`. If stderr is a terminal, show a progress line there."""
     console = Console(file=sys.stderr)
     status = console.status("pulling") if console.is_terminal else None
     try:
         _copy(client, request, out, status)
     except BrokenPipeError:
-        # The reader (head, say) has what it wanted. Keep Python from complaining when it flushes at exit.
+        # The reader, for example `head`, has closed the pipe. Redirect stdout so that the flush at exit does not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         if status is not None:

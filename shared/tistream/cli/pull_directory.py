@@ -1,10 +1,10 @@
-"""`tistream pull --format parquet --out DIR`: a directory of Parquet files, by table, that later pulls go on with.
+"""`tistream pull --format parquet --out DIR`: a directory of Parquet files by table, which later pulls continue.
 
     DIR/shop.orders/000001-000002.parquet    rows: page 1 of this directory, file 2 of that page
     DIR/ddl/000001-000001.parquet            DDL events
-    DIR/end.json                             what was asked, the pages that are whole, and the cursor behind them
+    DIR/end.json                             the request, the number of complete pages, and the cursor after them
 
-A page counts once end.json names it: what a pull that died has left of another page is removed by the next one.
+A page is complete once end.json counts it. The files of an incomplete page are removed by the next pull.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ import pyarrow.parquet as pq
 from tistream.cli.errors import CliError
 from tistream.cli.pull_format import PullFormat, PullRequest
 
-_BLOCK = 512  # of a tar archive, which ends with two empty ones
+_BLOCK = 512  # block size of a tar archive, which ends with two empty blocks
 _END = "end.json"
 _DDL = "ddl"
 _FILE = re.compile(r"([0-9]{6,})-[0-9]{6,}\.parquet")
-_NAME_BYTES_MAX = 100  # of each of two names: file systems take 255 bytes for both
+_NAME_BYTES_MAX = 100  # for each of the two names, because file systems allow 255 bytes for both
 _ASKED = ("cluster", "tenant", "database", "table", "events")
 
 
 def directory_of(database: str, table: str) -> str:
-    """The directory of a table's rows, one part of a path: names with all but ASCII letters, digits, `_` and `-`
-    percent-encoded; a name that is too long then is cut, and ends with `~` and a digest of the whole."""
+    """The directory name of a table's rows. In both names, all characters but ASCII letters, digits, `_` and `-` are
+    percent-encoded. A longer name than _NAME_BYTES_MAX is cut, and ends with `~` and a digest of the name."""
     return f"{_encoded(database)}.{_encoded(table)}"
 
 
@@ -48,7 +48,8 @@ def _encoded(name: str) -> str:
 
 
 class ToFiles:
-    """Where the pages of one pull go. Raises CliError if the directory is another pull's, or somebody else's."""
+    """The directory that receives the pages of one pull. Raises CliError if it is of another pull, or has other
+    files."""
 
     form = PullFormat.PARQUET
 
@@ -61,11 +62,12 @@ class ToFiles:
         self._page: int = told.get("page", 0)
 
     def resumed(self, request: PullRequest) -> PullRequest:
-        """The request, from where the directory ends."""
+        """The request, continued from the cursor of the directory."""
         return request if self.cursor is None else replace(request, cursor=self.cursor)
 
     def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Write a page's files; its end, which makes them count, comes last."""
+        """Write a page's files and then end.json, which makes the page complete. Returns (number of events, the page's
+        end). Raises CliError if the page is truncated."""
         try:
             with tarfile.open(fileobj=io.BytesIO(body)) as archive:
                 files = {one.name: file.read() for one in archive if (file := archive.extractfile(one)) is not None}
@@ -88,31 +90,31 @@ class ToFiles:
         return events, told
 
     def close(self) -> None:
-        """Each page is whole by itself."""
+        """Do nothing: each page is complete by itself."""
 
     def _read(self, request: PullRequest) -> dict[str, Any]:
         try:
             told = orjson.loads((self._directory / _END).read_bytes())
         except FileNotFoundError:
             if self._directory.exists() and any(self._directory.iterdir()):
-                raise CliError(f"{self._directory} holds files, and no {_END} of a pull: give an empty one") from None
+                raise CliError(f"{self._directory} has files but no {_END} of a pull: use an empty directory") from None
             return {}
         except (OSError, ValueError) as error:
             raise CliError(f"{self._directory / _END} cannot be read: {error}") from error
-        where = f"{self._directory / _END} holds the cursor of an earlier pull"
+        where = f"{self._directory / _END} has the cursor of an earlier pull"
         if not isinstance(told, dict):
-            raise CliError(f"{self._directory / _END} is not what a pull has written: give an empty directory")
+            raise CliError(f"{self._directory / _END} was not written by a pull: use an empty directory")
         if request.start_ts is not None or request.cursor is not None:
-            raise CliError(f"{where}, which this one would go on from: leave out --start-ts and --cursor, or give an "
+            raise CliError(f"{where}, from which this pull continues: omit --start-ts and --cursor, or use an "
                            "empty directory")  # fmt: skip
-        before = told.get("asked", self._asked)  # earlier versions did not say
+        before = told.get("asked", self._asked)  # earlier versions did not store it
         if before != self._asked:
-            raise CliError(f"{where} that asked for {_words(before)}, not {_words(self._asked)}: give an empty "
+            raise CliError(f"{where} of {_words(before)}, not {_words(self._asked)}: use an empty "
                            "directory")  # fmt: skip
         return told
 
     def _begin(self) -> None:
-        """The directory is this pull's, without what an earlier one has left of a page that was not finished."""
+        """Create the directory with end.json, and remove the files of an incomplete page of an earlier pull."""
         self._directory.mkdir(parents=True, exist_ok=True)
         if not (self._directory / _END).exists():
             self._write({})
@@ -142,4 +144,4 @@ def _words(asked: dict[str, str | None]) -> str:
 
 
 def _cut() -> CliError:
-    return CliError("the answer was cut before its end; pull again from the last cursor")
+    return CliError("the answer is truncated; pull again from the last cursor")

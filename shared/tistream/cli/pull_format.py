@@ -1,4 +1,4 @@
-"""What `tistream pull` may be asked to write; apart, so that the command line needs nothing of how."""
+"""Formats and parameters of `tistream pull`, in a module without heavy imports for the command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PullEvents(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """What to pull. `limit` is the number of row and ddl events in all; None: no bound."""
+    """The parameters of a pull. `limit` is the total number of row and ddl events; None: unlimited."""
 
     cluster: str
     tenant: str
@@ -38,23 +38,23 @@ class PullRequest:
     end_ts: str | None = None
     limit: int | None = None
     follow: bool = False
-    events: str | None = None  # the parameter `events`; None: as the API has it
+    events: str | None = None  # the parameter `events`; None: the API's default
 
 
 def check(request: PullRequest, form: PullFormat, out: Path | None) -> None:
-    """Raises typer.BadParameter for what does not go together."""
+    """Raise typer.BadParameter if options exclude each other or one is missing."""
     if request.table is not None and request.database is None:
         raise typer.BadParameter("needs --database", param_hint="--table")
     if request.start_ts is not None and request.cursor is not None:
-        raise typer.BadParameter("does not go with --start-ts", param_hint="--cursor")
+        raise typer.BadParameter("cannot be used with --start-ts", param_hint="--cursor")
     if request.follow and (request.limit is not None or request.end_ts is not None):
-        raise typer.BadParameter("does not go with --limit or --end-ts", param_hint="--follow")
+        raise typer.BadParameter("cannot be used with --limit or --end-ts", param_hint="--follow")
     if (form is PullFormat.PARQUET) != (out is not None):
-        raise typer.BadParameter("goes with --format parquet, and that with it", param_hint="--out")
+        raise typer.BadParameter("--out and --format parquet need each other", param_hint="--out")
     if request.follow and form is not PullFormat.NDJSON:
-        raise typer.BadParameter("goes with --format ndjson alone", param_hint="--follow")
+        raise typer.BadParameter("needs --format ndjson", param_hint="--follow")
     if form is PullFormat.ARROW and request.events is None:
         choices = "rows (of one table: one IPC stream), ddl (one IPC stream) or all (several IPC streams, in turn)"
-        raise typer.BadParameter(f"is wanted with --format arrow: {choices}", param_hint="--events")
+        raise typer.BadParameter(f"is required with --format arrow: {choices}", param_hint="--events")
     if form is PullFormat.ARROW and request.events == PullEvents.ROWS and request.table is None:
-        raise typer.BadParameter("rows goes with --format arrow for one --table alone", param_hint="--events")
+        raise typer.BadParameter("rows with --format arrow needs --table", param_hint="--events")

@@ -1,4 +1,4 @@
-"""`tistream pull --format arrow|parquet`: whole pages, one after the other, until caught up."""
+"""`tistream pull --format arrow|parquet`: pulls complete pages, one after the other, until caught up."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from tistream.cli.pull_format import PullFormat, PullRequest
 from tistream.errors import Gone, TiStreamError
 
 _EVENTS = (b"row", b"ddl")
-_STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"  # of an IPC stream
-_BLOCK = 512  # of a tar archive, which ends with two empty ones
+_STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"  # the last bytes of an IPC stream
+_BLOCK = 512  # block size of a tar archive, which ends with two empty blocks
 
 
 class Pages(Protocol):
-    """Where pages go."""
+    """A destination of pages."""
 
     form: PullFormat
 
     def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Keep a page. Its events, and what its end says. Raises CliError if it was cut."""
+        """Write a page. Return (number of events, the page's end). Raises CliError if the page is truncated."""
 
     def resumed(self, request: PullRequest) -> PullRequest:
-        """The request, from where what is kept already ends."""
+        """The request, continued after the pages that the destination already has."""
 
     def close(self) -> None:
-        """There are no more pages."""
+        """Finish the output after the last page."""
 
 
 @dataclass(slots=True)
 class ToStream:
-    """Arrow IPC streams, as they come: `pyarrow.ipc.open_stream` reads one after the other."""
+    """Writes Arrow IPC streams unchanged, one after the other. `pyarrow.ipc.open_stream` reads them in turn."""
 
     out: IO[bytes]
     form: PullFormat = PullFormat.ARROW
 
     def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Read what it says, and write it."""
+        """Parse a page and write it unchanged. Returns and raises as in Pages."""
         source, events, end = io.BytesIO(body), 0, {}
         try:
             while source.tell() < len(body):
@@ -62,16 +62,16 @@ class ToStream:
         return events, end
 
     def resumed(self, request: PullRequest) -> PullRequest:
-        """Nothing is kept already."""
+        """The request itself: a stream has no earlier pages."""
         return request
 
     def close(self) -> None:
-        """Each page is whole by itself."""
+        """Do nothing: each page is complete by itself."""
 
 
 @dataclass(slots=True)
 class ToOneStream:
-    """The pages of events=rows or events=ddl as one Arrow IPC stream, which ends where its schema does."""
+    """Joins the pages of events=rows or events=ddl to one Arrow IPC stream, which ends where the schema changes."""
 
     out: IO[bytes]
     form: PullFormat = PullFormat.ARROW
@@ -81,8 +81,8 @@ class ToOneStream:
     _end: dict[bytes, bytes] = field(default_factory=dict, init=False)
 
     def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Write a page's batches. Raises CliError if it was cut, or has another schema than those before: what was
-        written is whole up to there."""
+        """Write a page's batches. Raises CliError if the page is truncated, or has another schema than the pages
+        before. The stream is complete up to this page."""
         try:
             with pa.ipc.open_stream(body) as page:
                 found = list(page.iter_batches_with_custom_metadata())
@@ -95,8 +95,8 @@ class ToOneStream:
         events = sum(one.batch.num_rows for one in found)
         if events and self._stream is not None and not page.schema.equals(self._schema, check_metadata=True):
             raise CliError(
-                "the table's schema changes here, and one stream has one schema: this one is whole up to the change; "
-                f"pull what follows into another with --cursor {self._cursor}"
+                "the table's schema changes here, and one stream has one schema: this one is complete up to here; "
+                f"pull the following events into another one with --cursor {self._cursor}"
             )
         if events or self._schema is None:
             self._schema = page.schema
@@ -109,11 +109,11 @@ class ToOneStream:
         return events, told
 
     def resumed(self, request: PullRequest) -> PullRequest:
-        """Nothing is kept already."""
+        """The request itself: a stream has no earlier pages."""
         return request
 
     def close(self) -> None:
-        """End the stream, behind a batch without rows that tells where it stands."""
+        """End the stream with an empty batch whose metadata has the last page's end, with the cursor."""
         if self._schema is None:
             return
         stream = self._stream or pa.ipc.new_stream(self.out, self._schema)
@@ -125,7 +125,7 @@ class ToOneStream:
 
 
 def pull_pages(client: ApiClient, request: PullRequest, pages: Pages) -> None:
-    """Pull page after page into `pages`. Raises CliError; what was kept until then is whole."""
+    """Pull all pages into `pages`. Raises CliError; the pages written before the error are complete."""
     try:
         _pull_pages(client, pages.resumed(request), pages)
     finally:
@@ -144,7 +144,7 @@ def _pull_pages(client: ApiClient, request: PullRequest, pages: Pages) -> None:
             earliest_ts = error.extra.get("earliest_ts")
             if start_ts is not None or progress.cursor is not None or earliest_ts is None:
                 raise CliError(str(error)) from error
-            start_ts = str(earliest_ts)  # nobody said where to begin: at the beginning
+            start_ts = str(earliest_ts)  # without a given start, begin at the earliest ts
             continue
         except TiStreamError as error:
             raise CliError(str(error)) from error
@@ -158,4 +158,4 @@ def _pull_pages(client: ApiClient, request: PullRequest, pages: Pages) -> None:
 
 
 def _cut() -> CliError:
-    return CliError("the answer was cut before its end; pull again from the last cursor")
+    return CliError("the answer is truncated; pull again from the last cursor")

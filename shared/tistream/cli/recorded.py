@@ -1,4 +1,4 @@
-"""A recorded change set: the objects that stores pushed, and when they arrived (tests/data/golden/README.md)."""
+"""Loads a recorded change set: the objects that stores pushed, with arrival times (tests/data/golden/README.md)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The whole set, in arrival order. At `end_ts` every key is covered."""
+    """A recorded change set, with files in order of arrival. The files cover every key up to `end_ts`."""
 
     tenant: TenantKey
     snapshot_ts: int
@@ -40,7 +40,7 @@ class Recorded:
 
 
 def load_recorded(root: Path) -> Recorded:
-    """Read a set. Raises CliError if it is none."""
+    """Read a recorded change set. Raises CliError if the directory is not one."""
     try:
         lines = (root / "arrival.jsonl").read_text().splitlines()
         arrivals = tuple(_arrival(root, json.loads(line)) for line in lines)

@@ -1,4 +1,4 @@
-"""Commands that a service's own container runs against the meta servers: they call as a service does."""
+"""Signs requests of commands with the services' key, for commands in a service's container that call meta servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ KEY_FILE = "TISTREAM_SERVICE_KEY_FILE"
 
 
 def signing() -> Callable[[httpx.Request], httpx.Request] | None:
-    """What signs requests with the key that the environment names; None where it names none. Raises CliError."""
+    """A function that signs requests with the key of the file in TISTREAM_SERVICE_KEY_FILE; None without that variable.
+    Raises CliError."""
     path = os.environ.get(KEY_FILE)
     if not path:
         return None

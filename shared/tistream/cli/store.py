@@ -8,6 +8,6 @@ from tistream.cli.client import ApiClient, tenant_path
 
 
 def retire_store(client: ApiClient, cluster: str, tenant: str, store: int, *, discard: bool) -> None:
-    """Let a store go that is gone for good. Raises CliError: with the reason, where something waits for it."""
+    """Retire a store that will not return. Raises CliError, with the reason if keys wait for its files."""
     client.call("POST", tenant_path(cluster, tenant, "stores", str(store), "retire"), {"discard": discard})
-    sys.stdout.write(f"store {store} of tenant {cluster}/{tenant} is retired: nobody reads it, and its files go\n")
+    sys.stdout.write(f"store {store} of tenant {cluster}/{tenant} is retired; its files will be deleted\n")

@@ -1,7 +1,8 @@
-"""Keeps child processes running, each in a session of its own, and leaves nothing behind.
+"""Keeps child processes running, each in its own session, and leaves no processes behind.
 
-Children are started from the thread that calls `start` and `poll` (PR_SET_PDEATHSIG follows the parent's *thread*).
-What a child starts itself, the sorter's JVM and its Python workers, is found by session and ends with it.
+Children are started by the thread that calls `start` and `poll`, because PR_SET_PDEATHSIG refers to the parent
+*thread*. Processes that a child starts, such as the sorter's JVM and its Python workers, are found by session and end
+with it.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ log = logging.getLogger(__name__)
 LOG_BYTES_MAX = 10 << 20
 LOG_FILES = 5
 _POLL_SECONDS = 0.05
-_PARTS = 5  # of the time to end, the last of which is for those that are last
+_PARTS = 5  # the grace period is divided by this; the last part is for children that are `last`
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """What to run. `env` is added to the supervisor's own; `pass_fds` are inherited descriptors. What is `last` is
-    stopped when the others have ended: they tell it something at their end."""
+    """A child process to run. `env` is added to the supervisor's own; `pass_fds` are inherited descriptors. A child
+    that is `last` is stopped when the others have ended, because they send it reports at their end."""
 
     name: str
     argv: tuple[str, ...]
@@ -43,7 +44,7 @@ class ChildSpec:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A child ended by itself: `status` as subprocess has it (negative: a signal)."""
+    """A child that ended by itself. `status` is subprocess's return code (negative: a signal)."""
 
     name: str
     status: int
@@ -60,7 +61,7 @@ class _Child:
 
 
 class Supervisor:
-    """Starts, watches, restarts and stops the children."""
+    """Starts, monitors, restarts and stops the children."""
 
     def __init__(self, specs: Iterable[ChildSpec], logs: Path, clock: Clock) -> None:
         self._children = [_Child(spec) for spec in specs]
@@ -73,7 +74,8 @@ class Supervisor:
             self._spawn(child)
 
     def poll(self) -> list[Ended]:
-        """Reap children that ended, start again those whose pause is over; tells which ended since the last call."""
+        """Reap children that ended, and restart those whose delay is over. Return the ones that ended since the last
+        call."""
         ended = []
         now_ms = self._clock.monotonic_ms()
         for child in self._children:
@@ -90,8 +92,9 @@ class Supervisor:
         return ended
 
     def stop(self, grace_ms: int, hurry: Callable[[], bool] = lambda: False) -> None:
-        """SIGTERM to every child, those that are last when the others have ended or have had most of `grace_ms`;
-        SIGKILL, session by session, to what is left after all of it (or on `hurry`)."""
+        """Send SIGTERM to every child. Children that are `last` get it when the others have ended, or after most of
+        `grace_ms`. After `grace_ms`, or when `hurry` returns True, send SIGKILL to the remaining processes of all
+        sessions."""
         first, last = (
             [child.process for child in self._children if child.process is not None and child.spec.last is is_last]
             for is_last in (False, True)
@@ -106,7 +109,7 @@ class Supervisor:
     def _terminate(
         self, processes: Sequence[subprocess.Popen[bytes]], deadline_ms: int, hurry: Callable[[], bool]
     ) -> None:
-        """SIGTERM, and wait until they have ended, or no longer."""
+        """Send SIGTERM, and wait until the processes have ended, the deadline, or `hurry`."""
         for process in processes:
             process.terminate()
         pause = threading.Event()
@@ -135,21 +138,22 @@ class Supervisor:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Without reaping: as long as the leader is a zombie, its session's number cannot be given to another."""
+    """Whether a process has ended. It is not reaped: while the leader is a zombie, its session id cannot be reused."""
     if process.returncode is not None:
         return True
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def sweep_session(leader: int, *, leader_too: bool = False) -> None:
-    """SIGKILL what runs in the session of a child that was not reaped yet (the leader itself only if told)."""
+    """Send SIGKILL to all processes in the session of a child that was not reaped yet; to the leader only with
+    `leader_too`."""
     for pid in session_members(leader):
         if pid != leader or leader_too:
             _kill(pid)
 
 
 def session_members(leader: int) -> list[int]:
-    """The processes of a session. Without /proc (not Linux) only the leader's process group is known."""
+    """The process ids of a session. Without /proc (not Linux), the leader and its process group, as a negative id."""
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
@@ -160,7 +164,7 @@ def session_members(leader: int) -> list[int]:
 def _session_of(pid: int) -> int | None:
     try:
         return os.getsid(pid)
-    except OSError:  # it has ended meanwhile
+    except OSError:  # the process has ended meanwhile
         return None
 
 
@@ -172,10 +176,10 @@ def _kill(pid: int) -> None:
 
 
 class _ChildLog(logging.handlers.RotatingFileHandler):
-    """A log file whose disk may be full: what cannot be written is lost, and the pipe is read on."""
+    """A log file that tolerates a full disk: lines that cannot be written are lost, and the pipe is still read."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Nowhere to report it to."""
+        """Ignore the error: there is no place to report it to."""
 
 
 def _pump(stream: IO[bytes], path: Path) -> None:

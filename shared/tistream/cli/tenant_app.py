@@ -1,6 +1,6 @@
 """The commands of `tistream tenant` and their options."""
 
-# ruff: noqa: PLC0415 - each imports what it runs when it runs
+# ruff: noqa: PLC0415 - each command imports its modules when it runs
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def tenant_create(
     cluster: Cluster,
     tenant: Tenant,
     retention: Annotated[
-        str | None, typer.Option(help="How long its rows are kept: 7d, 36h, forever. Without: as the platform has it.")
+        str | None, typer.Option(help="How long its rows are kept: 7d, 36h, forever. Default: the platform's setting.")
     ] = None,
     kms_key: Annotated[
-        str | None, typer.Option(help="Key id or ARN that its objects are encrypted with (SSE-KMS). Without: none.")
+        str | None, typer.Option(help="Key id or ARN that its objects are encrypted with (SSE-KMS). Default: none.")
     ] = None,
     index_keys: Annotated[
         bool | None,
-        typer.Option("--index-keys/--no-index-keys", help="Keep its index entries. Without: as the sorters have it."),
+        typer.Option("--index-keys/--no-index-keys", help="Keep its index entries. Default: the sorters' setting."),
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -49,7 +49,7 @@ def tenant_retention(
     retention: Annotated[str, typer.Argument(help="7d, 36h, forever.")],
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Say how long a tenant's rows are kept after their commit; at least an hour."""
+    """Set how long a tenant's rows are kept after their commit; at least an hour."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.tenant import set_retention
@@ -64,7 +64,7 @@ def tenant_key(
     kms_key: Annotated[str, typer.Argument(help="Key id or ARN of the object store's key management; none: no key.")],
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Say which key a tenant's new objects are encrypted with (SSE-KMS). What was written stays under its old key."""
+    """Set the key that encrypts a tenant's new objects (SSE-KMS). Existing objects keep their old key."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.tenant import set_key
@@ -74,7 +74,7 @@ def tenant_key(
 
 @tenant_app.command("pause")
 def tenant_pause(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
-    """Take nothing more of a tenant in. What is there is served."""
+    """Pause a tenant: no more of its changes are processed. Existing rows are still served."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.tenant import pause_tenant
@@ -84,7 +84,7 @@ def tenant_pause(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> No
 
 @tenant_app.command("resume")
 def tenant_resume(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
-    """Let a paused tenant go on where it was."""
+    """Resume a paused tenant."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.tenant import pause_tenant
@@ -97,12 +97,13 @@ def tenant_delete(
     cluster: Cluster,
     tenant: Tenant,
     confirm: Annotated[
-        str, typer.Option(prompt="The tenant's name once more, to delete it with all that it has", help="Its name.")
+        str, typer.Option(prompt="Repeat the tenant's name to delete it with all of its data", help="Its name.")
     ],
-    grace: Annotated[str, typer.Option(help="How long it may be taken back: 7d, 36h, 90m, 0.")] = "24h",
+    grace: Annotated[str, typer.Option(help="Time in which it can be cancelled: 7d, 36h, 90m, 0.")] = "24h",
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Delete a tenant: change files, rows, schema, usage, and what tokens grant of it. Until then it is paused."""
+    """Delete a tenant after a grace period: change files, rows, schema, usage, and tokens' grants for it. It is paused
+    until then."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.tenant import delete_tenant
@@ -112,7 +113,7 @@ def tenant_delete(
 
 @tenant_app.command("keep")
 def tenant_keep(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
-    """Take back that a tenant is to be deleted."""
+    """Cancel the deletion of a tenant."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.tenant import keep_tenant
@@ -122,7 +123,7 @@ def tenant_keep(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> Non
 
 @tenant_app.command("list")
 def tenant_list(cluster: Cluster, url: Url = DEFAULT_URL) -> None:
-    """The tenants of a cluster, one a line."""
+    """List the tenants of a cluster, one per line."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.tenant import list_tenants
@@ -132,7 +133,7 @@ def tenant_list(cluster: Cluster, url: Url = DEFAULT_URL) -> None:
 
 @tenant_app.command("status")
 def tenant_status(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
-    """How far a tenant has come, what holds it, and which node has what of it, as JSON."""
+    """Print a tenant's progress, holds and placement on nodes, as JSON."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.tenant import tenant_status as show_status
@@ -145,13 +146,13 @@ def tenant_usage(
     cluster: Cluster,
     tenant: Tenant,
     start: Annotated[
-        str | None, typer.Option("--from", help="First hour, in UTC: 2026-11-21 or 2026-11-21T10:00. Without: a day.")
+        str | None, typer.Option("--from", help="First hour, in UTC: 2026-11-21 or 2026-11-21T10:00. Default: a day.")
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="The hour behind the last one, likewise.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="End, exclusive, in the same form.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """What a tenant has used, by hour: bytes in, stored and served, rows, requests to object storage."""
+    """Print a tenant's usage by hour: bytes in, stored and served, rows, and requests to object storage."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.usage import show_usage
@@ -165,11 +166,11 @@ def tenant_quotas(
     tenant: Tenant,
     quotas: Annotated[
         list[str] | None,
-        typer.Argument(help="To change: requests_per_second=50. 0: as much as it likes; default: as the settings say."),
+        typer.Argument(help="Changes, as requests_per_second=50. 0: unlimited; default: the API servers' setting."),
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """What a tenant may use, and what it stores now, as JSON; changes what is named."""
+    """Change the given quotas of a tenant, and print all quotas and its stored bytes as JSON."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.usage import quotas_of

@@ -1,4 +1,4 @@
-"""`tistream token …`."""
+"""The implementation of `tistream token …`."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _PATH = "/v1/tokens"
 
 
 def create_token(client: ApiClient, grants: Sequence[str], label: str, expires: str | None, out: Path | None) -> None:
-    """Make a token, and hand its text over. Raises CliError."""
+    """Create a token, and write its text to stdout or `out`. Raises CliError."""
     seconds = None if expires is None or (ms := duration_ms(expires)) is None else ms // 1000
     body = {"label": label, "grants": [grant_of(text) for text in grants], "expires_in_s": seconds}
     made = client.call("POST", _PATH, body)
     hand_over(made["token"], out)
     until = "it is revoked" if made["expires_ms"] is None else _time(made["expires_ms"])
-    sys.stderr.write(f"token {made['token_id']} made, valid until {until}; its text is told this once\n")
+    sys.stderr.write(f"token {made['token_id']} made, valid until {until}; its text is shown only once\n")
 
 
 def list_tokens(client: ApiClient) -> None:
-    """Print every token that may be seen, one a line. Raises CliError."""
+    """Print every token that the caller may see, one per line. Raises CliError."""
     now_ms = SystemClock().now_ms()
     rows = [
         (
@@ -49,14 +49,14 @@ def list_tokens(client: ApiClient) -> None:
 
 
 def revoke_token(client: ApiClient, token_id: str) -> None:
-    """Nobody is let in by it any more. Raises CliError."""
+    """Revoke a token. Raises CliError."""
     client.call("DELETE", f"{_PATH}/{quote(token_id, safe='')}")
     sys.stdout.write(f"token {token_id} is revoked\n")
 
 
 def grant_of(text: str) -> dict[str, Any]:
-    """`read,push:7/acme/shop/orders`: actions, and cluster, tenant, database and table, as far as they are named, each
-    percent-encoded where it has a slash. Raises CliError."""
+    """Parse a grant such as `read,push:7/acme/shop/orders`: actions, then cluster, tenant, database and table. The last
+    levels may be missing; slashes in names are percent-encoded. Raises CliError."""
     actions, colon, path = text.partition(":")
     names = [unquote(name) for name in path.split("/")]
     if not colon or not actions or len(names) > len(_LEVELS) or "" in names:
@@ -65,7 +65,7 @@ def grant_of(text: str) -> dict[str, Any]:
 
 
 def spelled(grant: Mapping[str, Any]) -> str:
-    """As `grant_of` reads it."""
+    """A grant in the form that `grant_of` parses."""
     names = [quote(grant[level], safe=ANY) for level in _LEVELS if grant[level] != ANY]
     return f"{','.join(grant['actions'])}:{'/'.join(names) or ANY}"
 

@@ -1,6 +1,6 @@
 """The commands of `tistream token` and their options."""
 
-# ruff: noqa: PLC0415 - each imports what it runs when it runs
+# ruff: noqa: PLC0415 - each command imports its modules when it runs
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import typer
 from tistream.cli.base_url import DEFAULT_URL, checked
 from tistream.cli.importing import importing
 
-token_app = typer.Typer(no_args_is_help=True, help="Tokens: who may do what at the API.")
+token_app = typer.Typer(no_args_is_help=True, help="Tokens: credentials of the API with their grants.")
 
 Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
-Out = Annotated[Path | None, typer.Option(help="A new file for the token, which only you may read. Without: stdout.")]
+Out = Annotated[Path | None, typer.Option(help="A new file for the token, readable by you only. Default: stdout.")]
 
 
 @token_app.command("new")
 def token_new(out: Out = None) -> None:
-    """A fresh token for the file that TISTREAM_META__FIRST_TOKEN_FILE names: nobody is asked."""
+    """Generate a token for the file that TISTREAM_META__FIRST_TOKEN_FILE names, without a call to the API."""
     with importing():
         from tistream.cli.new_token import new_token
 
@@ -31,14 +31,14 @@ def token_new(out: Out = None) -> None:
 def token_create(
     grant: Annotated[
         list[str],
-        typer.Option(help="read,push,operate:CLUSTER/TENANT/DATABASE/TABLE; `*` is any. May be repeated."),
+        typer.Option(help="read,push,operate:CLUSTER/TENANT/DATABASE/TABLE; `*` matches any. May be repeated."),
     ],
-    label: Annotated[str, typer.Option(help="What it is for.")] = "",
-    expires: Annotated[str | None, typer.Option(help="How long it is valid: 90d, 12h, forever (the default).")] = None,
+    label: Annotated[str, typer.Option(help="A description of the token's purpose.")] = "",
+    expires: Annotated[str | None, typer.Option(help="Validity period: 90d, 12h, forever (the default).")] = None,
     out: Out = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Make a token, within what your own may operate."""
+    """Create a token, within the scope that your own token may operate."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.token import create_token
@@ -48,7 +48,7 @@ def token_create(
 
 @token_app.command("list")
 def token_list(url: Url = DEFAULT_URL) -> None:
-    """The tokens that your own could have made."""
+    """List the tokens within the scope that your own token may operate."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.token import list_tokens
@@ -58,9 +58,9 @@ def token_list(url: Url = DEFAULT_URL) -> None:
 
 @token_app.command("revoke")
 def token_revoke(
-    token: Annotated[str, typer.Argument(help="Id of the token, as `token list` has it.")], url: Url = DEFAULT_URL
+    token: Annotated[str, typer.Argument(help="Id of the token, as `token list` shows it.")], url: Url = DEFAULT_URL
 ) -> None:
-    """Let nobody in by it any more; streams of it end within a second."""
+    """Revoke a token. Streams that use it end within a second."""
     with importing():
         from tistream.cli.client import ApiClient
         from tistream.cli.token import revoke_token

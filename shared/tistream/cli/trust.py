@@ -1,4 +1,5 @@
-"""Whom the commands trust behind https://, and what they show: options of `tistream`, and its environment."""
+"""TLS settings of commands: the trusted CA and the client certificate, from options of `tistream` or the
+environment."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ CA_FILE, CERT_FILE, KEY_FILE = "TISTREAM_CA_FILE", "TISTREAM_CERT_FILE", "TISTRE
 
 
 def tls_context() -> ssl.SSLContext | None:
-    """As the environment says, None where it says nothing: then public authorities are trusted. Raises CliError."""
+    """The TLS context that the environment describes. None without these variables: then httpx trusts public CAs.
+    Raises CliError."""
     ca_file, cert_file, key_file = (os.environ.get(name) or None for name in (CA_FILE, CERT_FILE, KEY_FILE))
     if ca_file is None and cert_file is None:
         return None
@@ -30,7 +32,7 @@ def tls_context() -> ssl.SSLContext | None:
 
 
 def remember(option: typer.CallbackParam, path: Path | None) -> Path | None:
-    """A Typer callback: what an option of `tistream` says, for whoever connects, child processes too."""
+    """A Typer callback that stores an option of `tistream` in the environment, also for child processes."""
     if path is not None:
         os.environ[f"TISTREAM_{str(option.name).upper()}"] = str(path)
     return path

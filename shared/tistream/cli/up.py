@@ -28,8 +28,8 @@ from tistream.service.logging import configure_logging
 
 log = logging.getLogger(__name__)
 
-# In the order in which they are started; each waits for what it needs, so the order only saves time. The sorter's
-# Spark takes longest.
+# In order of start. Each service waits for the ones that it needs, so the order only saves time. The sorter's Spark
+# takes longest.
 SERVICES = {
     "meta": "tistream_meta",
     "sorter": "tistream_sorter",
@@ -41,7 +41,7 @@ SERVICES = {
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many processes of each service that there may be several of."""
+    """The number of processes of each service that can run more than once."""
 
     meta: int = 1
     dispatcher: int = 1
@@ -49,7 +49,7 @@ class Counts:
     api: int = 1
 
     def children(self) -> dict[str, str]:
-        """{name: service}: the first of a service bears its name, the others its name and a number."""
+        """{name: service}. The first process has the name of its service, the others that name and a number."""
         found = {}
         for service in SERVICES:
             for number in range(1, getattr(self, service, 1) + 1):
@@ -57,11 +57,11 @@ class Counts:
         return found
 
 
-# On one machine the JVM only hands out work; the rows pass through Python. Without its second compiler the first
-# hundred jobs take half as long, all 600 measured half of the CPU, and later ones are no slower.
+# On one machine the JVM only schedules tasks, and Python processes the rows. Without the JVM's second compiler, the
+# first hundred jobs take half of the time, all 600 measured jobs half of the CPU, and later ones are not slower.
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 GRACE_MS = 6_500  # above the services' own limit of 5 s, below the 10 s that SIGTERM may take
-NO_AUTH = "no authentication: whoever is on this machine may do everything; --auth changes that"
+NO_AUTH = "no authentication: every user of this machine may do everything; --auth enables it"
 _PORT_PATIENCE_MS = 3_000
 _LOOP_SECONDS = 0.1
 _READY_TIMEOUT_SECONDS = 2.0
@@ -72,10 +72,11 @@ _KEY_BYTES = 32
 def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts, *, auth: bool = False) -> None:
     """Run until SIGTERM or SIGINT. Prints `ready http://127.0.0.1:PORT` once every service is ready.
 
-    Raises CliError when it cannot start: no Java, port taken, directory in use or not writable, wrong settings.
+    Raises CliError if it cannot start: Java is missing, the port or directory is in use, the directory is not writable,
+    or settings are invalid.
     """
     die_with_parent()
-    os.umask(OWN_UMASK)  # the children's too, and what they start
+    os.umask(OWN_UMASK)  # inherited by the children and the processes that they start
     stop = _StopSignals()
     try:
         java.find()
@@ -106,7 +107,7 @@ def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts, *, aut
 
 
 def _first_token(directory: DataDir) -> Path:
-    """The file with the token that may do everything, made at the first time. Its path is told, and not its text."""
+    """The file with the token that may do everything, created at the first start. Its path is printed, not its text."""
     path = directory.first_token
     if not path.exists():
         new_token(path)
@@ -115,7 +116,7 @@ def _first_token(directory: DataDir) -> Path:
 
 
 class _StopSignals:
-    """The first SIGTERM or SIGINT asks for an orderly end, the second for a quick one."""
+    """Signal handlers: the first SIGTERM or SIGINT requests an orderly stop, the second an immediate one."""
 
     def __init__(self) -> None:
         self.requested = threading.Event()
@@ -134,7 +135,7 @@ def _watch(supervisor: Supervisor, ports: Mapping[str, int], directory: DataDir,
             _report(ended, directory, started=not waiting_for)
         if not waiting_for:
             continue
-        # The API asks all others whether they are ready before it says that it is: not before there is hope.
+        # The API's readiness checks all other services, so it is polled only after the others are ready.
         asked = [name for name in waiting_for if not name.startswith("api")] or waiting_for
         for name in [name for name in asked if _is_ready(ports[name])]:
             log.info("service ready", extra={"child": name})
@@ -146,7 +147,7 @@ def _watch(supervisor: Supervisor, ports: Mapping[str, int], directory: DataDir,
 
 
 def _is_ready(port: int) -> bool:
-    # Not httpx: importing it would take a quarter of a second of CPU from the services, which are starting.
+    # Importing httpx would take a quarter of a second of CPU from the starting services.
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_READY_TIMEOUT_SECONDS)
     try:
         connection.request("GET", "/readyz")
@@ -162,7 +163,7 @@ def _report(ended: Ended, directory: DataDir, *, started: bool) -> None:
     path = directory.logs / f"{ended.name}.log"
     if ended.status == _EXIT_SETTINGS and not started:
         lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
-        raise CliError(f"{ended.name} refuses its settings: {lines[-1] if lines else 'see ' + str(path)}")
+        raise CliError(f"{ended.name} rejects its settings: {lines[-1] if lines else 'see ' + str(path)}")
     log.error("child ended", extra={"child": ended.name, "how": how, "restart_in_ms": ended.restart_in_ms})
     sys.stderr.write(f"{ended.name} ended ({how}), restarting in {ended.restart_in_ms} ms; see {path}\n")
 
@@ -206,5 +207,5 @@ def _specs(
             env["SPARK_LOCAL_DIRS"] = str(directory.scratch / name)
             env["JAVA_TOOL_OPTIONS"] = f"{JAVA_OPTIONS} {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip()
         argv = (sys.executable, "-m", SERVICES[service])
-        specs.append(ChildSpec(name, argv, env, fds, last=service == "meta"))  # the others tell it usage at their end
+        specs.append(ChildSpec(name, argv, env, fds, last=service == "meta"))  # the others report their usage to it
     return specs

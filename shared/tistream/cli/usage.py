@@ -20,7 +20,7 @@ _COLUMNS = ("hour", "bytes_in", "bytes_stored", "bytes_served", "rows_served", "
 def show_usage(
     client: ApiClient, cluster: str, tenant: str, between: tuple[str | None, str | None], as_json: bool
 ) -> None:
-    """Print a line for each hour, and one for all. Raises CliError."""
+    """Print one line per hour and a total. `between`: first hour and end, as text in UTC. Raises CliError."""
     asked = {name: str(_ms(text)) for name, text in zip(("from", "to"), between, strict=True) if text is not None}
     path = tenant_path(cluster, tenant, "usage")
     found = client.call("GET", f"{path}?{urlencode(asked)}" if asked else path)
@@ -49,11 +49,11 @@ def _ms(text: str) -> int:
     try:
         return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
     except ValueError as error:
-        raise CliError(f"{text!r} is no time: say 2026-11-21, or 2026-11-21T10:00, in UTC") from error
+        raise CliError(f"{text!r} is not a time: use 2026-11-21 or 2026-11-21T10:00, in UTC") from error
 
 
 def quotas_of(client: ApiClient, cluster: str, tenant: str, changes: Sequence[str]) -> None:
-    """Change what is named, and print all. Raises CliError."""
+    """Apply `changes` (NAME=VALUE), and print all quotas. Raises CliError."""
     path = tenant_path(cluster, tenant, "quotas")
     found = client.call("GET", path)
     if changes:
@@ -65,7 +65,7 @@ def quotas_of(client: ApiClient, cluster: str, tenant: str, changes: Sequence[st
 def _quota(change: str) -> tuple[str, int | None]:
     name, _, value = change.partition("=")
     if name not in Limits.model_fields:
-        raise CliError(f"{name!r} is no quota: there are {', '.join(Limits.model_fields)}")
+        raise CliError(f"{name!r} is not a quota; quotas are {', '.join(Limits.model_fields)}")
     if value == DEFAULT:
         return name, None
     if not value.isascii() or not value.isdigit():

@@ -1,4 +1,4 @@
-"""`tistream verify`: several consumers of one tenant at once, judged by tistream.verify while the platform runs."""
+"""`tistream verify`: runs several consumers of one tenant, and checks their events by tistream.verify."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tistream.verify.lag import LONGEST_MS, Delays, LagSample
 from tistream.verify.record import Record
 from tistream.verify.validators import Validators
 
-_SILENCE_SECONDS = 5.0  # an endless stream shows once a second that it lives
+_SILENCE_SECONDS = 5.0  # read timeout; an endless stream sends a line at least once a second
 _SAMPLE_SECONDS = 0.25
 _LINE_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
-    """What to watch and for how long. Without `duration_s` and `until_truth_end`: until SIGTERM or Ctrl-C."""
+    """The options of a run. Without `duration_s` and `until_truth_end`, it lasts until SIGTERM or Ctrl-C."""
 
     url: str
     cluster: str
@@ -44,10 +44,10 @@ class VerifyOptions:
     start_ts: int | None = None
     duration_s: float | None = None
     until_truth_end: bool = False
-    truth_begin_s: float = 15.0  # for the truth's first line to be there
-    truth_idle_s: float = 10.0
-    finish_s: float = 60.0  # for what was done upstream before the end to be told
-    begin_s: float = 60.0  # for the tenant to be there
+    truth_begin_s: float = 15.0  # timeout for the first line of the truth
+    truth_idle_s: float = 10.0  # the truth has ended if it has not grown for this time
+    finish_s: float = 60.0  # timeout for receiving the upstream's changes after the end of the run
+    begin_s: float = 60.0  # timeout for the tenant to become readable
     seed: int = 0
     scopes: int = 2
     cut_s: float = 5.0
@@ -57,8 +57,8 @@ class VerifyOptions:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What was left undone, in words. `unfinished`: the platform did not tell in time what was done upstream.
-    `inconclusive`: the truth is none, or the wait was cut; the platform is not to blame."""
+    """The reason why not everything was compared. `unfinished`: the platform did not return the upstream's changes in
+    time, which is a violation. `inconclusive`: the truth is missing or invalid, or the wait was interrupted."""
 
     unfinished: str | None = None
     inconclusive: str | None = None
@@ -66,7 +66,7 @@ class End:
 
 @dataclass(slots=True)
 class Outcome:
-    """The end of a run."""
+    """The result of a run."""
 
     report: dict[str, Any]
     violations: list[str] = field(default_factory=list)
@@ -74,12 +74,13 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
-        """Nothing was found, and everything that was to be compared was."""
+        """Whether there are no violations, and everything was compared."""
         return not self.violations and self.inconclusive is None
 
 
 def run_verify(options: VerifyOptions) -> None:
-    """Watch, report, and exit: status 1 on any violation. Raises NoVerdict when it cannot begin, or could not end."""
+    """Run the verification and print the report. Exits with status 1 on violations. Raises NoVerdict if the run could
+    not begin, or not everything was compared."""
     try:
         _judge(options)
     except CliError as error:
@@ -109,7 +110,7 @@ def _judge(options: VerifyOptions) -> None:
 
 
 def _check_names(options: VerifyOptions) -> None:
-    """What can be known to be wrong before anything is asked. Raises CliError."""
+    """Check the options before the first request. Raises CliError."""
     try:
         TenantKey.parse(options.cluster, options.tenant)
         if options.samples is not None:
@@ -121,7 +122,7 @@ def _check_names(options: VerifyOptions) -> None:
 
 
 class Verification:
-    """One run: threads that read, and the loop that watches them."""
+    """One run: the reader threads, and the loop that monitors them."""
 
     def __init__(self, options: VerifyOptions, clock: Clock, stop: threading.Event) -> None:
         self._options, self._clock, self._stop = options, clock, stop
@@ -131,7 +132,7 @@ class Verification:
         self._broken: list[str] = []
 
     def run(self, say: Callable[[str], None]) -> Outcome:
-        """Until the end that the options name; `say` gets the live line."""
+        """Run until the end that the options define. `say` is called with progress lines."""
         options = self._options
         if options.truth is not None:
             TruthFile(options.truth, options.cluster, options.tenant).check_beginning()
@@ -157,7 +158,8 @@ class Verification:
         return self._outcome(watched, stream, pagers, end)
 
     def _guard(self, body: Callable[[], None]) -> None:
-        """A reader that breaks must not look like one that found nothing."""
+        """Run a reader. If it raises, end the run and report the exception as a violation, so that a failed reader does
+        not look like one without findings."""
         try:
             body()
         except Exception:
@@ -171,7 +173,7 @@ class Verification:
         return random.Random(self._rng.getrandbits(64))
 
     def _begin(self, say: Callable[[str], None]) -> tuple[int, bool]:
-        """The ts to start from, and whether it is the tenant's beginning. Raises CliError."""
+        """The ts at which to start, and whether it is the tenant's beginning. Raises CliError."""
         options, client = self._options, self._client()
         if options.start_ts is not None:
             return options.start_ts, False
@@ -196,7 +198,7 @@ class Verification:
             self._stop.wait(0.3)
 
     def _watch(self, watched: Watched, truth: TruthReader | None, say: Callable[[str], None]) -> End:
-        """Sample and report until the end; what is left undone then."""
+        """Sample the lag and report progress until the end of the run. Return what was not compared."""
         began_ms = said_ms = self._clock.monotonic_ms()
         while not self._stop.wait(_SAMPLE_SECONDS):
             self._sample(watched)
@@ -211,7 +213,7 @@ class Verification:
         if truth is None:
             with watched.lock:
                 moved = watched.record.resolved_ts > watched.start_ts
-            return End(None if moved else f"nothing was told above {watched.start_ts}: there was nothing to judge")
+            return End(None if moved else f"nothing was received above {watched.start_ts}, so nothing was checked")
         truth.finish()
         return self._finish(watched, truth, say)
 
@@ -228,7 +230,8 @@ class Verification:
         return options.until_truth_end and now_ms - truth.grown_ms >= options.truth_idle_s * 1000
 
     def _finish(self, watched: Watched, truth: TruthReader, say: Callable[[str], None]) -> End:
-        """Wait for what was done upstream to be told. A signal that came ended the watching; one more ends this."""
+        """Wait until everything in the truth has been compared. The first signal ended the run; a second one ends this
+        wait."""
         self._stop.clear()
         seconds, said = self._options.finish_s, False
         deadline_ms = self._clock.monotonic_ms() + int(seconds * 1000)
@@ -243,11 +246,11 @@ class Verification:
                     said = True
                     say(f"waiting for the truth up to {watched.truth_ts}: {seconds:g} s at most, Ctrl-C ends it")
             cut = self._stop.wait(_SAMPLE_SECONDS)
-            how_far = f"compared up to {watched.validators.compared_ts} only; the truth goes to {watched.truth_ts}"
+            how_far = f"compared up to {watched.validators.compared_ts} only; the truth ends at {watched.truth_ts}"
             if cut and not self._broken:
                 return End(inconclusive=f"{how_far}, and a signal ended the wait")
             if self._clock.monotonic_ms() >= deadline_ms:
-                return End(unfinished=f"{how_far}, and {seconds:g} s passed")
+                return End(unfinished=f"{how_far}, and {seconds:g} s have passed")
         return End()
 
     def _sample(self, watched: Watched) -> None:
@@ -284,7 +287,7 @@ class Verification:
         violations = [str(violation) for violation in validators.violations]
         violations += [str(violation) for pager in pagers for violation in pager.found.kept]
         violations += [f"unfinished: {end.unfinished}"] if end.unfinished else []
-        violations += [f"a reader broke: {trace}" for trace in self._broken]
+        violations += [f"a reader failed: {trace}" for trace in self._broken]
         counts = validators.found.counts.copy()
         for pager in pagers:
             counts += pager.found.counts
@@ -318,11 +321,13 @@ class Verification:
 def _other_time(watched: Watched) -> str | None:
     if watched.truth_ts >= watched.start_ts:
         return None
-    return f"the truth ends at {watched.truth_ts}, before {watched.start_ts}, where the pull began: another run's?"
+    return (
+        f"the truth ends at {watched.truth_ts}, before {watched.start_ts}, the start of the pull: is it of another run?"
+    )
 
 
 def _quantiles(delays: Delays) -> dict[str, int | None]:
-    """None: an hour or more, which is not measured."""
+    """p50, p99 and maximum, in ms. A quantile of an hour or more is None, because it is not measured."""
     known = {"p50": delays.quantile_ms(0.5), "p99": delays.quantile_ms(0.99)}
     return {**{name: ms if ms < LONGEST_MS else None for name, ms in known.items()}, "max": delays.max_ms}
 

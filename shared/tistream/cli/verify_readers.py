@@ -1,5 +1,5 @@
-"""The consumers of `tistream verify`, each a thread. One stream is judged by the validators and recorded; the others
-pull the same tenant in other ways, and must tell what the record says.
+"""The consumers of `tistream verify`, each in a thread. One stream is checked by the validators and recorded. The
+others pull the same tenant with other calls, and must receive the recorded events.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tistream.verify.violation import Findings, Rule
 
 _RETRY_SECONDS = 0.3
 _LATE_MS = 5_000
-_PAGE_PAUSE_SECONDS = 0.05  # a pager keeps up with the stream: it need not be the load
+_PAGE_PAUSE_SECONDS = 0.05  # a pager only has to keep up with the stream, and should not add much load
 _LIMITS = (1, 2, 7, 100, 1_000, 10_000, 10_000)
 _CURSORS_MAX = 5_000
 _WINDOW_EVENTS = 20_000
@@ -32,7 +32,7 @@ _WINDOW_EVENTS = 20_000
 
 @dataclass(slots=True)
 class Watched:
-    """What the readers share, behind one lock."""
+    """The state that the readers share. `lock` guards it."""
 
     cluster: str
     tenant: str
@@ -46,11 +46,11 @@ class Watched:
     truth_lines: int = 0
 
     def path(self, scope: Scope) -> str:
-        """Of the pull's URL."""
+        """The path of the pull's URL."""
         return changes_path(self.cluster, self.tenant, scope.database, scope.table)
 
     def wait_resolved(self, ts: int, end: int = 0) -> bool:
-        """Wait until the record has everything up to `ts`, and `end` events; False when it is time to stop."""
+        """Wait until the record is complete up to `ts` and has `end` events. Return False if the run stops first."""
         while not self.stop.is_set():
             with self.lock:
                 if self.record.resolved_ts >= ts and self.record.end >= end:
@@ -61,14 +61,14 @@ class Watched:
 
 @dataclass(slots=True)
 class Attempts:
-    """One reader's calls: what it may try again, and what no consumer should meet."""
+    """The calls of one reader. Retryable errors are counted; other errors are violations."""
 
     found: Findings
     stop: threading.Event
-    refused: int = 0  # 503, refused connections, cut answers: they are endured
+    refused: int = 0  # retryable errors: 503, refused connections, truncated answers
 
     def lines(self, client: ApiClient, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
-        """The lines of one answer, as many as come. What cannot be endured is a violation."""
+        """The lines of one answer, up to its end or an error. An error that is not retryable is a violation."""
         try:
             yield from client.lines(path, query)
         except (NoAnswer, RetryableError):
@@ -80,8 +80,8 @@ class Attempts:
 
 
 class StreamReader:
-    """PullTenant with follow=true, cut at random (about every `cut_seconds`, while it is not late) and resumed from its
-    last cursor."""
+    """PullTenant with follow=true, cut at random times and resumed from its last cursor. Cuts are `cut_seconds` apart
+    on average, and only happen while the stream is not late."""
 
     def __init__(self, client: ApiClient, watched: Watched, clock: Clock, rng: random.Random, cut_seconds: float):
         self.attempts = Attempts(watched.validators.found, watched.stop)
@@ -90,7 +90,7 @@ class StreamReader:
         self._cut_seconds = cut_seconds
 
     def run(self) -> None:
-        """Until told to stop."""
+        """Read until `stop` is set."""
         watched = self._watched
         while not watched.stop.is_set():
             self._answer()
@@ -111,20 +111,21 @@ class StreamReader:
                 return
 
     def _is_late(self, now_ms: int) -> bool:
-        """Whether the stream catches up: there a cut costs what came since the last cursor, and it might never end."""
+        """Whether the stream is catching up. A cut then repeats all events since the last cursor, so that with cuts the
+        stream might never catch up."""
         return now_ms - physical_ms(self._watched.record.resolved_ts) > _LATE_MS
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One whole answer: the hashes of its events, and its last line."""
+    """One complete answer: the hashes of its events, and its last line."""
 
     hashes: list[int]
     end: Mapping[str, str]
 
 
 class PageReader(ABC):
-    """What pagers have in common: whole answers, held against the record."""
+    """The base class of pagers, which read complete answers and compare them with the record."""
 
     name = "pager"
 
@@ -136,36 +137,36 @@ class PageReader(ABC):
 
     @abstractmethod
     def run(self) -> None:
-        """Until told to stop."""
+        """Read until `stop` is set."""
 
     def page(self, scope: Scope, query: Mapping[str, str]) -> Page | None:
-        """One answer; None if none came, or not all of it."""
+        """One answer; None without an answer or if it is not complete."""
         failed, known = self.attempts.refused, self.found.counts.total()
         lines = list(self.attempts.lines(self._client, self._watched.path(scope), query))
         if self.attempts.refused > failed or self.found.counts.total() > known:
             return None
         end = orjson.loads(lines[-1]) if lines else {}
         if end.get("type") not in ("resolved", "continue"):
-            self.found.add(Rule.CUT, f"{scope} {dict(query)}: the last line of {len(lines)} is no resolved", end)
+            self.found.add(Rule.CUT, f"{scope} {dict(query)}: the last line of {len(lines)} is not its end", end)
             return None
         self.pages += 1
         self.events += len(lines) - 1
         return Page([line_hash(line) for line in lines[:-1]], end)
 
     def limit(self) -> str:
-        """A random one."""
+        """A random value of the parameter `limit`."""
         return str(self._rng.choice(_LIMITS))
 
 
 class TenantPager(PageReader):
-    """PullTenant in pages of random size; now and then again from a cursor that it was given earlier."""
+    """PullTenant in pages of random size. Some pages are read again from an earlier cursor."""
 
     def __init__(self, client: ApiClient, watched: Watched, rng: random.Random) -> None:
         super().__init__(client, watched, rng)
         self._cursors: list[tuple[str, int]] = []
 
     def run(self) -> None:
-        """Until told to stop."""
+        """Read until `stop` is set."""
         query, position = {"start_ts": str(self._watched.start_ts)}, self._watched.record.first
         while not self._watched.stop.is_set():
             if self._cursors and self._rng.random() < 0.3:
@@ -182,7 +183,8 @@ class TenantPager(PageReader):
                 self._cursors.append(step)
 
     def _step(self, query: Mapping[str, str], position: int) -> tuple[str, int] | None:
-        """One page from a cursor that has `position` events behind it; the next cursor with its position."""
+        """Read and compare one page that begins at the record's `position`. Return the next cursor and its position, or
+        None."""
         wait_ms = str(self._rng.choice((0, 500, 2_000)))
         page = self.page(Scope(), {**query, "limit": self.limit(), "wait_ms": wait_ms})
         if page is None:
@@ -200,19 +202,20 @@ class TenantPager(PageReader):
                     self.found.add(Rule.REREAD, f"{dict(query)}, at event {position} of the stream: {differs}")
                 elif behind > end:
                     self.found.add(
-                        Rule.REREAD, f"{dict(query)}: resolved {resolved_ts}, {behind - end} events left out"
+                        Rule.REREAD, f"{dict(query)}: resolved {resolved_ts}, but {behind - end} events are missing"
                     )
         self._watched.stop.wait(_PAGE_PAUSE_SECONDS if page.hashes else 0.2)
         return page.end["cursor"], end
 
 
 class ScopeReader(PageReader):
-    """PullTable, PullDB or PullTenant of random names over random stretches: the filter of the tenant's stream."""
+    """PullTable, PullDB or PullTenant of random names over random windows. They must return the record's events of
+    these names."""
 
     name = "scopes"
 
     def run(self) -> None:
-        """Until told to stop."""
+        """Read until `stop` is set."""
         while not self._watched.stop.is_set():
             with self._watched.lock:
                 stretch = self._choose()

@@ -1,5 +1,5 @@
-"""The truth file that `tistream verify` reads as it grows, and why one is refused. What is wrong with it is no fault of
-the platform, and is never told as one."""
+"""Reads the truth file of `tistream verify` as it grows, and rejects invalid ones. An invalid truth file is not an
+error of the platform, and is not reported as a violation."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SHOWN = 80
 
 
 class TruthRefused(CliError):
-    """The file is no truth, or none of this tenant."""
+    """The file is not a truth file, or not of this tenant and run."""
 
 
 class TruthFile:
-    """A truth file. `lines` and `run` are of what was read so far."""
+    """A truth file. `lines` counts the lines read so far, and `run` is the run that they name."""
 
     def __init__(self, path: Path, cluster: str, tenant: str) -> None:
         self.lines = 0
@@ -31,22 +31,22 @@ class TruthFile:
         self._ts = -1
 
     def check_beginning(self) -> None:
-        """Look at the first line, if there is one yet, without reading on. Raises TruthRefused."""
+        """Check the first line, if it exists already, without consuming it. Raises TruthRefused."""
         if not self._path.absolute().parent.is_dir():
-            raise TruthRefused(f"no truth file {self._path}: there is no such folder")
+            raise TruthRefused(f"no truth file {self._path}: its folder does not exist")
         if self._path.exists() and not self._path.is_file():
-            raise TruthRefused(f"the truth {self._path} is no file")
+            raise TruthRefused(f"the truth {self._path} is not a file")
         for line in self._whole_lines(only_first=True):
             self._parsed(line, 1)
 
     def new_lines(self) -> Iterator[TruthLine]:
-        """What was written since the last time. Raises TruthRefused."""
+        """The lines written since the last call. Raises TruthRefused."""
         for text in self._whole_lines():
             line = self._parsed(text, self.lines + 1)
             if line.run is not None and self.run is not None and line.run != self.run:
-                raise TruthRefused(f"the truth {self._path} is that of two runs, from line {self.lines + 1} on")
+                raise TruthRefused(f"the truth {self._path} is of two runs, from line {self.lines + 1} on")
             if line.ts <= self._ts:
-                raise TruthRefused(f"the truth {self._path} goes back at line {self.lines + 1}: another run's?")
+                raise TruthRefused(f"the truth {self._path} goes back at line {self.lines + 1}: is it of another run?")
             self.run, self._ts = line.run or self.run, line.ts
             self.lines += 1
             yield line
@@ -57,7 +57,7 @@ class TruthFile:
                 return []
             with self._path.open("rb") as file:
                 if self._path.stat().st_size < self._read:
-                    raise TruthRefused(f"the truth {self._path} was written anew while it was read: another run's?")
+                    raise TruthRefused(f"the truth {self._path} was rewritten while it was read: is it of another run?")
                 file.seek(self._read)
                 text = file.readline() if only_first else file.read()
         except OSError as error:
@@ -72,18 +72,18 @@ class TruthFile:
             line = TruthLine.parse(text)
         except ValueError as error:
             raise TruthRefused(
-                f"line {number} of the truth {self._path} is no truth line as `tistream simulate --truth` writes them: "
+                f"line {number} of the truth {self._path} is not a truth line of `tistream simulate --truth`: "
                 f"{text[:_SHOWN].decode(errors='replace')!r}"
             ) from error
         run = line.run
         if run is not None and (run.cluster, run.tenant) != (self._cluster, self._tenant):
             found, own = f"{run.cluster}/{run.tenant}", f"{self._cluster}/{self._tenant}"
-            raise TruthRefused(f"the truth {self._path} is that of tenant {found}, not of {own}")
+            raise TruthRefused(f"the truth {self._path} is of tenant {found}, not of {own}")
         return line
 
 
 class TruthReader:
-    """A thread that reads the truth file as it grows. `refused`: why it ended before it was told to."""
+    """The thread that reads the truth file as it grows. `refused`: the reason why the file was rejected."""
 
     def __init__(self, path: Path, watched: Watched, clock: Clock, *, from_beginning: bool) -> None:
         self.began_ms = self.grown_ms = clock.monotonic_ms()
@@ -95,7 +95,7 @@ class TruthReader:
         self._done = threading.Event()
 
     def run(self) -> None:
-        """Until told to finish, and everything has been read."""
+        """Read until `finish` is called and the whole file has been read."""
         try:
             last = False
             while not last:
@@ -107,11 +107,11 @@ class TruthReader:
             self.ended.set()
 
     def finish(self) -> None:
-        """Nothing more is being written. `ended` is set when that has been read."""
+        """Request the end: the file does not grow any more. `ended` is set when the whole file has been read."""
         self._done.set()
 
     def missing(self) -> str | None:
-        """That there is no truth line yet, in words."""
+        """A message if no truth line has been read yet; None after the first one."""
         if self._watched.truth_lines:
             return None
         return f"no truth line in {self.path} yet" if self.path.exists() else f"no truth file {self.path}"
@@ -126,7 +126,7 @@ class TruthReader:
             self.grown_ms = self._clock.monotonic_ms()
 
     def _check_run(self, line: TruthLine) -> None:
-        """A truth that begins above the tenant's own beginning cannot be of this run: something would be missing."""
+        """Raise TruthRefused if the truth begins above the tenant's beginning: then it is not of this run."""
         begin_ts, run = self._watched.start_ts, line.run
         if self._from_beginning and run is not None and 0 < begin_ts < run.snapshot_ts:
             told = f"it begins at {run.snapshot_ts}, the tenant at {begin_ts}"

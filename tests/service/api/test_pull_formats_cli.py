@@ -187,9 +187,9 @@ def test_files_of_somebody_else_are_left_alone(tmp_path: Path) -> None:
 def test_a_page_that_was_cut_is_not_kept(world: World, tmp_path: Path, keep: float) -> None:
     out = io.BytesIO()
     with serving(world, keep) as client:
-        with pytest.raises(CliError, match="cut"):
+        with pytest.raises(CliError, match="truncated"):
             pull_pages(client, REQUEST, ToStream(out))
-        with pytest.raises(CliError, match="cut"):
+        with pytest.raises(CliError, match="truncated"):
             pull_pages(client, REQUEST, ToFiles(tmp_path / "out", REQUEST))
     assert out.getvalue() == b""
     assert list((tmp_path / "out").glob("*")) == []

@@ -55,7 +55,7 @@ def test_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("letter", "?#%")
 def test_letters_that_would_end_a_url_are_refused(tmp_path: Path, letter: str) -> None:
-    with pytest.raises(CliError, match="must not hold"):
+    with pytest.raises(CliError, match="must not contain"):
         open_data_dir(tmp_path / f"a{letter}b")
 
 
@@ -95,7 +95,7 @@ def test_one_of_an_older_version_is_narrowed_and_that_is_said(
 def test_a_wider_directory_of_other_things_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     tmp_path.chmod(0o750)
-    with pytest.raises(CliError, match=r"mode 0750.*holds letters.*chmod 700"):
+    with pytest.raises(CliError, match=r"mode 0750.*contains letters.*chmod 700"):
         open_data_dir(tmp_path)
     assert mode(tmp_path) == 0o750
     assert [path.name for path in tmp_path.iterdir()] == ["letters"]

@@ -40,7 +40,7 @@ def test_it_comes_back_once_others_have_everything(tmp_path: Path) -> None:
 def test_where_nobody_can_take_over_nothing_is_waited_for(tmp_path: Path) -> None:
     with running(tmp_path, ranges=4) as world:
         begin(world)
-        with pytest.raises(CliError, match="sorter-1: 4 tasks and 0 stores are left, and no other node is there"):
+        with pytest.raises(CliError, match="sorter-1: 4 tasks and 0 stores are left, and no other node is available"):
             drain_node(ApiClient(world.meta.url), "sorter-1", True, 3600)
 
 

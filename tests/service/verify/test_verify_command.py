@@ -113,4 +113,4 @@ def test_what_was_never_told_anything_is_no_success(tmp_path: Path, lie: str, cl
         return _verified(tmp_path, lie, seconds, truth=None)
 
     outcome = in_time(judged, lambda outcome: outcome.clean is clean, 1.5)
-    assert any("nothing to judge" in violation for violation in outcome.violations) is not clean
+    assert any("nothing was checked" in violation for violation in outcome.violations) is not clean

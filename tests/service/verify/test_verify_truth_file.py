@@ -82,7 +82,7 @@ def test_another_tenants_truth_is_refused_before_anything_is_pulled(tmp_path: Pa
     truth = write(tmp_path / "truth", replace(OWN, tenant="other"))
     done = run(f"http://127.0.0.1:{free_port()}", "--truth", truth)
     assert done.returncode == NO_VERDICT
-    assert "is that of tenant c/other, not of c/t" in done.stderr
+    assert "is of tenant c/other, not of c/t" in done.stderr
     assert "VIOLATION" not in done.stderr
 
 
@@ -98,7 +98,7 @@ def test_the_truth_of_an_earlier_run_is_not_waited_for(url: str, tmp_path: Path)
     begun = time.monotonic()
     outcome = verified(url, write(tmp_path / "truth", None, [TruthLine(5, 0, {})]))
     assert time.monotonic() - begun < PATIENCE_S
-    assert "another run's" in str(outcome.inconclusive)
+    assert "is it of another run?" in str(outcome.inconclusive)
     assert outcome.violations == []
 
 
@@ -113,7 +113,7 @@ def test_a_truth_that_is_written_anew_is_refused(url: str, tmp_path: Path) -> No
         later.join()
         return outcome
 
-    in_time(rewritten, lambda outcome: "written anew" in str(outcome.inconclusive))
+    in_time(rewritten, lambda outcome: "was rewritten" in str(outcome.inconclusive))
 
 
 @pytest.mark.parametrize("content", [None, b""])
@@ -130,7 +130,7 @@ def test_a_truth_that_never_begins_ends_the_run(url: str, tmp_path: Path, conten
 
 
 def test_a_truth_in_no_folder_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(TruthRefused, match="no such folder"):
+    with pytest.raises(TruthRefused, match="its folder does not exist"):
         verified(f"http://127.0.0.1:{free_port()}", tmp_path / "nowhere" / "truth")
 
 

@@ -102,7 +102,7 @@ def _run_up(data_dir: Path, port: int) -> subprocess.CompletedProcess[str]:
 
 def usage_not_told(up: Platform) -> int:
     """How often a process has ended before it could tell what is metered."""
-    return sum(file.read_text().count("usage of the last seconds is not told") for file in up.logs.glob("*.log"))
+    return sum(file.read_text().count("usage of the last seconds is not reported") for file in up.logs.glob("*.log"))
 
 
 def test_stop_while_a_stream_is_open_and_start_again(mortal: Platform, consumer: Consumer) -> None:

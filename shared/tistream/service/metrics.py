@@ -32,7 +32,7 @@ class HttpMetrics:
         )
         self.failures = Counter(
             "tistream_http_failures_total",
-            "Requests that met an exception nobody expected (each is logged with its cause_id).",
+            "Requests that failed with an unexpected exception (each is logged with its cause_id).",
             ("method", "route"),
             registry=registry,
         )

@@ -115,7 +115,7 @@ class ServiceSettings(BaseSettings):
         default=10_000,
         ge=100,
         le=600_000,
-        description="how often it is told what tenants have used; what a killed process has not told is not counted",
+        description="interval of usage reports of tenants; the unreported usage of a killed process is not counted",
     )
     shutdown_grace_seconds: int = Field(default=2, ge=0, le=600, description="how long open requests may go on")
     shutdown_limit_seconds: int = Field(default=5, ge=1, le=600, description="then the process ends, whatever hangs")

@@ -112,7 +112,7 @@ class UsageMeter:
         try:
             self.report()
         except TiStreamError as error:
-            log.warning("usage of the last seconds is not told", extra={"error": str(error)})
+            log.warning("usage of the last seconds is not reported", extra={"error": str(error)})
 
     def _tell(
         self,
@@ -130,7 +130,7 @@ class UsageMeter:
         try:
             self._send(report)
         except UnknownName as error:  # a meta server of a version without metering
-            raise Unavailable(f"usage cannot be told: {error}") from error
+            raise Unavailable(f"usage cannot be reported: {error}") from error
 
     def _look(self) -> None:
         made = self._requests()

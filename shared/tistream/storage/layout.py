@@ -132,7 +132,7 @@ def pending_part(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: 
 
 
 def served(tenant: TenantKey) -> str:
-    """How far the tenant's readers were told that nothing more comes."""
+    """The object with the highest resolved_ts that was returned to the tenant's readers."""
     return f"served/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/progress"
 
 

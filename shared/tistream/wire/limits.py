@@ -18,7 +18,7 @@ class Limits(Wire):
     pulls_at_once: int | None = Field(default=None, ge=0, le=QUOTA_MAX)
     served_bytes_per_second: int | None = Field(default=None, ge=0, le=QUOTA_MAX)
     notifications_per_second: int | None = Field(default=None, ge=0, le=QUOTA_MAX)
-    stored_bytes: int | None = Field(default=None, ge=0, le=QUOTA_MAX, description="more is told, and not refused")
+    stored_bytes: int | None = Field(default=None, ge=0, le=QUOTA_MAX, description="more is reported, not rejected")
 
 
 NO_LIMITS = Limits()

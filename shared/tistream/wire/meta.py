@@ -208,10 +208,10 @@ class TenantRoute(Wire):
     kms_key_id: str | None = None
     index_keys: bool | None = None
     retired_stores: list[int] = Field(
-        default_factory=list, description="nobody reads them, nor finds them anew, until their files are deleted"
+        default_factory=list, description="not read, and not discovered again, until their files are deleted"
     )
-    paused: bool = Field(default=False, description="nothing more is taken in; what is there is served")
-    erasing: bool = Field(default=False, description="it is being deleted: nobody serves it, and it has no task")
+    paused: bool = Field(default=False, description="no new changes are processed; existing rows are served")
+    erasing: bool = Field(default=False, description="it is being deleted: it is not served, and has no tasks")
     delete_at_ms: int | None = None
 
 

@@ -110,7 +110,7 @@ class MetaClient:
                 # This server does not learn from the owner: try another.
                 self._at = (self._at + 1) % len(self._base_urls)
                 self._on_stale()
-                raise StaleRoutes(f"routes {mark} are older than {expected}, of which a heartbeat was told")
+                raise StaleRoutes(f"routes {mark} are older than {expected}, which a heartbeat's answer reported")
             self._table = table = merged(self._table, told)
             self.seen = mark
             return table

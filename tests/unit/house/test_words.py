@@ -16,7 +16,6 @@ PACKAGES_TO_DO = (
     "services/schema_registry",
     "services/sorter",
     "services/upstream",
-    "shared/tistream",
 )
 PAGES_TO_DO = frozenset(
     {

@@ -21,13 +21,13 @@ BAD_VECTOR = 15
 BAD_DEFAULT = 16
 
 _TEXTS = {
-    CUT_OFF: "the row value is cut off",
+    CUT_OFF: "the row value is truncated",
     BAD_VERSION: "the row value has an unknown format",
     BAD_IDS: "the column ids of the row value are not ascending",
-    BAD_OFFSETS: "the value offsets of the row value are impossible",
+    BAD_OFFSETS: "the value offsets of the row value are invalid",
     TRAILING: "bytes follow the end of the row value",
-    BAD_DATUM: "the row value holds a bad datum",
-    BAD_KEY: "the key is no record key of this kind of table",
+    BAD_DATUM: "the row value contains an invalid datum",
+    BAD_KEY: "the key is not a record key of this kind of table",
     BAD_HANDLE: "the handle in the key does not fit the primary key",
     BAD_INTEGER: "not an integer",
     BAD_FLOAT: "not a floating-point number",

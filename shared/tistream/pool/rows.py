@@ -114,7 +114,7 @@ def _open(objects: ObjectStore, segment: SegmentRef) -> tuple[ParquetFooter, lis
     while True:
         tail, size = objects.get_tail(segment.key, length)
         if size != segment.size:
-            raise CorruptObject(segment.key, f"has {size} bytes; its manifest says {segment.size}")
+            raise CorruptObject(segment.key, f"has {size} bytes; its manifest states {segment.size}")
         if len(tail) == size and f"{zlib.crc32(tail):08x}" != segment.checksum:
             raise CorruptObject(segment.key, f"fails its checksum {segment.checksum}")
         footer = read_footer(segment.key, tail, size)
@@ -123,7 +123,7 @@ def _open(objects: ObjectStore, segment: SegmentRef) -> tuple[ParquetFooter, lis
         length = footer.length
     rows = [group.rows for group in footer.groups]
     if rows != [group.rows for group in segment.row_groups]:
-        raise CorruptObject(segment.key, f"has row groups of {rows} rows, not those that its manifest says")
+        raise CorruptObject(segment.key, f"has row groups of {rows} rows, not those that its manifest states")
     return footer, [(size - len(tail), tail)]
 
 

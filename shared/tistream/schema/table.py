@@ -115,7 +115,7 @@ class TableHead:
 
     @property
     def physical_ids(self) -> tuple[int, ...]:
-        """The ids that its row keys bear."""
+        """The physical ids in its row keys."""
         if self.kind != "table":
             return ()
         return (self.id,) if self.partition_ids is None else self.partition_ids
@@ -145,7 +145,7 @@ class Table:
 
     @property
     def physical_ids(self) -> tuple[int, ...]:
-        """The ids that its row keys bear."""
+        """The physical ids in its row keys."""
         if self.kind != "table":
             return ()
         return (self.id,) if self.partition_ids is None else self.partition_ids

@@ -82,7 +82,7 @@ def _on_validation(_request: Request, error: Exception) -> Response:
 def _no_json(item: dict[str, Any]) -> dict[str, str]:
     """A JSON syntax error: Pydantic reports its position as a field's name, and its reason in the context."""
     place, at = item["loc"][0], item["loc"][-1]
-    return {"in": str(place), "name": "", "reason": f"is no JSON: {item['ctx']['error']} at character {at}"}
+    return {"in": str(place), "name": "", "reason": f"is not valid JSON: {item['ctx']['error']} at character {at}"}
 
 
 def _parameter(loc: Sequence[Any], reason: str) -> dict[str, str]:

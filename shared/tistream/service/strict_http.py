@@ -30,7 +30,7 @@ class _StrictBuffer(ReceiveBuffer):
         if data[:2] != b"\r\n":  # otherwise there are no lines
             end = _END.search(data, max(0, self._seen - 2))
             if _LOOSE.search(data, self._seen, len(data) if end is None else end.end()):
-                raise h11.LocalProtocolError("a line that does not end with CR LF, or goes on in the next one")
+                raise h11.LocalProtocolError("a line that does not end with CR LF, or continues in the next one")
             self._seen = max(0, len(data) - 1)
         return super().maybe_extract_lines()
 

@@ -78,7 +78,7 @@ class TaskObjects:
                 break
             return extend(NOTHING, [found])
         key = layout.floor(self.tenant, self.task_id)
-        raise CorruptObject(key, f"names manifest {checkpoint}, which is no checkpoint or not there")
+        raise CorruptObject(key, f"names manifest {checkpoint}, which does not exist or is not a checkpoint")
 
     def _run(self, number: int) -> list[Manifest]:
         out: list[Manifest] = []

@@ -171,7 +171,9 @@ class ManifestLog:
             The floor, which never decreases: possibly a higher one than requested.
         """
         if self._task.manifest(checkpoint).live_segments is None:
-            raise InvariantBroken(12, f"{self._what}: manifest {checkpoint} is no checkpoint, but was to be the floor")
+            raise InvariantBroken(
+                12, f"{self._what}: manifest {checkpoint} is not a checkpoint and cannot be the floor"
+            )
         problem: TiStreamError = Unavailable(f"{self._what}: lost every race for the floor")
         for _ in self._attempts():
             try:

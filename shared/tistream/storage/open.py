@@ -62,7 +62,7 @@ def _place(url: str) -> _Bucket | Path | None:
     if parts.scheme != "s3" or not parts.netloc:
         raise InvalidRequest(f"{shown} is neither a path nor a file://, s3:// or memory: URL")
     if "@" in parts.netloc:
-        raise InvalidRequest(f"{shown}: credentials are no part of its URL; boto3 finds them (AWS_ACCESS_KEY_ID, …)")
+        raise InvalidRequest(f"{shown}: the URL must not contain credentials; boto3 finds them (AWS_ACCESS_KEY_ID, …)")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if unknown := sorted(options.keys() - set(_S3_OPTIONS)):
         raise InvalidRequest(f"{shown}: unknown option {unknown[0]!r}; known are {', '.join(_S3_OPTIONS)}")
@@ -75,7 +75,7 @@ def _place(url: str) -> _Bucket | Path | None:
 def _check_endpoint(shown: str, endpoint: str) -> None:
     parts = _split(f"{shown}: its endpoint", endpoint)
     if "@" in parts.netloc:
-        raise InvalidRequest(f"{shown}: credentials are no part of its endpoint")
+        raise InvalidRequest(f"{shown}: its endpoint must not contain credentials")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
         raise InvalidRequest(f"{shown}: its endpoint should look like http://host:9000")
 
@@ -85,5 +85,5 @@ def _split(what: str, url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port  # parsed, and so checked, only on access
     except ValueError:  # the text of the error may contain parts of the URL
-        raise InvalidRequest(f"{what} is no URL") from None
+        raise InvalidRequest(f"{what} is not a URL") from None
     return parts

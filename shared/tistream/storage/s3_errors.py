@@ -41,9 +41,9 @@ _PERMISSIONS = (
     "the bucket (without it a missing object is an access denied)"
 )
 _REGION = "state the bucket's region in the URL (s3://…?region=…)"
-_OVERLOADED = "the store is overloaded; asked again with growing pauses as far as that is safe"
+_OVERLOADED = "the store is overloaded; requests that are safe to repeat are retried with growing pauses"
 _BUCKET = "make the bucket, or correct the URL's bucket and endpoint"
-_KEY = "it goes on by itself once the key may be used again (kms:GenerateDataKey, kms:Decrypt)"
+_KEY = "work continues when the key can be used again (kms:GenerateDataKey, kms:Decrypt)"
 _KMS = "kms"  # prefix of the codes of key management errors: in upper case by AWS, in lower by MinIO
 _MINIO_CODE = "x-minio-error-code"  # the code of an answer to HEAD, which has no body
 CONDITIONS = "TiStream commits by PUTs with If-None-Match and If-Match: use a store that honours them"

@@ -160,7 +160,7 @@ class HttpClient:
             return response
         if response.status_code == httpx.codes.UNAUTHORIZED and self._auth is not None:
             # Keys are being rotated, or clocks differ: temporary, as an outage is.
-            reason = _json_object(response).get("detail", "it says nothing more")
+            reason = _json_object(response).get("detail", "the answer has no detail")
             raise Unavailable(f"{where}: the token of this process is not taken: {reason}")
         raise problem.to_error(where, response.status_code, _json_object(response), response.headers.get("retry-after"))
 

@@ -229,7 +229,7 @@ class RouteTable(Wire):
     since: int | None = None
     tenants: list[TenantRoute]
     gone: list[tuple[str, str]] = Field(
-        default_factory=list, description="(cluster_id, tenant_id) of tenants that are no more since `since`"
+        default_factory=list, description="(cluster_id, tenant_id) of tenants deleted since `since`"
     )
     services: dict[str, list[str]] = Field(
         default_factory=dict, description="role (dispatcher, sorter, schema, api, meta) -> base URLs alive"

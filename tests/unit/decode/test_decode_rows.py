@@ -172,9 +172,9 @@ def test_json_of_each_length_in_format_1(document: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (b"", "cut off"),
-        (b"\x80", "cut off"),
-        (SMALL[:20], "cut off"),
+        (b"", "truncated"),
+        (b"\x80", "truncated"),
+        (SMALL[:20], "truncated"),
         (SMALL[:-1], "offsets"),
         (SMALL + b"\0", "follow"),
         (b"\x81" + SMALL[1:], "format"),

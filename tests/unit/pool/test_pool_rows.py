@@ -129,8 +129,8 @@ def test_a_damaged_page_is_noticed_where_it_is_read(objects: MeasuredObjectStore
 @pytest.mark.parametrize(
     ("ref", "reason"),
     [
-        (dataclasses.replace(REF, size=REF.size + 1), "bytes; its manifest says"),
-        (dataclasses.replace(REF, row_groups=REF.row_groups[:1]), "not those that its manifest says"),
+        (dataclasses.replace(REF, size=REF.size + 1), "bytes; its manifest states"),
+        (dataclasses.replace(REF, row_groups=REF.row_groups[:1]), "not those that its manifest states"),
     ],
 )
 def test_a_segment_that_is_not_the_one_named(objects: MeasuredObjectStore, ref: SegmentRef, reason: str) -> None:

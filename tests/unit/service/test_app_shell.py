@@ -146,7 +146,7 @@ def test_what_is_no_json_is_told_with_the_place(http: TestClient) -> None:
     assert http.post("/object", content=b'{"a": 1}', headers=of_json).json() == 1
     problem = http.post("/object", content=b'{"a": 1, "b": }', headers=of_json).json()
     assert problem["status"] == 400
-    assert problem["detail"] == "body: is no JSON: Expecting value at character 14"
+    assert problem["detail"] == "body: is not valid JSON: Expecting value at character 14"
 
 
 def test_unexpected_error_tells_nothing_but_its_cause_id(

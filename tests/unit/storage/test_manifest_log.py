@@ -251,7 +251,7 @@ def test_the_floor_only_rises(objects: MemoryObjectStore) -> None:
     assert holder.log.raise_floor(first) == second
     assert TaskObjects(objects, TENANT, TASK).floor() == second
     tick = holder.commit("three").number
-    with pytest.raises(InvariantBroken, match="no checkpoint"):
+    with pytest.raises(InvariantBroken, match="not a checkpoint"):
         holder.log.raise_floor(tick)
 
 
@@ -351,7 +351,7 @@ def test_a_floor_without_its_checkpoint_is_corrupt(objects: MemoryObjectStore) -
     checkpoint = holder.commit("one", KIND_CHECKPOINT).number
     holder.log.raise_floor(checkpoint)
     objects.delete(manifest_key(checkpoint))
-    with pytest.raises(CorruptObject, match="not there"):
+    with pytest.raises(CorruptObject, match="does not exist"):
         TaskObjects(objects, TENANT, TASK).follow()
 
 

@@ -42,7 +42,7 @@ class DataDir:
 
     @property
     def first_token(self) -> Path:
-        """The file of the first token with `--auth`. It may do everything."""
+        """The file of the first token, which may do everything. It is used with `--auth`."""
         return self.root / "secrets" / "first.token"
 
     @property

@@ -1,4 +1,6 @@
-"""A tenant's served object: the highest resolved_ts that the API has returned to readers.
+"""A tenant's served object: a resolved_ts that the API has returned to readers (docs/adr/0023).
+
+API servers record it at intervals, so readers may have received a higher one since.
 
 JSON `{"version":1,"snapshot_ts":"S","resolved_ts":"R","written_ms":M}`. For one `snapshot_ts`, `resolved_ts` only
 rises. An object with another `snapshot_ts` is of an earlier tenant of the same name.

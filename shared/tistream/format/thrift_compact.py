@@ -22,7 +22,7 @@ def read_struct(data: bytes) -> Struct:
     try:
         return _read_struct(data, 0, 0)[0]
     except IndexError:
-        raise ValueError("the data end within a value") from None
+        raise ValueError("the data ends within a value") from None
 
 
 def read_struct_at(data: bytes | memoryview, at: int) -> tuple[Struct, int]:
@@ -30,7 +30,7 @@ def read_struct_at(data: bytes | memoryview, at: int) -> tuple[Struct, int]:
     try:
         return _read_struct(data, at, 0)
     except IndexError:
-        raise ValueError("the data end within a value") from None
+        raise ValueError("the data ends within a value") from None
 
 
 def write_struct(struct: Struct) -> bytes:

@@ -1,9 +1,9 @@
 """Determines the unpacked size of a row group before it is unpacked. Pure.
 
 The footer states a size, but the footer may be wrong. A page of a few bytes can unpack to gigabytes. A dictionary
-stores once a value that occurs in every row. An incremental encoding (DELTA_BYTE_ARRAY) leaves out the prefix that a
-value shares with the one before it. Readers budget memory by the sizes that footers state. So pages must not exceed the
-stated size, and the bytes that dictionaries and incremental encodings add are limited.
+stores a value once, although it may occur in every row. An incremental encoding (DELTA_BYTE_ARRAY) leaves out the
+prefix that a value shares with the one before it. Readers budget memory by the sizes that footers state. So pages must
+not exceed the stated size, and the bytes that dictionaries and incremental encodings add are limited.
 """
 
 from __future__ import annotations

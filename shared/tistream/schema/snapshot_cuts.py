@@ -77,7 +77,7 @@ class Cutter:
         self.rest = bytearray()
         self._part: bytearray | None = None
         self._count = 0
-        self._in_list = False  # whether the innermost bracket above depth 5 is that of a list
+        self._in_list = False  # whether the bracket that opened depth 4 is that of a list
         self._held = b""  # a backslash whose second byte has not been fed yet
         self._in_string = False
         self._depth = 0

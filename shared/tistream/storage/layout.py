@@ -132,7 +132,7 @@ def pending_part(tenant: TenantKey, task_id: int, epoch: int, nonce: str, part: 
 
 
 def served(tenant: TenantKey) -> str:
-    """The object with the highest resolved_ts that was returned to the tenant's readers."""
+    """The object that records up to which resolved_ts the tenant's readers were answered."""
     return f"served/cluster-{tenant.cluster_id}/Tenant-{tenant.tenant_id}/progress"
 
 

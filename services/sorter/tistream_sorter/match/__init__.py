@@ -1,1 +1,1 @@
-"""The kernel of a shard: prewrites join their commits, rows are cut and sorted (design.md 3). Pure."""
+"""The kernel of a shard: it joins prewrites with their commits, cuts at the window, and sorts (design.md 3). Pure."""

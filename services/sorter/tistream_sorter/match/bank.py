@@ -1,6 +1,6 @@
-"""All entries of a shard's tick side by side, so that values are gathered once, by their final row numbers. Pure.
+"""All entries of a shard's tick as columns, so that values are gathered once, by row number. Pure.
 
-Rows are numbered: the changes, then the unmatched parts' entries, then the ready parts' rows.
+Rows are numbered in this order: the changes, the entries of the unmatched parts, the rows of the ready parts.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _FACTS = ("type", "region_version", "log_index", "generation")
 class Bank:
     """The tick's entries as columns.
 
-    start_ts, commit_ts (0 where there is none), part (NEW, or which part of its kind), kind (match/pairs.py), keys,
-    parts (what the keys say) and away (whether a pointer tells where the values are) have one item per row.
+    These have one item per row. start_ts. commit_ts: 0 if the entry has none. part: NEW, or the position of the pending
+    part in its list. kind: see match/pairs.py. keys. parts: the decoded keys. away: whether the values are in a change
+    file, where the row's pointer leads.
     """
 
     def __init__(self, changes: pa.Table, unmatched: list[pa.Table], ready: list[pa.Table]) -> None:
@@ -55,20 +56,20 @@ class Bank:
         self.keys = _series(keys)
         self.kind = self._kinds()
         pointing = [np.asarray(table.column("pointer").is_valid()) for table in unmatched]
-        # Of this tick's changes the values are here, wherever their pointers may say that they are too.
+        # The values of this tick's changes are in memory, so their pointers are not needed.
         self.away = np.concatenate([np.zeros(self.fresh, bool), *pointing, np.zeros(len(self) - self.pending, bool)])
 
     def __len__(self) -> int:
         return len(self.part)
 
     def plain(self, rows: Int64s) -> Entries:
-        """Some rows as the fast path takes them."""
+        """Rows in the form that the fast path takes."""
         if len(rows) == len(self):
             return Entries(self.start_ts, self.kind, self.keys, self.parts)
         return Entries(self.start_ts[rows], self.kind[rows], self.keys.gather(rows), self.parts.take(rows))
 
     def _column(self, name: str, in_ready: str | None = None) -> pa.ChunkedArray:
-        """A column of every row, in one of the types that it may have."""
+        """A column of all rows, in UNMATCHED_SCHEMA's type. `in_ready`: its name in ready parts, if it differs."""
         found = [table.column(name) for table in (self._changes, *self._unmatched)]
         found += [table.column(in_ready or name) for table in self._ready]
         chunks = [chunk for column in found for chunk in column.chunks]
@@ -81,7 +82,7 @@ class Bank:
         return pa.chunked_array(chunks, UNMATCHED_SCHEMA.field(name).type)
 
     def _kinds(self) -> npt.NDArray[np.int8]:
-        """What match/pairs.py needs to know of each row's type."""
+        """The kind of each row: a constant of match/pairs.py."""
         types = _numbers(self._entries("type"))
         by_type = np.full(256, UNUSUAL, np.int8)
         by_type[[PREWRITE, COMMIT, COMMITTED]] = PLAIN_PREWRITE, PLAIN_COMMIT, WHOLE
@@ -96,7 +97,7 @@ class Bank:
     # -- for the exact path ---------------------------------------------------------------------------------------
 
     def facts(self, rows: Int64s) -> pl.DataFrame:
-        """Everything but the values of some entries (rows below `pending`)."""
+        """All columns but the values of entries; each of `rows` is below `pending`."""
         columns = {name: _series(self._entries(name)).gather(rows) for name in _FACTS}
         valued = np.asarray(self._entries("value").is_valid())[rows] | self.away[rows]
         seq = np.full(self.pending, -1, np.int64)
@@ -121,7 +122,7 @@ class Bank:
         )
 
     def matched(self, rows: Int64s) -> pl.DataFrame:
-        """(row, part, start_ts, key, commit_ts) of some rows."""
+        """(row, part, start_ts, key, commit_ts) of `rows`."""
         return pl.DataFrame(
             {
                 "row": rows,
@@ -132,7 +133,7 @@ class Bank:
             }
         )
 
-    # -- what is written ------------------------------------------------------------------------------------------
+    # -- output tables ------------------------------------------------------------------------------------------
 
     def _values(self, name: str, in_ready: str, rows: Int64s) -> pa.Array:
         column = self._column(name, in_ready)
@@ -141,7 +142,7 @@ class Bank:
         return _series(column).gather(rows).to_arrow(compat_level=_NEWEST)
 
     def rows(self, rows: Int64s, commit_ts: Int64s, schema: pa.Schema) -> pa.Table:
-        """READY_WIDE's or segment.SCHEMA's columns (binary ones as views), in the order of `rows`."""
+        """The columns of `schema` (READY_WIDE or segment.SCHEMA) in the order of `rows`; binary columns are views."""
         made: dict[str, Callable[[], pa.Array]] = {
             "table_id": lambda: pa.array(self.parts.table_id[rows]),
             "commit_ts": lambda: pa.array(commit_ts),
@@ -154,17 +155,17 @@ class Bank:
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
     def committed(self, rows: Int64s, commit_ts: Int64s) -> pa.Table:
-        """segment.SCHEMA's columns, binary ones as views, of rows in segment.ORDER."""
+        """A table of segment.SCHEMA's columns, for rows given in segment.ORDER; binary columns are views."""
         return self.rows(rows, commit_ts, segment.SCHEMA) if len(rows) else segment.SCHEMA.empty_table()
 
     def ready_rows(self, rows: Int64s, commit_ts: Int64s) -> pa.Table:
-        """READY_WIDE."""
+        """A table of READY_WIDE."""
         if not len(rows):
             return READY_WIDE.empty_table()
         return widened(self.rows(rows, commit_ts, READY_WIDE), READY_WIDE)
 
     def pointed_rows(self, rows: Int64s, commit_ts: Int64s) -> pa.Table:
-        """POINTED_WIDE, of rows whose values are elsewhere."""
+        """A table of POINTED_WIDE, for rows whose values are in change files."""
         if not len(rows):
             return POINTED_WIDE.empty_table()
         columns = {
@@ -178,7 +179,7 @@ class Bank:
         return pa.table(columns).select(POINTED_WIDE.names).cast(POINTED_WIDE)
 
     def unmatched_rows(self, entries: pl.DataFrame) -> pa.Table:
-        """UNMATCHED_WIDE, with the place and floor that `entries` say."""
+        """A table of UNMATCHED_WIDE, with place and floor taken from `entries`."""
         if not len(entries):
             return UNMATCHED_WIDE.empty_table()
         rows = entries["row"].to_numpy()
@@ -191,7 +192,7 @@ class Bank:
 
 
 def _numbers(column: pa.ChunkedArray) -> Int64s:
-    """A column of integers; 0 for null. (to_numpy of one with nulls would go through floats.)"""
+    """A column of integers, with 0 for null: to_numpy would convert a column with nulls to floats."""
     if column.null_count:
         column = pc.fill_null(column, 0)
     out: Int64s = column.to_numpy()
@@ -199,5 +200,6 @@ def _numbers(column: pa.ChunkedArray) -> Int64s:
 
 
 def _series(column: pa.ChunkedArray) -> pl.Series:
-    """As one chunk: gathering from many is several times slower, and of binary columns only views are copied."""
+    """The column in one chunk. To gather from many chunks is several times slower, and this copies only the views of
+    binary columns."""
     return pl.Series(column, dtype=None).rechunk()

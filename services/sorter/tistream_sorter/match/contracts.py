@@ -1,7 +1,8 @@
-"""Arrow schemas of what a tick reads and writes, and the numbers of the push contract that it needs. Pure.
+"""Arrow schemas of the tables that a tick reads and writes, and codes of the push contract (design.md 2). Pure.
 
-The pending state of a task (docs/formats.md) is two kinds of Parquet parts: UNMATCHED, the seed's prewrite buffer,
-and READY, its sorter buffer.
+The pending state of a task (docs/formats.md) consists of two kinds of Parquet parts. UNMATCHED parts hold entries whose
+other half has not arrived. READY parts hold committed rows above the watermark. (POINTED: READY rows whose values stay
+in a change file.)
 """
 
 from __future__ import annotations
@@ -39,20 +40,22 @@ UNMATCHED_SCHEMA = pa.schema(
         pa.field("txn_source", pa.int64()),
         pa.field("generation", pa.int64()),
         pa.field("floor", pa.int64()),  # design.md 3: max(start_ts, the slice's resolved_ts) once covered; else null
-        pa.field("pointer", pa.int64()),  # where the values are, if they are not here: jobs/pointers.py
+        pa.field(
+            "pointer", pa.int64()
+        ),  # place of the values in a change file; null if they are here: jobs/pointers.py
     ]
 )
 
 
 def wide(schema: pa.Schema) -> pa.Schema:
-    """The schema with 64-bit offsets in its binary columns: as rows are held until they are written. With 32 bits a
-    column of more than 2 GiB in one piece is an error of Arrow's, whatever the bounds on a shard were worth."""
+    """The schema with 64-bit offsets in its binary columns, for rows in memory. With 32-bit offsets Arrow fails on a
+    column chunk of more than 2 GiB, which a shard with wide rows can reach."""
     return pa.schema([field.with_type(pa.large_binary()) if field.type == pa.binary() else field for field in schema])
 
 
 def widened(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table's rows in a wide schema. Views go through Polars: Arrow's own cast of more than 2 GiB of them ends the
-    process (pyarrow 26)."""
+    """Convert a table to a wide schema. Polars converts the binary views, because pyarrow 26 crashes when it casts more
+    than 2 GiB of them."""
     columns = [
         pl.Series(column).to_arrow() if pa.types.is_binary_view(column.type) else column for column in table.columns
     ]
@@ -92,6 +95,6 @@ SCANS_SCHEMA = pa.schema(
         pa.field("start_key", pa.binary()),
         pa.field("end_key", pa.binary()),
         pa.field("region_version", pa.int64()),
-        pa.field("log_index", pa.int64()),  # first_index - 1: the place that a scan's PREWRITE rows bear
+        pa.field("log_index", pa.int64()),  # first_index - 1: the log_index of a scan's PREWRITE rows
     ]
 )

@@ -1,6 +1,7 @@
-"""Matching by joins on (key, start_ts): whatever a change's entries are, in any order and number. Pure.
+"""The exact path: matches by joins on (key, start_ts), for any number and order of a change's entries. Pure.
 
-Delivery is at least once and in any order. See design.md 3 and 4; what is plain has been settled by match/pairs.py.
+Delivery is at least once and in any order (design.md 3 and 4). The fast path, match/pairs.py, has settled the plain
+changes before.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ import pyarrow as pa
 from tistream_sorter.match import liveness
 from tistream_sorter.match.contracts import COMMIT, COMMITTED, PREWRITE, ROLLBACK
 
-NEW = -1  # `part` of entries that came with this tick's files
+NEW = -1  # `part` of entries from this tick's files
 IDENTITY = ("start_ts", "key")
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What became of the entries.
+    """The result of matching.
 
-    settled: (row, part, start_ts, key, commit_ts) of changes whose outcome is known, commit_ts above the snapshot.
-    waiting: entries that stay pending whatever the window. commits: those that no prewrite has come for.
+    settled: (row, part, start_ts, key, commit_ts) of changes whose outcome is known. waiting: entries that stay
+    pending, independent of the window. commits: commits without a prewrite so far.
     """
 
     settled: pl.DataFrame
@@ -40,11 +41,11 @@ def resolve(
     scans: pa.Table,
     counters: dict[str, int],
 ) -> Resolved:
-    """Match `entries` (match/bank.py: facts) and rows that were matched before (ready: row, part, start_ts, key,
-    commit_ts). `high` is the watermark.
+    """Match `entries` (columns of Bank.facts) and `ready`, rows that an earlier tick matched (row, part, start_ts, key,
+    commit_ts). `high`: the watermark. Adds to `counters`.
 
-    Of a pipelined transaction a prewrite of a higher generation, or the whole change, may come after its commit: its
-    halves stay apart until the watermark has passed the commit, when everything has come.
+    In a pipelined transaction a prewrite of a higher generation, or a COMMITTED entry, may arrive after the commit. So
+    prewrite and commit stay pending until the watermark has passed the commit: then all entries have arrived.
     """
     said = entries.filter(pl.col("type") == PREWRITE)
     prewrites = _best_prewrites(said)
@@ -63,7 +64,7 @@ def resolve(
 
     open_prewrites = prewrites.join(commits, on=IDENTITY, how="anti").join(rollbacks, on=IDENTITY, how="anti")
     open_prewrites = open_prewrites.join(settled, on=IDENTITY, how="anti")
-    # A pipelined transaction's rollback stays for its other generations; it ends as any lock does.
+    # The rollback of a pipelined transaction stays for the other generations. It is dropped like any dead lock.
     ended = prewrites.filter(pl.col("generation").fill_null(0) == 0)
     open_rollbacks = rollbacks.join(ended, on=IDENTITY, how="anti").join(settled, on=IDENTITY, how="anti")
     open_commits = commits.join(prewrites, on=IDENTITY, how="anti").join(settled, on=IDENTITY, how="anti")
@@ -75,18 +76,17 @@ def resolve(
 
 
 def _first(entries: pl.DataFrame) -> pl.DataFrame:
-    """One entry per identity, the first in order (carried ones and ready rows come before their repeats)."""
+    """The first entry of each identity. Pending entries and ready rows stand before their repeats."""
     return entries.unique(subset=list(IDENTITY), keep="first", maintain_order=True)
 
 
 def _best_prewrites(prewrites: pl.DataFrame) -> pl.DataFrame:
-    """One prewrite per identity: the highest generation, then one with a value; its place is the highest of all. Of
-    equals the first.
+    """Merge the copies of each prewrite into one row. The copy with the highest generation is taken, among equals one
+    with a value, then the one at the highest place. The place is the highest place of all copies.
 
-    The first copy at the highest place also says when that place came (`seq`) and since when it is covered (`floor`):
-    a later one would look like a repeat of something settled, and a repeat at a higher place must be covered anew
-    before a row can prove the lock dead. An identity of which one copy
-    was pending is pending, and leaves the part it lay in.
+    `seq` and `floor` are those of the first copy at the highest place. A later copy would look like a repeat of
+    something settled. After a repeat at a higher place, that place must be covered before a row can prove the lock
+    dead. If one copy was pending, the merged row is pending and moves to a new part.
     """
     if len(prewrites) == prewrites.select(pl.struct(IDENTITY).n_unique()).item():
         return prewrites
@@ -113,7 +113,7 @@ def _best_prewrites(prewrites: pl.DataFrame) -> pl.DataFrame:
 def _living(
     locks: pl.DataFrame, prewrites: pl.DataFrame, history: pa.Table, scans: pa.Table, counters: dict[str, int]
 ) -> pl.DataFrame:
-    """Drop the dead and the repeats of what is settled; note the floors of the others. `prewrites`: every copy."""
+    """Drop dead locks and repeats of settled prewrites, and set the floor of the others. `prewrites`: every copy."""
     if not len(locks):
         return locks
     verdict, repeats = _judged(locks, history, scans)
@@ -128,7 +128,8 @@ def _living(
 
 
 def _judged(locks: pl.DataFrame, history: pa.Table, scans: pa.Table) -> tuple[liveness.Verdict, npt.NDArray[np.bool_]]:
-    """The verdict on each, and whether it came where all was covered, as something settled does that comes again."""
+    """(the verdict, whether each lock repeats a settled one: its place was covered on arrival, and no scan brought
+    it)."""
     facts = liveness.Locks(
         key=locks["key"],
         start_ts=locks["start_ts"].to_numpy(),
@@ -139,7 +140,7 @@ def _judged(locks: pl.DataFrame, history: pa.Table, scans: pa.Table) -> tuple[li
         floor=locks["floor"].fill_null(int(liveness.NO_FLOOR)).to_numpy(),
     )
     verdict = liveness.judge(facts, history)
-    # No row ends a pipelined lock, so one that a late scan brings back would stay for ever (docs/adr/0005).
+    # A watermark cannot end a pipelined lock, so one that a late scan repeats would stay for ever (docs/adr/0005).
     excused = liveness.in_scan(facts, scans) & (facts.generation == 0)
     return verdict, verdict.covered_on_arrival & ~excused
 
@@ -147,8 +148,8 @@ def _judged(locks: pl.DataFrame, history: pa.Table, scans: pa.Table) -> tuple[li
 def _came_before(
     settled: pl.DataFrame, locks: pl.DataFrame, prewrites: pl.DataFrame, history: pa.Table, scans: pa.Table
 ) -> npt.NDArray[np.bool_]:
-    """Which of `locks` look settled by their highest copy, but have another in this tick that came to an open place:
-    since then they are pending."""
+    """Which of `locks` are pending although the copy at their highest place looks like a repeat: another copy of this
+    tick arrived before its place was covered."""
     copies = prewrites.join(settled, on=IDENTITY, how="semi")
     if len(copies) == len(settled):
         return np.zeros(len(locks), bool)

@@ -1,7 +1,7 @@
-"""One shard's share of a tick, on whole columns: match, cut at the watermark, sort. Pure: tables in, tables out.
+"""The work of one shard in a tick, on whole columns: match, cut at the watermark, sort. Pure: tables in, tables out.
 
-Delivery is at least once and in any order; `(key, start_ts)` identifies a change. See design.md 3 and 4. Nearly all
-changes are one prewrite and one commit, and are settled by match/pairs.py; what is left goes through match/exact.py.
+Delivery is at least once and in any order; `(key, start_ts)` identifies a change (design.md 3 and 4). Nearly all
+changes are one prewrite and one commit, which match/pairs.py settles. The rest goes through match/exact.py.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from tistream_sorter.match.pairs import settle
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """What became of the entries.
+    """The result of one shard.
 
-    committed: segment.SCHEMA's columns (binary ones may be views) in segment.ORDER, commit_ts inside the window.
-    pointed: contracts.POINTED_WIDE: what was settled likewise, in the window or above it, but of which the values are
-    where a pending part's pointer says.
-    ready, unmatched: new pending entries plus those of consumed parts; `ready_parts`, `unmatched_parts` say which
-    parts are consumed (numbers as given). repeats: (key, start_ts, commit_ts) of new entries at or below the window or
-    served_ts, to be looked up in the pool. stranded: other commits inside the window whose prewrite never came
-    (invariant 6).
+    committed: rows with commit_ts inside the window; segment.SCHEMA's columns (binary ones may be views) in
+    segment.ORDER.
+    pointed: contracts.POINTED_WIDE: settled rows, inside the window or above it, whose values are still in change
+    files.
+    ready, unmatched: the new pending parts, with new entries and those of consumed parts. `ready_parts`,
+    `unmatched_parts`: positions of the consumed parts in the given lists.
+    repeats: (key, start_ts, commit_ts) of new entries at or below the window's low or served_ts. The caller looks them
+    up in the pool.
+    stranded: other commits inside the window without a prewrite (invariant 6).
     """
 
     committed: pa.Table
@@ -48,8 +50,8 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class MatchRules:
-    """The window to flush, and what is dropped unseen. served_ts: readers were told that nothing new comes at or below
-    it.
+    """The window to flush, and the entries to drop. served_ts: the highest resolved_ts that readers have received, so
+    no new row may appear at or below it.
     """
 
     window: Window
@@ -62,7 +64,7 @@ class MatchRules:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Changes whose outcome is known: where their values are, of which ready part they are (or NEW), and when."""
+    """Changes whose outcome is known: the row with the values, the ready part it came from (or NEW), the commit_ts."""
 
     row: Int64s
     part: npt.NDArray[np.int32]
@@ -80,7 +82,7 @@ def match(
     scans: pa.Table,
     rules: MatchRules,
 ) -> Matched:
-    """Run one shard. `changes` has contracts.CHANGE_COLUMNS, `seq` (the file's place in the tick) and `pointer`.
+    """Run one shard. `changes` has contracts.CHANGE_COLUMNS, `seq` (position of the file in the tick) and `pointer`.
 
     `history` and `scans` are tistream_sorter.watermark.slice_history.HISTORY and SCANS_SCHEMA of the same tick.
     """
@@ -133,8 +135,8 @@ def match(
 
 
 def _wanted(bank: Bank, rules: MatchRules, counters: dict[str, int]) -> Int64s:
-    """Rows of record and meta keys; of index keys too where the tenant keeps them. Of what came with this tick's files
-    anything else is counted and dropped."""
+    """Rows of record and meta keys, and of index keys if the tenant keeps them. Other entries of this tick's files are
+    dropped and counted. Entries of pending parts are all wanted."""
     kind = bank.parts.kind[: bank.fresh]
     keep = (kind == KeyKind.RECORD) | (kind == KeyKind.META)
     if rules.keep_index_keys:
@@ -146,7 +148,8 @@ def _wanted(bank: Bank, rules: MatchRules, counters: dict[str, int]) -> Int64s:
 
 
 def _joined(bank: Bank, values_at: Int64s, commit_at: Int64s, settled: pl.DataFrame) -> _Rows:
-    """Plain changes and those that took joins. A pair is new, wherever its prewrite lay."""
+    """Concatenate the results of the fast and the exact path. A matched pair is NEW, even if its prewrite was
+    pending."""
     part = np.where(values_at == commit_at, bank.part[values_at], np.int32(NEW))
     rows = _Rows(values_at, part, bank.commit_ts[commit_at])
     if not len(settled):
@@ -165,20 +168,21 @@ def _above_snapshot(rows: _Rows, rules: MatchRules, counters: dict[str, int]) ->
 
 
 def _told(bank: Bank, rows: _Rows) -> pl.DataFrame:
-    """(start_ts, key, commit_ts)."""
+    """(start_ts, key, commit_ts) of `rows`."""
     found = {"start_ts": bank.start_ts[rows.row], "key": bank.keys.gather(rows.row), "commit_ts": rows.commit_ts}
     return pl.DataFrame(found)
 
 
 def _apart(bank: Bank, rows: _Rows) -> tuple[_Rows, _Rows]:
-    """(those whose values are here, those whose values are where a pointer says)."""
+    """(rows whose values are in memory, rows whose values a pointer leads to)."""
     away = bank.away[rows.row]
     return rows.where(~away), rows.where(away)
 
 
 def _consumed(part: npt.NDArray[np.int32], sizes: list[int], rules: MatchRules) -> frozenset[int]:
-    """Parts that lost a row must be written anew; all small ones if there are too many of them; and those of which this
-    shard's keys hold nothing (any more), or they would be carried along for ever. `part`: of each survivor."""
+    """Numbers of the parts to replace: those that lost a row; all small ones, if there are more than parts_max; and
+    those without a row of this shard, which would otherwise be kept for ever. `part`: the part of each surviving
+    row."""
     small = [number for number, size in enumerate(sizes) if size < rules.rows_small]
     merged = small if len(small) > rules.parts_max else []
     alive = np.bincount(part + 1, minlength=len(sizes) + 1)[1 : len(sizes) + 1]
@@ -187,7 +191,7 @@ def _consumed(part: npt.NDArray[np.int32], sizes: list[int], rules: MatchRules) 
 
 
 def _rewritten(part: npt.NDArray[np.int32], consumed: frozenset[int]) -> npt.NDArray[np.bool_]:
-    """Which survivors are written now."""
+    """Which surviving rows are written to new parts: new ones, and those of consumed parts."""
     chosen: npt.NDArray[np.bool_] = (part == NEW) | np.isin(part, sorted(consumed))
     return chosen
 

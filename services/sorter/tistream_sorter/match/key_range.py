@@ -1,4 +1,4 @@
-"""Which keys of a column lie in a span. Pure."""
+"""Filters a column of keys by a span. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import polars as pl
 
 
 def inside(keys: pl.Series, start: bytes, end: bytes) -> pl.Series:
-    """A Boolean per key: `start <= key < end`, an empty end being +infinity."""
+    """For each key whether `start <= key < end`. An empty end is plus infinity."""
     column = pl.col("key")
     condition = column >= pl.lit(start)
     if end:

@@ -1,11 +1,11 @@
-"""Which unmatched prewrites and rollbacks are dead, and which are repeats of something settled (design.md 3). Pure.
+"""Decides which unmatched prewrites and rollbacks are dead, and which repeat something settled (design.md 3). Pure.
 
-A lock's place is `(region_version, log_index)`; slices and rows compare with it lexicographically, since for
-overlapping keys a higher version is newer and an equal one is the same region. TiKV never raises a region's
-resolved_ts past a live lock that is already in its log. So once the slice of a key covers a lock's place, remember
-`floor = max(start_ts, the slice's resolved_ts)`; a row that connects later, whose last index is greater than the
-place, with a resolved_ts above the floor, proves that the lock has ended. The row that ended it has a higher index,
-hence arrived before; had it been a commit, the prewrite would not be unmatched.
+A lock's place is `(region_version, log_index)`. Slices and watermark rows compare with it lexicographically, because
+for overlapping keys a higher version is newer, and an equal version is the same region. TiKV never raises a region's
+resolved_ts past a live lock that is already in its log. So once the slice of a key covers a lock's place, the sorter
+stores `floor = max(start_ts, the slice's resolved_ts)`. If a watermark row connects later, its last index is greater
+than the lock's, and its resolved_ts is above the floor, then the lock has ended. The entry that ended it has a higher
+index, so it has arrived. It was not a commit, because then the prewrite would be matched.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ NO_FLOOR = np.int64(-1)
 
 @dataclass(frozen=True, slots=True)
 class Locks:
-    """Unmatched prewrites or rollbacks. `seq` is the file that brought the entry, -1 for one carried over;
-    `floor` is NO_FLOOR where the place was not covered yet."""
+    """Unmatched prewrites or rollbacks. `seq`: position of the entry's file in the tick; -1 if it was pending before.
+    `floor`: NO_FLOOR while the place is not covered."""
 
     key: pl.Series
     start_ts: Int64s
@@ -41,7 +41,8 @@ class Locks:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Per lock: it is dead; its place was covered when it came; its floor now."""
+    """For each lock: whether it is dead, whether its place was covered when it arrived, and its floor after the
+    tick."""
 
     dead: Bools
     covered_on_arrival: Bools
@@ -49,7 +50,7 @@ class Verdict:
 
 
 def judge(locks: Locks, history: pa.Table) -> Verdict:
-    """Walk each lock through its slice's changes (tistream_sorter.watermark.slice_history.HISTORY, in order)."""
+    """Judge each lock by the successive states of its slice. `history`: watermark.slice_history.HISTORY, in order."""
     count = len(locks.key)
     if count == 0:
         return Verdict(np.zeros(0, bool), np.zeros(0, bool), np.zeros(0, np.int64))
@@ -67,7 +68,7 @@ def judge(locks: Locks, history: pa.Table) -> Verdict:
         scanned = (at["scan_index"] >= 0) & _after(at["row_version"], at["scan_index"], locks)
         dead |= real & later & (locks.generation > 0) & scanned
         covers = real & ~_before(at["version"], at["index"], locks)
-        # The last state before the file that brought the lock decides whether its place was covered on arrival.
+        # Whether the place was covered on arrival depends on the last state before the lock's file.
         on_arrival = np.where(real & ~later, covers, on_arrival)
         next_later = _next_is_later(steps, cell, step, locks.seq)
         begins = covers & ~known & (later | next_later)
@@ -76,7 +77,7 @@ def judge(locks: Locks, history: pa.Table) -> Verdict:
 
 
 def in_scan(locks: Locks, scans: pa.Table) -> Bools:
-    """Whether each lock is part of a scan that came in the same file (SCANS_SCHEMA)."""
+    """For each lock whether it belongs to a scan in the same file. `scans`: SCANS_SCHEMA."""
     out = np.zeros(len(locks.key), bool)
     for scan in scans.to_pylist():
         same_file = (locks.seq == scan["seq"]) & (locks.log_index == scan["log_index"])
@@ -99,7 +100,8 @@ def _before(version: Int64s, index: Int64s, locks: Locks) -> Bools:
 
 
 def _next_is_later(steps: dict[str, Int64s], cell: Int64s, step: int, seq: Int64s) -> Bools:
-    """Whether the state after `step` came with or after the lock: then `step` is its state on arrival."""
+    """For each lock whether the state after `step` came with or after it, so that `step` is the state on its
+    arrival."""
     following = steps["seq"][cell, step + 1] if step + 1 < steps["seq"].shape[1] else None
     if following is None:
         return np.ones(len(seq), bool)
@@ -109,7 +111,8 @@ def _next_is_later(steps: dict[str, Int64s], cell: Int64s, step: int, seq: Int64
 
 
 def _steps(keys: pl.Series, history: pa.Table) -> tuple[Int64s, dict[str, Int64s]]:
-    """(row of each key, per column an array [key-range cell, step]); unused steps have version -1."""
+    """(the cell of each key, for each column an array of shape [cell, step]). A cell is a key range without a slice
+    boundary inside. Unused steps have version -1."""
     frame = pl.from_arrow(history)
     assert isinstance(frame, pl.DataFrame)
     bounds = pl.concat([frame["start_key"], frame["end_key"]]).unique().sort()

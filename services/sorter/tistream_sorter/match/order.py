@@ -1,4 +1,4 @@
-"""The order of a segment's rows (tistream.format.segment.ORDER), by numbers as far as numbers tell. Pure."""
+"""Sorts the rows of a segment (tistream.format.segment.ORDER); whole keys are compared only on ties. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Bools = npt.NDArray[np.bool_]
 def segment_order(commit_ts: Int64s, start_ts: Int64s, parts: KeyParts, keys: pl.Series, rows: Int64s) -> Int64s:
     """Positions in order of (table_id, commit_ts, start_ts, key).
 
-    `commit_ts` and `start_ts` are the changes', one each; `rows` says where in `parts` and `keys` theirs are.
+    `commit_ts`, `start_ts` and `rows` have one item per change; `rows` is its position in `parts` and `keys`.
     """
     order = stable_order(start_ts)
     for values in (commit_ts, parts.table_id[rows]):
@@ -28,8 +28,8 @@ def segment_order(commit_ts: Int64s, start_ts: Int64s, parts: KeyParts, keys: pl
 
 
 def _order_by_key(order: Int64s, tied: Bools, parts: KeyParts, keys: pl.Series, rows: Int64s) -> None:
-    """Put the rows of each transaction in key order, in place. `tied`: whether a position is of the transaction (and
-    table) of the one before it."""
+    """Sort the rows of each transaction by key, in place. `tied`: whether a position has the transaction and table of
+    the position before it."""
     inside = np.zeros(len(order), bool)
     inside[1:] = tied
     inside[:-1] |= tied
@@ -45,7 +45,7 @@ def _order_by_key(order: Int64s, tied: Bools, parts: KeyParts, keys: pl.Series, 
     if (same_run & (tail[1:] < tail[:-1])).any():
         by_tail = np.lexsort((tail, run))
         own, where, tail, told = own[by_tail], where[by_tail], tail[by_tail], told[by_tail]
-    unsure = same_run & (tail[1:] == tail[:-1])  # by the numbers; the keys tell
+    unsure = same_run & (tail[1:] == tail[:-1])  # equal numbers: compare the whole keys
     if unsure.any():
         own = own[_by_whole_key(run, keys.gather(where))]
     order[places] = own

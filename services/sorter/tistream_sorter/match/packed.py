@@ -1,5 +1,5 @@
-"""Ordering by numbers: value and row number packed into one u64 and sorted together, which is several times faster
-than an argsort. Pure."""
+"""Stable order of integer columns. Value and row number are packed into one u64 and sorted together, which is several
+times faster than an argsort. Pure."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def _unpacked(values: npt.NDArray[Any], classes: npt.NDArray[np.int8] | None) ->
 
 
 def sort_words(words: UInt64s) -> UInt64s:
-    """Ascending. Polars sorts 64-bit numbers three times as fast as numpy does."""
+    """Sort ascending. Polars sorts 64-bit numbers three times as fast as numpy."""
     return pl.Series(words).sort().to_numpy()

@@ -1,10 +1,9 @@
-"""The fast path of matching: changes of which everything that came is one prewrite and one commit, or one whole
-change. Pure.
+"""The fast path of matching, for changes whose only entries are one prewrite and one commit, or one whole change. Pure.
 
-Entries are grouped by start_ts with one sort of packed words; a transaction with several rows is grouped again by a
-hash of its key. Entries of one (key, start_ts) always fall into one group, so a group that is exactly a prewrite and
-its commit (start_ts and key compared in full) is settled without a look at any other entry; all else, also where a hash
-collides, is left to match/exact.py, which settles it by joins.
+Entries are grouped by start_ts with one sort of packed words. Entries of a transaction with several rows are grouped
+again by a hash of (start_ts, key). Entries of one (key, start_ts) always fall into one group. So a group that consists
+of a prewrite and its commit (start_ts and key compared in full) is settled without any other entry. All other groups,
+and those with a hash collision, are left to match/exact.py, which uses joins.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """One row per entry. kind is PLAIN_PREWRITE (no generation), PLAIN_COMMIT, WHOLE (a COMMITTED, or a row that was
-    matched before) or UNUSUAL. `keys` are the keys themselves, `parts` what their bytes say."""
+    """One row per entry. kind: PLAIN_PREWRITE (no generation), PLAIN_COMMIT, WHOLE (a COMMITTED entry, or a row that an
+    earlier tick matched) or UNUSUAL. keys: raw keys. parts: the decoded keys."""
 
     start_ts: Int64s
     kind: npt.NDArray[np.int8]
@@ -37,7 +36,8 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Row numbers: where a change's values are, where its commit_ts is; and all entries that are left."""
+    """Row numbers: for each settled change the row of its values and the row of its commit_ts; and the other
+    entries."""
 
     values_at: Int64s
     commit_at: Int64s
@@ -45,7 +45,7 @@ class Settled:
 
 
 def settle(entries: Entries) -> Settled:
-    """Settle what is plain."""
+    """Settle the plain changes; `rest` of the result are the entries for the exact path."""
     count = len(entries.kind)
     everything = np.arange(count)
     if not count:
@@ -64,7 +64,7 @@ def settle(entries: Entries) -> Settled:
 
 
 def _settle(entries: Entries, order: Int64s, group: npt.NDArray[np.int64] | UInt64s) -> Settled:
-    """`order` holds rows, those of one group together and by kind; `group` tells it, in that order."""
+    """Settle groups. `order`: row numbers sorted by group, then kind. `group`: the group of each item of `order`."""
     begins = np.ones(len(order) + 1, bool)
     np.not_equal(group[1:], group[:-1], out=begins[1:-1])
     kind = entries.kind[order]
@@ -88,7 +88,7 @@ def _settle(entries: Entries, order: Int64s, group: npt.NDArray[np.int64] | UInt
 def _same_changes(entries: Entries, left: Int64s, right: Int64s) -> npt.NDArray[np.bool_]:
     parts = entries.parts
     same: npt.NDArray[np.bool_] = parts.tail[left] == parts.tail[right]
-    same &= entries.start_ts[left] == entries.start_ts[right]  # hashes may be equal where they are not
+    same &= entries.start_ts[left] == entries.start_ts[right]  # two different start_ts may have equal hashes
     same &= parts.table_id[left] == parts.table_id[right]
     exact = parts.exact[left] & parts.exact[right]
     if exact.all():
@@ -99,7 +99,7 @@ def _same_changes(entries: Entries, left: Int64s, right: Int64s) -> npt.NDArray[
 
 
 def _hashes(entries: Entries, rows: Int64s) -> UInt64s:
-    """Of (start_ts, table_id, tail): equal for entries of one change."""
+    """A hash of (start_ts, table_id, tail) per row: equal for entries of one change."""
     parts = entries.parts
     mixed = entries.start_ts[rows].astype(np.uint64) * _MIX[0]
     for more, factor in ((parts.tail[rows], _MIX[1]), (parts.table_id[rows].astype(np.uint64), _MIX[2])):
@@ -111,7 +111,7 @@ def _hashes(entries: Entries, rows: Int64s) -> UInt64s:
 
 
 def _by_hash(entries: Entries, rows: Int64s, hashed: UInt64s) -> tuple[Int64s, UInt64s]:
-    """`rows` with equal hashes together and by kind, and their hashes, which leave room for kind and row number."""
+    """(`rows` sorted by hash, then kind; their hashes). The hashes must leave bits for the kind and the row number."""
     row_bits = (len(entries.kind) - 1).bit_length()
     assert int(hashed.max()).bit_length() + CLASS_BITS + row_bits <= WORD
     packed = (hashed << np.uint64(CLASS_BITS)) | entries.kind[rows].astype(np.uint64)

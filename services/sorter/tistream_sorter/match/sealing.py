@@ -1,4 +1,4 @@
-"""Settled rows above the window: which are written as segments at once, and which wait in a READY part. Pure."""
+"""Divides settled rows above the window: large transactions become segments at once, the rest a READY part. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ORDERED = wide(segment.SCHEMA)
 
 
 def value_bytes(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Bytes of each row's value and old_value."""
+    """Bytes of value and old_value together, per row."""
     total = np.zeros(table.num_rows, np.int64)
     for name in ("value", "old_value"):
         lengths = pc.fill_null(pc.binary_length(table[name]), 0)
@@ -23,7 +23,7 @@ def value_bytes(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def split(ready: pa.Table, bytes_min: int) -> tuple[list[pa.Table], pa.Table]:
-    """(one table per commit_ts whose values weigh at least `bytes_min`, the rest), each in input order."""
+    """(one table for each commit_ts with at least `bytes_min` of values, the other rows), each in input order."""
     if not ready.num_rows:
         return [], ready
     commit_ts, place = np.unique(ready["commit_ts"].to_numpy(), return_inverse=True)
@@ -38,7 +38,8 @@ def split(ready: pa.Table, bytes_min: int) -> tuple[list[pa.Table], pa.Table]:
 
 
 def in_order(rows: pa.Table) -> pa.Table:
-    """segment.SCHEMA rows (binary columns wide) in segment.ORDER of rows that have all of its columns but table_id."""
+    """Convert to segment.SCHEMA (binary columns wide) and sort by segment.ORDER. `rows` may lack the column
+    table_id."""
     named = rows if "table_id" in rows.column_names else rows.append_column("table_id", _table_ids(rows))
     columns = named.select(segment.SCHEMA.names).cast(ORDERED)
     return columns.sort_by([(name, "ascending") for name in segment.ORDER])

@@ -70,7 +70,7 @@ def test_a_row_stops_its_task_in_the_process_that_has_told_it_too() -> None:
     world.push(TINY.file(1, 220, 210, [whole(b"b", 160, 170, 6)], watermark(6, 6, 210)))
     world.tick()
     (reason,) = world.stopped()
-    assert "205, up to which readers were told" in reason
+    assert "205, a resolved_ts that readers have received" in reason
     assert world.pool()["commit_ts"].to_list() == [130]
 
 

@@ -1,4 +1,4 @@
-"""Spreads shards over Spark tasks. Pure."""
+"""Distributes shards over Spark tasks. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tistream_sorter.jobs.shard import Shard
 
 
 def bundles(shards: Sequence[Shard], count: int) -> list[list[Shard]]:
-    """Spread shards over at most `count` Spark tasks by weight, heaviest first."""
+    """Distribute shards over at most `count` Spark tasks: the heaviest first, each to the lightest task so far."""
     out: list[list[Shard]] = [[] for _ in range(min(count, len(shards)))]
     weights = [0] * len(out)
     for shard in sorted(shards, key=lambda shard: -shard.weight):

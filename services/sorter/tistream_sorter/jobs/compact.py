@@ -1,4 +1,4 @@
-"""Small segments written as one, in a Spark worker. Decides nothing; the rows stay what they are."""
+"""Merges small segments into one, in a Spark worker. The driver has chosen them; the rows do not change."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from tistream.storage.object_store import ObjectStore
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.match.contracts import wide
 
-# A row group holds one table's rows, or several small tables' up to so many: who pulls one of many tables reads little
-# of others. (A tick's own segments share row groups of 65,536 rows: they are written once a second.)
+# A row group holds the rows of one table, or of several small tables up to this number of rows, so that a pull of one
+# table reads few rows of others. (A tick's segments, written each second, use row groups of 65,536 rows.)
 PACKED_ROWS = 8_192
-# zstd's: written once and kept, so it may take longer than a tick's, and takes a third less room (docs/benchmarks.md).
+# zstd level. The output is written once and kept, so it may cost more time than a tick's segment; it is a third smaller
+# (docs/benchmarks.md).
 LEVEL = 3
 READERS = 8
 
 
 def rewrite_guarded(objects: ObjectStore, unit: Rewrite) -> Rewritten:
-    """One Rewrite; what goes wrong with it is told, and stays its own."""
+    """Run one rewrite. Errors are returned in the result and do not fail the other rewrites of the job."""
     counted = MeasuredObjectStore(objects)
     try:
         done = _rewritten(counted, unit)
@@ -46,22 +47,25 @@ def _rewritten(objects: ObjectStore, unit: Rewrite) -> Rewritten:
             tables.append(table)
             if sum(one.nbytes for one in tables) >= unit.unpacked_max:
                 break
-    except CorruptObject as error:  # the others can be put together without it
+    except CorruptObject as error:  # the other segments can be merged without the damaged one
         return Rewritten(unit.task_id, (unit.inputs[len(tables)].key,), failed=str(error))
     taken = unit.inputs[: len(tables)]
     if len(taken) < 2:
-        return Rewritten(unit.task_id, (taken[0].key,), failed="its rows are too much to be put together with others")
+        return Rewritten(
+            unit.task_id, (taken[0].key,), failed="its rows are too large to merge with those of another segment"
+        )
     rows = _in_order(pa.concat_tables([table.cast(wide(SCHEMA)) for table in tables]))
     if rows.num_rows != sum(segment.rows for segment in taken):
-        raise InvariantBroken(7, f"{unit.key}: {rows.num_rows} rows of segments that hold others")
+        raise InvariantBroken(7, f"{unit.key}: {rows.num_rows} rows were read from segments that state another number")
     body, output = write_segment(rows, unit.key, PACKED_ROWS, LEVEL)
     objects.put(unit.key, body)
     return Rewritten(unit.task_id, tuple(segment.key for segment in taken), output)
 
 
 def _read(objects: ObjectStore, segments: Sequence[SegmentRef]) -> Iterator[pa.Table]:
-    """One after the other, READERS of them under way: hundreds of answers of an object store would take seconds of a
-    slot that ticks need as well. The first one by itself: a store that does not answer is not asked eight times."""
+    """Yield the table of each segment, in order, with READERS concurrent reads: sequential reads of hundreds of objects
+    would occupy for seconds a slot that ticks need. The first one is read alone, so that an object store that does not
+    answer gets one request and not READERS."""
     with new_executor("get", READERS) as readers:
         begin, end = 0, 1
         while begin < len(segments):
@@ -72,13 +76,13 @@ def _read(objects: ObjectStore, segments: Sequence[SegmentRef]) -> Iterator[pa.T
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
-    """In segment.ORDER. The inputs are each in order, and mostly one after the other in commit_ts."""
+    """Sort by segment.ORDER. Each input is sorted, and most follow one another in commit_ts."""
     columns = {name: rows.column(name).to_numpy() for name in ("table_id", "commit_ts", "start_ts")}
     order = np.lexsort((columns["start_ts"], columns["commit_ts"], columns["table_id"]))
     same = np.ones(max(0, len(order) - 1), bool)
     for values in columns.values():
         same &= values[order][1:] == values[order][:-1]
-    if same.any():  # rows of one transaction: their keys tell
+    if same.any():  # rows of one transaction are ordered by key
         frame = pl.DataFrame({**columns, "key": pl.Series(rows.column("key")), "at": np.arange(rows.num_rows)})
         order = frame.sort("table_id", "commit_ts", "start_ts", "key")["at"].to_numpy()
     return rows.take(pa.array(order))

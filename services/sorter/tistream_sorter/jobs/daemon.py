@@ -1,6 +1,6 @@
-"""`pyspark.daemon` with the kernel loaded: what it forks, each Python worker, has no import of its own to wait for.
+"""`pyspark.daemon` with the kernel imported, so that the Python workers that it forks need not import it.
 
-Nothing may have started a thread when it forks: importing polars, pyarrow and numpy starts none.
+No thread may run when the daemon forks. The import of polars, pyarrow and numpy starts none.
 """
 
 from pyspark.daemon import manager

@@ -1,8 +1,9 @@
 """`python -m tistream_sorter.jobs.executor`: a Spark executor of a Kubernetes pod.
 
-Spark's own images begin with a shell script that makes a command line of the environment that the driver's Kubernetes
-backend gave the pod. Our image holds PySpark from PyPI, with the same jars but without that script; this is its part
-for executors (`kubernetes/dockerfiles/spark/entrypoint.sh` of Spark 4). The process becomes Java's.
+In Spark's own images a shell script (`kubernetes/dockerfiles/spark/entrypoint.sh` of Spark 4) builds the executor's
+command line from environment variables, which the driver's Kubernetes backend sets in the pod. Our image has PySpark
+from PyPI, with the same jars but without the script. This module replaces the script's part for executors. It replaces
+its own process by Java (exec).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tistream.service import java
 
 BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 _OPTION = re.compile(r"SPARK_JAVA_OPT_(\d+)")
-# Argument of the backend -> the variable that the driver sets.
+# Argument of the backend -> environment variable that the driver sets.
 _ARGUMENTS = {
     "--driver-url": "SPARK_DRIVER_URL",
     "--executor-id": "SPARK_EXECUTOR_ID",
@@ -30,7 +31,7 @@ _ARGUMENTS = {
 
 
 def command(environ: Mapping[str, str], program: Path, jars: Path) -> list[str]:
-    """The command line of the executor. Raises KeyError for a variable that is not set."""
+    """The command line of the executor. Raises KeyError if a variable is not set."""
     options = sorted((int(found[1]), name) for name in environ if (found := _OPTION.fullmatch(name)))
     memory = environ["SPARK_EXECUTOR_MEMORY"]
     arguments = [part for name, variable in _ARGUMENTS.items() for part in (name, environ[variable])]
@@ -48,8 +49,9 @@ def command(environ: Mapping[str, str], program: Path, jars: Path) -> list[str]:
 
 
 def main() -> None:
-    """Become the executor. Status 2 and one line on stderr where Spark's driver has not made this pod."""
-    import pyspark  # noqa: PLC0415 - half a second
+    """Replace this process by the executor. Outside of a pod that Spark's driver created: one line on stderr, status
+    2."""
+    import pyspark  # noqa: PLC0415 - takes half a second
 
     home = Path(pyspark.__file__).parent
     program = java.ensure().home / "bin" / "java"
@@ -57,7 +59,7 @@ def main() -> None:
     try:
         line = command(os.environ, program, home / "jars")
     except KeyError as error:
-        sys.stderr.write(f"not in an executor's pod: {error.args[0]} is not set\n")
+        sys.stderr.write(f"this is not a pod that Spark created for an executor: {error.args[0]} is not set\n")
         raise SystemExit(2) from None
     os.execv(program, line)
 

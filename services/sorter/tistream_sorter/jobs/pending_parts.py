@@ -1,4 +1,4 @@
-"""Reading pending parts in a Spark worker, and the values that their rows point to. Decides nothing."""
+"""Reads pending parts, and the values that their rows point to, in a Spark worker."""
 
 from __future__ import annotations
 
@@ -27,26 +27,28 @@ IDENTITY = ("start_ts", "key")
 
 
 def read_ready(objects: ObjectStore, part: PendingPart) -> pa.Table:
-    """READY_SCHEMA rows of what is left of a part. Raises CorruptObject: nothing can replace it."""
+    """READY_SCHEMA rows of a READY part, clipped to its span. Raises CorruptObject; there is no other copy of a
+    part."""
     table = pq.read_table(_whole(objects, part)).cast(READY_SCHEMA)
     return clipped(table, part)
 
 
 def read_unmatched(objects: ObjectStore, part: PendingPart, book: SourceBook) -> pa.Table:
-    """UNMATCHED_SCHEMA rows of what is left of a part; its sources are in the book then. Raises CorruptObject."""
+    """UNMATCHED_SCHEMA rows of an UNMATCHED part, clipped to its span, with the shard's pointers. Adds the part's
+    sources to `book`. Raises CorruptObject."""
     table = pq.read_table(_whole(objects, part))
-    if "pointer" not in table.column_names:  # written under manifest version 1
+    if "pointer" not in table.column_names:  # the part was written under manifest version 1
         table = table.append_column("pointer", pa.nulls(table.num_rows, pa.int64()))
     table = clipped(table.cast(UNMATCHED_SCHEMA), part)
     numbers = book.add(part.sources, part.pointed_bytes / max(part.rows, 1))
     held = pointer_column(table)
     if len(held) and int((held >> 47).max()) >= len(part.sources):
-        raise CorruptObject(part.key, "points into a source that its manifest does not name (invariant 10)")
+        raise CorruptObject(part.key, "has a pointer into a source that its manifest does not name (invariant 10)")
     return with_pointers(table, renumbered(held, numbers) if len(numbers) else held)
 
 
 def sealed_identities(objects: ObjectStore, part: PendingPart) -> pl.DataFrame:
-    """start_ts and key of a SEALED part's rows; its values stay where they are."""
+    """start_ts and key of a SEALED part's rows. The values are not read."""
     segment = segment_of(part)
     table = read_row_groups(objects, segment, range(len(segment.row_groups)), IDENTITY)
     frame = pl.from_arrow(table.select(list(IDENTITY)))
@@ -55,12 +57,12 @@ def sealed_identities(objects: ObjectStore, part: PendingPart) -> pl.DataFrame:
 
 
 def segment_of(part: PendingPart) -> SegmentRef:
-    """A SEALED part as the segment that it is."""
+    """The segment that a SEALED part consists of."""
     return SegmentRef(part.key, part.size, part.checksum, part.rows, part.row_groups)
 
 
 def clipped(table: pa.Table, part: PendingPart) -> pa.Table:
-    """The rows with keys in what is left of the part."""
+    """The rows whose keys lie in the part's span, which a split of the task may have narrowed."""
     chosen = inside(pl.Series(table["key"]), part.span.start, part.span.end)
     return table if chosen.all() else table.filter(chosen.to_arrow())
 
@@ -72,23 +74,25 @@ def pointer_column(table: pa.Table) -> Int64s:
 
 
 def with_pointers(table: pa.Table, pointer: Int64s) -> pa.Table:
-    """The table with other pointers; null for NOWHERE."""
+    """Replace the pointers of a table; NOWHERE becomes null."""
     at = table.schema.get_field_index("pointer")
     return table.set_column(at, table.schema.field(at), pa.array(pointer, mask=pointer < 0))
 
 
 def follow(objects: ObjectStore, rows: pa.Table, book: SourceBook, bytes_max: int) -> Iterator[pa.Table]:
-    """`rows` (contracts.POINTED_WIDE) with their values, READY_WIDE, a chunk at a time, in the order of the sources.
+    """Read the values of `rows` (contracts.POINTED_WIDE). Yields READY_WIDE tables in the order of the sources; each
+    fetch is bounded by `bytes_max`.
 
     Raises:
-        CorruptObject: a source is gone or damaged, or the row that a pointer names is another one.
+        CorruptObject: a source is missing or damaged, or a pointer leads to a row with another key or start_ts.
     """
     for fetch in fetches(pointer_column(rows), book, bytes_max):
         yield _filled(rows.take(pa.array(fetch.asked)), _source_rows(objects, fetch), fetch.source.key)
 
 
 def recalled(objects: ObjectStore, rows: pa.Table, which: Bools, book: SourceBook, bytes_max: int) -> pa.Table:
-    """UNMATCHED_WIDE rows, of which those chosen have their values themselves then. Raises as follow."""
+    """Copy values into rows: in UNMATCHED_WIDE `rows`, replace the pointers of the rows `which` by their values. Raises
+    the errors of `follow`."""
     if not which.any():
         return rows
     chosen = rows.filter(pa.array(which))
@@ -110,7 +114,7 @@ def _source_rows(objects: ObjectStore, fetch: Fetch) -> pa.Table:
     try:
         table = read_source(objects, fetch.source, fetch.groups)
     except NotFoundYet as error:
-        raise CorruptObject(fetch.source.key, f"is gone, though a manifest points into it: {error}") from error
+        raise CorruptObject(fetch.source.key, f"does not exist, although a manifest points into it: {error}") from error
     return table.cast(wide(table.schema)).take(pa.array(fetch.found))
 
 
@@ -121,11 +125,11 @@ def _filled(asked: pa.Table, found: pa.Table, key: str) -> pa.Table:
 
 
 def _check_same(asked: pa.Table, found: pa.Table, key: str) -> None:
-    """The rows that were found are those that were asked for."""
+    """Raises CorruptObject unless `found` has the key and start_ts of `asked` in each row."""
     same = pc.and_(pc.equal(asked["key"], found["key"]), pc.equal(asked["start_ts"], found["start_ts"]))
     if not pc.all(pc.fill_null(same, False)).as_py():
         at = pc.index(pc.fill_null(same, False), False).as_py()
-        raise CorruptObject(key, f"a pointer to key {shown_key(asked['key'][at].as_py())} finds another row")
+        raise CorruptObject(key, f"a pointer to key {shown_key(asked['key'][at].as_py())} leads to another row")
 
 
 def _whole(objects: ObjectStore, part: PendingPart) -> io.BytesIO:

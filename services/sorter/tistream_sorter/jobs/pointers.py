@@ -1,8 +1,9 @@
-"""Pointers to values in source row groups (docs/adr/0007): one 64-bit integer a row. Pure.
+"""Pointers to values in row groups of change files, the sources (docs/adr/0007): one 64-bit integer per row. Pure.
 
-`source << 47 | row group << 31 | row in the group`; NOWHERE (null in a part) is a row that holds its value itself.
-In a part, and in a manifest, `source` counts the part's own sources; inside a shard it counts the shard's: first its
-files, whose rows are at hand, then the sources of the parts that it has read.
+A pointer is `source << 47 | row group << 31 | row in the group`. NOWHERE (null in a part) marks a row that holds its
+value itself. In a part and in a manifest, `source` is a position in the part's list of sources. Inside a shard it is a
+position in the shard's list: first its own change files, whose values are in memory, then the sources of the parts that
+it has read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NOWHERE = np.int64(-1)
 
 
 def pointers(source: int, groups: Iterable[tuple[int, int]]) -> Int64s:
-    """Of every row of the given (index, rows) row groups of one source, one group after the other."""
+    """Pointers to every row of one source's row groups, group by group. `groups`: (index, number of rows)."""
     out = [np.zeros(0, np.int64)]
     for index, rows in groups:
         assert source < SOURCES_MAX
@@ -36,22 +37,22 @@ def pointers(source: int, groups: Iterable[tuple[int, int]]) -> Int64s:
 
 
 def sources_of(pointer: Int64s) -> Int64s:
-    """Which source each points into; -1 for NOWHERE."""
+    """The source of each pointer; -1 for NOWHERE."""
     return pointer >> SOURCE_SHIFT
 
 
 def groups_of(pointer: Int64s) -> Int64s:
-    """The index of the row group, in its file."""
+    """The index of each pointer's row group in its file."""
     return (pointer >> GROUP_SHIFT) & (GROUPS_MAX - 1)
 
 
 def rows_of(pointer: Int64s) -> Int64s:
-    """The row, in its row group."""
+    """The number of each pointer's row in its row group."""
     return pointer & (ROWS_MAX - 1)
 
 
 def renumbered(pointer: Int64s, numbers: Int64s) -> Int64s:
-    """The same rows, source `s` being called `numbers[s]`. NOWHERE stays."""
+    """The pointers after source `s` got the number `numbers[s]`. NOWHERE stays."""
     source = sources_of(pointer)
     rest = pointer & ((1 << SOURCE_SHIFT) - 1)
     there = pointer >= 0
@@ -59,8 +60,8 @@ def renumbered(pointer: Int64s, numbers: Int64s) -> Int64s:
 
 
 def few_left(pointer: Int64s, book: SourceBook, bytes_max: int) -> Bools:
-    """Rows whose values are elsewhere, in row groups of which so little is still pointed to that it is better fetched:
-    at most about `bytes_max` bytes each. Else a source would have to stay for its last row."""
+    """Which rows to copy out of their source because the pointers into their row group cover at most about `bytes_max`
+    bytes. Otherwise a source would be kept for its last row. False for rows whose values are in memory."""
     away = sources_of(pointer) >= book.at_hand
     if not away.any():
         return away
@@ -72,13 +73,13 @@ def few_left(pointer: Int64s, book: SourceBook, bytes_max: int) -> Bools:
 
 
 def who_points(pointer: Int64s, weight: Int64s, at_hand: int, bytes_min: int) -> Bools:
-    """Which rows are written as pointers; the others hold their value.
+    """Which rows are written as pointers. The others are written with their values.
 
     Args:
-        pointer: of each row, or NOWHERE.
-        weight: bytes of each row's values; 0 where they are not here.
-        at_hand: sources below this number have their values here; those from it on must stay pointers.
-        bytes_min: of one row group's rows together, for them to point.
+        pointer: pointer of each row, or NOWHERE.
+        weight: bytes of each row's values; 0 if they are not in memory.
+        at_hand: the values of sources below this number are in memory; rows of the others must stay pointers.
+        bytes_min: rows become pointers if those of their row group have at least this many bytes together.
     """
     there = pointer >= 0
     away = sources_of(pointer) >= at_hand
@@ -92,35 +93,37 @@ def who_points(pointer: Int64s, weight: Int64s, at_hand: int, bytes_min: int) ->
 
 @dataclass(slots=True)
 class SourceBook:
-    """The sources of one shard, by number. The first `at_hand` are its own files."""
+    """The numbered sources of one shard. The first `at_hand` are its own files, whose values are in memory."""
 
     sources: list[SourceFile]
     at_hand: int
-    row_bytes: list[float] = field(default_factory=list)  # about what a row's values weigh, by source
+    row_bytes: list[float] = field(default_factory=list)  # by source: estimated bytes of a row's values
 
     @classmethod
     def of(cls, files: Sequence[SourceFile]) -> SourceBook:
         return cls(list(files), len(files), [0.0] * len(files))
 
     def add(self, found: Sequence[SourceFile], row_bytes: float) -> Int64s:
-        """Number a part's sources; the number of each."""
+        """Add the sources of a part, and return their numbers. `row_bytes`: estimated bytes of a row's values."""
         first = len(self.sources)
-        assert first + len(found) <= SOURCES_MAX, "a shard reads more sources than pointers can count"
+        assert first + len(found) <= SOURCES_MAX, "a shard has more sources than a pointer can address"
         self.sources += found
         self.row_bytes += [row_bytes] * len(found)
         return np.arange(first, first + len(found), dtype=np.int64)
 
     def group_row_bytes(self, number: int, index: int) -> float:
-        """About what a row of one row group weighs: as its footer states, or at least as the part's rows do."""
+        """Estimated bytes of a row of one row group: from the file's footer, or else at least the average of the
+        part."""
         group = group_at(self.sources[number], index)
         own = group.weight / max(group.rows, 1)
         return own if group.unpacked else max(own, self.row_bytes[number])
 
     def named_by(self, pointer: Int64s, weight: Int64s) -> tuple[tuple[SourceFile, ...], Int64s]:
-        """The sources that are pointed into, each with only the row groups that are; and the pointers with
-        the sources' places in that tuple. One file under two numbers becomes one source.
+        """(the sources with pointers into them, each with only its row groups in use; the pointers renumbered to that
+        tuple). A file with two numbers becomes one source.
 
-        `weight` is of each row's values, 0 where they are not here: a row group unpacks to no less than was seen of it.
+        `weight`: bytes of each row's values, 0 if they are not in memory. The sum over a row group is a lower bound of
+        its `unpacked` size.
         """
         places: dict[str, int] = {}
         groups: list[dict[int, SourceGroup]] = []
@@ -143,19 +146,19 @@ class SourceBook:
 
 
 def group_at(source: SourceFile, index: int) -> SourceGroup:
-    """The row group with that index in its file."""
+    """The row group with this index in its file."""
     return next(group for group in source.groups if group.index == index)
 
 
 def _pairs(pointer: Int64s) -> list[tuple[int, int]]:
-    """(source, row group) of all that are pointed into, in order."""
+    """The distinct (source, row group) of the pointers, in order."""
     places = np.unique(pointer[pointer >= 0] >> GROUP_SHIFT).tolist()
     width = SOURCE_SHIFT - GROUP_SHIFT
     return [(place >> width, place & (GROUPS_MAX - 1)) for place in places]
 
 
 def _totals(pointer: Int64s, weight: Int64s) -> list[int]:
-    """Of each of those, what its rows weigh together."""
+    """For each item of `_pairs`, the weight of its rows together."""
     there = pointer >= 0
     _, place = np.unique(pointer[there] >> GROUP_SHIFT, return_inverse=True)
     return np.bincount(place, weights=weight[there]).astype(np.int64).tolist() if there.any() else []
@@ -163,8 +166,8 @@ def _totals(pointer: Int64s, weight: Int64s) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Neighbouring row groups of one source to be read together, and `rows`: for each row asked for, its place in what
-    is asked, and its place among the rows of the groups, one group after the other."""
+    """A read of neighbouring row groups of one source. asked: positions of the wanted rows in the list of pointers.
+    found: for each, its position in the concatenated rows of the groups."""
 
     source: SourceFile
     groups: tuple[SourceGroup, ...]
@@ -173,8 +176,8 @@ class Fetch:
 
 
 def fetches(pointer: Int64s, book: SourceBook, bytes_max: int) -> Iterator[Fetch]:
-    """Reads that together bring every row once, row group by row group; each of at most `bytes_max` bytes, or one
-    row group: bytes unpacked, since that is what is held. All of `pointer` must point."""
+    """Reads that together return every row once. Each takes at most `bytes_max` unpacked bytes, or one row group.
+    `pointer` must not contain NOWHERE."""
     order = np.argsort(pointer, kind="stable")
     ordered = pointer[order]
     for number, indexes in _by_source(ordered, book, bytes_max):

@@ -1,7 +1,7 @@
-"""Which pending parts a shard must read (docs/adr/0007, decision 2). Pure.
+"""Decides which pending parts a shard must read (docs/adr/0007, decision 2). Pure.
 
-A part that is left alone cannot hold another copy of any change at hand, nothing in it has a commit_ts in the window,
-and nothing in it may be proven dead by this tick's rows. Bounds err towards reading.
+A part is skipped if it cannot hold a copy of a change of this tick, none of its commit_ts lies in the window, and this
+tick's watermark rows cannot prove one of its locks dead. In doubt a part is read.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ BYTES_SMALL = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class AtHand:
-    """The changes at hand, in order of their keys."""
+    """The changes of this tick, sorted by key."""
 
     keys: pl.Series
     start_ts: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, identities: pl.DataFrame) -> AtHand:
-        """`identities` has columns start_ts and key, and any number of rows for one change."""
+        """`identities` has the columns start_ts and key. A change may have several rows."""
         ordered = identities.sort("key")
         return cls(ordered["key"], ordered["start_ts"].to_numpy())
 
     def meet(self, parts: Sequence[PendingPart]) -> list[bool]:
-        """Of each part, whether it may hold one of the changes."""
+        """For each part whether it may hold one of the changes."""
         firsts = self._below([part.span.start for part in parts])
         ends = self._below([part.span.end for part in parts])
         out = []
@@ -43,14 +43,16 @@ class AtHand:
         return out
 
     def _below(self, keys: list[bytes]) -> list[int]:
-        """How many of the changes' keys lie below each; all at once, since a search costs more than its steps."""
+        """For each key the number of changes with a lower key. One call for all keys, because its fixed cost is
+        high."""
         return self.keys.search_sorted(pl.Series(keys, dtype=pl.Binary), side="left").to_list()
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRules:
-    """high: the window's end. rows_small: parts with fewer rows, if they are not heavy, are always read. scanned: where
-    scans connect, and locks may die by them. swept: keys of parts to be looked through for dead locks."""
+    """high: the window's high. rows_small: parts with fewer rows (and less than BYTES_SMALL) are always read. scanned:
+    spans in which a scan connects, so that pipelined locks may be dead. swept: keys of the parts to scan for dead
+    locks."""
 
     high: int
     rows_small: int
@@ -58,7 +60,7 @@ class ReadRules:
     swept: Collection[str] = ()
 
     def reaches(self, part: PendingPart) -> bool:
-        """Whether the part is read whatever has come."""
+        """Whether the part is read independently of the changes of this tick."""
         return (
             (part.rows < self.rows_small and part.size < BYTES_SMALL)
             or part.commit_ts_min <= self.high
@@ -68,12 +70,12 @@ class ReadRules:
 
 
 def read_anyway(parts: Sequence[PendingPart], rules: ReadRules) -> list[bool]:
-    """Of each part, whether it is read whatever has come."""
+    """For each part whether it is read independently of the changes of this tick."""
     return [rules.reaches(part) for part in parts]
 
 
 def read_too(parts: Sequence[PendingPart], anyway: Sequence[bool], identities: pl.DataFrame) -> list[bool]:
-    """Of each part, whether it is read because of the changes at hand alone."""
+    """For each part whether it is read only because of the changes of this tick (`identities`)."""
     if all(anyway):
         return [False] * len(parts)
     unsure = [part for part, sure in zip(parts, anyway, strict=True) if not sure]

@@ -1,4 +1,4 @@
-"""The contract of a compaction job: which segments are to become one, and what came of it. Pure."""
+"""Input and result of a compaction job, which merges segments. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tistream.storage.measured import Traffic
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Segments, in the order of the list, of which the first ones, as many as fit, are to be written as one, `key`."""
+    """Neighbouring segments to merge into the object `key`, in order. As many of the first ones are taken as fit into
+    `unpacked_max` bytes in memory."""
 
     tenant: TenantKey
     task_id: int
@@ -22,8 +23,8 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What came of a Rewrite: `output` holds the rows of `inputs`, two at least. failed: why there is none; where there
-    are `inputs`, because of them, else it may go better the next time."""
+    """The result of a Rewrite. `output` has the rows of `inputs` (at least two segments). failed: the reason if there
+    is no output; `inputs` then names the segments that caused it, and is empty after an error that may pass."""
 
     task_id: int
     inputs: tuple[str, ...] = ()

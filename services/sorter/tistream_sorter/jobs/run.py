@@ -1,4 +1,4 @@
-"""The edge to Spark: shards in, one job, results out. Decides nothing."""
+"""Runs shards and rewrites as Spark jobs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 
 CLOSURE_BYTES_MAX = 256 << 10
-POOL, LARGE_POOL = "default", "large"  # of equals the first by name goes first
+POOL, LARGE_POOL = "default", "large"  # Spark serves equal pools in order of name
 
 
 class SparkRunner:
     """Runs the shards of a tick, of all due tasks of the node, as one Spark job.
 
-    Executors read, match, sort and write; the driver sees object names and counts only. `keys` is what it knows of
-    tenants' keys: it goes to the executors with the work.
+    Executors read, match, sort and write. The driver handles object names and counts only. `keys`: the encryption key
+    ids of the tenants, which are sent to the executors with each job.
     """
 
     def __init__(self, session: SparkSession, objects_url: str, keys: TenantKeys | None = None) -> None:
@@ -30,27 +30,28 @@ class SparkRunner:
         self._keys = TenantKeys() if keys is None else keys
         self._context = session.sparkContext
         self._url = objects_url
-        # One partition per slot, each holding its own number: little work travels in the closure, since a new RDD for
-        # every job costs more than many a tick. Much work does not, or every task would get that of all.
+        # One partition per slot, which holds its own number. Small work is sent in the closure, because a new RDD for
+        # each job costs more than many a tick. Large work is not, because each task would receive the work of all.
         self._slots = self._context.parallelize(range(self.slots), self.slots)
 
     @property
     def slots(self) -> int:
-        """How many shards run at the same time."""
+        """The number of shards that run at the same time."""
         return int(self._context.defaultParallelism)
 
     @property
     def alive(self) -> bool:
         """Whether the driver's JVM still runs."""
         gateway: Any = self._context._gateway
-        process = getattr(gateway, "proc", None)  # none if the JVM was started by others
+        process = getattr(gateway, "proc", None)  # None if another process started the JVM
         return process is None or process.poll() is None
 
     def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
-        """One job; results in the order of `shards`. Raises what Spark raises if a task died.
+        """Run one job and return the results in the order of `shards`. Raises Spark's exception if a task died.
+        Thread-safe.
 
-        `beside`: in another scheduler pool, one Spark task a shard, so that a slot is free again after each: a job of
-        the other pool gets the next one. Several threads may call this.
+        `beside`: run in the pool LARGE_POOL with one Spark task per shard. A slot is free after each shard, and a job
+        of POOL gets it first.
         """
         url = self._url
         count = len(shards) if beside else self.slots
@@ -75,7 +76,7 @@ class SparkRunner:
         return sorted(results, key=lambda result: order[result.task_id, result.number])
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
-        """Small segments written as one, each in a Spark task of its own, in the pool that makes room for ticks."""
+        """Run compactions, each in a Spark task of its own, in LARGE_POOL, which yields to ticks."""
         url = self._url
 
         def given(bundle: Iterable[bytes]) -> Iterator[Rewritten]:
@@ -88,11 +89,12 @@ class SparkRunner:
         return list(self._context.runJob(self._context.parallelize(work, len(work)), given))
 
     def close(self) -> None:
-        """Stop Spark; its JVM ends with it."""
+        """Stop Spark and its JVM."""
         self._session.stop()
 
     def warm(self) -> None:
-        """Start the Python workers and let them import the kernel: the first job of a cold session takes seconds."""
+        """Start the Python workers and import the kernel in them. Without it the first job of a session takes
+        seconds."""
         url = self._url
 
         def imports(numbers: Iterable[int]) -> Iterator[int]:

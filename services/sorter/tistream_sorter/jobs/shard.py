@@ -1,4 +1,4 @@
-"""A key-range shard of one task's tick, and its outcome: what travels between the driver and Spark's workers. Pure."""
+"""A key-range shard of a task's tick and its result, as sent between the driver and Spark's workers. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from tistream_sorter.match.kernel import MatchRules
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
-    """One change file (all its row groups of changes, by index) and which of them may hold keys of the shard.
-
-    `seq` is the file's place in the tick.
+    """One change file. groups: all its row groups of changes, by index. wanted: indexes of those that may hold keys of
+    the shard. seq: position of the file in the tick.
     """
 
     seq: int
@@ -34,12 +33,12 @@ class ShardFile:
 
 @dataclass(frozen=True, slots=True)
 class StoreRules:
-    """What becomes of values that are not flushed yet (docs/adr/0007); bytes.
+    """Where values that are not flushed yet are stored (docs/adr/0007). All limits are in bytes.
 
-    point_bytes_min: waiting values of one row group together, from which on they are left in the source file.
-    seal_bytes_min: settled rows of one commit_ts, from which on they are written as a segment at once. chunk_bytes: of
-    source row groups, unpacked, that are read through pointers at a time, and of rows that are gathered before they are
-    written.
+    point_bytes_min: if the pending values of one row group have at least this size, they stay in the change file.
+    seal_bytes_min: if the settled rows of one commit_ts have at least this size, they are written as a segment at once.
+    chunk_bytes: unpacked size of the row groups that are read through pointers at a time, and size of the rows that are
+    collected before a write.
     """
 
     point_bytes_min: int = 256 << 10
@@ -49,11 +48,12 @@ class StoreRules:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Everything one Spark task needs to know; data stays in object storage.
+    """The input of one shard. Data stays in object storage.
 
-    `history` and `scans` are Arrow IPC streams (slice_history.HISTORY, SCANS_SCHEMA). Of the parts it reads those that
-    matter (jobs/pruning.py): the UNMATCHED parts `swept`, and those in the spans `scanned`, in any case. `lookup` are
-    the segments in which repeats at or below the window are looked up; None before it is known whether there are any.
+    history, scans: Arrow IPC streams (slice_history.HISTORY, SCANS_SCHEMA). unmatched, ready, sealed: pending parts;
+    jobs/pruning.py decides which of them are read. swept, scanned: UNMATCHED parts by key, and spans of parts, that are
+    read in any case. lookup: the segments in which repeats at or below the window are looked up; None in the first run,
+    which finds out whether there are repeats.
     """
 
     tenant: TenantKey
@@ -76,21 +76,23 @@ class Shard:
 
     @property
     def weight(self) -> int:
-        """Bytes to read: what tasks are balanced by."""
+        """Bytes to read. Shards are distributed over Spark tasks by it."""
         groups = sum(group.length for file in self.files for group in file.wanted_groups)
         return groups + sum(part.size for part in (*self.unmatched, *self.ready)) + 4096
 
 
 @dataclass(frozen=True, slots=True)
 class ShardResult:
-    """What a shard wrote, or why it could not. Only a manifest makes it true.
+    """The objects that a shard wrote, or why it wrote none. They count only once a manifest names them.
 
-    consumed: pending parts that need no further mention, as (key, start of the piece that the shard was given).
-    bad_files: seq -> reason, for files whose row groups fail their checks: nothing was written. lookup_window:
-    (lowest, highest) commit_ts of repeats to be looked up: run again with the segments. broken: (invariant, reason).
-    failed: the store did not answer; run again later, and not at once where the tenant's key is why (`key_unusable`).
-    traffic: what the shard asked of the store, by kind. stages: (name, began, ended), of what was done one after the
-    other, in ns of Unix time by the worker's clock.
+    consumed: pending parts that the next manifest leaves out, as (key, start of the span that the shard was given).
+    bad_files: seq -> reason, for files whose row groups fail a check; nothing was written.
+    lookup_window: (lowest, highest) commit_ts of repeats; run the shard again with the segments of that window.
+    broken: (invariant, reason).
+    failed: the object store did not answer; run the shard again later. With `key_unusable` the tenant's encryption key
+    is the cause, and an immediate retry is pointless.
+    traffic: requests to the object store, by kind. stages: (name, begin, end) of consecutive steps, in ns of Unix time
+    by the worker's clock.
     """
 
     task_id: int

@@ -1,4 +1,4 @@
-"""One shard in a Spark worker: fetch its row groups and parts, run the kernel, write what it says. Decides nothing."""
+"""Processes one shard in a Spark worker: reads row groups and pending parts, runs the kernel, writes its output."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ WRITERS, WRITING_BYTES = 2, 64 << 20
 
 @lru_cache(maxsize=4)
 def _objects(url: str) -> ObjectStore:
-    """One client per worker process: Spark keeps its Python workers."""
+    """The object store's client: one per worker process, because Spark reuses its Python workers."""
     return open_objects(url)
 
 
 def process(url: str, keys: KeyIds, shards: list[Shard]) -> list[ShardResult]:
-    """What a Spark task does with its bundle of shards: while one is written, the next one is read and matched. What
-    it writes is encrypted with `keys`."""
+    """Run the shards of one Spark task. While one shard is written, the next one is read and matched. Objects are
+    encrypted with `keys`."""
     objects = _told(url, keys)
     with new_executor("put", WRITERS) as writers:
         begun = [_begun(objects, shard, writers) for shard in shards]
@@ -61,7 +61,7 @@ def process(url: str, keys: KeyIds, shards: list[Shard]) -> list[ShardResult]:
 
 
 def rewrite(url: str, keys: KeyIds, unit: Rewrite) -> Rewritten:
-    """What a Spark task does with segments that are to become one."""
+    """Run one compaction in a Spark task. The output is encrypted with `keys`."""
     return rewrite_guarded(_told(url, keys), unit)
 
 
@@ -72,13 +72,13 @@ def _told(url: str, keys: KeyIds) -> ObjectStore:
 
 
 def process_guarded(objects: ObjectStore, shard: Shard) -> ShardResult:
-    """One shard, one thing after the other."""
+    """Run one shard in the calling thread."""
     return _begun(objects, shard, None).ended()
 
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A shard that has been worked through, but for what is still being written."""
+    """A processed shard whose writes may still be in progress."""
 
     shard: Shard
     result: ShardResult
@@ -87,7 +87,7 @@ class _Begun:
     stages: Stages
 
     def ended(self) -> ShardResult:
-        """What came of it, and the requests that it took."""
+        """Wait for the writes; return the result with its traffic and stages."""
         result = self.result
         if self.writes is not None:
             writes = self.writes
@@ -111,7 +111,7 @@ def _begun(objects: ObjectStore, shard: Shard, writers: Executor | None) -> _Beg
 
 
 def _guarded(shard: Shard, work: Callable[[], ShardResult]) -> ShardResult:
-    """Trouble of this shard's own stays its own: the others of the job go on."""
+    """Turn an error of this shard into its result, so that the other shards of the job continue."""
     try:
         return work()
     except CorruptObject as error:
@@ -123,7 +123,8 @@ def _guarded(shard: Shard, work: Callable[[], ShardResult]) -> ShardResult:
 
 
 def process_shard(objects: ObjectStore, shard: Shard, target: Target, stages: Stages) -> ShardResult:
-    """Read, match, sort and write one shard, and note when. What it wrote means nothing before a manifest names it."""
+    """Read, match, sort and write one shard, and record the stages. The objects do not count before a manifest names
+    them."""
     began = time.perf_counter_ns()
     book = SourceBook.of([_source(file) for file in shard.files])
     changes, bad = _read_files(objects, shard)
@@ -135,7 +136,7 @@ def process_shard(objects: ObjectStore, shard: Shard, target: Target, stages: St
     stages.over("read pending")
     fresh = _without_sealed(changes, held.sealed)
     again = _rows_in(changes) - _rows_in(fresh) if len(fresh) < len(changes) else 0
-    if not (len(fresh) or held.unmatched or held.ready):  # of many shards most are about nothing that has come
+    if not (len(fresh) or held.unmatched or held.ready):  # of many shards most have no new change
         return ShardResult(
             shard.task_id,
             shard.number,
@@ -184,10 +185,11 @@ def _source(file: ShardFile) -> SourceFile:
 
 
 def _read_files(objects: ObjectStore, shard: Shard) -> tuple[pa.Table, dict[int, str]]:
-    """All wanted changes inside the shard's span, with `seq` and `pointer`; and which files are damaged, and why."""
+    """(the changes inside the shard's span, with the columns `seq` and `pointer`; for each damaged file seq ->
+    reason)."""
     tables: list[pa.Table] = []
     bad: dict[int, str] = {}
-    added_max = ADDED_BYTES_MAX  # by all files: one that is too many is tried again behind the others
+    added_max = ADDED_BYTES_MAX  # for all files together: one that exceeds the rest is retried after the others
     for number, file in enumerate(shard.files):
         try:
             table = read_changes(objects, file, file.wanted, CHANGE_COLUMNS, added_max)
@@ -205,7 +207,7 @@ def _read_files(objects: ObjectStore, shard: Shard) -> tuple[pa.Table, dict[int,
 
 
 def _all_inside(file: ShardFile, span: KeySpan) -> bool:
-    """Whether the keys of the wanted row groups lie in `span`, by their bounds, which reading has checked."""
+    """Whether all keys of the wanted row groups lie in `span`, by their key bounds, which the reader has verified."""
     bounds = [(group.key_min, group.key_max) for group in file.wanted_groups]
     return all(low is not None and high is not None and low in span and high in span for low, high in bounds)
 
@@ -218,7 +220,7 @@ def _inside(table: pa.Table, span: KeySpan) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """The pending parts that were read, and what they hold."""
+    """The pending parts that were read, and their rows."""
 
     unmatched_parts: list[PendingPart]
     unmatched: list[pa.Table]
@@ -228,7 +230,7 @@ class _Held:
 
 
 def _read_pending(objects: ObjectStore, shard: Shard, changes: pa.Table, book: SourceBook) -> _Held:
-    """What this tick can concern of the pending parts (jobs/pruning.py says which)."""
+    """Read the pending parts that this tick can affect, as jobs/pruning.py decides."""
     rules = ReadRules(shard.rules.window.high, shard.rules.rows_small, shard.scanned, shard.swept)
     sure, sure_ready = read_anyway(shard.unmatched, rules), read_anyway(shard.ready, rules)
     first = [part for part, read in zip(shard.unmatched, sure, strict=True) if read]
@@ -247,7 +249,7 @@ def _read_pending(objects: ObjectStore, shard: Shard, changes: pa.Table, book: S
 
 
 def _at_hand(changes: pa.Table, unmatched: list[pa.Table], high: int) -> pl.DataFrame:
-    """The identities that this tick is about: of what has come, and of commits that the window has reached."""
+    """The identities of the new changes, and of pending commits that the window has reached."""
     reached = [table.filter(pc.less_equal(table["commit_ts"], high)) for table in unmatched]
     found = pl.from_arrow(pa.concat_tables([table.select(list(IDENTITY)) for table in (changes, *reached)]))
     assert isinstance(found, pl.DataFrame)
@@ -255,7 +257,7 @@ def _at_hand(changes: pa.Table, unmatched: list[pa.Table], high: int) -> pl.Data
 
 
 def _without_sealed(changes: pa.Table, sealed: list[pl.DataFrame]) -> pa.Table:
-    """The changes without repeats of what is settled and written already."""
+    """The changes without those whose identity is in a SEALED part already."""
     if not sealed:
         return changes
     fresh = pl.from_arrow(changes.select(list(IDENTITY)))
@@ -266,14 +268,14 @@ def _without_sealed(changes: pa.Table, sealed: list[pl.DataFrame]) -> pa.Table:
 
 
 def _rows_in(changes: pa.Table) -> int:
-    """How many rows these are changes of: halves of one, and its repeats, count once."""
+    """The number of distinct rows changed: prewrite, commit and repeats of one change count once."""
     identities = pl.from_arrow(changes.select(list(IDENTITY)))
     assert isinstance(identities, pl.DataFrame)
     return identities.n_unique()
 
 
 def _missing(objects: ObjectStore, shard: Shard, repeats: pl.DataFrame) -> pl.DataFrame:
-    """The repeats that no segment holds."""
+    """The repeats that are in none of the segments to look up."""
     missing = repeats
     for segment in shard.lookup or ():
         if not len(missing):
@@ -287,15 +289,15 @@ def _missing(objects: ObjectStore, shard: Shard, repeats: pl.DataFrame) -> pl.Da
 
 
 def _limit(shard: Shard, missing: pl.DataFrame) -> str:
-    """What the missing rows lie below, for the error's text."""
+    """The limit that the missing rows lie at or below, for the error's text."""
     rules = shard.rules
     if int(missing["commit_ts"].max()) <= rules.window.low:  # type: ignore[arg-type]
         return "flushed_ts that the pool does not hold"
-    return f"{rules.served_ts}, up to which readers were told that nothing more comes, that the pool does not hold"
+    return f"{rules.served_ts}, a resolved_ts that readers have received, that the pool does not hold"
 
 
 def _write(objects: ObjectStore, target: Target, shard: Shard, matched: Matched, book: SourceBook) -> ShardOutput:
-    """All of it; values that are elsewhere come chunk by chunk, so that never all of them are held."""
+    """Write the output. Values behind pointers are read in chunks, to bound the memory."""
     output = ShardOutput(objects, target, shard)
     output.unmatched(matched.unmatched, book)
     output.committed(matched.committed)

@@ -1,4 +1,4 @@
-"""What a shard writes: segments, SEALED and READY parts chunk by chunk, and its UNMATCHED part. Decides nothing."""
+"""Writes the output of a shard: segments, SEALED and READY parts in chunks, and one UNMATCHED part."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from tistream_sorter.match.contracts import UNMATCHED_SCHEMA, widened
 from tistream_sorter.match.sealing import ORDERED, in_order, split, value_bytes
 
 NAMES_PER_SHARD = 10_000
-FEW = 4  # what is left of a row group is copied once it weighs so many times less than what points at first
+FEW = 4  # rows of a row group are copied out below point_bytes_min / FEW, since fewer bytes are not worth a source
 PAGE_BYTES_SAFE = 1 << 30
 ENCODINGS = {"key": "DELTA_BYTE_ARRAY", "pointer": "DELTA_BINARY_PACKED", "log_index": "DELTA_BINARY_PACKED"}
 
 
 class Target(Protocol):
-    """Where objects are put."""
+    """A destination for objects."""
 
     def put(self, key: str, body: Body) -> None: ...
 
 
 @dataclass(slots=True)
 class ShardOutput:
-    """Objects as they are written into `target`, which may do it later; nothing of them is true before a manifest names
-    it. `objects` is read."""
+    """Collects rows, writes objects to `target`, which may do it in the background, and lists them in `segments` and
+    `pending`. The objects do not count before a manifest names them. Values are read from `objects`."""
 
     objects: ObjectStore
     target: Target
@@ -52,14 +52,14 @@ class ShardOutput:
     _names: int = 0
 
     def committed(self, rows: pa.Table) -> None:
-        """segment.SCHEMA rows (any binary types) in segment.ORDER, all in the window."""
+        """Add rows inside the window: segment.SCHEMA (any binary types), in segment.ORDER."""
         if rows.num_rows:
             self._committed.append(rows)
             if _bytes(self._committed) >= self.shard.store.chunk_bytes:
                 self._put_committed()
 
     def ready(self, rows: pa.Table) -> None:
-        """READY_WIDE rows above the window."""
+        """Add READY_WIDE rows above the window."""
         sealed, rest = split(rows, self.shard.store.seal_bytes_min)
         for table in sealed:
             self._put_sealed(in_order(table))
@@ -69,7 +69,8 @@ class ShardOutput:
                 self._put_ready()
 
     def unmatched(self, rows: pa.Table, book: SourceBook) -> None:
-        """UNMATCHED_WIDE rows with the shard's pointers: what is heavy enough is left where it is."""
+        """Write UNMATCHED_WIDE rows, which have the shard's pointers, as one part. The values of large row groups stay
+        in their change files."""
         if not rows.num_rows:
             return
         rules = self.shard.store
@@ -88,7 +89,7 @@ class ShardOutput:
         self.pending.append(replace(part, sources=sources, pointed_bytes=pointed_bytes))
 
     def finish(self) -> None:
-        """Write what is held back."""
+        """Write the rows that are still collected."""
         self._put_committed()
         self._put_ready()
 
@@ -125,9 +126,9 @@ class ShardOutput:
         sink = io.BytesIO()
         encodings = {name: how for name, how in ENCODINGS.items() if name in rows.column_names}
         options: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "column_encoding": encodings}
-        # So many values make a page at the least, and one of 2 GiB is an error.
+        # A page has at least this number of values, and a page of 2 GiB is an error.
         options["write_batch_size"] = 1_024 if rows.nbytes < PAGE_BYTES_SAFE else 8
-        # Without its schema: a reader makes 32-bit offsets of it, chunk by chunk.
+        # The Arrow schema is not stored, so that a reader uses 32-bit offsets, chunk by chunk.
         pq.write_table(rows, sink, use_dictionary=False, write_statistics=False, store_schema=False, **options)
         body = sink.getvalue()
         self.target.put(key, body)
@@ -140,7 +141,7 @@ class ShardOutput:
 
 
 def _part(kind: str, rows: pa.Table, key: str, size: int, checksum: str) -> PendingPart:
-    """The object as a manifest names it."""
+    """The description of a part for a manifest."""
     keys, starts, commits = pl.Series(rows["key"]), pl.Series(rows["start_ts"]), pl.Series(rows["commit_ts"])
     lowest, highest = keys.min(), keys.max()
     assert isinstance(lowest, bytes)
@@ -164,7 +165,7 @@ def _bytes(tables: list[pa.Table]) -> int:
 
 
 def _without(rows: pa.Table, name: str, gone: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.Table:
-    """The table with nulls in a column where `gone`."""
+    """The table with nulls in column `name` where `gone`."""
     if not gone.any():
         return rows
     at = rows.schema.get_field_index(name)

@@ -1,4 +1,4 @@
-"""When a shard did what, in a worker: it tells its driver, which makes spans of it. Workers send none themselves."""
+"""Times of the steps of a shard, in a worker. The driver turns them into trace spans; workers export no spans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ Stage = tuple[str, int, int]
 
 
 class Stages:
-    """One after the other, each until the next begins. Unix time of this machine, in ns; durations are exact."""
+    """Consecutive stages, without gaps. Unix time of this machine in ns, from a monotonic clock, so durations are
+    exact."""
 
     def __init__(self) -> None:
         self._ahead_ns = SystemClock().now_ms() * 1_000_000 - time.perf_counter_ns()
@@ -18,14 +19,14 @@ class Stages:
         self._done: list[Stage] = []
 
     def over(self, name: str) -> None:
-        """What was done since the last one was this."""
+        """End a stage: give `name` to the time since the last stage ended."""
         now_ns = self._now_ns()
         self._done.append((name, self._began_ns, now_ns))
         self._began_ns = now_ns
 
     @property
     def done(self) -> tuple[Stage, ...]:
-        """So far."""
+        """The stages that have ended."""
         return tuple(self._done)
 
     def _now_ns(self) -> int:

@@ -40,9 +40,7 @@ UNMATCHED_SCHEMA = pa.schema(
         pa.field("txn_source", pa.int64()),
         pa.field("generation", pa.int64()),
         pa.field("floor", pa.int64()),  # design.md 3: max(start_ts, the slice's resolved_ts) once covered; else null
-        pa.field(
-            "pointer", pa.int64()
-        ),  # place of the values in a change file; null if they are here: jobs/pointers.py
+        pa.field("pointer", pa.int64()),  # place of the values in a change file, or null: jobs/pointers.py
     ]
 )
 

@@ -1,1 +1,1 @@
-"""What a task's manifests restate. Pure."""
+"""The state of a task, which its manifests restate. Pure."""

@@ -1,4 +1,4 @@
-"""A task as its manifests leave it. Pure."""
+"""The state of a task after its last manifest. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tistream_sorter.watermark.slices import SliceMap
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """What never changes during an epoch."""
+    """The properties of a task that are constant during an epoch."""
 
     tenant: TenantKey
     task_id: int
@@ -27,14 +27,14 @@ class TaskIdentity:
     snapshot_ts: int
     task_epoch: int
     keep_index_keys: bool = False
-    checkpoint_every: int = 64  # manifests; bounds what a reader must read to begin
-    parents: tuple[int, ...] = ()  # sealed tasks whose state it begins with
+    checkpoint_every: int = 64  # manifests; bounds the manifests that a new reader must read
+    parents: tuple[int, ...] = ()  # sealed tasks whose state the task inherits
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long committed rows are kept after their commit (ms; None = for ever). None goes that was committed after
-    `read_ts`: somebody still has to read it."""
+    """How long committed rows are kept after their commit (ms; None = for ever). Rows above `read_ts` are kept in any
+    case, because a reader still needs them."""
 
     keep_ms: int | None = None
     read_ts: int = MAX_TS
@@ -42,12 +42,13 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """A task as its last manifest left it, plus the progress of files without entries since.
+    """The state after the last manifest, plus the progress of files without entries since then.
 
-    `stop_at` binds: nothing above it is flushed, or told as progress; `merge` is what for. `inherited`: this is what
-    sealed parents have left, and no manifest of the task's own says so yet. `restate`: the next manifest tells every
-    live segment, since some were replaced. Of retained_ts, schema_retained_ts and heritage see the manifest's.
-    `served_ts`: readers were told before this epoch began that nothing at or below it comes any more.
+    number, checkpoint: the last manifest, and the last checkpoint manifest. stop_at: nothing above it is flushed or
+    reported as progress, because of `merge`. inherited: the state comes from sealed parents, and the task has no
+    manifest of its own yet. restate: some live segments were replaced, so the next manifest must list all of them.
+    retained_ts, schema_retained_ts, heritage: see Manifest. served_ts: the highest resolved_ts that readers had
+    received when this epoch began; no new row may appear at or below it.
     """
 
     identity: TaskIdentity
@@ -74,34 +75,36 @@ class TaskState:
     restate: bool = False
     intake: IntakeCount = NOTHING_TAKEN
     served_ts: int = 0
-    taken_bytes: int = 0  # of files that no manifest tells of yet, and that were not counted before
+    taken_bytes: int = 0  # bytes of files that no manifest covers yet and that are not in `intake`
 
     @property
     def begins_ts(self) -> int:
-        """What was committed at or below it is nobody's concern any more."""
+        """Commits at or below this ts are before the snapshot or past retention, and are dropped."""
         return max(self.identity.snapshot_ts, self.retained_ts)
 
     @property
     def progress_ts(self) -> int:
-        """Nothing at or below it will come. The next tick flushes through it."""
+        """The task's watermark, bounded by stop_at: no entry at or below it will arrive. The next tick flushes up to
+        it."""
         reached = max(self.flushed_ts, self.slices.watermark())
         return reached if self.stop_at is None else min(reached, self.stop_at)
 
     @property
     def unflushed(self) -> bool:
-        """Whether rows may wait at or below progress_ts without anything having come: of an heir, whose keys were ahead
-        of others that its parents had, and where nothing binds any more (stop_at)."""
+        """Whether pending rows at or below progress_ts can be flushed although no file arrived. This happens in a child
+        task whose watermark is above that of its parents, and after a stop_at was withdrawn."""
         return self.progress_ts > self.flushed_ts and self.told_ts < self.progress_ts
 
     @property
     def told_ts(self) -> int:
-        """Nothing at or below it is pending, and nothing will come: a resolved ts that needs no further object."""
+        """The progress that the task reports: no row at or below it is pending or will arrive, so no object is needed
+        for it."""
         pending = min((part.commit_ts_min for part in self.pending), default=MAX_TS)
         return max(self.flushed_ts, min(self.progress_ts, pending - 1))
 
 
 def first_state(identity: TaskIdentity, number: int) -> TaskState:
-    """A task that has no state manifest yet. `number` is the last manifest (a claim)."""
+    """The state of a task without a state manifest. `number`: its last manifest (a claim)."""
     return begun(
         TaskState(
             identity=identity,
@@ -119,7 +122,7 @@ def first_state(identity: TaskIdentity, number: int) -> TaskState:
 
 
 def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[SegmentRef], number: int) -> TaskState:
-    """The task as its newest state manifest says; `number` is the last manifest of any kind."""
+    """The state according to the newest state manifest. `number`: the last manifest of any kind."""
     assert manifest.slices is not None
     assert manifest.waiting is not None
     return begun(
@@ -145,12 +148,12 @@ def recovered_state(identity: TaskIdentity, manifest: Manifest, live: Sequence[S
 
 
 def begun(state: TaskState) -> TaskState:
-    """The state of a task that goes on from what is durable: what happened to its slices before decides nothing."""
+    """The state directly after a manifest. The earlier history of the slices is dropped, because it decides nothing."""
     return replace(state, history=begun_history(state.slices), scans=(), next_seq=0, unwritten=0)
 
 
 def begun_history(slices: SliceMap) -> History:
-    """What the slices know, as the beginning of what will happen to them."""
+    """A new history that begins with the present state of the slices."""
     history = History()
     slices.begin(history)
     return history

@@ -44,7 +44,7 @@ def inherited_state(identity: TaskIdentity, parents: Sequence[TaskView], number:
         positions=positions,
         pending=tuple(piece for seal in seals for piece in _clipped(seal.pending, identity.span)),
         live_segments=_united([view.segments for view in parents]),
-        stop_at=seals[0].stop_at,  # rows may wait between it and the watermark: the tick that lifts it flushes them
+        stop_at=seals[0].stop_at,  # rows between it and the watermark are flushed by the tick that lifts the stop
         inherited=True,
         retained_ts=max(seal.retained_ts for seal in seals),
         schema_retained_ts=_schema_retained_ts(identity.span, seals),
@@ -77,7 +77,9 @@ def _clipped(parts: Sequence[PendingPart], span: KeySpan) -> list[PendingPart]:
     for part in parts:
         piece = part.span.clip(span)
         if piece is not None and part.kind == SEALED:
-            assert piece == part.span, "sealed while a part that cannot be divided lay on both sides"
+            assert piece == part.span, (
+                "the parent was sealed although a SEALED part, which cannot be divided, has keys of two children"
+            )
         if piece is not None:
             out.append(replace(part, span=piece))
     return out
@@ -92,5 +94,5 @@ def _schema_retained_ts(span: KeySpan, seals: Sequence[Manifest]) -> int:
 
 
 def _united(several: Sequence[Sequence[SegmentRef]]) -> tuple[SegmentRef, ...]:
-    """Each segment once: children of one task that are merged again share its segments."""
+    """The union of several lists of segments. Parents that are children of one task share its segments."""
     return tuple({segment.key: segment for segments in several for segment in segments}.values())

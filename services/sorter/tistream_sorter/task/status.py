@@ -1,4 +1,4 @@
-"""What a task tells about itself: progress, and what holds its watermark. Pure."""
+"""The status of a task: its progress, and the holds of its watermark. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from tistream_sorter.watermark.slice_arrays import NO_REGION, NO_STORE
 from tistream_sorter.watermark.slices import SliceState
 
 WAITING_TOLD = 3
-LATE_MS = 5_000  # design.md 5: from here on something must be named
+LATE_MS = 5_000  # design.md 6: a watermark that is older than this must have a hold
 
 
 def task_status(
     state: TaskState, durable: TaskState, received: Positions, holds: list[Hold], stopped: str | None
 ) -> TaskStatus:
-    """The wire model of one task. `durable`: as its newest manifest has it, or its parents' seals before the first."""
+    """The wire model of one task. `durable`: its state in the newest manifest; before the first, that of its parents'
+    seals. `stopped`: why the task has stopped."""
     identity = state.identity
     return TaskStatus(
         cluster_id=identity.tenant.cluster_id,
@@ -48,18 +49,18 @@ def task_status(
 
 
 def pointed(parts: Iterable[PendingPart]) -> dict[int, int]:
-    """By store the oldest change file that the parts point into."""
+    """For each store the ts of the oldest change file that the parts point into."""
     oldest: dict[int, int] = {}
     for key in {source.key for part in parts for source in part.sources}:
         found = layout.parse_change_file(key)
-        if found is not None:  # else nobody takes it for a change file, to be deleted as one
+        if found is not None:  # other objects are not collected as change files, so they need no pointer
             _, store, ts = found
             oldest[store] = min(ts, oldest.get(store, ts))
     return oldest
 
 
 def log_fields(state: TaskState) -> dict[str, object]:
-    """Which task it is, and how far, in every line of the log about it."""
+    """The fields of each log record about a task: its identity and progress."""
     identity = state.identity
     return {
         "tenant": str(identity.tenant),
@@ -71,7 +72,7 @@ def log_fields(state: TaskState) -> dict[str, object]:
 
 
 def chains(positions: Positions) -> dict[int, list[Chain]]:
-    """Positions on the wire."""
+    """Positions in wire form."""
     return {
         store: [Chain(first_ts=chain.first_ts, at_ts=chain.at_ts) for chain in chains]
         for store, chains in positions.items()
@@ -79,7 +80,8 @@ def chains(positions: Positions) -> dict[int, list[Chain]]:
 
 
 def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
-    """The rows that wait for a log range, and, if the watermark is late, the slice that is furthest behind."""
+    """Holds for the slowest watermark rows that wait for a log range. If the watermark is older than LATE_MS: also for
+    the slice that is furthest behind, and for the stop of a merge."""
     slices = state.slices
     tenant = state.identity.tenant
     holds = [
@@ -109,17 +111,17 @@ def slice_holds(state: TaskState, now_ms: int) -> list[Hold]:
 
 
 def no_room(ref: FileRef, received: Positions) -> Hold:
-    """A chain that cannot begin."""
+    """The hold of a chain that cannot begin because the store has too many open chains."""
     chains = received[ref.store_id]
     reason = (
         f"chain {ref.chain_ts} of store {ref.store_id} cannot begin: {len(chains)} of its chains are open, the oldest "
-        f"since {chains[0].first_ts}; it begins once their late files have come, or their keys were scanned again"
+        f"since {chains[0].first_ts}; it begins after their late files have arrived, or their keys were scanned again"
     )
     return Hold(stage="push", store_id=str(ref.store_id), object=ref.key, reason=reason)
 
 
 def store_need(state: TaskState, durable: TaskState, received: Positions, store_id: int) -> StoreNeed:
-    """What the task still needs of a store; `state`: with all that has come."""
+    """The reasons why the task still needs a store. `state` includes files that no manifest covers yet."""
     slices = state.slices
     resting, row = slices.resting_on(store_id)
     return StoreNeed(
@@ -147,7 +149,7 @@ def _slice_status(piece: SliceState, waits_for: str | None) -> SliceStatus:
 
 
 def coverage(state: TaskState, only: KeySpan) -> Coverage:
-    """The slices inside `only`, in key order."""
+    """The slices inside the span `only`, in key order."""
     clipped = state.identity.span.clip(only)
     if clipped is None:
         return Coverage(slices=[])

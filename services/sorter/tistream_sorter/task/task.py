@@ -1,6 +1,7 @@
-"""One task in this process: its state, its inbox, and what it decides at each tick. Pure, but for its lock.
+"""One task in this process: its state, its inbox, and the decision what to do next. Pure, but for its lock.
 
-The tick thread owns `state`; routes only offer files and read. The lock covers the inbox, nothing that takes time.
+Only the tick thread changes `state`; routes offer files and read. The lock protects the inbox, and is never held for
+long.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ from tistream_sorter.upkeep.retention import Readable
 from tistream_sorter.upkeep.shards import CutRules
 from tistream_sorter.upkeep.sweep import Sweeps
 
-TAKE_STEPS = 4_096  # of watermarks that overlap, before the other tasks have their turn: some 50 ms
+TAKE_STEPS = 4_096  # slice changes by one task before the other tasks have their turn: about 50 ms
 
 
 @dataclass(frozen=True, slots=True)
 class TickLimits:
-    """What one tick of one task takes; see SorterSettings.tick."""
+    """Limits of one tick of one task; see SorterSettings.tick."""
 
     bytes_max: int
     idle_manifest_ms: int
     inbox_files_max: int
     cut: CutRules
-    large_work: int = 256 << 20  # a tick of more work (shards.Cut) runs beside the others
+    large_work: int = 256 << 20  # a tick with more work (shards.Cut) runs as a job of its own
     collect: CollectRules = COLLECT_DEFAULT
-    compact: CompactRules | None = COMPACT_DEFAULT  # None: segments stay as they are
+    compact: CompactRules | None = COMPACT_DEFAULT  # None: no compaction
     take_steps: int = TAKE_STEPS
 
 
@@ -57,12 +58,12 @@ class Task:
     def __init__(self, state: TaskState, limits: TickLimits) -> None:
         self.state = state
         self.stopped: str | None = None
-        self.trouble: str | None = None  # why the last tick failed; it is tried again
+        self.trouble: str | None = None  # why the last tick failed; it is retried
         self.load = LoadMeter(state.identity.span)
         self._order: Order | None = None
         self._told_order: SealOrder | None = None
-        self._others: Others | None = None  # as read for the tick that comes
-        self._idle_at_ms: int | None = None  # when progress without changes is written next; None = at once
+        self._others: Others | None = None  # the other parents of a merge, as read for the next tick
+        self._idle_at_ms: int | None = None  # when to write progress without changes; None = at once
         self._limits = limits
         self._durable = state
         self._inbox = Inbox(state.positions)
@@ -75,9 +76,9 @@ class Task:
         self._flushed_by_all = 0
         self._disinherited: frozenset[int] = frozenset()
         self._rewritten: list[Rewritten] = []
-        self._wasted: list[str] = []  # objects that were, or may have been, written in vain
-        self._taking: Taking | None = None  # under way; the state stays as it is until that has ended
-        self._sweeping: frozenset[str] = frozenset()  # large parts that the tick under way looks through
+        self._wasted: list[str] = []  # keys of objects that may exist and that no manifest will name
+        self._taking: Taking | None = None  # in progress; `state` does not change until it has ended
+        self._sweeping: frozenset[str] = frozenset()  # large parts that the present tick scans for dead locks
         self._lock = new_lock()
 
     @property
@@ -86,66 +87,68 @@ class Task:
 
     @property
     def rests(self) -> bool:
-        """Nothing has come, and all that came is in a manifest: a tick would find nothing to do."""
+        """Whether a tick would do nothing: no file is queued, and a manifest has all that was taken."""
         return not self._inbox.files and not self.state.unwritten and not self.state.unflushed
 
     @property
     def unfinished(self) -> bool:
-        """Whether `due` has more to do at once."""
+        """Whether the next call of `due` continues work that is in progress."""
         return self._taking is not None
 
     @property
     def stop_at(self) -> int | None:
-        """As the newest manifest has it."""
+        """The stop_at of the newest manifest."""
         return self._durable.stop_at
 
     @property
     def to_settle(self) -> bool:
-        """Whether segments were written as one of which no manifest tells yet."""
+        """Whether a compaction is complete that no manifest contains yet."""
         with self._lock:
             return bool(self._rewritten) or self.state.restate
 
     @property
     def durable(self) -> TaskState:
-        """As the newest manifest has it."""
+        """The state that the newest manifest contains."""
         return self._durable
 
-    # -- what is kept ---------------------------------------------------------------------------------------------
+    # -- retention and garbage
+    # ---------------------------------------------------------------------------------------------
 
     def keep(self, keep_ms: int | None) -> None:
-        """How long committed rows are kept from now on; None: for ever."""
+        """Set how long committed rows are kept; None: for ever."""
         self._keep_ms = keep_ms
 
     def read_through(self, ts: int) -> None:
-        """The schema registry has read the pool up to `ts`, for good: nothing above it may go before."""
+        """The schema registry has durably read the pool up to `ts`. Rows above it must be kept."""
         self._read_ts = ts
 
     def flushed_by_all(self, ts: int) -> None:
-        """Every task of the tenant has what lies at or below `ts` in its manifests: so far readers may have come, and
-        nothing above may go, since they stand still where one task does. The highest of what was told is true."""
+        """The manifests of all tasks of the tenant cover `ts`, so readers can have read up to it. Rows above it must be
+        kept, because readers wait for the slowest task. The highest value counts."""
         self._flushed_by_all = max(self._flushed_by_all, ts)
 
     @property
     def ancestors(self) -> list[int]:
-        """Sealed tasks of which objects may still be there."""
+        """Sealed ancestors of which objects may still exist."""
         return [one for one in self._durable.heritage if one not in self._disinherited]
 
     def disinherit(self, task_id: int) -> None:
-        """Nothing is left of a sealed task that this one carries on."""
+        """No object is left of a sealed ancestor: remove it from the heritage."""
         self._disinherited |= {task_id}
 
     def rewritten(self, done: Rewritten) -> None:
-        """Small segments were written as one: the next manifest says so."""
+        """A compaction is complete: the next manifest replaces its inputs by its output."""
         with self._lock:
             self._rewritten.append(done)
 
     def wasted(self, key: str) -> None:
-        """An object that may have been written will never be named."""
+        """An object that may exist will never be named by a manifest."""
         with self._lock:
             self._wasted.append(key)
 
     def settle(self, now_ms: int) -> list[str]:
-        """Take over what other threads have said. The objects that have come to nothing. Monotonic time."""
+        """Apply the results of other threads to the state. Returns keys of objects that no manifest will name.
+        Monotonic time."""
         if self._taking is not None:
             return []
         readable_ts = self._readable.through(min(self._durable.flushed_ts, self._flushed_by_all), now_ms)
@@ -161,7 +164,7 @@ class Task:
         for one in done:
             assert one.output is not None
             after = replaced(state, one)
-            if after is None:  # retention has taken some of them meanwhile
+            if after is None:  # retention has dropped some of the inputs meanwhile
                 vain.append(one.output.key)
             else:
                 state = after
@@ -171,7 +174,7 @@ class Task:
     # -- assignment -----------------------------------------------------------------------------------------------
 
     def order(self, order: SealOrder | None) -> str | None:
-        """What the owner wants now (None: nothing). The first time, why it cannot be, if it cannot."""
+        """Set the owner's present order (None: none). For a new order that cannot be obeyed, return the reason."""
         if order == self._told_order:
             return None
         self._told_order = order
@@ -186,7 +189,7 @@ class Task:
 
     @property
     def to_read(self) -> list[int]:
-        """Those with which the task is to be merged, if what their logs say decides what it does next."""
+        """The other parents of a merge, if their logs must be read for the next step."""
         state = self.state
         if self.stopped is not None or self._taking is not None:
             return []
@@ -195,16 +198,17 @@ class Task:
         return other_parents(state)
 
     def heard(self, others: Others | None) -> None:
-        """What their logs say now; None if that could not be read."""
+        """Set the content of the other parents' logs; None if they could not be read."""
         self._others = others
 
     # -- routes ---------------------------------------------------------------------------------------------------
 
     def offer(self, files: Sequence[TaskFile], now_ms: int) -> bool:
-        """Queue what follows its chain. False if there is no room: nothing of it was queued. Monotonic time.
+        """Queue the files that follow their chains. Returns False if the inbox is full; then none is queued. Monotonic
+        time.
 
-        Of a late file of a closed chain, as a dispatcher that does not know this yet may hand on, nothing is taken but
-        its place, if it has one: it may be gone before a tick has read it.
+        A dispatcher may not know yet that a chain is closed. Of a late file of a closed chain only the position is
+        taken, because the file may be deleted before a tick reads it.
         """
         durable = self._durable
         with self._lock:
@@ -219,43 +223,44 @@ class Task:
             return True
 
     def received(self) -> Positions:
-        """The chains once every queued file is taken."""
+        """The positions after all queued files."""
         with self._lock:
             return self._inbox.positions
 
     def status(self, wall_ms: int, monotonic_ms: int) -> TaskStatus:
-        """What the task tells about itself."""
-        # First what is durable: what has been received besides must not be told as in no manifest's way.
+        """The status of the task."""
+        # Read `durable` before the inbox, so that the received positions are never behind the durable ones.
         state, durable, trouble = self.state, self._durable, self.trouble
         with self._lock:
             received, holds = self._inbox.positions, self._damages.holds(monotonic_ms)
             holds += [no_room(ref, received) for ref in self._inbox.crowded()]
-        if trouble is not None:  # what has come is not in the slices: that they are late says nothing of the upstream
+        if trouble is not None:  # the slices lack queued files, so a late slice does not mean a late upstream
             holds.append(Hold(stage="sort", reason=f"task {self.task_id}: {trouble}"))
         else:
             holds += slice_holds(state, wall_ms)
         return task_status(state, durable, received, holds, self.stopped)
 
     def coverage(self, span: KeySpan) -> Coverage:
-        """The slices inside `span`, as the newest manifest has them.
+        """The slices inside `span` according to the newest manifest.
 
-        What has come since may be lost with this process, and with it the file that it came with, if its store's chain
-        breaks: a scan that began above what is durable would never be connected.
+        Later progress may be lost in a crash, together with its file if the store's chain breaks. A scan that began
+        above the durable state would then never connect.
         """
         return coverage(self._durable, span)
 
     def needs_of(self, store_id: int) -> StoreNeed:
-        """What the task still needs of a store."""
+        """The reasons why the task still needs a store."""
         state, durable = self.state, self._durable
         return store_need(state, durable, self.received(), store_id)
 
     # -- the tick thread ------------------------------------------------------------------------------------------
 
     def due(self, now_ms: int, wall_ms: int, nonce: str) -> Plan | tuple[Manifest, TaskState] | None:
-        """What to do now (monotonic): a tick to run, a manifest that only records progress, or nothing.
+        """The next step: a tick to run, a manifest that only records progress, or nothing. `now_ms`: monotonic;
+        `wall_ms`: wall clock.
 
-        Files without entries that flush nothing are taken into the state at once: they need neither. What is
-        `unfinished` goes on the next time.
+        Files without entries that flush nothing are taken into the state without a job or a manifest. `unfinished` work
+        continues at the next call.
         """
         if self.stopped is None and self._taking is None and (asked := self._asked(nonce, wall_ms)) is not None:
             return asked
@@ -278,8 +283,8 @@ class Task:
         return manifest_of(raised, self.state.flushed_ts, (), nonce, wall_ms)
 
     def _taken(self, now_ms: int, *, idle: bool) -> tuple[Sequence[TaskFile], Taken] | None:
-        """The files of this tick and what they make of the state. None if there is nothing to do, more than one tick's
-        part, or if one of the files cannot be taken."""
+        """The files of this tick and the state after them. None if there is nothing to do, if the work is not finished
+        after `take_steps`, or if a file was refused."""
         if (taking := self._taking) is None:
             with self._lock:
                 files = self._inbox.peek(self._limits.bytes_max, self.task_id)
@@ -298,7 +303,7 @@ class Task:
         return [file for _, file in taken[1]], taken
 
     def _asked(self, nonce: str, wall_ms: int) -> Plan | tuple[Manifest, TaskState] | None:
-        """What goes before any files: the first manifest of an heir, and what the owner has ordered."""
+        """The step that precedes any file: the first manifest of a child task, or the owner's order."""
         state, order = self.state, self._order
         if state.inherited:
             return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
@@ -309,9 +314,8 @@ class Task:
             return None
         self._sweeping = frozenset()
         bound = replace(state, stop_at=step.stop_at, merge=step.merge)
-        # What happened to the slices is forgotten with a manifest: the locks that wait must have heard of it. And where
-        # nothing binds any more, rows may wait below the watermark. One tick sees to both, whatever the bounds of what
-        # is left of a part say.
+        # A manifest drops the history of the slices, so pending locks must be judged by it before. And after a stop was
+        # withdrawn, rows may be pending below the watermark. One tick does both, independent of the bounds of parts.
         unheard, unflushed = state.unwritten > 0, bound.progress_ts > state.flushed_ts
         if (unheard or unflushed) and needs_job(bound, (), sweep=unheard):
             return plan(bound, take(bound, ()), nonce, self._limits.cut, bounds=() if order is None else order.bounds)
@@ -319,7 +323,7 @@ class Task:
         return manifest_of(raised, state.flushed_ts, (), nonce, wall_ms, step.children)
 
     def committed(self, after: TaskState, files: int, now_ms: int) -> None:
-        """A manifest was committed that took the first `files` of the inbox. Monotonic time."""
+        """A manifest was committed that covers the first `files` files of the inbox. Monotonic time."""
         self._sweeps.swept(self._sweeping, now_ms)
         self._sweeping = frozenset()
         self._idle_at_ms = now_ms + self._limits.idle_manifest_ms
@@ -345,7 +349,8 @@ class Task:
             return self._inbox.files[:count]
 
     def refused(self, done: Plan, results: Sequence[ShardResult], now_ms: int) -> None:
-        """Files turned out damaged: forget them and what follows them; they are sent again."""
+        """Shards found damaged files: drop them and the later files of their chains. The dispatcher sends them
+        again."""
         reasons = {seq: reason for result in results for seq, reason in result.bad_files.items()}
         self._forget([(file.ref, reasons[seq]) for seq, file in done.files if seq in reasons], now_ms)
 

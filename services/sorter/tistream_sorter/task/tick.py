@@ -1,11 +1,11 @@
-"""The tick: a function of (last manifest, new references) to the next manifest (design.md 4). Pure.
+"""The tick: a function from (last manifest, new file references) to the next manifest (design.md 4). Pure.
 
-    plan(state, files)  ->  Plan: the slices after those files, the window, the shards to run
-    conclude(plan, shard results)  ->  Manifest to be committed
-    settled(state, plan, manifest)  ->  the state after the commit
+    take(state, files)  ->  the state with the files' watermarks applied
+    plan(state, taken, ...)  ->  Plan: the window, and the shards to run
+    conclude(plan, shard results)  ->  (the manifest to commit, the state after the commit)
 
-A plan whose files bring no entries and that has nothing to flush needs no job: its progress is kept in memory, and
-written with the next manifest. Whatever a crash loses of it comes again from the files.
+If the files have no entries and nothing can be flushed, no job is needed: the progress is kept in memory, and written
+with the next manifest. After a crash the files are read again.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from tistream_sorter.task.restate import manifest_of
 from tistream_sorter.upkeep.shards import CutRules, cut, cut_at, touched, touching
 from tistream_sorter.watermark.slice_work import CHANGES_A_TAKE, TooMuch
 
-CLIP_SLICES = 4_096  # of fewer, every shard gets the history of all
-ROWS_A_STEP = 1_024  # taken as arrays
+CLIP_SLICES = 4_096  # below this number of slices, each shard gets the whole history
+ROWS_A_STEP = 1_024  # watermark rows; they are applied as arrays
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFile:
-    """One file as this task sees it: its reference and its clipped watermark rows. `mark` is where the trace of its
-    arrival was left."""
+    """A change file as one task sees it. watermarks: its watermark rows, clipped to the task's span. mark: the trace
+    context of its arrival."""
 
     ref: FileRef
     watermarks: pa.Table
@@ -50,15 +50,14 @@ class TaskFile:
 
 
 def emptied(file: TaskFile) -> TaskFile:
-    """The file's place in its chain, and nothing of what it holds."""
+    """The file with its position in the chain, but without entries and watermarks."""
     return TaskFile(replace(file.ref, row_groups={}), file.watermarks.slice(0, 0), file.mark)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A tick to be run. `after` is the state once its manifest is committed, but for what the job will say.
-
-    work: about how many bytes must be handled (shards.Cut).
+    """A tick to run. after: the state after its manifest, without the results of the job. files: with their `seq`.
+    work: estimated bytes to handle (shards.Cut).
     """
 
     after: TaskState
@@ -70,7 +69,7 @@ class Plan:
 
 
 class FileRefused(Exception):
-    """A file of which nothing can be taken, as this task stands."""
+    """A file cannot be applied to the present state of the task."""
 
     def __init__(self, ref: FileRef, reason: str) -> None:
         super().__init__(f"{ref.key}: {reason}")
@@ -82,14 +81,14 @@ Taken = tuple[TaskState, tuple[tuple[int, TaskFile], ...]]
 
 
 class Taking:
-    """Files that are being taken, a part at a time: what one of them says may be work for seconds. If they say too much
-    to be kept at once it is the first of them."""
+    """Files that are being applied, in steps: the watermarks of one file may take seconds. If the history becomes too
+    large, only the first files are taken."""
 
     def __init__(self, state: TaskState, files: Sequence[TaskFile]) -> None:
         self._going = _taking(state, files)
 
     def go_on(self, steps: int | None = None) -> Taken | None:
-        """What `take` answers; None if some `steps` were not enough. Raises FileRefused."""
+        """The result of `take`; None if it is not finished after about `steps` steps. Raises FileRefused."""
         while True:
             try:
                 done = next(self._going)
@@ -101,7 +100,7 @@ class Taking:
 
 
 def take(state: TaskState, files: Sequence[TaskFile]) -> Taken:
-    """The state after the files' watermarks, in the order given; and the files with their place in the tick. Raises
+    """Apply the watermarks of files, in order. Returns (the state, the files taken with their `seq`). Raises
     FileRefused."""
     taken = Taking(state, files).go_on()
     assert taken is not None
@@ -114,7 +113,7 @@ def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None,
     taken: list[tuple[int, TaskFile]] = []
     changes = 0
     for file in files:
-        # A chain that was let go since the file came has no place any more; what it holds is taken all the same.
+        # The file's chain may have been dropped since it was queued. Then it has no position, but its content is taken.
         gone = not follows(positions, file.ref)
         if gone and not outlived(positions, state.flushed_ts, file.ref):
             raise AssertionError(f"{file.ref.key} does not follow {positions.get(file.ref.store_id)}")
@@ -132,7 +131,7 @@ def _taking(state: TaskState, files: Sequence[TaskFile]) -> Generator[int, None,
         if (changes := changes + slices.changes) > CHANGES_A_TAKE:
             break
     if slices.watermark() < state.slices.watermark():
-        raise InvariantBroken(3, f"watermark of task {state.identity.task_id} would go down")
+        raise InvariantBroken(3, f"watermark of task {state.identity.task_id} would decrease")
     after = replace(
         state,
         slices=slices,
@@ -161,15 +160,15 @@ def _scans(rows: pa.Table, seq: int) -> pa.Table:
 
 
 def rested(state: TaskState) -> TaskState:
-    """A state whose files brought no entries: while no lock waits for its end, what happened to the slices before the
-    next file decides nothing any more."""
+    """The state after files without entries. If no lock is pending, the history of the slices before the next file
+    decides nothing, and is dropped."""
     if any(part.kind == UNMATCHED for part in state.pending):
         return state
     return replace(state, history=begun_history(state.slices), scans=())
 
 
 def needs_job(state: TaskState, files: Sequence[TaskFile], *, sweep: bool) -> bool:
-    """Whether entries came or rows can be flushed; `sweep` also looks for dead locks among the unmatched."""
+    """Whether entries arrived or rows can be flushed. `sweep`: or whether unmatched entries may be dead locks."""
     if any(file.ref.row_groups.get(state.identity.task_id) for file in files):
         return True
     high = state.progress_ts
@@ -186,8 +185,8 @@ def plan(
     swept: frozenset[str] = frozenset(),
     bounds: Sequence[bytes] = (),
 ) -> Plan:
-    """The shards of one tick. `taken` is what take() answered for `state`; `nonce` is unique to this attempt; `swept`
-    are the large pending parts to be looked through for dead locks; nothing is written across `bounds`."""
+    """Plan one tick. `taken`: the result of take() for `state`. `nonce`: unique to this attempt. `swept`: keys of the
+    large pending parts to scan for dead locks. `bounds`: no shard has keys on both sides of one."""
     after, files = taken
     identity = state.identity
     window = Window(state.flushed_ts, after.progress_ts)
@@ -197,7 +196,7 @@ def plan(
     scans = _ipc(pa.concat_tables([SCANS_SCHEMA.empty_table(), *after.scans]))
     scanned = after.history.scanned()
     pieces = cut(identity.span, sources, state.pending, ReadRules(window.high, rules.rows_small, scanned, swept), rules)
-    # Of few slices every shard gets the same: the history of all.
+    # With few slices each shard gets the whole history.
     whole = _ipc(after.history.table()) if len(after.slices) < CLIP_SLICES else None
     shards = []
     for number, span in enumerate(cut_at(pieces.spans, bounds)):
@@ -238,9 +237,9 @@ def _of_kind(parts: Sequence[PendingPart], kind: str, span: KeySpan) -> tuple[Pe
 
 
 def lookup_needed(done: Plan, results: Sequence[ShardResult]) -> Plan | None:
-    """The plan to run instead if repeats at or below the window must be looked up in the pool; else None.
+    """The plan to run again with segments to look up, if shards found repeats at or below the window; else None.
 
-    Every shard must have had its say: one that failed may have repeats too, which nobody would look for.
+    None also if a shard failed, because the repeats of that shard are not known.
     """
     if any(result.failed or result.bad_files or result.broken for result in results):
         return None
@@ -257,10 +256,10 @@ def lookup_needed(done: Plan, results: Sequence[ShardResult]) -> Plan | None:
 
 
 def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[Manifest, TaskState]:
-    """The manifest that makes the results true, and the state once it is committed.
+    """(the manifest that commits the results, the state after its commit).
 
     Raises:
-        InvariantBroken: a shard found what must not be; nothing may be committed.
+        InvariantBroken: a shard found a violation; nothing may be committed.
     """
     after = done.after
     for result in results:
@@ -291,11 +290,11 @@ def conclude(done: Plan, results: Sequence[ShardResult], now_ms: int) -> tuple[M
 def _carried(
     parts: Sequence[PendingPart], shards: Sequence[Shard], results: Sequence[ShardResult]
 ) -> tuple[PendingPart, ...]:
-    """What is left of the parts: each stays for the shards that did not consume it."""
+    """The parts that stay pending: each is kept for the spans of the shards that did not consume it."""
     consumed = {result.number: result.consumed for result in results}
     out: list[PendingPart] = []
     for part in parts:
-        # By piece, not by key: what is left of one part may be several pieces, and a shard may be given two of them.
+        # By piece and not by key: several pieces of one part may be pending, and a shard may have got two of them.
         given = [(shard, part.span.clip(shard.span)) for shard in shards]
         pieces = [(shard, piece) for shard, piece in given if piece is not None]
         left = [piece for shard, piece in pieces if (part.key, piece.start) not in consumed[shard.number]]

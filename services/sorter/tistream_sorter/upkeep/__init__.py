@@ -1,1 +1,1 @@
-"""What keeps a task's work and objects small: shards, compaction, retention, garbage collection. Pure."""
+"""Decisions about a task's work and objects: shards, compaction, retention, garbage collection. Pure."""

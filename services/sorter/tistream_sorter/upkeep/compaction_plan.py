@@ -78,7 +78,7 @@ class Pauses:
 
 
 def replaced(state: TaskState, done: Rewritten) -> TaskState | None:
-    """The state with the output in place of its inputs; None if the inputs are not all there side by side any more."""
+    """The state with the output in place of its inputs; None if the inputs are no longer all there, side by side."""
     assert done.output is not None
     keys = [segment.key for segment in state.live_segments]
     try:
@@ -93,7 +93,7 @@ def replaced(state: TaskState, done: Rewritten) -> TaskState | None:
 
 
 def _full(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: CompactRules) -> tuple[SegmentRef, ...]:
-    """Neighbours that together reach `small_bytes` or the limits of a job; empty if there are none."""
+    """Neighbours that together reach `small_bytes` or the limits of a job; empty if no such run exists."""
     for begin, end in _runs(tiers, _tiers(rules)):
         first, last = _fitting(live, begin, end, rules.fan_in_full, rules)
         if last > first and (last < end or sum(one.size for one in live[first:last]) >= rules.small_bytes):
@@ -102,7 +102,7 @@ def _full(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: Compac
 
 
 def _many(live: Sequence[SegmentRef], tiers: Sequence[int | None], rules: CompactRules) -> tuple[SegmentRef, ...]:
-    """At least `fan_in` neighbours of low tiers; empty if there are none."""
+    """At least `fan_in` neighbours of low tiers; empty if no such run exists."""
     for tier in range(_tiers(rules)):
         for begin, end in _runs(tiers, tier):
             first, last = _fitting(live, begin, end, rules.fan_in, rules)

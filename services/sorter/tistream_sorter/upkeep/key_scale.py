@@ -1,7 +1,7 @@
-"""Cutting keys so that each piece has an equal share of the work. Pure.
+"""Cuts a span of keys into parts with equal shares of the work. Pure.
 
-Keys are numbers here, exactly: their first KEY_BYTES bytes. Floats would not tell two rows of a table apart, once
-there is an `m` key as well.
+A key is represented by an integer: its first KEY_BYTES bytes. Floats are too coarse: with an `m` key in the span, two
+rows of a table would have the same value.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from itertools import accumulate, groupby, pairwise
 
 from tistream.model.span import KeySpan
 
-NEAR = 0.1  # of a share: so far from an even cut a better one is looked for
-UNEVEN = 1.3  # times its share: more than that in one shard is worth reading row groups twice
-HALF_MIN = 0.25  # of the work: with less on one side a cut is not worth it
-KEY_BYTES = 40  # table, index, and some columns of an index key
-FINE_BYTES = 8  # of a cut between two keys, behind what both begin with
-FRACTION_BITS = 8 * KEY_BYTES + 32  # of the work for each key: exact sums, also of dense and of sparse loads
+NEAR = 0.1  # of a share: distance from an even cut within which a better cut is searched
+UNEVEN = 1.3  # shares: if one shard has more, cuts through row groups, which are then read twice, are better
+HALF_MIN = 0.25  # of the work: minimum on each side of a cut into halves
+KEY_BYTES = 40  # enough for the table, the index and some columns of an index key
+FINE_BYTES = 8  # length of a cut between two keys, after their common prefix
+FRACTION_BITS = 8 * KEY_BYTES + 32  # of the work per key, as a fixed-point number, so that sums are exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,10 @@ class Load:
 
 
 def between(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
-    """At most `count` - 1 cuts at the lowest keys of loads; none if no such cuts are even enough.
+    """At most `count` - 1 cuts at lowest keys of loads; an empty list if such cuts are too uneven.
 
-    Of the keys near an even cut the one that the least work crosses: what is cut through is read twice.
+    Among the keys near an even cut, the one that cuts through the least work is taken, because loads with keys on both
+    sides are read twice.
     """
     scale = _KeyScale(loads)
     candidates = _candidates(span, loads, scale)
@@ -52,7 +53,7 @@ def between(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
 
 
 def evenly(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
-    """Cuts that leave equal work between them; the keys of a load are taken to lie evenly between its bounds."""
+    """Cuts with equal work between them, on the assumption that a load is spread evenly between its bounds."""
     scale = _KeyScale(loads)
     bounds: list[bytes] = []
     for number in range(1, count):
@@ -63,8 +64,8 @@ def evenly(span: KeySpan, loads: Sequence[Load], count: int) -> list[bytes]:
 
 
 def halving(span: KeySpan, loads: Sequence[Load]) -> bytes | None:
-    """A key strictly inside the span with about half of the work on each side; None if there is none, as where one key
-    has it all."""
+    """A key strictly inside the span with about half of the work on each side; None if no such key exists, for example
+    if one key has all the work."""
     total = sum(load.weight for load in loads)
     if not total:
         return None
@@ -75,7 +76,7 @@ def halving(span: KeySpan, loads: Sequence[Load]) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A key to cut at: the work below it, and that of the loads that it cuts through."""
+    """A possible cut. below: the work below the key. crossed: the work of the loads that it cuts through."""
 
     key: bytes
     below: int
@@ -83,7 +84,7 @@ class _Candidate:
 
 
 def _candidates(span: KeySpan, loads: Sequence[Load], scale: _KeyScale) -> list[_Candidate]:
-    """The lowest keys of loads, in order."""
+    """The possible cuts: the lowest keys of loads, in order."""
     by_low, by_high = sorted(loads, key=lambda load: load.low), sorted(loads, key=lambda load: load.high)
     lows, highs = [load.low for load in by_low], [load.high for load in by_high]
     begun, ended = ([0, *accumulate(load.weight for load in some)] for some in (by_low, by_high))
@@ -95,7 +96,7 @@ def _candidates(span: KeySpan, loads: Sequence[Load], scale: _KeyScale) -> list[
 
 
 class _KeyScale:
-    """Work below each key: a line between any two neighbouring bounds of loads, as steep as those that cover both."""
+    """The cumulative work as a function of the key. It is linear between neighbouring bounds of loads."""
 
     def __init__(self, loads: Sequence[Load]) -> None:
         steeper: dict[int, int] = {}
@@ -119,7 +120,7 @@ class _KeyScale:
         return (self._below[at - 1] + more) >> FRACTION_BITS
 
     def key_at(self, number: int, count: int) -> bytes:
-        """A key with about `number` / `count` of the work below it, no longer than need be."""
+        """A key with about `number` / `count` of the work below it, as short as possible."""
         target = self._below[-1] * number // count
         at = bisect_left(self._below, target)
         if not at:

@@ -1,4 +1,4 @@
-"""Cutting a task's span into key-range shards, one Spark task each. Pure."""
+"""Cuts a task's span into key-range shards. Pure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tistream_sorter.jobs.pruning import ReadRules
 from tistream_sorter.jobs.shard import ShardFile, StoreRules
 from tistream_sorter.upkeep.key_scale import KEY_BYTES, Load, between, evenly
 
-ROW_BYTES = 128  # what a row costs beside its values: roughly, in memory and in time
-IDENTITY_BYTES = 64  # of a settled row of which key and start_ts alone are read
-SPANS_MAX = 64  # beyond, one that holds them all
+ROW_BYTES = 128  # estimated cost of a row besides its values, in memory and time
+IDENTITY_BYTES = 64  # cost of a settled row of which only key and start_ts are read
+SPANS_MAX = 64  # above this number, `touched` returns one span that covers all
 
 
 @dataclass(frozen=True, slots=True)
 class CutRules:
-    """How a task's tick is cut into shards, and what these do with what waits.
+    """How a tick is cut into shards, and how these store pending rows.
 
-    At most `shards_max`, each of at least `shard_bytes_min` of row groups; more, if a shard's work would come above
-    `shard_work_max`. Pending parts of fewer than `rows_small` rows are always read, and merged.
+    There are at most `shards_max` shards, each with at least `shard_bytes_min` of row groups; more, if the work of a
+    shard would exceed `shard_work_max`. Pending parts of fewer than `rows_small` rows are always read, and merged.
     """
 
     shards_max: int
@@ -37,8 +37,8 @@ class CutRules:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Neighbouring spans of about equal work, and the work of all: bytes of row groups, a price a row, and what may be
-    read through pointers."""
+    """Neighbouring spans of about equal work. work: the work of all spans: bytes of row groups, ROW_BYTES per row, and
+    bytes that may be read through pointers."""
 
     spans: tuple[KeySpan, ...]
     work: int
@@ -47,12 +47,13 @@ class Cut:
 def cut(
     span: KeySpan, files: Sequence[ShardFile], pending: Sequence[PendingPart], reads: ReadRules, rules: CutRules
 ) -> Cut:
-    """Neighbouring spans of about equal work: of all that may be read, since memory depends on it.
+    """Cut `span` into neighbouring spans of about equal work. The work covers all that may be read, because the memory
+    of a shard depends on it.
 
-    Cut at the lowest keys of row groups and parts, so that few of them have keys on both sides of a cut: such a one is
-    read twice. Where that leaves one span with far more than its share (all traffic in one region), keys are taken to
-    lie evenly between the bounds of each, and spans are cut anywhere. One span where there is too little for two, or
-    where row groups have no key statistics.
+    Cuts are at lowest keys of row groups and parts, so that few of them have keys on both sides, which are read twice.
+    If one span then has far more than its share (for example all traffic in one region), cuts are made anywhere, on the
+    assumption that keys are spread evenly between the bounds. The result is one span if there is too little work for
+    two, or if a row group has no key statistics.
     """
     groups = [group for file in files for group in file.wanted_groups]
     read = sum(group.length for group in groups)
@@ -67,14 +68,15 @@ def cut(
 
 
 def cut_at(spans: Sequence[KeySpan], bounds: Sequence[bytes]) -> tuple[KeySpan, ...]:
-    """The neighbouring spans, cut at further keys."""
+    """Cut neighbouring spans at further keys."""
     edges = sorted({*(span.start for span in spans), *bounds})
     inside = [key for key in edges if key >= spans[0].start and (not spans[-1].end or key < spans[-1].end)]
     return tuple(KeySpan(start, end) for start, end in itertools.pairwise([*inside, spans[-1].end]))
 
 
 def _count(read: int, work: int, rules: CutRules) -> int:
-    """How many shards: as many as slots if they are worth it; if that is too few, so many for each slot."""
+    """The number of shards: at most one per slot, fewer for little work. If the work per shard would exceed the limit,
+    a multiple of the slots."""
     rounds = -(-work // (rules.shard_work_max * rules.shards_max))
     if rounds > 1 or work > rules.shard_work_max * rules.shards_max:
         return rounds * rules.shards_max
@@ -83,7 +85,7 @@ def _count(read: int, work: int, rules: CutRules) -> int:
 
 
 def _of_groups(groups: Sequence[RowGroupRef], pending: Sequence[PendingPart]) -> list[Load]:
-    """Of each row group: its bytes, its rows, and what its rows may bring through pointers."""
+    """The load of each row group: its bytes, its rows, and bytes that may be read through pointers for its rows."""
     pointing = [part for part in pending if part.pointed_bytes]
     out = []
     for group in groups:
@@ -96,15 +98,16 @@ def _of_groups(groups: Sequence[RowGroupRef], pending: Sequence[PendingPart]) ->
 def _of_parts(
     span: KeySpan, groups: Sequence[RowGroupRef], pending: Sequence[PendingPart], reads: ReadRules
 ) -> list[Load]:
-    """Of the parts that may be read: those that are in any case, and those that row groups touch, or other parts whose
-    commits the window has reached (docs/adr/0005). Their rows may bring the values of others."""
+    """The loads of the parts that may be read: those that are read in any case, and those that overlap a row group, or
+    a part with commits inside the window (docs/adr/0005). Rows of such a part may need values through the pointers of
+    other parts."""
     pointing = [part for part in pending if part.pointed_bytes]
     reached = [part for part in pending if part.commit_ts_min <= reads.high and not part.row_groups]
     near = _Bounds([*((group.key_min, group.key_max) for group in groups), *map(_bounds_of, reached)])
     out = []
     for part in pending:
         touched = near.touch(part.span)
-        if part.row_groups:  # settled rows: of these, repeats are told by their identities
+        if part.row_groups:  # settled rows: only their identities are read, to find repeats
             weight = part.rows * IDENTITY_BYTES if touched else 0
         elif touched or reads.reaches(part):
             window = part.commit_ts_min <= reads.high
@@ -119,12 +122,12 @@ def _of_parts(
 
 
 def _bounds_of(part: PendingPart) -> tuple[bytes, bytes | None]:
-    """The span's start and end; None where it has none."""
+    """The part's start and end key; None for plus infinity."""
     return part.span.start, part.span.end or None
 
 
 class _Bounds:
-    """Many (lowest, highest) keys; None: no bound."""
+    """A set of key ranges (lowest, highest), both inclusive. None: unbounded."""
 
     def __init__(self, bounds: Sequence[tuple[bytes | None, bytes | None]]) -> None:
         ordered = sorted((low or b"", high is None, high or b"") for low, high in bounds)
@@ -132,7 +135,7 @@ class _Bounds:
         self._highest = list(accumulate(((open_, high) for _, open_, high in ordered), max))
 
     def touch(self, span: KeySpan) -> bool:
-        """Whether any of them may have a key in the span."""
+        """Whether any range may have a key in the span."""
         at = bisect_left(self._lows, span.end) if span.end else len(self._lows)
         if not at:
             return False
@@ -145,7 +148,7 @@ def _row_bytes(part: PendingPart) -> int:
 
 
 def touching(files: Sequence[ShardFile], span: KeySpan) -> tuple[ShardFile, ...]:
-    """The files with those of their row groups that may hold keys of the span; no others."""
+    """The files with row groups that may hold keys of the span, and only those row groups."""
     out = []
     for file in files:
         wanted = tuple(group.index for group in file.wanted_groups if _may_touch(group, span))
@@ -159,7 +162,7 @@ def _may_touch(group: RowGroupRef, span: KeySpan) -> bool:
 
 
 def touched(span: KeySpan, files: Sequence[ShardFile], parts: Sequence[PendingPart]) -> list[KeySpan]:
-    """Spans, a few, that hold every key of `span` which the files' row groups and the pending parts may have."""
+    """At most SPANS_MAX spans that cover all keys of the files' row groups and the pending parts inside `span`."""
     bounds: list[tuple[bytes, bytes]] = []
     for file in files:
         for group in file.wanted_groups:

@@ -1,4 +1,4 @@
-"""A task's slices as arrays, and the rows that wait: what they hold, how they are cut and written down. Pure."""
+"""The slices of a task as arrays, with the waiting watermark rows: storage, cuts, and the durable form. Pure."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ SLICES = pa.schema(
 
 
 class SliceArrays:
-    """The slices of one task's span, in key order, without holes; and the rows that wait.
+    """The slices of one task's span, in key order, without holes; and the waiting rows.
 
-    Copies share what neither has changed.
+    Copies share their arrays until one of them writes (copy on write).
     """
 
     def __init__(self, span: KeySpan, snapshot_ts: int) -> None:
-        """A new task: one slice, covered by nobody's log up to `snapshot_ts`."""
+        """Create the slices of a new task: one slice without a region, with resolved_ts `snapshot_ts`."""
         self.span = span
-        self._waiting = Waiting.of([])  # their bounds are cuts
+        self._waiting = Waiting.of([])  # each bound of a waiting row is also a cut
         self._cuts = Cuts(pa.array([span.start], pa.binary()), span.end)
         self._region = np.array([NO_REGION], np.int64)
         self._version = np.zeros(1, np.int64)
         self._index = np.zeros(1, np.int64)
         self._resolved = np.array([snapshot_ts], np.int64)
         self._store = np.array([NO_STORE], np.int64)
-        self._own: set[str] = set()  # arrays that nobody else holds
+        self._own: set[str] = set()  # names of the arrays that no copy shares
         self._places: Places | None = None
         self._runs: Runs | None = None
-        self._touched = np.zeros(1, bool)  # since the rows that wait tried last
-        self._changes = 0  # by the file that is being taken
+        self._touched = np.zeros(1, bool)  # by slice: changed since the waiting rows were last tried
+        self._changes = 0  # changes by the present file
 
     @property
     def waiting(self) -> list[Watermark]:
-        """The rows that wait, in log order."""
+        """The waiting rows, in log order."""
         return self._waiting.rows
 
     def __len__(self) -> int:
         return len(self._cuts)
 
     def copy(self) -> Self:
-        """An independent map."""
+        """An independent copy."""
         other = object.__new__(type(self))
         other.__dict__ |= self.__dict__
         other._own = set()
@@ -61,7 +61,7 @@ class SliceArrays:
         return other
 
     def _waiting_runs(self) -> tuple[Int64s, Int64s]:
-        """Per waiting row the run of slices that it covers; looked up once, for as long as both stay."""
+        """The run of slices `[first, beyond)` of each waiting row. Cached until the rows or the cuts change."""
         runs = self._runs
         if runs is None or runs.waiting is not self._waiting or runs.cuts is not self._cuts:
             found = self._cuts.rows_of(self._waiting.start, self._waiting.end)
@@ -82,7 +82,7 @@ class SliceArrays:
         )
 
     def _set(self, name: str, at: int | Int64s, values: int | Int64s) -> None:
-        """Change an array of which others may hold what it was."""
+        """Write values to an array; copy it first if it is shared."""
         array: Int64s = getattr(self, name)
         same = array[at] == values
         if same if isinstance(at, int) else np.all(same):
@@ -96,12 +96,12 @@ class SliceArrays:
             self._places = None
 
     def _cut(self, keys: pa.Array) -> None:
-        """Let slices begin at all of those keys."""
+        """Cut the slices at all of these keys."""
         if (found := self._cuts.with_keys(keys)) is not None:
             self._replace(*found)
 
     def _coalesce(self) -> None:
-        """Join neighbours that know the same, but where a waiting row begins or ends: it will be cut there again."""
+        """Join neighbours with equal values, except at the bound of a waiting row, where a cut would be made again."""
         same = np.ones(len(self) - 1, bool)
         for name in self._ARRAYS[:-1]:
             values = getattr(self, name)
@@ -117,7 +117,7 @@ class SliceArrays:
             self._replace(self._cuts.kept(keep), np.flatnonzero(keep))
 
     def _replace(self, cuts: Cuts, source: Int64s) -> None:
-        """Other cuts; `source` are the present slices whose values the new ones have."""
+        """Replace the cuts. `source`: for each new slice the present slice that it takes its values from."""
         self._cuts, self._places, self._touched = cuts, None, self._touched[source]
         for name in self._ARRAYS:
             setattr(self, name, getattr(self, name)[source])
@@ -126,10 +126,10 @@ class SliceArrays:
     # -- durable form ---------------------------------------------------------------------------------------------
 
     def to_tables(self) -> tuple[pa.Table, pa.Table]:
-        """(SLICES, WAITING), as a manifest restates them."""
+        """(SLICES, WAITING), the tables in a manifest."""
         values = [pa.array(getattr(self, name)) for name in self._ARRAYS]
         slices = pa.Table.from_arrays([self._cuts.starts, self._cuts.ends, *values], schema=SLICES)
-        self._own.clear()  # the table holds them
+        self._own.clear()  # the table shares them
         return slices, self._waiting.to_table()
 
     @classmethod

@@ -1,7 +1,7 @@
-"""Where the slices of a task begin and end: keys in order, without holes, and how rows find their slices. Pure.
+"""The bounds of a task's slices, and lookups from keys and watermark rows to slices. Pure.
 
-A map of slices changes its numbers at every file and its cuts only at splits and merges. So cuts are immutable and
-shared by all copies of a map, and what it takes to look something up in them is made once.
+The values of slices change with every file, but their cuts only at splits and merges of regions. So cuts are immutable
+and shared by all copies, and their lookup structures are built once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_FEW = 256  # keys that are not worth sorting
-_SINGLE = 8  # keys that are not worth a search of all at once, which costs more than its steps
+_FEW = 256  # below this number, keys are not sorted before the search
+_SINGLE = 8  # below this number, keys are looked up one by one: a vectorized search has a high fixed cost
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Cuts:
         return pa.concat_arrays([self.starts.slice(1), pa.array([self.end], pa.binary())])
 
     def start_of(self, at: int) -> bytes:
-        """Where slice `at` begins."""
+        """The start key of slice `at`."""
         key: bytes = self.starts[at].as_py()
         return key
 
     def end_of(self, at: int) -> bytes:
-        """Where slice `at` ends."""
+        """The end key of slice `at`."""
         return self.start_of(at + 1) if at + 1 < len(self) else self.end
 
     def overlapping(self, start: bytes, end: bytes) -> range:
@@ -54,15 +54,16 @@ class Cuts:
         return range(max(first, 0), (inside if end else len(self) - 1) + 1)
 
     def rows_of(self, starts: pa.Array, ends: pa.Array) -> tuple[Int64s, Int64s]:
-        """Per span the run of slices `[first, beyond)` that it covers; the spans' bounds are cuts, or the last end."""
+        """For each span the run of slices `[first, beyond)` that it covers. Each bound of a span must be a cut or
+        `end`."""
         first = self.holding(starts)
         unbounded = pc.equal(pc.binary_length(ends), 0).to_numpy(zero_copy_only=False)
         last_end = pc.equal(ends, pa.scalar(self.end, pa.binary())).to_numpy(zero_copy_only=False)
         return first, np.where(unbounded | last_end, len(self), self.holding(ends))
 
     def with_keys(self, keys: pa.Array) -> tuple[Cuts, Int64s] | None:
-        """The cuts with those keys added, and for each new slice the old one that it is a part of. None if all of the
-        keys are cuts already, or lie outside."""
+        """(the cuts with these keys added, for each new slice the old slice that contains it). None if every key is a
+        cut already or lies outside."""
         wanted = pc.unique(keys)
         at = self.holding(wanted)
         new = (at >= 0) & ~pc.equal(self.starts.take(pa.array(np.maximum(at, 0))), wanted).to_numpy(
@@ -80,17 +81,17 @@ class Cuts:
         return Cuts(pa.concat_arrays([self.starts, added]).take(pa.array(order)), self.end), source
 
     def kept(self, keep: Bools) -> Cuts:
-        """Only those slices, each reaching up to the next."""
+        """The cuts of these slices only; each slice then ends where the next one begins."""
         return Cuts(self.starts.filter(pa.array(keep)), self.end)
 
     def holding(self, keys: pa.Array) -> Int64s:
-        """Per key the slice that holds it; -1 below the first, the last beyond the end."""
+        """The slice of each key: -1 below the first slice, the last slice for keys beyond the end."""
         if len(keys) < _SINGLE:
             return np.array([self._holding_one(key) for key in keys.to_pylist()], np.int64)
         wanted = pl.Series(keys)
         if len(wanted) < _FEW:
             return self._sorted.search_sorted(wanted, side="right").to_numpy().astype(np.int64) - 1
-        order = wanted.arg_sort()  # neighbours are found where the last one was: the rest is in no cache
+        order = wanted.arg_sort()  # sorted keys use the CPU's caches better
         out = np.empty(len(wanted), np.int64)
         out[order.to_numpy()] = self._sorted.search_sorted(wanted.gather(order), side="right").to_numpy()
         return out - 1
@@ -104,18 +105,18 @@ class Cuts:
 
 
 class Places:
-    """Which slice a store's watermark rows are about: found by region, and remembered from file to file, since a store
-    tells of the same regions every time. Holds for as long as no slice changes its region or its bounds."""
+    """Finds the slices of a store's watermark rows by region, and caches them by store, because successive files of a
+    store have rows of the same regions. Valid as long as no slice changes its region or its bounds."""
 
     def __init__(self, cuts: Cuts, regions: Int64s) -> None:
-        """`regions` by slice; not changed afterwards."""
+        """`regions`: the region of each slice; the array must not change afterwards."""
         self._cuts, self._regions = cuts, regions
         self._by_region: tuple[Int64s, Int64s] | None = None
         self._known: dict[int, _Known] = {}
 
     def of(self, rows: pa.Table, store_id: int) -> tuple[Int64s, Bools]:
-        """Per row (start_key, end_key, region_id) a slice, and whether it is of that very span and region and met by no
-        other of the rows."""
+        """For each row (start_key, end_key, region_id): a slice, and whether that slice has exactly the row's span and
+        region and no other row has it."""
         region = int64s(rows, "region_id")
         asked = _Asked(whole(rows, "start_key"), whole(rows, "end_key"), region)
         known = self._known.get(store_id)
@@ -162,13 +163,13 @@ class _Known:
 
 
 def int64s(table: pa.Table, name: str) -> Int64s:
-    """A column without nulls."""
+    """An int64 column. It must not have nulls."""
     column = whole(table, name)
     assert column.null_count == 0, name
     return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)
 
 
 def whole(table: pa.Table, name: str) -> pa.Array:
-    """A column in one piece; not copied, if it is."""
+    """A column as one array; copied only if it has several chunks."""
     column = table[name]
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,4 +1,4 @@
-"""What is left of sealed tasks' slices and waiting watermarks for the task that carries them on. Pure."""
+"""The slices and waiting watermark rows that a child task inherits from its sealed parents. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tistream_sorter.watermark.watermark_rows import Watermark, from_table, join
 
 
 def inherited_slices(span: KeySpan, seals: Sequence[Manifest]) -> SliceMap:
-    """The slices of `span` as the seals of the tasks leave them that cover it together, in the order of their keys.
+    """The slices of `span`, taken from the `seals` of its parents, which are in key order and cover it together.
 
-    What two tasks had each a part of stays cut between them until a row comes that covers both.
+    A slice that the bound of two parents has cut stays cut until a row arrives that covers both sides.
     """
     tables: list[pa.Table] = []
     waiting: list[Watermark] = []

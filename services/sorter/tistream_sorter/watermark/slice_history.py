@@ -1,4 +1,4 @@
-"""Every change of every slice since the last manifest: what decides which prewrites are dead (design.md 3). Pure."""
+"""The history of all slices since the last manifest, by which dead prewrites are found (design.md 3). Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NO_SCAN = -1
 NOT_CONNECTED = -1
-SCANNED_MAX = 64  # spans of scanned slices that are told apart
+SCANNED_MAX = 64  # maximum number of spans that `History.scanned` returns
 
 Int64s = npt.NDArray[np.int64]
 
@@ -35,9 +35,10 @@ HISTORY = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes of some slices by rows of one file, `at` their places in `cuts`: what the slices know afterwards, and
-    what the rows said. `row_version` is NOT_CONNECTED, and the row's index and ts -1, where a row did not connect;
-    `scan_index` is the log index as of which it is a scan, or NO_SCAN."""
+    """Changes of slices by the rows of one file. at: the slices, as positions in `cuts`. version, index, resolved_ts:
+    the slice's values after the change. row_version, row_index, row_resolved_ts: the row's values; NOT_CONNECTED, -1
+    and -1 if the row only raised resolved_ts. scan_index: the log index as of which the row's scan reads, or
+    NO_SCAN."""
 
     seq: int
     cuts: Cuts
@@ -51,7 +52,7 @@ class Changes:
     scan_index: Int64s
 
     def table(self, spans: Sequence[KeySpan] | None) -> pa.Table:
-        """The same as HISTORY; of slices that `spans` touch alone, where they are given."""
+        """The changes as a table of HISTORY. `spans`: only of slices that one of them overlaps."""
         chosen = slice(None) if spans is None else _touched(self.cuts, self.at, spans)
         at = self.at[chosen]
         taken = pa.array(at)
@@ -70,15 +71,13 @@ def _touched(cuts: Cuts, at: Int64s, spans: Iterable[KeySpan]) -> npt.NDArray[np
 
 
 class History:
-    """Every change of every slice since the last manifest, in order: what decides which prewrites are dead.
-
-    A change has the slice's new (version, index, resolved_ts) and, if a row *connected*, that row's own version,
-    last index and resolved_ts, and the log index as of which it is a scan. `row_version` is -1 where it did not.
+    """Every change of every slice since the last manifest, in order. match/liveness.py decides by it which prewrites
+    are dead.
     """
 
     def __init__(self) -> None:
         self._changes: list[Changes] = []
-        self._noted: list[tuple[int, ...]] = []  # one by one, not among the changes yet
+        self._noted: list[tuple[int, ...]] = []  # single changes that are not in `_changes` yet
         self._noted_in: tuple[int, Cuts] | None = None  # their file and cuts
 
     def copy(self) -> History:
@@ -89,13 +88,14 @@ class History:
         return other
 
     def begin(self, cuts: Cuts, version: Int64s, index: Int64s, resolved_ts: Int64s) -> None:
-        """The states before the first change, under seq -1. The arrays are kept, and must not change any more."""
+        """Record the states before the first change, with seq -1. The arrays are kept, so they must not change
+        afterwards."""
         none = np.broadcast_to(np.int64(-1), len(cuts))
         at = np.arange(len(cuts))
         self._changes.append(Changes(-1, cuts, at, version, index, resolved_ts, none, none, none, none))
 
     def note_many(self, changes: Changes) -> None:
-        """Rows of one file that met one slice each."""
+        """Record changes by rows of one file, of which each covers one slice."""
         if len(changes.at):
             self._flush()
             self._changes.append(changes)
@@ -103,7 +103,7 @@ class History:
     def note(
         self, seq: int, cuts: Cuts, at: int, known: tuple[int, int, int], row: Watermark, *, connected: bool
     ) -> None:
-        """One change of slice `at` by `row`; `known` is its new (version, index, resolved_ts)."""
+        """Record a change of slice `at` by `row`. `known`: the new (version, index, resolved_ts) of the slice."""
         scan = row.first_index - 1 if connected and row.base_ts is not None else NO_SCAN
         said = (row.region_version, row.log_index, row.resolved_ts) if connected else (NOT_CONNECTED, -1, -1)
         if self._noted_in is None or self._noted_in[0] != seq or self._noted_in[1] is not cuts:
@@ -112,12 +112,13 @@ class History:
         self._noted.append((at, *known, *said, scan))
 
     def table(self, spans: Sequence[KeySpan] | None = None) -> pa.Table:
-        """All changes in order (HISTORY); of slices that one of `spans` overlaps alone, where they are given."""
+        """All changes in order, as a table of HISTORY. `spans`: only of slices that one of them overlaps."""
         self._flush()
         return pa.concat_tables([HISTORY.empty_table(), *(changes.table(spans) for changes in self._changes)])
 
     def scanned(self) -> tuple[KeySpan, ...]:
-        """Spans, in order, of the slices that scans connected."""
+        """The spans of the slices that a scan has connected, in key order; at most SCANNED_MAX, which may cover more
+        keys."""
         self._flush()
         found: list[KeySpan] = []
         for changes in self._changes:

@@ -1,4 +1,4 @@
-"""How much of a file's rows that overlap is done at once, and how much of them has room. Pure."""
+"""Limits for overlapping watermark rows: the work in one step, and the memory of one task. Pure."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from typing import TypeVar
 from tistream_sorter.watermark.slice_cuts import Cuts, Int64s
 from tistream_sorter.watermark.watermark_rows import Waiting
 
-# What one task keeps of rows that wait, and notes of one file's: more than the regions of any store, and several times.
+# Waiting rows of a task, and slice changes by one file: several times the number of regions of any store.
 WAITING_MAX = 1_000_000
 CHANGES_MAX = 500_000
-CHANGES_A_TAKE = 250_000  # noted of a take's files, after which it ends with those that it has
-WAITING_A_STEP = 32  # rows that wait, or slices, looked through once more
-ROWS_AT_ONCE = 1_024  # taken apart
-FEW_SLICES = 8  # not worth a look at all of them at once
-STEPS_BETWEEN = 256  # in one row, before others may go on
-SLICES_A_STEP = 1_024  # looked at as arrays
+CHANGES_A_TAKE = 250_000  # slice changes after which `tick.take` takes no further file
+WAITING_A_STEP = 32  # waiting rows, or slices, that are scanned in one step
+ROWS_AT_ONCE = 1_024  # rows that are converted to objects at a time
+FEW_SLICES = 8  # below this number, slices are tried one by one
+STEPS_BETWEEN = 256  # of one row, before other tasks may continue
+SLICES_A_STEP = 1_024  # slices that are filtered as arrays in one step
 
-GOING_ON = 4  # tasks that go on in one tick with files of which it takes a part at a time
+GOING_ON = 4  # tasks with unfinished files that continue in one tick
 
 T = TypeVar("T")
 Steps = Generator[int, None, None]
 
 
 def passed_over(going_on: Sequence[T], turn: int) -> Sequence[T]:
-    """Of the tasks that go on taking files all but a few, in turn: each takes as long as all others may wait."""
+    """The tasks with unfinished files that skip this tick. GOING_ON of them continue, in rotation, to bound the
+    tick."""
     if len(going_on) <= GOING_ON:
         return ()
     at = turn * GOING_ON % len(going_on)
@@ -34,12 +35,12 @@ def passed_over(going_on: Sequence[T], turn: int) -> Sequence[T]:
 
 
 class TooMuch(Exception):
-    """A file's rows would take more room than a task has. Nothing of it may be taken."""
+    """The watermark rows of a file exceed a limit of the task. The file must not be applied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Which slices the waiting rows cover, for as long as neither they nor the slices are others."""
+    """The runs of slices that the waiting rows cover. Valid for these rows and these cuts."""
 
     waiting: Waiting
     cuts: Cuts
@@ -48,11 +49,11 @@ class Runs:
 
 
 def ranges(runs: tuple[Int64s, Int64s], which: slice | Int64s) -> Iterator[range]:
-    """Some of the runs `[first, beyond)`, one by one."""
+    """The runs `[first, beyond)` at `which`, as ranges."""
     return map(range, runs[0][which].tolist(), runs[1][which].tolist())
 
 
 def check_room(rows: int) -> None:
-    """Raises TooMuch if one task cannot keep so many waiting rows."""
+    """Raises TooMuch if one task may not keep this number of waiting rows."""
     if rows > WAITING_MAX:
-        raise TooMuch(f"more than {WAITING_MAX} watermark rows would wait for what has not come")
+        raise TooMuch(f"more than {WAITING_MAX} watermark rows would wait for log entries that have not arrived")

@@ -1,20 +1,21 @@
-"""When a watermark counts: a task's span cut into slices (design.md 3). Pure.
+"""Applies watermark rows to the slices of a task's span, and so decides when a watermark counts (design.md 3). Pure.
 
-A slice knows `(region, version, index, resolved_ts)`: up to which entry of which region's log everything that
-concerns its keys has arrived, and its counted watermark. A WATERMARK row is taken slice by slice:
+A slice has `(region, version, index, resolved_ts)`: everything that concerns its keys has arrived up to entry `index`
+of the region's log, and resolved_ts is the watermark that counts. A WATERMARK row is applied to each slice it overlaps:
 
-* its version is lower than the slice's: an older epoch, whose log is behind. It may raise resolved_ts, no more;
-* else it *connects* if (a) it is of the slice's region and begins at or before the slice's next index, or
+* Its version is lower than the slice's: it is of an older epoch. It may raise resolved_ts, and changes nothing else.
+* Otherwise it *connects* if (a) it is of the slice's region and begins at or before the slice's next index, or
   (b) its version is higher and `after` names the slice's region at an index that the slice has reached, or
-  (c) it carries a scan whose `base_ts` the slice's resolved_ts has reached;
-* else it waits, changes nothing, and tries again after every change of its slice.
+  (c) it has a scan whose `base_ts` the slice's resolved_ts has reached.
+* Otherwise it waits, changes nothing, and is retried after every change of its slice.
 
-In steady state each row meets exactly one slice of the same region, version and span: that path is arrays only. So is
-that of a row that has one slice for itself, as the first ones of a tenant do; what is left goes row by row.
+In steady state each row covers exactly one slice of the same region, version and span. These rows are applied as
+arrays, and so are rows that are alone on one slice, as the first rows of a tenant are. The others are applied one by
+one.
 
-That much is left only where a store's rows overlap each other, of which a reader refuses what no store has
-(format.change_rows). It may still be work for seconds, which nobody else on the node shall wait for: `applying` stops
-now and then. A waiting row is looked at again only where its slices have changed.
+Many rows are applied one by one only if the rows of a store overlap. A reader refuses overlaps that no store can have
+(format.change_rows). The rest may still take seconds, so `applying` yields in between, to let other tasks continue. A
+waiting row is retried only if one of its slices has changed.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from tistream_sorter.watermark.watermark_rows import Waiting, Watermark, rows_of
 
 @dataclass(frozen=True, slots=True)
 class SliceState:
-    """One slice, for people and for tests."""
+    """The values of one slice, for status and tests."""
 
     start: bytes
     end: bytes
@@ -60,19 +61,19 @@ class SliceState:
 
 
 class SliceMap(SliceArrays):
-    """The slices of one task's span, in key order, without holes; and the rows that wait.
+    """The slices of one task's span, in key order, without holes; and the waiting rows.
 
-    Mutable; `copy()` before trying something that may not be committed.
+    Mutable. Use `copy()` before a change that may not be committed.
     """
 
-    # -- what it says ---------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     def watermark(self) -> int:
         """The task's watermark: the minimum over its slices."""
         return int(self._resolved.min())
 
     def states(self, only: KeySpan | None = None) -> list[SliceState]:
-        """The slices, clipped to `only` where it is given."""
+        """The slices; with `only`, those that overlap it, clipped to it."""
         out = []
         for at in range(len(self)) if only is None else self._cuts.overlapping(only.start, only.end):
             piece = KeySpan(self._cuts.start_of(at), self._cuts.end_of(at))
@@ -82,25 +83,25 @@ class SliceMap(SliceArrays):
         return out
 
     def lowest(self) -> SliceState:
-        """The slice that holds the watermark."""
+        """The slice with the lowest resolved_ts."""
         at = int(self._resolved.argmin())
         return SliceState(self._cuts.start_of(at), self._cuts.end_of(at), *self._values(at))
 
     def slowest_waiting(self, count: int) -> list[Watermark]:
-        """The waiting rows that begin in the slices furthest behind, at most `count`."""
+        """At most `count` waiting rows: those that begin in the slices with the lowest resolved_ts."""
         if not len(self._waiting):
             return []
         order = np.argsort(self._resolved[self._waiting_runs()[0]], kind="stable")
         return self._waiting.at(order[:count])
 
     def resting_on(self, store_id: int) -> tuple[SliceState | None, Watermark | None]:
-        """The first slice whose log that store was the last to bring, and the first of its rows that waits."""
+        """(the first slice whose newest row came from this store, the store's first waiting row)."""
         resting = np.flatnonzero(self._store == store_id)[:1].tolist()
         found = [SliceState(self._cuts.start_of(at), self._cuts.end_of(at), *self._values(at)) for at in resting]
         return next(iter(found), None), next(iter(self._waiting.of_store(store_id)), None)
 
     def waits_for(self, row: Watermark) -> str:
-        """Why `row` does not connect to the first of its slices, in words."""
+        """A text that says what `row` waits for in the first of its slices."""
         at = self._cuts.overlapping(row.start, row.end)[0]
         region, version, index, resolved, _ = self._values(at)
         if row.base_ts is not None:
@@ -114,19 +115,19 @@ class SliceMap(SliceArrays):
         return f"{what}; region {row.region_id} version {row.region_version} begins at index {row.first_index}"
 
     def first_waiting(self, pieces: Sequence[SliceState]) -> list[Watermark | None]:
-        """For each of the pieces, which are in key order, the first waiting row that overlaps it."""
+        """For each of `pieces`, which are in key order, the first waiting row that overlaps it."""
         return self._waiting.first_over([(piece.start, piece.end) for piece in pieces])
 
-    # -- taking rows ----------------------------------------------------------------------------------------------
+    # -- applying rows ----------------------------------------------------------------------------------------------
 
     def begin(self, history: History) -> None:
-        """Note the states before the first change."""
+        """Record the states before the first change."""
         self._own -= {"_version", "_index", "_resolved"}
         history.begin(self._cuts, self._version, self._index, self._resolved)
 
     def applying(self, rows: pa.Table, store_id: int, file_ts: int, seq: int, history: History) -> Steps:
-        """Take one file's rows (wire.file_batch.WATERMARKS) in order; note every change under `seq`. Stops now and then
-        to tell how many steps it took since. Raises TooMuch."""
+        """Apply one file's rows (wire.file_batch.WATERMARKS) in order, and record every change under `seq`. Yields the
+        number of steps since the last yield. Raises TooMuch."""
         self._changes = 0
         if rows.num_rows == 0:
             return
@@ -158,7 +159,7 @@ class SliceMap(SliceArrays):
             self._coalesce()
 
     def _apply_steady(self, rows: pa.Table, store_id: int, seq: int, history: History) -> pa.Table:
-        """Take the rows that meet exactly one slice of their region, version and span; return the others."""
+        """Apply the rows that cover exactly one slice of their region, version and span; return the others."""
         if self._places is None:
             self._own.discard("_region")
             self._places = Places(self._cuts, self._region)
@@ -183,9 +184,9 @@ class SliceMap(SliceArrays):
         return rows.slice(0, 0) if every else rows.filter(pa.array(~fits))
 
     def _apply_alone(self, rows: pa.Table, store_id: int, seq: int, history: History) -> tuple[pa.Table, pa.Table]:
-        """Take the rows that cover one slice which no other of the rows touches, where they connect without `after` or
-        are of an older epoch; return the others, and those that have to wait. Their order does not matter: no two are
-        about the same keys."""
+        """Apply the rows that are alone on one slice, if they connect without `after` or are of an older epoch. Returns
+        (the rows to apply one by one, the rows that wait). The order does not matter, because no two of these rows
+        overlap."""
         first, beyond = self._cuts.rows_of(whole(rows, "start_key"), whole(rows, "end_key"))
         met = np.zeros(len(self) + 1, np.int64)
         np.add.at(met, first, 1)
@@ -224,7 +225,7 @@ class SliceMap(SliceArrays):
     def _apply_row(
         self, row: Watermark, slices: range, seq: int, history: History
     ) -> Generator[int, None, list[Watermark]]:
-        """Take one row on every slice that it covers. What does not connect and has to wait."""
+        """Apply one row to every slice that it covers. Returns the parts of the row that wait."""
         waits = np.ones(len(slices), bool)
         steps = 1 + len(slices) // SLICES_A_STEP
         for at in self._promising(slices, row):
@@ -242,7 +243,7 @@ class SliceMap(SliceArrays):
         return [row] if waits.all() else self._pieces(row, slices.start + np.flatnonzero(waits))
 
     def _promising(self, slices: range, row: Watermark) -> Sequence[int]:
-        """All slices on which the row may do anything, and few others: most do not let go of a row that waits."""
+        """The slices that the row may change, and possibly a few more. Most slices of a waiting row cannot change."""
         if len(slices) < FEW_SLICES:
             return slices
         here = slice(slices.start, slices.stop)
@@ -284,12 +285,14 @@ class SliceMap(SliceArrays):
     def _note(self, seq: int, at: int, row: Watermark, history: History, *, connected: bool) -> None:
         self._changes += 1
         if self._changes > CHANGES_MAX:
-            raise TooMuch(f"its watermark rows change slices more than {CHANGES_MAX} times: they overlap too much")
+            raise TooMuch(
+                f"its watermark rows change slices more than {CHANGES_MAX} times, because too many of them overlap"
+            )
         _, version, index, resolved, _ = self._values(at)
         history.note(seq, self._cuts, at, (version, index, resolved), row, connected=connected)
 
     def _retry(self, seq: int, history: History) -> Steps:
-        """Let waiting rows try again until none of them changes anything."""
+        """Retry waiting rows until none of them changes a slice."""
         while self._touched.any() and len(self._waiting):
             yield self._waiting_steps()
             able, covers = self._able(), self._waiting_runs()
@@ -312,12 +315,12 @@ class SliceMap(SliceArrays):
 
     @property
     def changes(self) -> int:
-        """How many notes the last file took that was applied."""
+        """The number of slice changes, by single rows, of the last file."""
         return self._changes
 
     def _able(self) -> Int64s:
-        """Which of the waiting rows may have something to do now. Not those of which no slice was touched, nor those
-        that cover one slice which they can neither connect to nor raise."""
+        """Positions of the waiting rows to retry. Skips rows whose slices did not change, and rows of a single slice
+        that they can neither connect to nor raise."""
         first, beyond = self._waiting_runs()
         touched = np.concatenate([[0], np.cumsum(self._touched)])
         places = np.flatnonzero(touched[beyond] > touched[first])
@@ -332,7 +335,7 @@ class SliceMap(SliceArrays):
         return able
 
     def _pieces(self, row: Watermark, unconnected: Int64s) -> list[Watermark]:
-        """`row` clipped to the given slices, neighbours joined."""
+        """`row` clipped to the given slices; one row for each run of neighbours. Raises TooMuch."""
         if not len(unconnected):
             return []
         breaks = np.flatnonzero(np.diff(unconnected) != 1)

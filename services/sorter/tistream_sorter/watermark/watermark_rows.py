@@ -1,4 +1,4 @@
-"""WATERMARK rows as a task sees them, and how those that wait are kept few and written down. Pure."""
+"""WATERMARK rows of a task, and the columnar form of waiting rows: merging them, and their durable form. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tistream.model.ts import MAX_TS
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """One WATERMARK row, clipped to the task's span, with the file that brought it."""
+    """One WATERMARK row, clipped to the task's span, with the store and ts of its file."""
 
     start: bytes
     end: bytes
@@ -33,7 +33,7 @@ class Watermark:
     file_ts: int
 
     def clipped(self, start: bytes, end: bytes) -> Watermark:
-        """The same row for fewer keys."""
+        """Return the row with narrower bounds."""
         return replace(self, start=start, end=end)
 
 
@@ -59,7 +59,7 @@ WAITING = pa.schema(
 
 
 def rows_of(rows: pa.Table, store_id: int, file_ts: int) -> list[Watermark]:
-    """Rows of wire.file_batch.WATERMARKS."""
+    """Convert rows of wire.file_batch.WATERMARKS."""
     return [
         Watermark(
             start=row["start_key"],
@@ -87,19 +87,20 @@ _FRAME = {
     "start_key": pl.Binary,
     "end_key": pl.Binary,
     **dict.fromkeys(_PLAIN, pl.Int64),
-    "after": pl.Binary,  # eight bytes per number, of which the order is that of the pairs
+    "after": pl.Binary,  # big-endian 64-bit numbers, whose byte order is the order of the pairs
 }
 
 
 class Waiting:
-    """Rows that wait, as columns: a store may have hundreds of thousands, and every file meets them. Immutable."""
+    """Waiting rows as columns, because a store may have hundreds of thousands, which every file may affect.
+    Immutable."""
 
     def __init__(self, frame: pl.DataFrame) -> None:
         self._frame = frame
 
     @classmethod
     def of(cls, rows: Iterable[Watermark]) -> Waiting:
-        """These rows, in their order."""
+        """Convert rows; keeps their order."""
         plain = [
             (row.start, row.end, *(getattr(row, name) for name in _PLAIN), b"".join(map(_packed, row.after)))
             for row in rows
@@ -108,7 +109,7 @@ class Waiting:
 
     @classmethod
     def from_file(cls, rows: pa.Table, store_id: int, file_ts: int) -> Waiting:
-        """Rows of wire.file_batch.WATERMARKS that continue no other log."""
+        """Convert rows of wire.file_batch.WATERMARKS whose `after` is empty."""
         names = [name for name in _FRAME if name not in ("store_id", "file_ts", "after")]
         found = pl.DataFrame(pl.from_arrow(rows.select(names)))
         said = [pl.lit(store_id).alias("store_id"), pl.lit(file_ts).alias("file_ts"), pl.lit(b"").alias("after")]
@@ -119,11 +120,11 @@ class Waiting:
 
     @cached_property
     def rows(self) -> list[Watermark]:
-        """One by one, for people and for tests."""
+        """The rows as objects, for status and tests."""
         return self.at(np.arange(len(self)))
 
     def at(self, places: npt.NDArray[np.int64]) -> list[Watermark]:
-        """Some of them."""
+        """The rows at these positions."""
         found = self._frame[places]
         return [
             Watermark(start, end, region, version, first, last, base_ts, resolved_ts, _unpacked(after), store, file)
@@ -131,34 +132,34 @@ class Waiting:
         ]
 
     def of_store(self, store_id: int) -> list[Watermark]:
-        """The first row of that store's; none if there is none."""
+        """The first row of this store, as a list of at most one."""
         return self.at(np.flatnonzero((self._frame["store_id"] == store_id).to_numpy())[:1])
 
     @cached_property
     def start(self) -> pa.Array:
-        """Where each begins."""
+        """The start key of each row."""
         return self._frame["start_key"].to_arrow().cast(pa.binary())
 
     @cached_property
     def end(self) -> pa.Array:
-        """Where each ends."""
+        """The end key of each row."""
         return self._frame["end_key"].to_arrow().cast(pa.binary())
 
     @cached_property
     def has_after(self) -> npt.NDArray[np.bool_]:
-        """Which of them continue another log."""
+        """For each row whether its `after` is not empty."""
         return np.asarray((self._frame["after"].bin.size() > 0).to_numpy(), bool)
 
     def numbers(self, name: str) -> npt.NDArray[np.int64]:
-        """A column; a `base_ts` that is missing is MAX_TS, which nothing reaches."""
+        """A column as an array. A missing `base_ts` is MAX_TS, which no resolved_ts reaches."""
         return np.asarray(self._frame[name].fill_null(MAX_TS).to_numpy(), np.int64)
 
     def first_over(self, spans: Sequence[tuple[bytes, bytes]]) -> list[Watermark | None]:
-        """For each of the spans, which are in key order and apart, the first of the rows that overlaps it. Where rows
-        are in log order."""
+        """For each span the first row that overlaps it. The spans must be in key order and disjoint, the rows in log
+        order."""
         starts, ends = self.start.to_pylist(), self.end.to_pylist()
         found: list[int] = []
-        come: list[int] = []  # a heap: those that begin before the span's end, the first of them on top
+        come: list[int] = []  # a heap of the rows that begin before the span's end; the first row is on top
         at = 0
         for start, end in spans:
             while at < len(starts) and (not end or starts[at] < end):
@@ -172,19 +173,20 @@ class Waiting:
         return [rows.get(one) for one in found]
 
     def kept(self, keep: npt.NDArray[np.bool_]) -> Waiting:
-        """Only those."""
+        """The rows where `keep`."""
         return Waiting(self._frame.filter(pl.Series(keep)))
 
     def and_also(self, *others: Waiting) -> Waiting:
-        """All of them, not joined yet."""
+        """The concatenation of several, not merged."""
         return Waiting(pl.concat([self._frame, *(other._frame for other in others)]))
 
     def joined(self) -> Waiting:
-        """As few as possible, in log order: what waits behind a missing file for an hour is one row per region and
-        gap, not one per push.
+        """Merge rows as far as possible, and sort them in log order. After an hour behind a missing file there is one
+        row per region and gap, and not one per push.
 
-        A row is joined to one before it in the same log when it begins no later than that one ends and promises no
-        less: it could not connect where that one cannot, and proves all that both prove.
+        A row is merged into its predecessor in the same log if it begins at or before that one's end, and its
+        resolved_ts is at least that one's. Such a row cannot connect where its predecessor cannot, and the merged row
+        states all that both state.
         """
         once = self._frame.with_columns(pl.col("base_ts").fill_null(-1)).unique().sort(_LOG_ORDER)
         own_log = pl.all_horizontal(*(pl.col(name).eq(pl.col(name).shift(1)) for name in _JOINED_BY))
@@ -201,7 +203,7 @@ class Waiting:
         return Waiting(once[first].with_columns(latest).with_columns(base_ts))
 
     def to_table(self) -> pa.Table:
-        """WAITING, as a manifest restates it."""
+        """The table WAITING of a manifest."""
         if not len(self):
             return WAITING.empty_table()
         plain = self._frame.drop("after").to_arrow().cast(pa.schema(list(WAITING)[:-1]))
@@ -232,12 +234,12 @@ def _unpacked(after: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def joined(rows: Iterable[Watermark]) -> list[Watermark]:
-    """Waiting rows as few as possible, in log order."""
+    """Merge waiting rows as far as possible, in log order."""
     return Waiting.of(rows).joined().rows
 
 
 def to_table(rows: Iterable[Watermark]) -> pa.Table:
-    """WAITING, as a manifest restates it."""
+    """The table WAITING of a manifest."""
     return Waiting.of(rows).to_table()
 
 

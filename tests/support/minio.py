@@ -9,7 +9,6 @@ import base64
 import itertools
 import os
 import shutil
-import ssl
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -20,8 +19,8 @@ from secrets import token_hex
 from typing import Any
 
 import boto3
-import httpx
 from botocore.config import Config
+from botocore.exceptions import ClientError, EndpointConnectionError, HTTPClientError
 
 from support import certificates, kept
 from support.not_run import not_run
@@ -34,6 +33,7 @@ VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 IMAGE = "minio/minio:RELEASE.2025-09-07T16-13-09Z"
 REGION = "us-east-1"
 KMS_KEY = "tistream"
+NOT_YET = "XMinioServerNotInitialized"
 _bucket_numbers = itertools.count()
 
 
@@ -178,12 +178,16 @@ class Minio:
             time.sleep(0.05)
 
     def _answers(self) -> bool:
+        """Whether it serves requests. Its readiness route says 200 before its storage is initialised."""
         try:
-            trust = ssl.create_default_context(cafile=str(self.certificate)) if self.guarded else False
-            answer = httpx.get(f"{self.endpoint}/minio/health/ready", trust_env=False, verify=trust, timeout=PATIENCE_S)
-        except httpx.TransportError:
+            self.client().list_buckets()
+        except (EndpointConnectionError, HTTPClientError):
             return False
-        return answer.status_code == httpx.codes.OK
+        except ClientError as error:
+            if error.response["Error"]["Code"] != NOT_YET:
+                raise
+            return False
+        return True
 
     def stop(self) -> None:
         """As an operator would."""

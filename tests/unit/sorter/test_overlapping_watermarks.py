@@ -198,7 +198,7 @@ def test_a_file_for_whose_rows_there_is_no_room_is_held_and_told(monkeypatch: py
     assert (progress(world, 1), progress(world, 2)) == (205, 205), "the other store goes on"
     (hold,) = [hold for hold in task.status(0, world.clock.monotonic_ms()).holds if hold.stage == "damaged"]
     assert (hold.store_id, hold.object) == ("2", late.key)
-    assert hold.reason == "more than 5 watermark rows would wait for what has not come"
+    assert hold.reason == "more than 5 watermark rows would wait for log entries that have not arrived"
     assert 2 not in task.received()
     assert task.state.slices.waiting == []
     monkeypatch.setattr(slice_work, "WAITING_MAX", 10)

@@ -37,8 +37,8 @@ test-unit: $(INSTALLED) ## The unit tests alone
 	$(PYTEST) -n 2 --dist loadfile tests/unit
 
 lint: $(INSTALLED) ## Format, lint, types, import contracts
-	$(BIN)/ruff format --check shared services tests benchmarks
-	$(BIN)/ruff check shared services tests benchmarks
+	$(BIN)/ruff format --check shared services simulator tools tests benchmarks
+	$(BIN)/ruff check shared services simulator tools tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -100,8 +100,8 @@ bench-report: $(INSTALLED) ## Tables and plots of docs/benchmarks.md from the ra
 check: lint test-unit ## What to run before each commit: lint and the unit tests
 
 format: $(INSTALLED) ## Format and fix what can be fixed by itself
-	$(BIN)/ruff format shared services tests benchmarks
-	$(BIN)/ruff check --fix shared services tests benchmarks
+	$(BIN)/ruff format shared services simulator tools tests benchmarks
+	$(BIN)/ruff check --fix shared services simulator tools tests benchmarks
 
 lock: $(INSTALLED) ## Resolve the dependencies anew into the lock files
 	@scripts/lock

@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks" / "results"
 LIBRARIES = ("pyspark", "polars", "pyarrow", "duckdb", "numpy")
 
+MEASURED = ("shared", "services", "simulator", "tools", "benchmarks/bench")
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -37,7 +39,7 @@ class Result:
 def result(case: str, what: str, samples: Sequence[Sample], figures: Sequence[Figure]) -> Result:
     """With the commit, date and machine of now."""
     commit = _said("git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD")
-    changed = _said("git", "-C", str(ROOT), "status", "--porcelain", "--", "shared", "services", "benchmarks/bench")
+    changed = _said("git", "-C", str(ROOT), "status", "--porcelain", "--", *MEASURED)
     date = datetime.now(UTC).isoformat(timespec="seconds")
     return Result(case, what, date, commit, bool(changed), machine(), tuple(samples), tuple(figures))
 

@@ -22,8 +22,8 @@ from bench import proc_tree
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
-from tistream.wire import service_token
-from tistream.wire.service_token import Caller
+from tistream.wire.auth import service_token
+from tistream.wire.auth.service_token import Caller
 
 COMMAND = Path(sys.executable).with_name("tistream")
 READY_SECONDS = 240

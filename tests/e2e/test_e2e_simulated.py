@@ -15,7 +15,7 @@ import httpx
 from support.platform import COMMAND, Platform
 from support.truth_sums import require_sums
 from support.waiting import PATIENCE_S
-from tistream.verify.fingerprint import TruthLine
+from tistream_verify.fingerprint import TruthLine
 
 REGIONS = 6
 

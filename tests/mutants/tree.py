@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("shared", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "services").iterdir() if path.is_dir()))
+_SERVICES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "services").iterdir() if path.is_dir())
+FOLDERS = ("shared", *_SERVICES, "simulator", "tools")
 PACKAGES = tuple(sorted(path.parent.name for folder in FOLDERS for path in (ROOT / folder).glob("*/__init__.py")))
 
 MUTANT = "MUTANTS_MUTANT"  # environment of a test process: where its mutant is defined
@@ -42,7 +43,7 @@ def _given(root: Path) -> list[str]:
 def copied(path: Path) -> Path:
     """Copy the code and its tests to `path`; recorded data is only linked. Raises WrongCode."""
     path.mkdir(parents=True)
-    for name in ("shared", "services", "tests"):
+    for name in ("shared", "services", "simulator", "tools", "tests"):
         ignored = _LEFT_OUT if name != "tests" else _without_data
         shutil.copytree(ROOT / name, path / name, ignore=ignored)
     (path / "tests" / "data").symlink_to(ROOT / "tests" / "data")

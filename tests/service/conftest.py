@@ -17,8 +17,8 @@ import tistream_meta.database.engine
 import tistream_meta.tenants.token_board
 from support.short_java import OPTIONS, VARIABLE
 from support.waiting import PATIENCE_S
-from tistream.service import peers
-from tistream.wire import client, meta_client, sorter_client, token_client
+from tistream.service.http import peers
+from tistream.wire.clients import client, meta_client, sorter_client, token_client
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -22,8 +22,8 @@ from support.services import Services
 from support.waiting import PATIENCE_S, eventually
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
+from tistream.storage.backends.s3 import S3ObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream.storage.s3 import S3ObjectStore
 
 CACHE_MS = 1_000
 SETTINGS = {

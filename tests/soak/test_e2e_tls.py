@@ -19,7 +19,7 @@ from support.pull import Consumer
 from support.services import Services, service_of
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import SystemClock
-from tistream.wire.service_token import Caller, sign
+from tistream.wire.auth.service_token import Caller, sign
 
 
 @pytest.fixture(scope="module")

@@ -114,4 +114,4 @@ def test_log_lines_name_their_trace_and_no_service_says_that_spans_are_lost(up: 
     lines = logged(up)
     traces = {line["trace_id"] for line in lines if "trace_id" in line}
     assert traces & {span.trace_id for span in collector.spans()}
-    assert [line for line in lines if line["logger"] == "tistream.service.otel"] == []
+    assert [line for line in lines if line["logger"] == "tistream.service.observe.otel"] == []

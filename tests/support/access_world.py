@@ -22,7 +22,7 @@ from support.http_world import CLOCK, Server, never_superseded
 from support.waiting import eventually
 from tistream.clock import Clock
 from tistream.errors import Unavailable
-from tistream.wire.token_client import TokenClient
+from tistream.wire.clients.token_client import TokenClient
 from tistream.wire.tokens import EVERYTHING, Grant, StoreToken, hash_of, spell
 from tistream_api.app import build_app as build_api
 from tistream_api.app import draw_token

@@ -13,7 +13,7 @@ from support.golden import GoldenSet
 from support.http_world import CLOCK, Server, World, never_superseded, running
 from support.pull import Consumer
 from support.waiting import eventually
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
 from tistream_api.app import build_app as build_api
 from tistream_api.settings import ApiSettings
 from tistream_schema.app import build_app as build_schema

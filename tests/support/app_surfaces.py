@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 
 from tistream.clock import Clock, SystemClock
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.app import build_app as build_api
 from tistream_api.settings import ApiSettings
 from tistream_dispatcher.app import build_app as build_dispatcher

@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
-from tistream.storage.memory import MemoryObjectStore
-from tistream.storage.tenant_keys import TenantKeys
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream.wire.tokens import hash_of
 from tistream_meta.app import build_app
 from tistream_meta.database.repository import Repository

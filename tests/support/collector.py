@@ -15,8 +15,8 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from support.waiting import PATIENCE_S
+from tistream.service.http.traces import begin_traces, end_traces
 from tistream.service.settings import ServiceSettings
-from tistream.service.traces import begin_traces, end_traces
 
 
 @dataclass(frozen=True)

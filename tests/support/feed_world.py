@@ -9,18 +9,18 @@ from support.tiny_tenant import TinyTenant
 from tistream.clock import ManualClock
 from tistream.storage.object_store import ObjectStore
 from tistream.wire import file_batch
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream.wire.sorter import Chain, FilesReceipt, TaskList, TaskStatus
-from tistream.wire.sorter_client import SorterClient
-from tistream_dispatcher.delivery import Resync
+from tistream_dispatcher.delivery.delivery import Resync
+from tistream_dispatcher.delivery.window import Limits
 from tistream_dispatcher.metrics import DispatcherMetrics
-from tistream_dispatcher.pacing import PollSettings
-from tistream_dispatcher.read_ahead import Room
-from tistream_dispatcher.share import Share
-from tistream_dispatcher.store_feed import StoreFeed
-from tistream_dispatcher.tenant_feed import TenantFeed
-from tistream_dispatcher.window import Limits
+from tistream_dispatcher.stores.pacing import PollSettings
+from tistream_dispatcher.stores.read_ahead import Room
+from tistream_dispatcher.stores.store_feed import StoreFeed
+from tistream_dispatcher.tenant.share import Share
+from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 
 
 class Sorter:

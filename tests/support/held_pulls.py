@@ -18,8 +18,8 @@ from bench.inputs.mixed_rows import STEP, committed, schema_snap
 from support.pull_world import World
 from tistream.pool.writer import write_segment
 from tistream.schema.history import History
-from tistream.schema.snapshot import parse_snapshot
-from tistream.storage.memory import MemoryObjectStore
+from tistream.schema.tidb.snapshot import parse_snapshot
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.admission.memory_limit import give_back
 from tistream_api.read.cursor import Position
 from tistream_api.read.group_cache import GroupCache

@@ -23,15 +23,15 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.clock import SystemClock
 from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
-from tistream.service.app import new_app
+from tistream.service.http.app import new_app
 from tistream.service.ids import random_id
 from tistream.service.worker import Loop
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.measured import MeasuredObjectStore
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.dispatcher import StoreList
 from tistream.wire.meta import Notification
-from tistream.wire.meta_client import Membership, MetaClient
 from tistream.wire.sorter import TaskList
 from tistream_dispatcher.app import build_app as build_dispatcher
 from tistream_dispatcher.settings import CollectSettings, DispatcherSettings

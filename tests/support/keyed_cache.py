@@ -10,8 +10,8 @@ from tistream.format.segment import SCHEMA
 from tistream.model.ids import TenantKey
 from tistream.pool.writer import write_segment
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
-from tistream.storage.tenant_keys import TenantKeys
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream_api.read.group_cache import GroupCache, Keeping
 from tistream_api.read.plan import GroupRef
 

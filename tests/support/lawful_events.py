@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from tistream.verify.fingerprint import Sum, TableSums, TruthLine, row_hash
+from tistream_verify.fingerprint import Sum, TableSums, TruthLine, row_hash
 
 Event = dict[str, Any]
 SNAPSHOT_TS = 1_000

@@ -12,9 +12,9 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.pool.footers import FooterCache
 from tistream.schema.history import History
-from tistream.schema.meta_key import encode_key
+from tistream.schema.tidb.meta_key import encode_key
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream_schema.durable_log import DurableLog

@@ -16,9 +16,9 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
-from tistream.wire.meta_client import MetaClient
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
 from tistream_meta.app import build_app
 from tistream_meta.owner.server import MetaServer
 from tistream_meta.settings import MetaSettings

@@ -19,9 +19,9 @@ from support.wire import Request, Wire, wired
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
-from tistream.storage.s3 import S3ObjectStore
-from tistream.wire.service_auth import ServiceKeys
-from tistream.wire.service_token import Caller
+from tistream.storage.backends.s3 import S3ObjectStore
+from tistream.wire.auth.service_auth import ServiceKeys
+from tistream.wire.auth.service_token import Caller
 
 USAGE_MS = 300
 SETTINGS = {

@@ -26,7 +26,7 @@ from support import certificates, kept
 from support.not_run import not_run
 from support.platform import _die_with_us, free_port
 from support.waiting import PATIENCE_S
-from tistream.storage.s3 import S3ObjectStore
+from tistream.storage.backends.s3 import S3ObjectStore
 
 MODULE = "github.com/minio/minio"
 VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"

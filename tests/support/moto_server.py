@@ -12,7 +12,7 @@ import boto3
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-from tistream.storage.s3 import S3ObjectStore
+from tistream.storage.backends.s3 import S3ObjectStore
 
 KEYS = {"region": "us-east-1", "access_key": "test", "secret_key": "test"}
 _buckets = itertools.count()

@@ -26,8 +26,8 @@ from support.pull import Consumer
 from support.waiting import PATIENCE_S
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
-from tistream.wire import service_token
-from tistream.wire.service_token import Caller
+from tistream.wire.auth import service_token
+from tistream.wire.auth.service_token import Caller
 
 COMMAND = Path(sys.executable).with_name("tistream")
 STARTED: list[Platform] = []  # a failed test prints what they said

@@ -19,10 +19,10 @@ from tistream.format.segment import SCHEMA, SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.pool.writer import write_segment
 from tistream.schema.history import History
-from tistream.schema.meta_change import DDL_JOB_TABLE_ID, MetaDecoder, MetaRow
-from tistream.schema.snapshot import parse_snapshot
+from tistream.schema.tidb.meta_change import DDL_JOB_TABLE_ID, MetaDecoder, MetaRow
+from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.encode.compression import compressed
 from tistream_api.encode.encoding import new_encoder
 from tistream_api.encode.one_stream import one_stream

@@ -14,7 +14,7 @@ from support.row_bytes import comparable_int
 from tistream.model.ids import TenantKey
 from tistream.schema.history import History
 from tistream.schema.records import Record
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.read.cursor import Position, Scope, decode
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.scan import Budget

@@ -6,9 +6,9 @@ import struct
 from dataclasses import replace
 from typing import Any
 
-from tistream.schema import table as t
-from tistream.schema.meta_key import encode_bytes
-from tistream.schema.table import Column, Table, parse_table
+from tistream.schema.tidb import table as t
+from tistream.schema.tidb.meta_key import encode_bytes
+from tistream.schema.tidb.table import Column, Table, parse_table
 
 SIGN = 1 << 63
 MASK = (1 << 64) - 1

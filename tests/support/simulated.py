@@ -17,8 +17,8 @@ from support.golden import Delivery
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_watermarks
-from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.file_batch import WATERMARKS
 from tistream_sorter.watermark.slice_history import History
 from tistream_sorter.watermark.slices import SliceMap

@@ -19,10 +19,10 @@ from tistream.format.segment import SCHEMA
 from tistream.model.ids import TenantKey
 from tistream.pool.writer import write_segment
 from tistream.schema.history import History
-from tistream.schema.meta_change import DDL_JOB_TABLE_ID, MetaDecoder, MetaRow
-from tistream.schema.snapshot import parse_snapshot
+from tistream.schema.tidb.meta_change import DDL_JOB_TABLE_ID, MetaDecoder, MetaRow
+from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.pull.answer import Pull
 from tistream_api.read.cursor import Position, Scope

@@ -23,10 +23,10 @@ from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
 from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_watermarks
-from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
-from tistream_dispatcher.router import Router, TaskSpan
+from tistream_dispatcher.delivery.router import Router, TaskSpan
 from tistream_sorter.jobs.shard_io import process_guarded
 from tistream_sorter.state.positions import moved
 from tistream_sorter.state.task_state import TaskIdentity, TaskState, first_state, recovered_state

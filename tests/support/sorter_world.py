@@ -21,9 +21,9 @@ from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
 from tistream.pool.task_log import TaskLog
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream.storage.measured import MeasuredObjectStore
-from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
 from tistream_sorter.jobs.compact import rewrite_guarded

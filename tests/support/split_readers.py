@@ -17,11 +17,11 @@ from support.split_world import SplitWorld
 from tistream import concurrency
 from tistream.clock import ManualClock
 from tistream.pool.footers import FooterCache
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
+from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import TenantRoute
-from tistream.wire.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.sorter import TaskList
-from tistream.wire.sorter_client import SorterClient
 from tistream_api.admission.memory_budget import Memory
 from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.admission.token_bucket import Limits

@@ -23,14 +23,14 @@ from tistream.model.span import WHOLE, KeySpan
 from tistream.model.ts import Window
 from tistream.pool.lineage import Lineage, SharedSegments, reached
 from tistream.pool.rows import read_rows
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.measured import MeasuredObjectStore
-from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
 from tistream.wire.meta import ChildTask, RouteTable, SealOrder, TaskReport, TaskRoute, TenantRoute
-from tistream_dispatcher.router import Router, TaskSpan
+from tistream_dispatcher.delivery.router import Router, TaskSpan
 from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.assignment import TaskRules, kept, seal_orders, wanted_tasks
 from tistream_sorter.node.node import SorterNode

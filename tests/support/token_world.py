@@ -14,10 +14,10 @@ from support.access_world import AUDIENCE, ISSUER, Issuer
 from support.http_world import CLOCK, LEASE_MS, Server, never_superseded
 from support.platform import free_port
 from support.waiting import PATIENCE_S, eventually
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
-from tistream.wire.meta_client import MetaClient
-from tistream.wire.token_client import TokenClient
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.clients.token_client import TokenClient
 from tistream.wire.tokens import EVERYTHING, StoreToken, hash_of, spell
 from tistream_api.app import build_app as build_api
 from tistream_api.app import draw_token

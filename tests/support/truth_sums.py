@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tistream.verify.fingerprint import TableSums, TruthLine
+from tistream_verify.fingerprint import TableSums, TruthLine
 
 
 def require_sums(lines: Iterable[TruthLine], events: Sequence[Mapping[str, Any]]) -> None:

@@ -16,7 +16,7 @@ from tistream.format.segment import SegmentRef
 from tistream.model.span import WHOLE
 from tistream.pool.writer import write_segment
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_sorter.jobs.compact import rewrite_guarded
 from tistream_sorter.state.task_state import TaskIdentity, first_state
 from tistream_sorter.upkeep.compaction_plan import CompactRules, replaced, rewrite

@@ -9,7 +9,6 @@ from bench.inputs.changes import TENANT
 from bench.inputs.huge import HugeLoad, check_of, stage
 from bench.measure import Bench
 from bench.proc_tree import PeakMemory
-from tistream.cli.up import JAVA_OPTIONS
 from tistream.format.segment import SegmentRef
 from tistream.model.tidb_key import key_parts
 from tistream.model.ts import Window
@@ -17,6 +16,7 @@ from tistream.pool.rows import read_row_group, row_groups_touching
 from tistream.pool.task_log import TaskLog
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
+from tistream_cli.platform.up import JAVA_OPTIONS
 
 WHAT = (
     "one transaction of 20 M rows of 512 bytes (4 M, 2 GB, where the disk has no room), prewritten and then committed "

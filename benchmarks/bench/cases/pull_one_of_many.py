@@ -11,7 +11,7 @@ from bench.inputs.pulled_pool import SNAPSHOT_TS, PulledPool
 from bench.measure import Bench
 from tistream.decode import warm
 from tistream.pool.writer import write_segment
-from tistream.storage.directory import DirectoryObjectStore
+from tistream.storage.backends.directory import DirectoryObjectStore
 
 WHAT = (
     "a PullTable of one table among 10,000 in a directory on local disk: bytes read from the store, bytes sent, time "

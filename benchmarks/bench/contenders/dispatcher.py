@@ -13,14 +13,14 @@ from bench.up import put
 from tistream.clock import SystemClock
 from tistream.model.span import KeySpan
 from tistream.storage import layout
-from tistream.storage.directory import DirectoryObjectStore
+from tistream.storage.backends.directory import DirectoryObjectStore
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.wire import file_batch
-from tistream_dispatcher.change_source import route
+from tistream_dispatcher.delivery.router import Router, TaskSpan
+from tistream_dispatcher.delivery.window import batch_for
 from tistream_dispatcher.metrics import DispatcherMetrics
-from tistream_dispatcher.router import Router, TaskSpan
-from tistream_dispatcher.store_feed import StoreFeed
-from tistream_dispatcher.window import batch_for
+from tistream_dispatcher.stores.change_source import route
+from tistream_dispatcher.stores.store_feed import StoreFeed
 
 TASKS = 4
 

@@ -16,8 +16,8 @@ from tistream.decode import warm
 from tistream.decode.json_text import render_objects
 from tistream.decode.rows import decode_rows
 from tistream.pool.writer import write_segment
-from tistream.schema.table import parse_table
-from tistream.storage.memory import MemoryObjectStore
+from tistream.schema.tidb.table import parse_table
+from tistream.storage.backends.memory import MemoryObjectStore
 
 BATCH = 16_384
 SEGMENT_ROWS = 262_144

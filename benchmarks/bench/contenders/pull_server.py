@@ -18,7 +18,7 @@ from support.platform import free_port
 from support.waiting import eventually
 from tistream.decode import warm
 from tistream.storage import layout
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
 from tistream_api.app import build_app as build_api
 from tistream_api.settings import ApiSettings
 from tistream_schema.app import build_app as build_schema

@@ -14,11 +14,11 @@ from prometheus_client import CollectorRegistry
 from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
+from tistream.wire.clients.route_merge import merged
 from tistream.wire.meta import Heartbeat, RouteTable, TaskReport, TaskRoute
-from tistream.wire.meta_client import MetaClient
-from tistream.wire.route_mark import NOTHING_SEEN, Mark
-from tistream.wire.route_merge import merged
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.liveness import Timings

@@ -13,11 +13,11 @@ from bench.inputs.tasks import TASK_ID, identity
 from bench.inputs.watermarks import SNAPSHOT_TS, IdleCluster
 from tistream.format.change_file import WATERMARK_COLUMNS
 from tistream.model.span import WHOLE
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire import file_batch
-from tistream_dispatcher.change_source import read_file, route
-from tistream_dispatcher.router import Router, TaskSpan
-from tistream_dispatcher.window import batch_for
+from tistream_dispatcher.delivery.router import Router, TaskSpan
+from tistream_dispatcher.delivery.window import batch_for
+from tistream_dispatcher.stores.change_source import read_file, route
 from tistream_sorter.routes import by_task
 from tistream_sorter.state.task_state import first_state
 from tistream_sorter.task.tick import rested, take

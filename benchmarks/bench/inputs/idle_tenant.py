@@ -9,8 +9,8 @@ from bench.up import put, put_snapshot
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.storage import layout
-from tistream_upstream.change_file import FileIdentity, GroupLimits, encode
-from tistream_upstream.regions import Range
+from tistream_upstream.tikv.change_file import FileIdentity, GroupLimits, encode
+from tistream_upstream.tikv.regions import Range
 
 
 class IdleTenant:

@@ -12,7 +12,7 @@ from bench.inputs.mixed_rows import schema_snap
 from tistream.clock import SystemClock
 from tistream.format.segment import SegmentRef
 from tistream.schema.history import History
-from tistream.schema.snapshot import parse_snapshot
+from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream_api.encode.encoding import FORMATS

@@ -12,7 +12,7 @@ from tistream.model.span import WHOLE, KeySpan
 from tistream.storage.change_reader import open_change_file, read_watermarks
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.file_batch import WATERMARKS, FileRef, RowGroupRef
-from tistream_dispatcher.router import Router, TaskSpan
+from tistream_dispatcher.delivery.router import Router, TaskSpan
 from tistream_sorter.state.task_state import TaskIdentity
 from tistream_sorter.task.tick import TaskFile
 

@@ -3,7 +3,7 @@
 from fastapi import FastAPI
 
 from tistream.clock import SystemClock
-from tistream.service.serve import run_service
+from tistream.service.http.serve import run_service
 from tistream.storage.open import open_objects
 from tistream_api.app import build_app
 from tistream_api.settings import ApiSettings

@@ -20,20 +20,20 @@ from tistream import decode
 from tistream.clock import Clock
 from tistream.concurrency import Event, new_event, new_executor, start_thread
 from tistream.model.ids import TenantKey
-from tistream.service.app import THREADS, new_app
-from tistream.service.guard import METRICS
+from tistream.service.http.app import THREADS, new_app
+from tistream.service.http.guard import METRICS
+from tistream.service.http.peers import Peers
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
-from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
-from tistream.service.peers import Peers
-from tistream.service.store_metrics import measured
-from tistream.service.usage import UsageMeter
+from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes
+from tistream.service.observe.store_metrics import measured
+from tistream.service.observe.usage import UsageMeter
 from tistream.service.worker import Loop
+from tistream.storage.backends.tenant_keys import keys_of
 from tistream.storage.object_store import ObjectStore
-from tistream.storage.tenant_keys import keys_of
-from tistream.wire.client import DEADLINE_S, HttpClient
-from tistream.wire.meta_client import Membership, MetaClient
-from tistream.wire.token_client import TokenClient
+from tistream.wire.clients.client import DEADLINE_S, HttpClient
+from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.token_client import TokenClient
 from tistream_api.admission.delayed_rejections import SlowRefusals
 from tistream_api.admission.gate import SCHEME, SECURITY, Gate, refuse_undeclared
 from tistream_api.admission.memory_budget import Memory

@@ -10,29 +10,29 @@ from fastapi import APIRouter, FastAPI, Query, Request
 
 from tistream.clock import Clock
 from tistream.model.ids import TenantKey
-from tistream.service.app import new_app
+from tistream.service.http.app import new_app
+from tistream.service.http.peers import Peers
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
-from tistream.service.metrics import LoopMetrics, new_registry, stale_routes
-from tistream.service.peers import Peers
-from tistream.service.store_metrics import measured
-from tistream.service.usage import UsageMeter
+from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes
+from tistream.service.observe.store_metrics import measured
+from tistream.service.observe.usage import UsageMeter
 from tistream.service.worker import Loop
+from tistream.storage.backends.tenant_keys import keys_of
 from tistream.storage.object_store import ObjectStore
-from tistream.storage.tenant_keys import keys_of
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.dispatcher import StoreList
-from tistream.wire.meta_client import Membership, MetaClient
-from tistream.wire.sorter_client import SorterClient
-from tistream_dispatcher.collection import Collector
-from tistream_dispatcher.delivery import Resync
-from tistream_dispatcher.driver import Driver
+from tistream_dispatcher.delivery.delivery import Resync
+from tistream_dispatcher.delivery.window import Limits
 from tistream_dispatcher.metrics import DispatcherMetrics
-from tistream_dispatcher.pacing import PollSettings
-from tistream_dispatcher.read_ahead import PROCESS_BYTES, Room
 from tistream_dispatcher.settings import DispatcherSettings
-from tistream_dispatcher.tenant_feed import TenantFeed
-from tistream_dispatcher.window import Limits
+from tistream_dispatcher.stores.pacing import PollSettings
+from tistream_dispatcher.stores.read_ahead import PROCESS_BYTES, Room
+from tistream_dispatcher.tenant.collection import Collector
+from tistream_dispatcher.tenant.driver import Driver
+from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 
 BEAT_MS = 1_000
 

@@ -10,17 +10,17 @@ from typing import Protocol
 from fastapi import FastAPI
 
 from tistream.clock import Clock
-from tistream.service.app import new_app
+from tistream.service.http.app import new_app
+from tistream.service.http.peers import Peers
 from tistream.service.ids import random_id
-from tistream.service.metrics import LoopMetrics, new_registry
-from tistream.service.peers import Peers
-from tistream.service.store_metrics import measured
-from tistream.service.usage import UsageMeter
+from tistream.service.observe.metrics import LoopMetrics, new_registry
+from tistream.service.observe.store_metrics import measured
+from tistream.service.observe.usage import UsageMeter
 from tistream.service.worker import Loop
+from tistream.storage.backends.tenant_keys import Encrypts
 from tistream.storage.object_store import ObjectStore
-from tistream.storage.tenant_keys import Encrypts
-from tistream.wire.client import HttpClient
-from tistream.wire.meta_client import MetaClient
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.liveness import Timings
 from tistream_meta.decide.model import Retention

@@ -27,7 +27,7 @@ from tistream.model.ids import TenantKey
 from tistream.schema import log_format
 from tistream.schema.log_format import BaseHead, LogObject
 from tistream.schema.records import Record
-from tistream.schema.snapshot import parse_snapshot
+from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage import layout
 from tistream.storage.in_pieces import PIECE_BYTES, in_pieces
 from tistream.storage.object_store import ObjectStore

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tistream.model.span import KeySpan
-from tistream.schema.meta_change import SCHEMA_SPANS
+from tistream.schema.tidb.meta_change import SCHEMA_SPANS
 from tistream.wire.meta import TaskRoute, TenantRoute
 
 

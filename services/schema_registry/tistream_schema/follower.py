@@ -13,8 +13,8 @@ from tistream.pool.footers import FooterCache
 from tistream.pool.lineage import Cover, Lineage, reached
 from tistream.pool.task_log import TaskLog
 from tistream.schema.log_format import LogObject
-from tistream.schema.meta_change import MetaDecoder, MetaRow, UndecodableMeta
 from tistream.schema.records import Record
+from tistream.schema.tidb.meta_change import MetaDecoder, MetaRow, UndecodableMeta
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.meta import TenantRoute

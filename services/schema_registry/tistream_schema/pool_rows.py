@@ -10,7 +10,7 @@ from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
 from tistream.pool.rows import read_rows
 from tistream.pool.task_log import TaskLog
-from tistream.schema.meta_change import DDL_JOB_TABLE_ID, META_TABLE_ID, MetaRow
+from tistream.schema.tidb.meta_change import DDL_JOB_TABLE_ID, META_TABLE_ID, MetaRow
 from tistream.storage.object_store import ObjectStore
 
 SCHEMA_TABLES = (META_TABLE_ID, DDL_JOB_TABLE_ID)

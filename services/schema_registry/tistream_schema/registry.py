@@ -13,14 +13,14 @@ from tistream.concurrency import new_lock
 from tistream.errors import KeyUnusable, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.pool.footers import FooterCache
-from tistream.service.metrics import LoopMetrics
+from tistream.service.observe.metrics import LoopMetrics
 from tistream.service.worker import Loop
+from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream.storage.object_store import ObjectStore
-from tistream.storage.tenant_keys import TenantKeys
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import RouteTable, TenantRoute
-from tistream.wire.meta_client import MetaClient
 from tistream.wire.sorter import Hold
-from tistream.wire.sorter_client import SorterClient
 from tistream_schema import expected_tasks
 from tistream_schema.asking import AskingPace
 from tistream_schema.durable_log import SNAPSHOT_BYTES, DurableLog

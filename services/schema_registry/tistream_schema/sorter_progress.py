@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from tistream.concurrency import new_lock
 from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
+from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.problem import PeerFailed
 from tistream.wire.sorter import ProgressPage, TaskProgress
-from tistream.wire.sorter_client import SorterClient
 from tistream_schema.expected_tasks import SchemaTask
 from tistream_schema.metrics import SchemaMetrics
 

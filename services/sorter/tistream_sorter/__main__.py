@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tistream.service import java
-from tistream.service.begin import begin, wrong_settings_end_it
+from tistream.service.http.begin import begin, wrong_settings_end_it
 from tistream_sorter.settings import SorterSettings
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def main() -> None:
     """Serve until SIGTERM."""
     settings = begin(SorterSettings)
     session = _started(settings)
-    from tistream.service.serve import serve
+    from tistream.service.http.serve import serve
 
     with wrong_settings_end_it():
         app = _build(settings, session)
@@ -43,8 +43,8 @@ def _started(settings: SorterSettings) -> Future[SparkSession]:
 
 def _build(settings: SorterSettings, session: Future[SparkSession]) -> FastAPI:
     from tistream.clock import SystemClock
+    from tistream.storage.backends.tenant_keys import keys_of
     from tistream.storage.open import open_objects
-    from tistream.storage.tenant_keys import keys_of
     from tistream_sorter.app import Outside, build_app
     from tistream_sorter.jobs.run import SparkRunner
 

@@ -13,19 +13,19 @@ from fastapi import FastAPI
 
 from tistream.clock import Clock
 from tistream.concurrency import new_event
-from tistream.service.app import new_app
+from tistream.service.http.app import new_app
+from tistream.service.http.peers import Peers
 from tistream.service.ids import random_id
 from tistream.service.lifetime import end_in_order
-from tistream.service.metrics import LoopMetrics, new_registry
-from tistream.service.peers import Peers
-from tistream.service.store_metrics import measured
-from tistream.service.usage import UsageMeter
+from tistream.service.observe.metrics import LoopMetrics, new_registry
+from tistream.service.observe.store_metrics import measured
+from tistream.service.observe.usage import UsageMeter
 from tistream.service.worker import Loop
+from tistream.storage.backends.tenant_keys import TenantKeys, keys_of
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream.storage.tenant_keys import TenantKeys, keys_of
-from tistream.wire.client import HttpClient
-from tistream.wire.meta_client import Membership, MetaClient
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.sorter import Hold
 from tistream_sorter.jobs.shard import StoreRules
 from tistream_sorter.metrics import HoldsTold, SorterMetrics

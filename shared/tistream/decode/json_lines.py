@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tistream.decode.arrow_buffers import I64, U8
-from tistream.decode.column_views import ColumnViews
-from tistream.decode.render_kernel import GROUP_FACTS, Form, render
-from tistream.decode.text_io import FLOAT_CHARS, INT_CHARS
+from tistream.decode.kernels.arrow_buffers import I64, U8
+from tistream.decode.kernels.column_views import ColumnViews
+from tistream.decode.kernels.render_kernel import GROUP_FACTS, Form, render
+from tistream.decode.kernels.text_io import FLOAT_CHARS, INT_CHARS
 
 _VALUE_BYTES = max(INT_CHARS, FLOAT_CHARS) + 4  # a number, `null`, or the quotes of a byte string
 _OBJECT_BYTES = 4  # brackets, or `null`

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tistream.decode.arrow_buffers import binary_array
+from tistream.decode.cells.kinds import Kind, kind_of
 from tistream.decode.json_lines import Group, LineWriter, Part
-from tistream.decode.kinds import Kind, kind_of
-from tistream.decode.render_kernel import Form
-from tistream.schema import table as t
-from tistream.schema.table import Column
+from tistream.decode.kernels.arrow_buffers import binary_array
+from tistream.decode.kernels.render_kernel import Form
+from tistream.schema.tidb import table as t
+from tistream.schema.tidb.table import Column
 
 _FORMS = {
     Kind.INT: Form.INT,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tistream.decode.arrow_buffers import I64, Bools, FlatBytes, flat_bytes
+from tistream.decode.kernels.arrow_buffers import I64, Bools, FlatBytes, flat_bytes
 
 INT_HANDLE_KEY_BYTES = 19  # t + table id (8) + _r + handle (8); a common-handle key is always longer
 HANDLE_AT = 11

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tistream.decode.arrow_buffers import I64, U8, Bools
-from tistream.decode.column_views import ColumnViews
-from tistream.decode.jit import inline, kernel
-from tistream.decode.memory import carray, peek64, pointer
-from tistream.decode.render_kernel import is_valid
+from tistream.decode.kernels.arrow_buffers import I64, U8, Bools
+from tistream.decode.kernels.column_views import ColumnViews
+from tistream.decode.kernels.jit import inline, kernel
+from tistream.decode.kernels.memory import carray, peek64, pointer
+from tistream.decode.kernels.render_kernel import is_valid
 
 _WORD = 8
 

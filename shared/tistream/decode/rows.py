@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tistream.decode.arrow_buffers import I64, U8, FlatBytes, flat_bytes, number_array, one_array, validity
-from tistream.decode.cells import Cells, decode_cells, integer_bits
-from tistream.decode.defaults import origin_default
-from tistream.decode.handle import locate_handle
+from tistream.decode.cells.columns import Cells, decode_cells, integer_bits
+from tistream.decode.cells.defaults import origin_default
+from tistream.decode.cells.handle import locate_handle
+from tistream.decode.cells.kinds import Kind, arrow_type, handle_flag, kind_of
+from tistream.decode.cells.locate import ABSENT, NULL, V2, locate
+from tistream.decode.cells.reasons import BAD_DEFAULT, BAD_KEY, reason_text
+from tistream.decode.kernels.arrow_buffers import I64, U8, FlatBytes, flat_bytes, number_array, one_array, validity
 from tistream.decode.keys import int_handles
-from tistream.decode.kinds import Kind, arrow_type, handle_flag, kind_of
-from tistream.decode.locate import ABSENT, NULL, V2, locate
-from tistream.decode.reasons import BAD_DEFAULT, BAD_KEY, reason_text
-from tistream.schema.table import Column, Table
+from tistream.schema.tidb.table import Column, Table
 
 _PAGE_WORDS, _LINE_WORDS = 512, 8
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 from tistream.decode.json_text import render_objects
 from tistream.decode.row_compare import same_rows
 from tistream.decode.rows import decode_rows
-from tistream.schema import table as t
-from tistream.schema.table import parse_table
+from tistream.schema.tidb import table as t
+from tistream.schema.tidb.table import parse_table
 
 _NUMBERS = (t.LONGLONG, t.FLOAT, t.DOUBLE, t.DECIMAL, t.DATETIME, t.DURATION)
 _BYTES = (t.ENUM, t.SET, t.VARCHAR, t.BLOB, t.JSON, t.VECTOR)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tistream.schema.id_set import IdSet
 from tistream.schema.records import Base, DatabaseChange, JobChange, Record, TableChange, VersionChange
-from tistream.schema.table import STATE_PUBLIC
+from tistream.schema.tidb.table import STATE_PUBLIC
 from tistream.schema.visible import Database, Name, StoredTable, TableVersion, named_ids
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tistream.schema import actions
 from tistream.schema.records import JOB_DONE, JOB_UNDONE, Job, JobChange, JobMark
+from tistream.schema.tidb import actions
 from tistream.schema.visible import SYSTEM_SCHEMAS, Database, Name, TableVersion, fold
 
 

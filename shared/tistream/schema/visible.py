@@ -6,9 +6,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from tistream.schema.limits import shown_bytes
 from tistream.schema.records import TableText
-from tistream.schema.table import FLAG_UNSIGNED, Table, TableHead, parse_head, parse_table
+from tistream.schema.tidb.limits import shown_bytes
+from tistream.schema.tidb.table import FLAG_UNSIGNED, Table, TableHead, parse_head, parse_table
 
 SYSTEM_SCHEMAS = frozenset(
     {"mysql", "sys", "information_schema", "performance_schema", "metrics_schema", "workload_schema"}

@@ -9,7 +9,7 @@ from tistream import cause
 from tistream.concurrency import Thread, current_thread, new_event, start_thread
 from tistream.errors import RetryableError
 from tistream.service.ids import random_id
-from tistream.service.metrics import LoopMetrics
+from tistream.service.observe.metrics import LoopMetrics
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tistream.errors import InvalidRequest
-from tistream.storage.directory import DirectoryObjectStore
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.directory import DirectoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 
 _S3_OPTIONS = ("endpoint", "region")
@@ -42,7 +42,7 @@ def open_objects(url: str) -> ObjectStore:
         return MemoryObjectStore()
     if isinstance(place, Path):
         return DirectoryObjectStore(place)
-    from tistream.storage.s3 import S3ObjectStore  # noqa: PLC0415  # boto3 takes 0.3 s to import
+    from tistream.storage.backends.s3 import S3ObjectStore  # noqa: PLC0415  # boto3 takes 0.3 s to import
 
     return S3ObjectStore(place.name, place.prefix, endpoint=place.endpoint, region=place.region)
 

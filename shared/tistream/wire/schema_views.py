@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tistream.schema.sql_type import sql_type
-from tistream.schema.table import Table
+from tistream.schema.tidb.sql_type import sql_type
+from tistream.schema.tidb.table import Table
 from tistream.wire.schema import ColumnView
 
 

@@ -22,15 +22,15 @@ from support.access_world import CLOCK, Guarded, guarded, start_guarded
 from support.ahead_clock import STANDING, AheadClock
 from support.http_world import Server
 from support.waiting import PATIENCE_S, eventually
-from tistream.cli import bearer
-from tistream.cli.client import ApiClient
-from tistream.cli.errors import CliError
-from tistream.cli.token import create_token
-from tistream.service.app import THREADS
+from tistream.service.http.app import THREADS
 from tistream_api.admission import reject_throttle as refusals
 from tistream_api.admission.token_bucket import BURST_S
 from tistream_api.auth import jwt_callers
 from tistream_api.settings import LimitSettings
+from tistream_cli import bearer
+from tistream_cli.client import ApiClient
+from tistream_cli.commands.token import create_token
+from tistream_cli.errors import CliError
 
 LIMITS = LimitSettings(pulls_at_once=3)
 HOUR_MS = 3_600_000

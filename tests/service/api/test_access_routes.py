@@ -15,7 +15,7 @@ from support.access_calls import LEVELS, Answer, Call, calls, send
 from support.access_world import Guarded, guarded
 from support.http_world import CLOCK
 from support.waiting import eventually
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.tokens import EVERYTHING, Grant, StoreToken, hash_of
 from tistream_api.app import build_app
 from tistream_api.settings import ApiSettings

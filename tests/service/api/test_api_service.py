@@ -16,9 +16,9 @@ from support.api_world import Platform, platform
 from support.golden import GoldenSet
 from support.pull import PROBLEM, Consumer, parse
 from support.waiting import PATIENCE_S, eventually
-from tistream.cli.client import ApiClient
-from tistream.cli.errors import CliError
-from tistream.cli.tenant import create_tenant, set_key, set_retention
+from tistream_cli.client import ApiClient
+from tistream_cli.commands.tenant import create_tenant, set_key, set_retention
+from tistream_cli.errors import CliError
 
 EVERYTHING = golden.load("everything")
 LARGE = golden.load("large")

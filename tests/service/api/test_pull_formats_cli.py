@@ -18,12 +18,12 @@ import pytest
 
 from support.arrow_answer import arrow_batches, events_of, stream_end
 from support.pull_world import World, golden_world
-from tistream.cli.client import ApiClient
-from tistream.cli.errors import CliError
-from tistream.cli.pull_directory import ToFiles
-from tistream.cli.pull_format import PullRequest
-from tistream.cli.pull_formats import ToOneStream, ToStream, pull_pages
 from tistream_api.read.cursor import Position, Scope, decode
+from tistream_cli.client import ApiClient
+from tistream_cli.errors import CliError
+from tistream_cli.pull.directory import ToFiles
+from tistream_cli.pull.format import PullRequest
+from tistream_cli.pull.formats import ToOneStream, ToStream, pull_pages
 
 REQUEST = PullRequest("7", "acme", limit=25_000)
 

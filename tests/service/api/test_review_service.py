@@ -17,10 +17,10 @@ from support.api_world import start_api
 from support.http_world import CLOCK, World, never_superseded, running
 from support.waiting import PATIENCE_S
 from tistream.errors import Unavailable
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.meta import TaskRoute, TenantRoute
-from tistream.wire.meta_client import Membership, MetaClient
 from tistream_api.app import build_app
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.settings import ApiSettings

@@ -14,11 +14,11 @@ import pytest
 from support.token_world import READ, Platform, platform_in
 from support.waiting import PATIENCE_S, eventually
 from tistream import cause
-from tistream.cli.client import ApiClient
-from tistream.cli.errors import CliError
-from tistream.cli.token import create_token
 from tistream.wire.tokens import EVERYTHING
 from tistream_api.auth.jwt_callers import LEEWAY_MS
+from tistream_cli.client import ApiClient
+from tistream_cli.commands.token import create_token
+from tistream_cli.errors import CliError
 
 DAY_S = 86_400
 

@@ -14,7 +14,7 @@ from bench.remote import Remote, RemoteError
 from bench.report import placed, section
 from bench.results import result
 from support import oracle
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_sorter.state.task_state import first_state
 from tistream_sorter.task.tick import take
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tistream.cli.data_dir import open_data_dir
-from tistream.cli.errors import CliError
-from tistream.storage.directory import DirectoryObjectStore
+from tistream.storage.backends.directory import DirectoryObjectStore
+from tistream_cli.errors import CliError
+from tistream_cli.platform.data_dir import open_data_dir
 
 _HOLD = """
 import sys
 from pathlib import Path
-from tistream.cli.data_dir import open_data_dir
+from tistream_cli.platform.data_dir import open_data_dir
 held = open_data_dir(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

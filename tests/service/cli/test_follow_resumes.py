@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tistream.cli.client import ApiClient
-from tistream.cli.errors import CliError
-from tistream.cli.pull import pull
-from tistream.cli.pull_format import PullRequest
+from tistream_cli.client import ApiClient
+from tistream_cli.errors import CliError
+from tistream_cli.pull.format import PullRequest
+from tistream_cli.pull.pull import pull
 
 EVENTS = 12
 

@@ -11,7 +11,7 @@ from support.waiting import PATIENCE_S
 
 WITHIN_IMPORTS = """
 import os, signal, sys
-from tistream.cli.main import main
+from tistream_cli.main import main
 
 class Interrupting:
     def find_spec(self, name, *_):
@@ -24,7 +24,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("name", ["typer", "httpx", "tistream.cli.verify", "tistream_upstream.command"])
+@pytest.mark.parametrize("name", ["typer", "httpx", "tistream_cli.verify.verify", "tistream_upstream.command"])
 def test_in_the_middle_of_an_import(name: str) -> None:
     done = subprocess.run([sys.executable, "-c", WITHIN_IMPORTS.format(name=name)], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
@@ -32,7 +32,7 @@ def test_in_the_middle_of_an_import(name: str) -> None:
 
 AFTER_IMPORTS = """
 import os, signal, sys
-from tistream.cli.main import main
+from tistream_cli.main import main
 
 class Interrupting:
     left = {count}

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from tistream.cli.errors import CliError
-from tistream.cli.ports import free_ports, listen
+from tistream_cli.errors import CliError
+from tistream_cli.platform.ports import free_ports, listen
 
 
 def test_listening_on_any_port() -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from support.ahead_clock import AheadClock
 from support.waiting import PATIENCE_S, eventually
-from tistream.cli.restarts import Restarts
-from tistream.cli.supervisor import ChildSpec, Ended, Supervisor, session_members
 from tistream.clock import ManualClock, SystemClock
 from tistream.service.lifetime import PARENT_VARIABLE
+from tistream_cli.platform.restarts import Restarts
+from tistream_cli.platform.supervisor import ChildSpec, Ended, Supervisor, session_members
 
 GRACE_MS = int(PATIENCE_S * 1000)
 
@@ -165,7 +165,7 @@ def test_child_knows_its_parent_and_its_own_settings(tmp_path: Path) -> None:
 _ORPHAN = '''
 import sys, time
 from pathlib import Path
-from tistream.cli.supervisor import ChildSpec, Supervisor
+from tistream_cli.platform.supervisor import ChildSpec, Supervisor
 from tistream.clock import SystemClock
 child = """
 import time

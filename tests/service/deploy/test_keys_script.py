@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from support.manifests import ROOT
 from support.not_run import not_run
 from tistream.clock import SystemClock
-from tistream.service.peers import Peers
+from tistream.service.http.peers import Peers
 from tistream.service.settings import ServiceSettings, settings_config
-from tistream.wire.service_token import parse_keys
+from tistream.wire.auth.service_token import parse_keys
 
 
 class ThingSettings(ServiceSettings):

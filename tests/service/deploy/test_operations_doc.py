@@ -10,7 +10,7 @@ import yaml
 
 from support.manifests import ROOT
 from support.settings_classes import SERVICES, settings_class
-from tistream.cli.base_url import DEFAULT_URL
+from tistream_cli.base_url import DEFAULT_URL
 
 DOCUMENT = ROOT / "docs" / "operations.md"
 

@@ -20,16 +20,16 @@ from support.tiny_tenant import TinyTenant, watermark, whole
 from support.waiting import eventually
 from tistream.errors import InvalidRequest
 from tistream.storage import layout
+from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import RetireStore, StoreRoute
 from tistream.wire.sorter import StoreNeed
-from tistream.wire.sorter_client import SorterClient
 from tistream_api.routes.store_retirement import taken_ts
-from tistream_dispatcher.delivery import Resync
+from tistream_dispatcher.delivery.delivery import Resync
+from tistream_dispatcher.delivery.window import Limits
 from tistream_dispatcher.metrics import DispatcherMetrics
-from tistream_dispatcher.pacing import PollSettings
-from tistream_dispatcher.share import Share
-from tistream_dispatcher.tenant_feed import TenantFeed
-from tistream_dispatcher.window import Limits
+from tistream_dispatcher.stores.pacing import PollSettings
+from tistream_dispatcher.tenant.share import Share
+from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 from tistream_meta.owner import node_liveness as heard
 
 TINY = TinyTenant()

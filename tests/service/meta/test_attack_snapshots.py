@@ -14,7 +14,7 @@ from support.waiting import eventually
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
-from tistream.storage.directory import DirectoryObjectStore
+from tistream.storage.backends.directory import DirectoryObjectStore
 from tistream_meta.app import build_app
 from tistream_meta.settings import MetaSettings
 

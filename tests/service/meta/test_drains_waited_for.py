@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 from support.http_world import SorterProcess, World, running
 from support.tiny_tenant import TinyTenant
 from support.waiting import PATIENCE_S, eventually
-from tistream.cli.app import app
-from tistream.cli.client import ApiClient
-from tistream.cli.errors import CliError
-from tistream.cli.operate import drain_node, left_on
 from tistream.storage import layout
+from tistream_cli.app import app
+from tistream_cli.client import ApiClient
+from tistream_cli.commands.operate import drain_node, left_on
+from tistream_cli.errors import CliError
 
 TINY = TinyTenant()
 

@@ -13,8 +13,8 @@ from sqlalchemy import create_engine, text
 from support.metas import LEASE_MS, Metas
 from support.waiting import PATIENCE_S, eventually
 from tistream.errors import AlreadyDiffers, Unavailable, UnknownName
+from tistream.wire.clients.meta_client import MetaClient, StaleRoutes
 from tistream.wire.meta import CreateTenant, Notification, SetRetention, StartOf
-from tistream.wire.meta_client import MetaClient, StaleRoutes
 from tistream_meta.database.repository import FORGOTTEN_IDS
 from tistream_meta.owner.server import MetaServer
 

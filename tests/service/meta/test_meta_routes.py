@@ -17,8 +17,8 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.clock import SystemClock
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
-from tistream.storage.tenant_keys import TenantKeys
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream_meta.app import build_app
 from tistream_meta.settings import MetaSettings
 

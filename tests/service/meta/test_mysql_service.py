@@ -18,8 +18,8 @@ from support.metas import LOST_MS, Metas, asked, done
 from support.mysql_wire import Lose, Wire
 from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Unavailable
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import StartOf
-from tistream.wire.meta_client import MetaClient
 
 ANSWER_MS = 3_000
 LEASE_MS = 3_000  # of those who are to lose it while the database is away: what is asserted holds at any speed

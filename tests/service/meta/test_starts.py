@@ -17,10 +17,10 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Superseded, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.meta import StartOf
-from tistream.wire.meta_client import Membership, MetaClient
 from tistream_meta.app import build_app
 from tistream_meta.decide.incarnations import Standing, Start, standing
 from tistream_meta.decide.model import Node

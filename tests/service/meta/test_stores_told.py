@@ -10,8 +10,8 @@ import pytest
 from support.metas import ACME, LOST_MS, Metas
 from support.waiting import eventually
 from tistream.errors import Superseded, Unavailable, UnknownName
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import StartOf, StoreReport, TenantRoute
-from tistream.wire.meta_client import MetaClient
 from tistream_meta.decide.model import Change
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import ManualClock, SystemClock
 from tistream.errors import AlreadyDiffers, InvalidRequest, LimitReached, Unavailable, UnknownName
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.tokens import EVERYTHING, Grant, StoreToken, hash_of
 from tistream_meta.app import build_app
 from tistream_meta.database import token_rows

@@ -12,10 +12,10 @@ from sqlalchemy import create_engine, text
 from tistream.clock import Clock, ManualClock
 from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
-from tistream.wire.meta_client import MetaClient
-from tistream.wire.route_mark import Mark
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.clients.route_mark import Mark
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.liveness import Timings

@@ -10,13 +10,13 @@ from prometheus_client import CollectorRegistry
 
 from support.waiting import PATIENCE_S, eventually
 from tistream.clock import SystemClock
-from tistream.service.metrics import LoopMetrics
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
+from tistream.service.observe.metrics import LoopMetrics
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import RouteTable, TaskRoute, TenantRoute
-from tistream.wire.meta_client import MetaClient
 from tistream.wire.sorter import ProgressPage
-from tistream.wire.sorter_client import SorterClient
 from tistream_schema.asking import AskingPace
 from tistream_schema.keeping import Keeping
 from tistream_schema.metrics import SchemaMetrics

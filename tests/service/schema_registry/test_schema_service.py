@@ -17,12 +17,12 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.clock import SystemClock
 from tistream.errors import Gone, InvalidRequest, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
-from tistream.schema.meta_key import encode_key
+from tistream.schema.tidb.meta_key import encode_key
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.meta import RouteTable, TaskRoute, TenantRoute
-from tistream.wire.schema_client import SchemaClient, SchemaReplica
 from tistream_schema.app import build_app
 from tistream_schema.settings import SchemaSettings
 

@@ -19,10 +19,10 @@ from support.waiting import PATIENCE_S, eventually
 from tistream import cause
 from tistream.concurrency import new_executor
 from tistream.errors import Unavailable
-from tistream.service.app import new_app
-from tistream.service.logging import configure_logging
+from tistream.service.http.app import new_app
+from tistream.service.observe.logging import configure_logging
 from tistream.service.worker import Loop
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
 
 log = logging.getLogger(__name__)
 

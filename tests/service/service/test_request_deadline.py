@@ -14,7 +14,7 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 
 from support.waiting import PATIENCE_S, eventually
-from tistream.service.request_deadline import DeadlinedProtocol
+from tistream.service.http.request_deadline import DeadlinedProtocol
 
 LARGE = 16 << 20
 HEAD = b"POST /whole HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n"

@@ -21,10 +21,10 @@ from support.waiting import PATIENCE_S, eventually
 _SERVICE = """
 import os, sys, time
 from fastapi import Request
-from tistream.service.app import new_app
-from tistream.service.metrics import new_registry
-from tistream.service.request_deadline import DeadlinedProtocol
-from tistream.service.serve import run_service
+from tistream.service.http.app import new_app
+from tistream.service.observe.metrics import new_registry
+from tistream.service.http.request_deadline import DeadlinedProtocol
+from tistream.service.http.serve import run_service
 from tistream.service.settings import ServiceSettings, settings_config
 
 DeadlinedProtocol.seconds = float(os.environ.get("REQUEST_SECONDS", "1000"))

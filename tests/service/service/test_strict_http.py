@@ -11,7 +11,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 
 from support.waiting import PATIENCE_S, eventually
-from tistream.service.request_deadline import DeadlinedProtocol
+from tistream.service.http.request_deadline import DeadlinedProtocol
 
 HOST = b"host: x\r\n"
 NEXT = b"POST /whole HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nend"

@@ -22,10 +22,10 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.clock import SystemClock
 from tistream.concurrency import start_thread
 from tistream.errors import Unavailable
-from tistream.service import serve as serving
-from tistream.service.app import new_app
-from tistream.service.metrics import new_registry
-from tistream.service.peers import Peers
+from tistream.service.http import serve as serving
+from tistream.service.http.app import new_app
+from tistream.service.http.peers import Peers
+from tistream.service.observe.metrics import new_registry
 from tistream.service.settings import ServiceSettings, SettingsError, TlsSettings, settings_config
 
 

@@ -28,16 +28,16 @@ from tistream import cause, trace
 from tistream.clock import SystemClock
 from tistream.concurrency import new_executor
 from tistream.errors import Unavailable
-from tistream.service import otel
-from tistream.service.app import new_app
-from tistream.service.logging import configure_logging
-from tistream.service.otel import QUEUE_SPANS
-from tistream.service.peers import Peers
+from tistream.service.http.app import new_app
+from tistream.service.http.peers import Peers
+from tistream.service.http.tls import server_context
+from tistream.service.http.traces import begin_traces, end_traces
+from tistream.service.observe import otel
+from tistream.service.observe.logging import configure_logging
+from tistream.service.observe.otel import QUEUE_SPANS
 from tistream.service.settings import ServiceSettings, SettingsError, TlsSettings, load_settings
-from tistream.service.tls import server_context
-from tistream.service.traces import begin_traces, end_traces
 from tistream.trace import Context
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
 
 log = logging.getLogger(__name__)
 
@@ -311,7 +311,8 @@ def test_without_a_collector_there_are_no_spans_and_no_library() -> None:
 
 def begins(settings: dict[str, str], code: str = "") -> subprocess.CompletedProcess[str]:
     """A process that begins as a service does."""
-    ends = "from tistream.service.begin import begin; from tistream_api.settings import ApiSettings; begin(ApiSettings)"
+    begins = "from tistream.service.http.begin import begin"
+    ends = f"{begins}; from tistream_api.settings import ApiSettings; begin(ApiSettings)"
     environ = {f"TISTREAM_API__{name}": value for name, value in settings.items()}
     return subprocess.run(
         [sys.executable, "-c", code + ends], env={**os.environ, **environ}, capture_output=True, text=True, check=False
@@ -444,7 +445,7 @@ def test_a_collector_that_comes_back_gets_spans_and_the_log_says_both(
     collector: Collector, caplog: pytest.LogCaptureFixture
 ) -> None:
     collector.status = 400
-    with caplog.at_level(logging.INFO, "tistream.service.otel"), traced(collector.url):
+    with caplog.at_level(logging.INFO, "tistream.service.observe.otel"), traced(collector.url):
         for name in ("one", "two"):
             seen = len(collector.headers)
             with trace.root(name):

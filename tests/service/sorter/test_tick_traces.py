@@ -14,7 +14,7 @@ from support.collector import Collector, Sent, collecting, traced
 from support.http_world import World, running
 from support.tiny_tenant import TinyTenant, watermark, whole
 from support.waiting import PATIENCE_S, eventually
-from tistream.service import otel
+from tistream.service.observe import otel
 from tistream.storage import layout
 
 TINY = TinyTenant()

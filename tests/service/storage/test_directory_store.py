@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tistream.errors import CommitConflict, InvalidRequest, NotFoundYet, Unavailable
-from tistream.storage.directory import DirectoryObjectStore
+from tistream.storage.backends.directory import DirectoryObjectStore
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_full_disk_is_unavailable_and_changes_nothing(tmp_path: Path) -> None:
     script = (
         "import resource, signal, sys\n"
         "from tistream.errors import Unavailable\n"
-        "from tistream.storage.directory import DirectoryObjectStore\n"
+        "from tistream.storage.backends.directory import DirectoryObjectStore\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "store = DirectoryObjectStore(sys.argv[1])\n"
@@ -142,7 +142,7 @@ def test_two_processes_race_for_one_key(tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "from tistream.errors import CommitConflict\n"
-        "from tistream.storage.directory import DirectoryObjectStore\n"
+        "from tistream.storage.backends.directory import DirectoryObjectStore\n"
         "store = DirectoryObjectStore(sys.argv[1])\n"
         "won = 0\n"
         "for number in range(100):\n"

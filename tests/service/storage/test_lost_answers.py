@@ -17,8 +17,8 @@ from support.waiting import PATIENCE_S
 from support.wire import Fate, Wire, wired
 from tistream.errors import CommitConflict, CommitStateUnknown, Fenced, NotFoundYet, Unavailable
 from tistream.storage import layout
+from tistream.storage.backends.s3 import S3ObjectStore
 from tistream.storage.manifest_follow import TaskObjects
-from tistream.storage.s3 import S3ObjectStore
 from tistream_schema.durable_log import DurableLog
 
 MIB = 1 << 20

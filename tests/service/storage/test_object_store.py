@@ -13,9 +13,9 @@ import pytest
 from support.effort import cases
 from tistream.clock import SystemClock
 from tistream.errors import CommitConflict, InvalidRequest, NotFoundYet
-from tistream.storage.directory import DirectoryObjectStore
+from tistream.storage.backends.directory import DirectoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.measured import MeasuredObjectStore
-from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import Body, ObjectInfo, ObjectStore
 
 MIB = 1 << 20

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tistream.errors import InvalidRequest
-from tistream.storage.directory import DirectoryObjectStore
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.directory import DirectoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.storage.backends.s3 import S3ObjectStore
 from tistream.storage.open import check_url, open_objects
-from tistream.storage.s3 import S3ObjectStore
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}", "file://localhost{}"])

@@ -14,9 +14,9 @@ from support.moto_server import Moto
 from support.tls_wire import tls_wired
 from support.wire import Fate, Wire, wired
 from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, InvalidRequest, NotFoundYet, Unavailable
-from tistream.storage import s3
+from tistream.storage.backends import s3
+from tistream.storage.backends.s3 import CONDITIONS_KEY, S3ObjectStore
 from tistream.storage.measured import MeasuredObjectStore, Traffic
-from tistream.storage.s3 import CONDITIONS_KEY, S3ObjectStore
 
 MIB = 1 << 20
 PARTS = {"multipart_bytes": 5 * MIB, "part_bytes": 5 * MIB}

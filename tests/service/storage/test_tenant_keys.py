@@ -15,10 +15,10 @@ from support.minio import Minio
 from tistream.errors import CommitConflict, KeyUnusable, NotFoundYet, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.storage.backends.s3 import S3ObjectStore
+from tistream.storage.backends.tenant_keys import TenantKeys, keys_of
 from tistream.storage.object_store import ObjectStore
-from tistream.storage.s3 import S3ObjectStore
-from tistream.storage.tenant_keys import TenantKeys, keys_of
 
 ACME, BETA, PLAIN = TenantKey("7", "acme"), TenantKey("7", "beta"), TenantKey("7", "plain")
 BODY = b"row" * 1000

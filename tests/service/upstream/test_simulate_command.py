@@ -21,15 +21,15 @@ from tistream.clock import SystemClock
 from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
-from tistream.storage.directory import DirectoryObjectStore
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.directory import DirectoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import Body, ObjectInfo
-from tistream.verify.fingerprint import TruthLine
 from tistream_upstream.cluster import Cluster
 from tistream_upstream.driver import Driver
 from tistream_upstream.effects import Announce, Push
 from tistream_upstream.outside import Uploader
 from tistream_upstream.progress import Progress
+from tistream_verify.fingerprint import TruthLine
 
 TENANT = TenantKey("9", "sim")
 

@@ -16,10 +16,10 @@ from support.platform import COMMAND, free_port
 from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
-from tistream.verify.fingerprint import TruthLine, TruthRun
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
 from tistream_upstream.outside import Talker
 from tistream_upstream.platform_api import PlatformApi
+from tistream_verify.fingerprint import TruthLine, TruthRun
 
 SMALL = ("--rows-per-s", "50", "--txns-per-s", "20", "--tables", "2", "--push-ms", "200")
 

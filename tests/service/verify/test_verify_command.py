@@ -14,9 +14,9 @@ from support.lawful_events import SNAPSHOT_TS, LawfulEvents
 from support.lying_api import LyingApi, served
 from support.platform import COMMAND
 from support.waiting import in_time
-from tistream.cli.verify import Outcome, Verification, VerifyOptions
 from tistream.clock import SystemClock
 from tistream.model.ts import physical_ms
+from tistream_cli.verify.verify import Outcome, Verification, VerifyOptions
 
 
 class ThenClock(SystemClock):

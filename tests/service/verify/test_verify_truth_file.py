@@ -18,10 +18,10 @@ from support.lawful_events import SNAPSHOT_TS, LawfulEvents
 from support.lying_api import LyingApi, served
 from support.platform import COMMAND, free_port
 from support.waiting import PATIENCE_S, in_time
-from tistream.cli.verify import Outcome, Verification, VerifyOptions
-from tistream.cli.verify_truth import TruthRefused
 from tistream.clock import SystemClock
-from tistream.verify.fingerprint import TruthLine, TruthRun
+from tistream_cli.verify.truth import TruthRefused
+from tistream_cli.verify.verify import Outcome, Verification, VerifyOptions
+from tistream_verify.fingerprint import TruthLine, TruthRun
 
 NO_VERDICT = 3  # docs/verify.md; 1 is a violation
 OWN = TruthRun("c", "t", 3, SNAPSHOT_TS)

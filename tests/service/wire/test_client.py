@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from support.http_world import Server
 from support.waiting import PATIENCE_S
 from tistream import errors
-from tistream.service.app import new_app
-from tistream.wire.client import HttpClient
+from tistream.service.http.app import new_app
+from tistream.wire.clients.client import HttpClient
 from tistream.wire.problem import PeerBusy, PeerFailed, to_error
 
 

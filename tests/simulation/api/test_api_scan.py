@@ -14,7 +14,7 @@ from tistream.format.segment import SegmentRef
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
 from tistream.pool.writer import write_segment
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.pull.start import Answer
 from tistream_api.read.cursor import Position, Scope

@@ -17,8 +17,8 @@ from support.sql_values import from_json, from_text
 from tistream.decode.json_text import render_objects
 from tistream.decode.keys import is_record_key, table_ids
 from tistream.decode.rows import decode_rows
-from tistream.schema.meta_key import decode_key
-from tistream.schema.table import Table, parse_table
+from tistream.schema.tidb.meta_key import decode_key
+from tistream.schema.tidb.table import Table, parse_table
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from support.effort import cases
-from tistream.wire.route_mark import NOTHING_SEEN, Mark
+from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.placement import Phase, Placement, Step
 from tistream_meta.decide.policies import schedule

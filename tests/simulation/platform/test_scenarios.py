@@ -12,7 +12,7 @@ from support.effort import cases
 from support.sim import world
 from support.sim.chaos import Chaos, Script
 from tistream.errors import TiStreamError
-from tistream.wire.meta_client import MetaClient
+from tistream.wire.clients.meta_client import MetaClient
 
 Strike = Callable[[Chaos], None]
 

@@ -13,9 +13,9 @@ from support.log_world import SNAPSHOT_TS, TENANT, Node, log_keys, meta_row, poo
 from tistream.errors import CorruptObject, Unavailable
 from tistream.format import floor as floor_format
 from tistream.model.span import KeySpan
-from tistream.schema.meta_key import encode_key
+from tistream.schema.tidb.meta_key import encode_key
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_schema.durable_log import DurableLog
 from tistream_schema.keeping import Keeping
 

@@ -13,10 +13,10 @@ from support.log_world import SNAPSHOT_TS, TENANT, Node, answers, pool, truncate
 from support.schema_records import name, table_info
 from tistream.errors import Gone
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.schema import LogPage
-from tistream.wire.schema_client import SchemaClient, SchemaReplica
 from tistream_schema.keeping import Keeping
 from tistream_schema.record_log import BLOCK_LINES
 

@@ -14,8 +14,8 @@ from support.effort import examples, seeds
 from support.simulated import WILD, Run
 from support.truth_sums import require_sums
 from tistream.model.ts import physical_ms
-from tistream.schema import actions
-from tistream.verify.fingerprint import Sum, TruthLine, row_hash
+from tistream.schema.tidb import actions
+from tistream_verify.fingerprint import Sum, TruthLine, row_hash
 
 ALTERING = replace(WILD, ddl_per_min=400, ddl_cancelled=0.5, tables=4, columns=5)
 quickly = settings(max_examples=examples(4, few=1), deadline=None, suppress_health_check=list(HealthCheck))

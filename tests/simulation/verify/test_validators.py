@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from support.effort import examples
 from support.lawful_events import SNAPSHOT_TS, Event, LawfulEvents, rows_of
-from tistream.verify.fingerprint import TruthLine
-from tistream.verify.validators import Validators
-from tistream.verify.violation import Rule
+from tistream_verify.fingerprint import TruthLine
+from tistream_verify.validators import Validators
+from tistream_verify.violation import Rule
 
 
 def watched(

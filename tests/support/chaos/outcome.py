@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from support.chaos.plan import EVERYTHING, Fault, Kind
-from tistream.verify.lag import LagSample, recovered_ms
+from tistream_verify.lag import LagSample, recovered_ms
 
 LATE_MS = 5_000
 _LONG_SECONDS = 30.0  # longer than any lease

@@ -28,7 +28,7 @@ from support.halting import halt
 from support.lan_platform import LanPlatform
 from support.platform import COMMAND, Platform, Process, _die_with_us, mains
 from support.sim.audit import Audit, of_directory
-from tistream.verify.lag import LagSample, Promise, beyond_promises
+from tistream_verify.lag import LagSample, Promise, beyond_promises
 
 CLUSTER, TENANT = "1", "chaos"
 _CALM_MS = 7_000  # below 5 s for so long (a lag needs 5 s to show): the next fault may come

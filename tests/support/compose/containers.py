@@ -20,7 +20,7 @@ from support.compose import engine
 from support.compose.engine import docker
 from support.platform import Platform, free_port
 from tistream.errors import TiStreamError
-from tistream.storage.s3 import S3ObjectStore
+from tistream.storage.backends.s3 import S3ObjectStore
 
 BUILT = ("minio", "meta-1", "sorter-1")  # the services whose images are built here; the others share them
 SERVICES = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from support.hostile.good import Sample
-from tistream.verify.lag import Delays, LagSample, Promise, beyond_promises
+from tistream_verify.lag import Delays, LagSample, Promise, beyond_promises
 
 WHATS = ("PullTenant", "PullTable", "status")
 PROMISED = "PullTenant since promised"

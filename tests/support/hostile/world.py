@@ -33,9 +33,9 @@ from support.pull import Consumer, Refused
 from support.services import MODULES, Services
 from support.waiting import eventually
 from tistream.model.ids import TenantKey
-from tistream.storage.s3 import S3ObjectStore
-from tistream.verify.fingerprint import TruthLine
-from tistream.verify.lag import Promise
+from tistream.storage.backends.s3 import S3ObjectStore
+from tistream_verify.fingerprint import TruthLine
+from tistream_verify.lag import Promise
 
 CLUSTER = "9"
 PATIENCE_S = 180

@@ -19,7 +19,7 @@ from tistream.format import served as served_format
 from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, SEALED, Manifest
 from tistream.format.source_file import SourceFile
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 
 MANY_CHAINS = 8

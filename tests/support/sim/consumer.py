@@ -11,9 +11,9 @@ import orjson
 
 from support.sim.platform import SimPlatform
 from tistream.model.ids import TenantKey
-from tistream.verify.ddl_effect import names_of
-from tistream.verify.record import Scope
-from tistream.verify.validators import Validators
+from tistream_verify.ddl_effect import names_of
+from tistream_verify.record import Scope
+from tistream_verify.validators import Validators
 
 Event = dict[str, Any]
 BUSY = (429, 503)

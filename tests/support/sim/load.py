@@ -10,12 +10,12 @@ from support import change_files
 from support.sim.platform import SimPlatform
 from tistream.errors import TiStreamError
 from tistream.storage import layout
-from tistream.verify.fingerprint import TruthLine
-from tistream.verify.record import Scope
 from tistream_upstream.cluster import Cluster
 from tistream_upstream.config import Churn, ClusterConfig, TxnMix
 from tistream_upstream.effects import Announce, AskCoverage, Effect, Push, Told
 from tistream_upstream.platform_api import PlatformApi
+from tistream_verify.fingerprint import TruthLine
+from tistream_verify.record import Scope
 
 STEP_US = 50_000
 

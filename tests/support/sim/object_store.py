@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from support.sim.scheduler import Process, Scheduler
 from tistream.errors import CommitConflict, CommitStateUnknown, Unavailable
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import Body, ObjectInfo
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from functools import partial
 
 from support.sim.platform import SimPlatform
 from tistream.errors import TiStreamError
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import Accepted, NodeInfo, RetireOrder, TaskInfo
-from tistream.wire.meta_client import MetaClient
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from support.sim.object_store import SimObjectStore, StoreFaults
 from support.sim.scheduler import Killed, Process, Scheduler
 from tistream.errors import Unavailable
 from tistream.storage.object_store import ObjectStore
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
 from tistream_api.app import build_app as build_api
 from tistream_api.settings import ApiSettings
 from tistream_dispatcher.app import build_app as build_dispatcher

@@ -32,7 +32,7 @@ from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
 from tistream.pool.task_log import TaskLog
 from tistream.storage import layout
-from tistream.wire.sorter_client import SorterClient
+from tistream.wire.clients.sorter_client import SorterClient
 
 BEGIN_MS = 1_760_000_000_000
 CHAOS_MS = 20_000

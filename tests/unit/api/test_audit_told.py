@@ -13,18 +13,18 @@ from typer.testing import CliRunner
 
 from support.audit_world import CHANGES, World, matches
 from tistream import acting, cause
-from tistream.cli.app import app as command
 from tistream.clock import ManualClock
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import DEADLINE_S, HttpClient
-from tistream.wire.meta_client import MetaClient
-from tistream.wire.token_client import TokenClient
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import DEADLINE_S, HttpClient
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.clients.token_client import TokenClient
 from tistream.wire.tokens import hash_of, spell
 from tistream_api import app as api_app
 from tistream_api.admission.gate import every_route
 from tistream_api.app import build_app
 from tistream_api.auth.callers import Callers
 from tistream_api.settings import ApiSettings
+from tistream_cli.app import app as command
 
 CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 AUTH_ON = {"CreateToken"}  # a server that asks nobody makes none: tests/service/api/test_token_rules.py

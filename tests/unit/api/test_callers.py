@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from tistream.clock import ManualClock
 from tistream.errors import Unauthenticated, Unavailable
-from tistream.wire.client import HttpClient
-from tistream.wire.meta_client import MetaClient
-from tistream.wire.token_client import TokenClient
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.clients.token_client import TokenClient
 from tistream.wire.tokens import EVERYTHING, KnownToken, KnownTokens, hash_of, spell
 from tistream_api.auth.callers import Callers
 from tistream_api.auth.jwt_callers import LEEWAY_MS, REFRESH_LEAST_MS, REFRESH_MS, JwtCallers, keys_of

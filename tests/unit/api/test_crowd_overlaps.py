@@ -16,7 +16,7 @@ from support.row_bytes import compact, row_v2
 from support.schema_records import column, database, name, table, table_info
 from tistream.format.segment import SCHEMA, SegmentRef
 from tistream.pool.writer import write_segment
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.read.cursor import Place, Position, Scope
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.plan import OP_DELETE, OP_PUT

@@ -15,10 +15,10 @@ from tistream import concurrency
 from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.model.ts import from_physical_ms
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import RouteTable, TaskRoute, TenantRoute
-from tistream.wire.meta_client import MetaClient
 from tistream.wire.schema import LogPage
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.tenant.tenants import Tenants

@@ -10,10 +10,10 @@ from prometheus_client import CollectorRegistry
 
 from tistream import concurrency
 from tistream.clock import ManualClock
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient, StaleRoutes
 from tistream.wire.meta import RouteTable, TenantRoute
-from tistream.wire.meta_client import MetaClient, StaleRoutes
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.tenant.tenants import Tenants
 

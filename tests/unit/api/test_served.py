@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from tistream.clock import ManualClock
-from tistream.service.usage import UsageMeter
+from tistream.service.observe.usage import UsageMeter
 from tistream.wire.usage import HOUR_MS, CountedUsage, UsageReport
 from tistream_api.admission.metering import Served, part_of
 

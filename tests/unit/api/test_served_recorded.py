@@ -9,7 +9,7 @@ from tistream.clock import ManualClock
 from tistream.format.served import Served, decode, encode
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.tenant.served_progress import EVERY_MS, ServedProgress
 
 TENANT = TenantKey("7", "acme")

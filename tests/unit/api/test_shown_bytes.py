@@ -11,7 +11,7 @@ from support.pull_world import World
 from support.review_world import change, paged, pulled, review_world
 from support.row_bytes import row_v2
 from support.schema_records import column, database, table, table_info
-from tistream.schema import table as t
+from tistream.schema.tidb import table as t
 from tistream_api.read.cursor import Position, Scope
 from tistream_api.read.scan import Budget, Scan
 

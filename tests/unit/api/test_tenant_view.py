@@ -20,13 +20,13 @@ from tistream.format.served import decode
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
+from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream.wire.schema import LogPage
-from tistream.wire.schema_client import SchemaClient, SchemaReplica
 from tistream.wire.sorter import TaskList, TaskStatus
-from tistream.wire.sorter_client import SorterClient
 from tistream_api.admission.memory_budget import SHARE_BYTES, Memory
 from tistream_api.admission.tenant_limits import TenantLimits
 from tistream_api.admission.token_bucket import Limits

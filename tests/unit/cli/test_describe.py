@@ -6,8 +6,6 @@ import pyarrow as pa
 import pytest
 
 from support import golden
-from tistream.cli.describe import describe, to_json
-from tistream.cli.errors import CliError
 from tistream.errors import CorruptObject
 from tistream.format import manifest
 from tistream.format.manifest import ChainPosition, Manifest
@@ -15,6 +13,8 @@ from tistream.format.segment import SCHEMA, RowGroupInfo, SegmentRef
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.pool.writer import write_segment
+from tistream_cli.commands.describe import describe, to_json
+from tistream_cli.errors import CliError
 
 TENANT = TenantKey("7", "acme")
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from tistream.cli.client import changes_path, split_lines, tenant_path
-from tistream.cli.pull import Progress, is_over, page_parameters
-from tistream.cli.pull_format import PullRequest
+from tistream_cli.client import changes_path, split_lines, tenant_path
+from tistream_cli.pull.format import PullRequest
+from tistream_cli.pull.pull import Progress, is_over, page_parameters
 
 ROW = b'{"type":"row","op":"put","commit_ts":"5"}'
 DDL = b'{"type":"ddl","commit_ts":"6"}'

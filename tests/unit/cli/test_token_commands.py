@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tistream.cli import bearer
-from tistream.cli.app import app
-from tistream.cli.errors import CliError
-from tistream.cli.token import grant_of, spelled
 from tistream.wire.tokens import Grant, take_apart
+from tistream_cli import bearer
+from tistream_cli.app import app
+from tistream_cli.commands.token import grant_of, spelled
+from tistream_cli.errors import CliError
 
 TEXT = "tst_0123456789abcdef_" + "A" * 43
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tistream.cli.up import SERVICES, Counts
+from tistream_cli.platform.up import SERVICES, Counts
 
 
 def test_one_of_each_bears_the_services_name() -> None:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from support.row_bytes import column, record_key, row_v2, table
-from tistream.decode.defaults import origin_default
+from tistream.decode.cells.defaults import origin_default
 from tistream.decode.rows import decode_rows
-from tistream.schema import table as t
+from tistream.schema.tidb import table as t
 
 NOT_NULL = t.FLAG_NOT_NULL
 UNSIGNED = t.FLAG_UNSIGNED

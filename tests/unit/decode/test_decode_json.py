@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from support.row_bytes import column, record_key, row_v2, table, uvarint
 from tistream.decode.rows import decode_rows
-from tistream.schema import table as t
+from tistream.schema.tidb import table as t
 
 
 class Opaque(bytes):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from support.row_bytes import bytes_datum, common_key, comparable_int, record_key
 from tistream.decode.keys import int_handles, is_index_key, is_record_key, table_ids
-from tistream.schema.meta_key import encode_key
+from tistream.schema.tidb.meta_key import encode_key
 
 ROW = bytes.fromhex("7480000000000000685f728000000000000001")
 COMMON = bytes.fromhex("7480000000000000685f7201616200000000000 0f9038000000000000005".replace(" ", ""))

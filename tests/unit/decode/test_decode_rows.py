@@ -22,8 +22,8 @@ from support.row_bytes import (
     varint,
 )
 from tistream.decode.rows import Decoded, decode_rows
-from tistream.schema import table as t
-from tistream.schema.table import Column, Table
+from tistream.schema.tidb import table as t
+from tistream.schema.tidb.table import Column, Table
 
 SMALL = bytes.fromhex(
     "80000b000100 0103060708090c0d0e0f10 21 020003000b000e00100018001900210024004100 4500"

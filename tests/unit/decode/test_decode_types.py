@@ -17,8 +17,8 @@ from support.effort import examples
 from support.row_bytes import column, compact, comparable_float, packed_time, record_key, row_v2, table
 from tistream.decode.json_text import render_objects
 from tistream.decode.rows import decode_rows
-from tistream.schema import table as t
-from tistream.schema.table import Column
+from tistream.schema.tidb import table as t
+from tistream.schema.tidb.table import Column
 
 UNSIGNED = t.FLAG_UNSIGNED
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from support.row_bytes import column
 from tistream.decode.json_text import render_objects
-from tistream.schema import table as t
+from tistream.schema.tidb import table as t
 
 
 def test_names_are_escaped_and_nulls_are_null() -> None:

@@ -15,14 +15,15 @@ from prometheus_client import CollectorRegistry
 
 from support.app_surfaces import SURFACES
 from support.manifests import K8S, ROOT
-from tistream.service.store_metrics import measured
-from tistream.storage.memory import MemoryObjectStore
+from tistream.service.observe.store_metrics import measured
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.sorter import Hold
 from tistream_meta.metrics import MetaMetrics
 from tistream_sorter.metrics import HoldsTold
 
 MONITORING = ROOT / "deploy" / "monitoring"
-SOURCES = sorted(path for folder in ("shared", "services") for path in (ROOT / folder).glob("**/*.py"))
+FOLDERS = ("shared", "services", "simulator", "tools")
+SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("**/*.py"))
 # Whose values nobody can list: statuses of HTTP, who runs the platform where, names of metrics (support.promql).
 FREE = {"status", "namespace", "__name__"}
 # What alerts_test.yaml tells apart by, and no expression asks for.

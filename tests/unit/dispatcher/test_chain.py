@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tistream.format.manifest import ChainPosition
-from tistream_dispatcher.chain import STAGE_DAMAGED, STAGE_MISSING, SeenFile, StoreChains
+from tistream_dispatcher.stores.chain import STAGE_DAMAGED, STAGE_MISSING, SeenFile, StoreChains
 
 LONG = 10_000
 

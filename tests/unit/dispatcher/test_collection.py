@@ -18,15 +18,15 @@ from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.ts import from_physical_ms
 from tistream.storage import layout
-from tistream.storage.directory import DirectoryObjectStore
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.directory import DirectoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectInfo
 from tistream.wire.sorter import Chain, TaskList
-from tistream_dispatcher import collection
-from tistream_dispatcher.chain import Read
-from tistream_dispatcher.collection import Collector, Consumed
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.settings import CollectSettings
+from tistream_dispatcher.stores.chain import Read
+from tistream_dispatcher.tenant import collection
+from tistream_dispatcher.tenant.collection import Collector, Consumed
 
 TENANT = TenantKey("7", "acme")
 HOUR_MS = 3_600_000

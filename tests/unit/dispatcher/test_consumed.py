@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tistream.format.manifest import ChainPosition
-from tistream_dispatcher.chain import GRACE_MS, SeenFile, StoreChains
-from tistream_dispatcher.consumed import Mark, Needs, consumed
+from tistream_dispatcher.delivery.consumed import Mark, Needs, consumed
+from tistream_dispatcher.stores.chain import GRACE_MS, SeenFile, StoreChains
 
 
 def chains(*pairs: tuple[int, int]) -> dict[int, tuple[ChainPosition, ...]]:

@@ -17,9 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.effort import examples
 from tistream.wire.file_batch import FileRef
 from tistream.wire.sorter import TaskStatus
-from tistream_dispatcher.chain import SeenFile, StoreChains
-from tistream_dispatcher.consumed import consumed
-from tistream_dispatcher.receivers import Receivers
+from tistream_dispatcher.delivery.consumed import consumed
+from tistream_dispatcher.delivery.receivers import Receivers
+from tistream_dispatcher.stores.chain import SeenFile, StoreChains
 from tistream_sorter.state.positions import Positions, common, follows, moved, outlived, received, without_closed
 from tistream_sorter.task.status import chains as on_the_wire
 

@@ -8,12 +8,12 @@ import httpx
 
 from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.sorter import Chain, TaskList, TaskStatus
-from tistream.wire.sorter_client import SorterClient
-from tistream_dispatcher.delivery import Delivery, Resync
-from tistream_dispatcher.receivers import Receivers
-from tistream_dispatcher.window import Limits, Window
+from tistream_dispatcher.delivery.delivery import Delivery, Resync
+from tistream_dispatcher.delivery.receivers import Receivers
+from tistream_dispatcher.delivery.window import Limits, Window
 
 TENANT = TenantKey("7", "acme")
 URL = "http://sorter-1"

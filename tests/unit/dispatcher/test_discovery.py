@@ -6,12 +6,12 @@ import pytest
 
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.measured import MeasuredObjectStore
-from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.meta import StoreRoute, TenantRoute
-from tistream_dispatcher import discovery as discovery_module
-from tistream_dispatcher.discovery import LOOKS_MAX, TOO_MANY, UNREAD, Discovery
-from tistream_dispatcher.share import Share
+from tistream_dispatcher.tenant import discovery as discovery_module
+from tistream_dispatcher.tenant.discovery import LOOKS_MAX, TOO_MANY, UNREAD, Discovery
+from tistream_dispatcher.tenant.share import Share
 
 TENANT = TenantKey("7", "acme")
 FILE = "file-00000000000000000005"

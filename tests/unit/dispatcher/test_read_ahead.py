@@ -15,15 +15,15 @@ from support.tiny_tenant import TinyTenant, watermark
 from tistream.clock import ManualClock
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.measured import MeasuredObjectStore
-from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
-from tistream_dispatcher import read_ahead
-from tistream_dispatcher.change_source import ReadFile
 from tistream_dispatcher.metrics import DispatcherMetrics
-from tistream_dispatcher.read_ahead import ReadAhead, Room
-from tistream_dispatcher.store_feed import StoreFeed
-from tistream_dispatcher.tenant_feed import TenantFeed
+from tistream_dispatcher.stores import read_ahead
+from tistream_dispatcher.stores.change_source import ReadFile
+from tistream_dispatcher.stores.read_ahead import ReadAhead, Room
+from tistream_dispatcher.stores.store_feed import StoreFeed
+from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 
 ROWS = 50_000  # 3.8 MB in memory, a fifth of that in the store
 FIRST_TS = 1_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tistream.format.change_rows import WATERMARKS
 from tistream.model.span import KeySpan
-from tistream_dispatcher.router import Router, TaskSpan
+from tistream_dispatcher.delivery.router import Router, TaskSpan
 
 KEYS = st.binary(max_size=3)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from tistream.wire.meta import StoreRoute, TenantRoute
-from tistream_dispatcher.load import FIRST_MS, SPAN_MS, Load
-from tistream_dispatcher.share import Share
+from tistream_dispatcher.stores.load import FIRST_MS, SPAN_MS, Load
+from tistream_dispatcher.tenant.share import Share
 
 STORES = [
     StoreRoute(store_id=1, dispatcher_node="a"),

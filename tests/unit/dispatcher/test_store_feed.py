@@ -12,14 +12,14 @@ from support.golden import Delivery
 from support.tiny_tenant import TinyTenant, watermark, whole
 from tistream.clock import ManualClock
 from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.measured import MeasuredObjectStore
-from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectInfo
 from tistream.wire.sorter import Chain
-from tistream_dispatcher.chain import SeenFile, StoreChains
+from tistream_dispatcher.delivery.receivers import Receivers
 from tistream_dispatcher.metrics import DispatcherMetrics
-from tistream_dispatcher.receivers import Receivers
-from tistream_dispatcher.store_feed import StoreFeed
+from tistream_dispatcher.stores.chain import SeenFile, StoreChains
+from tistream_dispatcher.stores.store_feed import StoreFeed
 
 TINY = TinyTenant()
 FIRST = TINY.file(1, 200, 0, [], watermark(6, 5, 150, base_ts=100))

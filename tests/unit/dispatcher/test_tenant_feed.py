@@ -11,11 +11,11 @@ from support.tiny_tenant import TinyTenant, watermark
 from tistream.clock import ManualClock
 from tistream.errors import InvalidRequest, TiStreamError, Unavailable
 from tistream.model.span import KeySpan
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectInfo
 from tistream.wire.sorter import Chain
-from tistream_dispatcher.router import Router, TaskSpan
-from tistream_dispatcher.tenant_feed import TenantFeed
+from tistream_dispatcher.delivery.router import Router, TaskSpan
+from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 
 TINY = TinyTenant()
 

@@ -12,9 +12,9 @@ from tistream.model.span import KeySpan
 from tistream.wire import file_batch
 from tistream.wire.file_batch import FileRef, RowGroupRef
 from tistream.wire.sorter import Chain
-from tistream_dispatcher.receivers import Place, Receivers
-from tistream_dispatcher.router import Router, TaskSpan
-from tistream_dispatcher.window import Limits, Routed, Window, batch_for
+from tistream_dispatcher.delivery.receivers import Place, Receivers
+from tistream_dispatcher.delivery.router import Router, TaskSpan
+from tistream_dispatcher.delivery.window import Limits, Routed, Window, batch_for
 
 ROUTER = Router([TaskSpan(1, KeySpan(b"", b"m")), TaskSpan(2, KeySpan(b"m", b""))])
 TASKS = [1, 2]

@@ -10,7 +10,7 @@ from support.tiny_tenant import TinyTenant, watermark
 from tistream.errors import CorruptObject
 from tistream.format import change_file, change_rows
 from tistream.model.span import KeySpan, shown_key
-from tistream.schema.meta_change import MetaRow, UndecodableMeta
+from tistream.schema.tidb.meta_change import MetaRow, UndecodableMeta
 from tistream_sorter.jobs import shard_io
 from tistream_sorter.state.task_state import TaskIdentity, first_state
 from tistream_sorter.task.status import slice_holds

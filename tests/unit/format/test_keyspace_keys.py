@@ -14,10 +14,10 @@ from tistream.clock import ManualClock
 from tistream.errors import CorruptObject
 from tistream.format.change_file import ChangeFile, parse_footer
 from tistream.format.change_rows import check_changes
-from tistream.storage.memory import MemoryObjectStore
-from tistream_dispatcher.chain import GRACE_MS
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_dispatcher.metrics import DispatcherMetrics
-from tistream_dispatcher.store_feed import StoreFeed
+from tistream_dispatcher.stores.chain import GRACE_MS
+from tistream_dispatcher.stores.store_feed import StoreFeed
 
 TINY = TinyTenant()
 # The row of mysql.tidb_ddl_job in keyspace 1 (upstream-formats.md 3.1).

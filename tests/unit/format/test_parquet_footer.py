@@ -18,8 +18,8 @@ from tistream.errors import CorruptObject
 from tistream.format import thrift_compact as thrift
 from tistream.format.parquet_footer import ParquetFooter, read_footer
 from tistream.format.sparse_file import SparseFile
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_changes, read_watermarks
-from tistream.storage.memory import MemoryObjectStore
 
 leaf = (
     st.tuples(st.sampled_from([thrift.I16, thrift.I32, thrift.I64]), st.integers(-(2**63), 2**63 - 1))

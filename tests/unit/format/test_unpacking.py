@@ -20,8 +20,8 @@ from tistream.format import change_file, unpacking
 from tistream.format.parquet_footer import ParquetFooter, read_footer
 from tistream.format.sparse_file import SparseFile
 from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_changes, read_watermarks
-from tistream.storage.memory import MemoryObjectStore
 
 
 def held(data: bytes, key: str = KEY) -> tuple[MemoryObjectStore, change_file.ChangeFile]:

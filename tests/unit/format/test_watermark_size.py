@@ -15,8 +15,8 @@ from tistream.format import change_rows, watermark_size
 from tistream.format.unpacking import WATERMARKS_ADDED_MAX
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_watermarks
-from tistream.storage.memory import MemoryObjectStore
 from tistream.wire import file_batch
 from tistream.wire.file_batch import FileBatch
 

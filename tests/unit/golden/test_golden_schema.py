@@ -10,8 +10,8 @@ from support.ddl_oracle import DDL_JOB_TABLE
 from support.golden import GoldenSet
 from tistream.decode.keys import table_ids
 from tistream.schema.history import History
-from tistream.schema.meta_change import MetaDecoder, MetaRow
-from tistream.schema.snapshot import parse_snapshot
+from tistream.schema.tidb.meta_change import MetaDecoder, MetaRow
+from tistream.schema.tidb.snapshot import parse_snapshot
 
 
 def build(loaded: GoldenSet) -> History:

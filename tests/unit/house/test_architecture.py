@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import re
 import tokenize
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-SOURCES = sorted([*ROOT.glob("shared/**/*.py"), *ROOT.glob("services/**/*.py"), *ROOT.glob("benchmarks/**/*.py")])
+FOLDERS = ("shared", "services", "simulator", "tools", "benchmarks")
+SOURCES = sorted(path for folder in FOLDERS for path in ROOT.glob(f"{folder}/**/*.py"))
 TESTS = sorted((ROOT / "tests").glob("**/*.py"))
 CODE_LINES_MAX = 300
+MODULES_MAX = 15  # of a package, without __init__ and __main__
 _BLANK = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
@@ -30,6 +33,12 @@ def code_lines(text: str) -> int:
 def test_no_file_is_too_long() -> None:
     long = {str(path.relative_to(ROOT)): code_lines(path.read_text()) for path in SOURCES}
     assert {name: lines for name, lines in long.items() if lines > CODE_LINES_MAX} == {}
+
+
+def test_no_package_is_too_large() -> None:
+    product = [path for path in SOURCES if not path.is_relative_to(ROOT / "benchmarks")]
+    modules = Counter(str(path.parent.relative_to(ROOT)) for path in product if not path.name.startswith("__"))
+    assert {package: count for package, count in modules.items() if count > MODULES_MAX} == {}
 
 
 def test_code_lines_leaves_out_comments_blanks_and_docstrings() -> None:

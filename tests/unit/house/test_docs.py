@@ -11,7 +11,8 @@ from tistream_meta.decide.placement import TRANSITIONS
 
 ROOT = Path(__file__).parents[3]
 DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-CODE = [path for folder in ("shared", "services", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+FOLDERS = ("shared", "services", "simulator", "tools", "benchmarks")
+CODE = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
 TESTS = {
     name
     for path in (ROOT / "tests").rglob("test_*.py")

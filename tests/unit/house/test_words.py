@@ -15,7 +15,7 @@ PACKAGES_TO_DO = (
     "services/meta",
     "services/schema_registry",
     "services/sorter",
-    "services/upstream",
+    "simulator",
 )
 PAGES_TO_DO = frozenset(
     {
@@ -30,7 +30,7 @@ PAGES_TO_DO = frozenset(
 
 def modules() -> list[Path]:
     """Of packages that have been rewritten."""
-    found = python_files(ROOT, ("services", "shared"))
+    found = python_files(ROOT, ("services", "shared", "simulator", "tools"))
     return [path for path in found if not str(path.relative_to(ROOT)).startswith(PACKAGES_TO_DO)]
 
 

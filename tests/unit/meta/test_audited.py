@@ -16,7 +16,7 @@ from tistream import acting, cause
 from tistream.clock import ManualClock
 from tistream.errors import Fenced
 from tistream.model.ids import TenantKey
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.wire.tokens import hash_of
 from tistream_meta.app import build_app
 from tistream_meta.database.repository import Repository

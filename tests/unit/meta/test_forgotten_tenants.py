@@ -8,9 +8,9 @@ from tistream.format import floor
 from tistream.model.ids import TenantKey
 from tistream.schema import log_format
 from tistream.schema.log_format import BaseHead, LogObject
-from tistream.schema.snapshot import parse_snapshot
+from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_meta.tenants.snapshot import SnapshotFacts, parse
 from tistream_meta.tenants.tenant_start import TenantStarts
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from tistream.clock import ManualClock
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
-from tistream.wire.meta_client import MetaClient
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.liveness import NodeState, Timings

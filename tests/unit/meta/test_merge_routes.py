@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
+from tistream.wire.clients.route_mark import NOTHING_SEEN
 from tistream.wire.meta import RouteTable
-from tistream.wire.route_mark import NOTHING_SEEN
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Change, Child, Node, Plan, Seal, Task, Tenant
 from tistream_meta.owner.catalog import Book

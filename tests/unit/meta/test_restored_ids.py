@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
-from tistream.wire.route_mark import Mark
+from tistream.wire.clients.route_mark import Mark
 from tistream_meta.database.repository import FORGOTTEN_IDS, Repository
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.liveness import NodeState

@@ -9,9 +9,9 @@ import pytest
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
+from tistream.wire.clients.route_merge import merged
 from tistream.wire.meta import RouteTable
-from tistream.wire.route_mark import NOTHING_SEEN, Mark
-from tistream.wire.route_merge import merged
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Change, Node, Plan, Task, Tenant
 from tistream_meta.owner.catalog import Book

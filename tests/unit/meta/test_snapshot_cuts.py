@@ -14,10 +14,10 @@ import pytest
 from tistream.clock import ManualClock
 from tistream.errors import CorruptObject
 from tistream.model.ids import TenantKey
-from tistream.schema import snapshot_cuts
+from tistream.schema.tidb import snapshot_cuts
 from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.in_pieces import PIECE_BYTES
-from tistream.storage.memory import MemoryObjectStore
 from tistream_meta.tenants import tenant_start
 from tistream_meta.tenants.snapshot import SnapshotFacts, parse
 from tistream_meta.tenants.tenant_start import TenantStarts

@@ -13,10 +13,10 @@ from tistream.errors import AlreadyDiffers, InvalidRequest, Unavailable, Unknown
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import TenantRoute
-from tistream.wire.meta_client import MetaClient
 from tistream.wire.tokens import Grant, StoreToken
 from tistream.wire.usage import HOUR_MS, CountedUsage, UsageReport
 from tistream_meta.database.repository import Repository

@@ -13,7 +13,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
 from tistream.pool.lineage import Cover, Lineage, SharedSegments, reached
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 
 TENANT = TenantKey("7", "acme")
 LEFT, RIGHT = KeySpan(b"", b"m"), KeySpan(b"m", b"")

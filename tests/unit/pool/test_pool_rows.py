@@ -15,8 +15,8 @@ from tistream.model.ts import MAX_TS, Window
 from tistream.pool.footers import FooterCache
 from tistream.pool.rows import read_row_group, read_rows, row_groups_touching
 from tistream.pool.writer import write_segment
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.measured import MeasuredObjectStore
-from tistream.storage.memory import MemoryObjectStore
 
 EVER = Window(0, MAX_TS)
 KEY = "pool/segment"

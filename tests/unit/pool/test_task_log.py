@@ -8,7 +8,7 @@ from tistream.format.manifest import KIND_CHECKPOINT, KIND_SEAL
 from tistream.model.span import WHOLE
 from tistream.model.ts import Window
 from tistream.pool.task_log import TaskLog
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tistream.format.segment import SCHEMA
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
 from tistream.pool.writer import write_segment
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 
 STAMPS = [10, 15, 20]
 

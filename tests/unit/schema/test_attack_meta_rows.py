@@ -12,7 +12,7 @@ import pytest
 
 from tistream.schema.history import History
 from tistream.schema.log_format import encode_record
-from tistream.schema.meta_change import (
+from tistream.schema.tidb.meta_change import (
     DDL_JOB_TABLE_ID,
     META_TABLE_ID,
     MetaDecoder,

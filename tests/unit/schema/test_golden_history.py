@@ -9,9 +9,9 @@ import pytest
 
 from support import ddl_oracle, golden
 from tistream.schema.history import History
-from tistream.schema.meta_change import DDL_JOB_SPAN, DDL_JOB_TABLE_ID, META_TABLE_ID, MetaDecoder, MetaRow
-from tistream.schema.snapshot import parse_snapshot
-from tistream.schema.sql_type import sql_type
+from tistream.schema.tidb.meta_change import DDL_JOB_SPAN, DDL_JOB_TABLE_ID, META_TABLE_ID, MetaDecoder, MetaRow
+from tistream.schema.tidb.snapshot import parse_snapshot
+from tistream.schema.tidb.sql_type import sql_type
 
 
 @functools.cache

@@ -11,12 +11,12 @@ from support.row_bytes import column as table_column
 from support.row_bytes import table as parsed
 from support.schema_records import WRITE_ONLY, column, name, table_info
 from tistream.errors import CorruptObject
-from tistream.schema import table as t
-from tistream.schema.limits import check_info, shown_bytes
-from tistream.schema.meta_change import META_TABLE_ID, MetaDecoder, MetaRow, UndecodableMeta
-from tistream.schema.meta_key import encode_key
 from tistream.schema.records import TableText
-from tistream.schema.snapshot import parse_snapshot
+from tistream.schema.tidb import table as t
+from tistream.schema.tidb.limits import check_info, shown_bytes
+from tistream.schema.tidb.meta_change import META_TABLE_ID, MetaDecoder, MetaRow, UndecodableMeta
+from tistream.schema.tidb.meta_key import encode_key
+from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.schema.visible import StoredTable
 
 Info = dict[str, Any]

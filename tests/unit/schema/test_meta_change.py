@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.schema_records import name, table_info
-from tistream.schema.meta_change import (
+from tistream.schema.records import DatabaseChange, JobChange, Record, TableChange, TableText, VersionChange
+from tistream.schema.tidb.meta_change import (
     DDL_JOB_SPAN,
     DDL_JOB_TABLE_ID,
     META_TABLE_ID,
@@ -14,8 +15,7 @@ from tistream.schema.meta_change import (
     MetaRow,
     UndecodableMeta,
 )
-from tistream.schema.meta_key import encode_key
-from tistream.schema.records import DatabaseChange, JobChange, Record, TableChange, TableText, VersionChange
+from tistream.schema.tidb.meta_key import encode_key
 
 
 def meta(key: bytes, field: bytes | None, value: object) -> MetaRow:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tistream.schema.meta_key import MetaKey, decode_bytes, decode_key, encode_bytes, encode_key
+from tistream.schema.tidb.meta_key import MetaKey, decode_bytes, decode_key, encode_bytes, encode_key
 
 VECTORS = {
     "": "00000000000000 00f7",

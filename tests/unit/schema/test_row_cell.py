@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tistream.schema.row_cell import read_bytes_cell
+from tistream.schema.tidb.row_cell import read_bytes_cell
 
 SMALL = bytes.fromhex(
     "80000b0001000103060708090c0d0e0f1021"

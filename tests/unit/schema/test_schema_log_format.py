@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.schema_records import DONE, database, drop, job, job_gone, table, table_info, version
-from tistream.cli.describe import describe
 from tistream.errors import CorruptObject
 from tistream.model.ids import TenantKey
 from tistream.schema import log_format
 from tistream.schema.log_format import BaseHead, LogObject
 from tistream.schema.records import Base, JobMark, Record, VersionChange
+from tistream_cli.commands.describe import describe
 
 RECORDS = (
     database(20, 1, "d"),

@@ -6,7 +6,7 @@ import pytest
 from support.schema_records import name, table_info
 from tistream.errors import CorruptObject
 from tistream.schema.records import DatabaseChange, TableChange
-from tistream.schema.snapshot import parse_snapshot
+from tistream.schema.tidb.snapshot import parse_snapshot
 
 
 def snap(**changes: Any) -> bytes:

@@ -11,10 +11,10 @@ import pytest
 from support.schema_records import name, table_info, version
 from tistream.errors import CommitStateUnknown, CorruptObject, NotFoundYet, Unavailable
 from tistream.model.ids import TenantKey
-from tistream.schema import snapshot_cuts
-from tistream.schema.snapshot import parse_snapshot
+from tistream.schema.tidb import snapshot_cuts
+from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_schema.durable_log import DurableLog
 
 TENANT = TenantKey("7", "acme")

@@ -1,5 +1,5 @@
 from tistream.model.span import KeySpan
-from tistream.schema.meta_change import DDL_JOB_SPAN
+from tistream.schema.tidb.meta_change import DDL_JOB_SPAN
 from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream_schema.expected_tasks import Promise, gap, promises, schema_tasks
 

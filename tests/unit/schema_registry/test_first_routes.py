@@ -9,12 +9,12 @@ from prometheus_client import CollectorRegistry
 from tistream.clock import ManualClock
 from tistream.errors import Unavailable, UnknownName
 from tistream.model.ids import TenantKey
-from tistream.service.metrics import LoopMetrics
-from tistream.storage.memory import MemoryObjectStore
-from tistream.wire.client import HttpClient
+from tistream.service.observe.metrics import LoopMetrics
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import RouteTable
-from tistream.wire.meta_client import MetaClient
-from tistream.wire.sorter_client import SorterClient
 from tistream_schema.keeping import Keeping
 from tistream_schema.metrics import SchemaMetrics
 from tistream_schema.registry import Options, Registry

@@ -8,9 +8,9 @@ from prometheus_client import CollectorRegistry
 
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.sorter import ProgressPage, TaskList, TaskProgress, TaskStatus
-from tistream.wire.sorter_client import SorterClient
 from tistream_schema.expected_tasks import SchemaTask
 from tistream_schema.metrics import SchemaMetrics
 from tistream_schema.sorter_progress import SorterProgress

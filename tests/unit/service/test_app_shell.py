@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from tistream.clock import ManualClock
 from tistream.errors import CorruptObject, Gone, Unavailable, UnknownName
-from tistream.service.app import new_app
+from tistream.service.http.app import new_app
 
 
 class Probe:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
-from tistream.service.app import new_app
+from tistream.service.http.app import new_app
 
 
 def test_invented_methods_are_one_label():

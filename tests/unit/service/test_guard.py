@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from support.app_surfaces import apps
 from tistream.clock import ManualClock
 from tistream.service.settings import SettingsError
-from tistream.wire.service_token import Caller, sign
+from tistream.wire.auth.service_token import Caller, sign
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 NOW_S = 1_800_000_000

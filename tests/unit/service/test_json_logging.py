@@ -4,7 +4,7 @@ import json
 import logging
 from pathlib import Path
 
-from tistream.service.logging import JsonFormatter
+from tistream.service.observe.logging import JsonFormatter
 
 
 def _line(**extra: object) -> dict[str, object]:

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from support.waiting import PATIENCE_S
-from tistream.service.metrics import LoopMetrics
+from tistream.service.observe.metrics import LoopMetrics
 from tistream.service.worker import Loop
 
 

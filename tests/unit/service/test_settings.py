@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tistream.cli import up
 from tistream.service.settings import SERVICES, ServiceSettings, SettingsError, load_settings, settings_config
 from tistream_api.settings import ApiSettings
+from tistream_cli.platform import up
 
 
 class Lease(BaseModel):

@@ -7,9 +7,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from tistream.errors import NotFoundYet
 from tistream.model.ids import TenantKey
-from tistream.service.store_metrics import measured
+from tistream.service.observe.store_metrics import measured
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.measured import Traffic
-from tistream.storage.memory import MemoryObjectStore
 
 
 def test_requests_failures_and_bytes_are_counters_by_kind() -> None:

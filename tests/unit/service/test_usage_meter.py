@@ -9,7 +9,7 @@ import pytest
 from tistream.clock import ManualClock
 from tistream.errors import Unavailable, UnknownName
 from tistream.model.ids import TenantKey
-from tistream.service.usage import HOURS_MAX, UsageMeter
+from tistream.service.observe.usage import HOURS_MAX, UsageMeter
 from tistream.wire.usage import ENTRIES_MAX, HOUR_MS, UsageReport
 
 ACME = TenantKey("7", "acme")

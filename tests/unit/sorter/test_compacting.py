@@ -9,8 +9,8 @@ from support.split_world import SplitWorld
 from support.tiny_tenant import TinyTenant, key, watermark, whole
 from tistream.errors import Unavailable
 from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.manifest_follow import TaskObjects
-from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.upkeep.compaction_plan import CompactRules

@@ -20,7 +20,7 @@ from tistream.model.span import WHOLE
 from tistream.pool.rows import read_row_groups
 from tistream.pool.writer import write_segment
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_sorter.jobs.compact import PACKED_ROWS, rewrite_guarded
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.state.task_state import TaskIdentity, first_state

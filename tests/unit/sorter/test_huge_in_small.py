@@ -16,7 +16,7 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.format.manifest import READY, SEALED, UNMATCHED, PendingPart
 from tistream.pool.task_log import TaskLog
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import Body
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult, StoreRules

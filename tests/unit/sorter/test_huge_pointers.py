@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from support.effort import examples
 from support.small_files import KEY, change, sound
 from tistream.format.source_file import SourceFile, SourceGroup
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_source
-from tistream.storage.memory import MemoryObjectStore
 from tistream_sorter.jobs.pointers import (
     NOWHERE,
     SourceBook,

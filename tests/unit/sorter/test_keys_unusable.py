@@ -6,7 +6,7 @@ from support.sorter_world import SorterWorld
 from support.tiny_tenant import TinyTenant, key, watermark, whole
 from tistream.errors import KeyUnusable
 from tistream.storage import layout
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import Body
 from tistream_sorter.node.node import KEY_AGAIN_MS
 

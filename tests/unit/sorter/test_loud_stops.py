@@ -8,7 +8,7 @@ from support.faulty_store import Fault, FaultyObjectStore
 from support.sorter_world import SorterWorld
 from support.tiny_tenant import TinyTenant, commit, key, prewrite, watermark, whole
 from tistream.storage import manifest_log
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 
 TINY = TinyTenant()
 FIRST = TINY.file(1, 200, 0, [whole(b"a", 120, 130, 5)], watermark(6, 5, 150, base_ts=100))

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from support.sorter_world import SorterWorld
 from support.tiny_tenant import TinyTenant, commit, key, prewrite, watermark, whole
 from tistream.errors import Unavailable
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import Body
 
 TINY = TinyTenant()

@@ -12,9 +12,9 @@ from support.waiting import PATIENCE_S
 from tistream.errors import Unavailable
 from tistream.format.manifest import SEALED, Manifest
 from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.measured import MeasuredObjectStore
-from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream_sorter.upkeep.compaction_plan import CompactRules
 from tistream_sorter.upkeep.gc_plan import CollectRules

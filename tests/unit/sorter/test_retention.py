@@ -15,9 +15,9 @@ from tistream.model.ts import MAX_TS, from_physical_ms
 from tistream.schema import log_format
 from tistream.schema.log_format import LogObject
 from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.measured import MeasuredObjectStore
-from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream_sorter.state.task_state import Retention, TaskIdentity, TaskState, first_state
 from tistream_sorter.upkeep.gc_plan import CollectRules

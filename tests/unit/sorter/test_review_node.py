@@ -15,7 +15,7 @@ from tistream.clock import ManualClock
 from tistream.format import manifest as manifests
 from tistream.format.manifest import KIND_TICK, Manifest
 from tistream.storage import layout, manifest_log
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult
 from tistream_sorter.task.tick import lookup_needed

@@ -16,8 +16,8 @@ from tistream.format.manifest import KIND_CHECKPOINT, KIND_CLAIM, KIND_SEAL, REA
 from tistream.format.task_view import TaskView
 from tistream.model.span import WHOLE, KeySpan
 from tistream.storage import layout, manifest_log
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.manifest_follow import TaskObjects
-from tistream.storage.memory import MemoryObjectStore
 from tistream.wire.meta import SealOrder
 from tistream_sorter.node.assignment import coming_tasks, wanted_tasks
 from tistream_sorter.state.task_state import TaskIdentity

@@ -10,9 +10,9 @@ from support import change_files
 from support.small_files import CHANGES, KEY, change, sound, watermark
 from tistream.errors import CorruptObject, NotFoundYet
 from tistream.format.change_file import CHANGE_COLUMNS, ChangeFile, ChangeRowGroup
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_changes, read_watermarks
 from tistream.storage.measured import MeasuredObjectStore
-from tistream.storage.memory import MemoryObjectStore
 
 
 @dataclass(frozen=True)

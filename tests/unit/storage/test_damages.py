@@ -7,8 +7,8 @@ import pytest
 from support import golden
 from support.faults import DAMAGES, a_file_in_the_middle
 from tistream.errors import CorruptObject
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_changes, read_watermarks
-from tistream.storage.memory import MemoryObjectStore
 
 OF_THE_CHAIN = {"chain-broken"}  # sound in itself: tests/unit/dispatcher/test_chain.py
 

@@ -30,7 +30,7 @@ def strings(tree: ast.AST) -> list[str]:
 
 def makers(root: Path) -> set[str]:
     found = set()
-    for folder in ("shared", "services"):
+    for folder in ("shared", "services", "simulator", "tools"):
         for path in (root / folder).rglob("*.py"):
             if any(PARTS.search(text) for text in strings(ast.parse(path.read_text()))):
                 found.add(str(path.relative_to(root)))

@@ -19,10 +19,10 @@ from tistream.format import manifest as manifest_format
 from tistream.format.manifest import KIND_CHECKPOINT, KIND_CLAIM, KIND_SEAL
 from tistream.model.span import WHOLE, KeySpan
 from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.manifest_log import ATTEMPTS, ManifestLog, Sealed
 from tistream.storage.measured import MeasuredObjectStore
-from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.object_store import ObjectStore
 
 

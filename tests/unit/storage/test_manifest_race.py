@@ -14,9 +14,9 @@ from support.faulty_store import Fault, FaultyObjectStore
 from support.manifest_holder import TASK, TENANT, Holder, manifest_key
 from tistream.errors import CommitConflict, CommitStateUnknown, Fenced, Unavailable
 from tistream.format.manifest import KIND_CHECKPOINT, KIND_TICK, Manifest
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.manifest_log import ATTEMPTS
-from tistream.storage.memory import MemoryObjectStore
 
 HOLDERS = 3
 STEPS = ("restart", "commit", "checkpoint", "collect", "deliver", "fault", "stall", "overtake")

@@ -15,8 +15,8 @@ from support.faulty_store import FaultyObjectStore
 from support.manifest_holder import TASK, TENANT, Holder, manifest_key
 from tistream.errors import CommitStateUnknown, Fenced, Unavailable
 from tistream.format.manifest import KIND_CHECKPOINT
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.manifest_follow import TaskObjects
-from tistream.storage.memory import MemoryObjectStore
 
 
 class Moment(Enum):

@@ -5,8 +5,8 @@ import pytest
 from tistream.errors import CommitConflict, NotFoundYet
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.measured import MeasuredObjectStore, Traffic
-from tistream.storage.memory import MemoryObjectStore
 from tistream.storage.multipart import MULTIPART_BYTES
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Unavailable
-from tistream.storage.memory import MemoryObjectStore
+from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import Body
 from tistream.storage.write_behind import WriteBehind
 

@@ -17,13 +17,13 @@ import pytest
 from support import golden
 from tistream.decode.json_text import render_objects
 from tistream.decode.rows import decode_rows
-from tistream.schema.meta_key import decode_key
-from tistream.schema.row_cell import read_bytes_cell
-from tistream.schema.table import Table, parse_table
-from tistream_upstream import codec, system_tables
-from tistream_upstream.catalog import Catalog, draw
-from tistream_upstream.columns import KINDS
-from tistream_upstream.layout import COMMON_HANDLE, HANDLES, INT_HANDLE, Column, Layout, Row
+from tistream.schema.tidb.meta_key import decode_key
+from tistream.schema.tidb.row_cell import read_bytes_cell
+from tistream.schema.tidb.table import Table, parse_table
+from tistream_upstream.schema import codec, system_tables
+from tistream_upstream.schema.catalog import Catalog, draw
+from tistream_upstream.schema.columns import KINDS
+from tistream_upstream.schema.layout import COMMON_HANDLE, HANDLES, INT_HANDLE, Column, Layout, Row
 
 Json = dict[str, Any]
 SYSTEM_IDS = 111
@@ -62,7 +62,7 @@ def test_wide_rows_and_high_column_ids_are_read() -> None:
     rng = random.Random(1)
     rows = [Row(layout, b"", draw(layout, rng, ((b"", b'"5"'),), 0)) for _ in range(20)]
     wide = [Row(layout, b"", ((b"", b'"5"'), *[pool[c.id][0] for c in columns[1:]]))]
-    from tistream_upstream import table_info
+    from tistream_upstream.schema import table_info
 
     cols, indexes = table_info.of_columns(columns, None, INT_HANDLE)
     parsed = parse_table(table_info.table_info(7, "t", cols, indexes, handle=INT_HANDLE))

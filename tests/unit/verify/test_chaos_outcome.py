@@ -9,7 +9,7 @@ import pytest
 
 from support.chaos.outcome import Outcome, StatusSeen, Struck
 from support.chaos.plan import DISKS, KILLED, PAUSED, Fault, Kind, faults
-from tistream.verify.lag import LagSample
+from tistream_verify.lag import LagSample
 
 CLEAN: dict[str, Any] = {"clean": True, "violations": {}}
 KILL = Fault(Kind.KILL, ("sorter",))

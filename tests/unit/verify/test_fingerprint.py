@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tistream.verify.fingerprint import MODULUS, Sum, TableSums, TruthLine, event_hash, row_hash
+from tistream_verify.fingerprint import MODULUS, Sum, TableSums, TruthLine, event_hash, row_hash
 
 EVENT: dict[str, Any] = {
     "type": "row",

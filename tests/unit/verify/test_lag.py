@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tistream.verify.lag import Delays, LagSample, Promise, beyond_promises, recovered_ms
+from tistream_verify.lag import Delays, LagSample, Promise, beyond_promises, recovered_ms
 
 
 @given(st.lists(st.integers(-5, 100_000), min_size=1), st.floats(0.01, 1.0))

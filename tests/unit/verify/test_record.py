@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from support.effort import examples
 from support.lawful_events import SNAPSHOT_TS, Event, LawfulEvents
-from tistream.verify.record import Record, Scope, difference, line_hash
-from tistream.verify.resumed import ResumedStream
-from tistream.verify.validators import Validators
-from tistream.verify.violation import Rule
+from tistream_verify.record import Record, Scope, difference, line_hash
+from tistream_verify.resumed import ResumedStream
+from tistream_verify.validators import Validators
+from tistream_verify.violation import Rule
 
 
 def _stream(with_truth: bool = False) -> tuple[ResumedStream, Validators, Record]:

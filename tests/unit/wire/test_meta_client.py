@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import httpx
 
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import HeartbeatAnswer, StartOf
-from tistream.wire.meta_client import MetaClient
 
 
 def test_a_heartbeat_asks_the_next_meta_server_before_its_node_counts_as_lost() -> None:

@@ -16,10 +16,10 @@ from pydantic import BaseModel
 
 from tistream.clock import ManualClock
 from tistream.errors import Unavailable
-from tistream.wire.client import HttpClient
-from tistream.wire.secret_file import SecretFile, bearer_text
-from tistream.wire.service_auth import ServiceAuth, ServiceKeys
-from tistream.wire.service_token import BadKeys, BadToken, Caller, parse_keys, sign, verify
+from tistream.wire.auth.secret_file import SecretFile, bearer_text
+from tistream.wire.auth.service_auth import ServiceAuth, ServiceKeys
+from tistream.wire.auth.service_token import BadKeys, BadToken, Caller, parse_keys, sign, verify
+from tistream.wire.clients.client import HttpClient
 
 OLD, NEW = b"o" * 32, b"n" * 32
 CALLER = Caller("sorter-2", "sorter")

@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from tistream.errors import Unavailable
-from tistream.wire.client import DEADLINE_S, HttpClient
-from tistream.wire.sorter_client import SorterClient
+from tistream.wire.clients.client import DEADLINE_S, HttpClient
+from tistream.wire.clients.sorter_client import SorterClient
 
 URL = "http://sorter"
 

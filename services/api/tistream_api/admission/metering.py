@@ -15,7 +15,7 @@ from tistream.clock import Clock
 from tistream.concurrency import new_lock
 from tistream.errors import InvalidRequest, UnknownName
 from tistream.model.ids import TenantKey
-from tistream.service.usage import UsageMeter
+from tistream.service.observe.usage import UsageMeter
 from tistream.wire.usage import hour_of
 from tistream_api.auth.callers import Caller
 from tistream_api.request.raw_path import name_of

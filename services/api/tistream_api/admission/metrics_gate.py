@@ -8,14 +8,14 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tistream.errors import Forbidden, TiStreamError
-from tistream.service import problems
-from tistream.service.guard import METRICS, Guard
+from tistream.service.http import problems
+from tistream.service.http.guard import METRICS, Guard
 from tistream_api.auth.access import Resource, may
 from tistream_api.auth.callers import Callers
 
 
 class MetricsGate:
-    """Middleware. The route itself is added by tistream.service.app."""
+    """Middleware. The route itself is added by tistream.service.http.app."""
 
     def __init__(self, app: ASGIApp, callers: Callers, guard: Guard | None) -> None:
         self._app, self._callers, self._guard = app, callers, guard

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from tistream.clock import Clock
 from tistream.concurrency import new_condition
 from tistream.errors import Unauthenticated, Unavailable
-from tistream.service.metrics import LoopMetrics
+from tistream.service.observe.metrics import LoopMetrics
 from tistream.service.worker import Loop
-from tistream.wire.token_client import TokenClient
+from tistream.wire.clients.token_client import TokenClient
 from tistream.wire.tokens import EVERYTHING, Grant, KnownToken, hash_of, take_apart
 from tistream_api.auth.jwt_callers import JwtCallers, Unknown
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tistream.errors import Unavailable
 from tistream.service.settings import SettingsError
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
 from tistream_api.settings import OidcSettings
 
 DEADLINE_S = 5.0

@@ -11,9 +11,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from tistream.decode.kinds import arrow_type, kind_of
-from tistream.schema.sql_type import sql_type
-from tistream.schema.table import Column
+from tistream.decode.cells.kinds import arrow_type, kind_of
+from tistream.schema.tidb.sql_type import sql_type
+from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 from tistream_api.encode.end import End
 from tistream_api.read.cursor import Place

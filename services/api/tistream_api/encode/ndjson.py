@@ -10,12 +10,12 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
+from tistream.decode.cells.string_cells import gather_bytes
 from tistream.decode.json_lines import Group, LineWriter, Part
 from tistream.decode.json_text import object_parts, quoted
-from tistream.decode.render_kernel import Form
-from tistream.decode.string_cells import gather_bytes
+from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.ddl_event import DdlEvent
-from tistream.schema.table import Table
+from tistream.schema.tidb.table import Table
 from tistream_api.encode.end import End
 from tistream_api.read.events import Ddls, Events, Image, Ints, Rows
 

@@ -16,8 +16,8 @@ from tistream.concurrency import new_lock
 from tistream.pool.footers import FooterCache
 from tistream.pool.rows import read_row_group
 from tistream.storage import layout
+from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream.storage.object_store import ObjectStore
-from tistream.storage.tenant_keys import TenantKeys
 from tistream_api.read.plan import GroupRef
 from tistream_api.read.shared_work import SharedWork
 from tistream_api.read.source_contract import GroupIndex

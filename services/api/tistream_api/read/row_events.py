@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tistream.decode.arrow_buffers import number_array, validity
+from tistream.decode.kernels.arrow_buffers import number_array, validity
 from tistream.decode.keys import int_handles
 from tistream.decode.row_compare import same_rows
 from tistream.decode.rows import decode_rows

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from tistream.wire.meta_client import MetaClient
+from tistream.wire.clients.meta_client import MetaClient
 from tistream_api.admission.gate import OPERATE_PLATFORM
 from tistream_api.request import params
 from tistream_api.routes import openapi

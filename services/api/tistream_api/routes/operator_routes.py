@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from tistream.errors import UnknownName
-from tistream.wire.meta_client import MetaClient
+from tistream.wire.clients.meta_client import MetaClient
 from tistream_api.admission.gate import OPERATE_PLATFORM
 from tistream_api.request import params
 from tistream_api.request.bodies import Body

@@ -15,8 +15,8 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from tistream.concurrency import new_event
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import Notification
-from tistream.wire.meta_client import MetaClient
 from tistream.wire.tokens import Grant
 from tistream_api.admission import gate
 from tistream_api.admission.gate import Access, Gate, caller_of, turn_of

@@ -10,9 +10,9 @@ from fastapi.responses import Response
 
 from tistream.errors import FatalError, InvalidRequest, Unavailable, UnknownName
 from tistream.model.ids import TenantKey, parse_store_id
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import RetireOrder, RetireStore, TenantRoute
-from tistream.wire.meta_client import MetaClient
 from tistream.wire.sorter import StoreNeed
 from tistream_api.admission import gate
 from tistream_api.request import params

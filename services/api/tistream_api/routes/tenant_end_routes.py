@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from tistream.wire.meta_client import MetaClient
+from tistream.wire.clients.meta_client import MetaClient
 from tistream_api.admission import gate
 from tistream_api.request import params
 from tistream_api.request.bodies import Body

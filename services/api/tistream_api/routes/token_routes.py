@@ -12,7 +12,7 @@ from fastapi.responses import Response
 
 from tistream.clock import Clock
 from tistream.errors import AuthOff, Forbidden, UnknownName
-from tistream.wire.token_client import TokenClient
+from tistream.wire.clients.token_client import TokenClient
 from tistream.wire.tokens import GRANTS_MAX, MadeToken, NewToken, StoreToken, TokenInfo, TokenList, hash_of, spell
 from tistream_api.admission.gate import OPERATE_OWN, caller_of
 from tistream_api.auth.access import may_give

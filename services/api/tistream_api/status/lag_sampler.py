@@ -9,7 +9,7 @@ from typing import Any
 from tistream.clock import Clock
 from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
 from tistream.wire.dispatcher import StoreList, StoreStatus
 from tistream.wire.sorter import Hold
 from tistream_api.status import store_statuses

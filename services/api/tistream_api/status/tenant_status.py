@@ -11,10 +11,10 @@ from tistream.clock import Clock
 from tistream.errors import FatalError, TiStreamError, Unavailable
 from tistream.model.span import KeySpan
 from tistream.storage import layout
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.schema_client import SchemaClient
 from tistream.wire.dispatcher import StoreList, StoreStatus
 from tistream.wire.meta import TenantRoute
-from tistream.wire.schema_client import SchemaClient
 from tistream.wire.sorter import Coverage, Hold, SliceStatus
 from tistream_api.status import store_statuses
 from tistream_api.status.lateness import Picture, held_by

@@ -7,8 +7,8 @@ from functools import partial
 
 from tistream.concurrency import Event
 from tistream.errors import TiStreamError
-from tistream.wire.client import HttpClient
-from tistream.wire.meta_client import MetaClient
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient
 from tistream_api.tenant.tenants import Tenants
 
 ROLES = ("schema", "dispatcher", "sorter")

@@ -19,10 +19,10 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.pool.lineage import Cover, Lineage, SharedSegments, reached
 from tistream.storage.object_store import ObjectStore
+from tistream.wire.clients.schema_client import SchemaReplica
+from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import TaskRoute, TenantRoute
-from tistream.wire.schema_client import SchemaReplica
 from tistream.wire.sorter import TaskStatus
-from tistream.wire.sorter_client import SorterClient
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.row_events import Barrier
 from tistream_api.read.segment_index import SegmentIndex

@@ -13,14 +13,14 @@ from tistream.concurrency import Event, new_lock
 from tistream.errors import InvalidRequest, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.ts import physical_ms
+from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream.storage.object_store import ObjectStore
-from tistream.storage.tenant_keys import TenantKeys
-from tistream.wire.client import HttpClient
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import MetaClient, StaleRoutes
+from tistream.wire.clients.schema_client import SchemaClient, SchemaReplica
+from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.limits import NO_LIMITS, Limits
 from tistream.wire.meta import RouteTable, TenantRoute
-from tistream.wire.meta_client import MetaClient, StaleRoutes
-from tistream.wire.schema_client import SchemaClient, SchemaReplica
-from tistream.wire.sorter_client import SorterClient
 from tistream_api.metrics import ApiMetrics
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.tenant.tenant_view import TenantView

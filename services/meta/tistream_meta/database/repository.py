@@ -23,8 +23,8 @@ from sqlalchemy import Connection, Engine, Row, and_, case, func, insert, select
 from tistream.errors import Fenced, Superseded, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
+from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.limits import Limits as TenantLimits
-from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
 from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, counter_rows, store_rows, tables, task_rows, tenant_rows, token_rows

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from tistream.clock import Clock
 from tistream.concurrency import Lock
 from tistream.errors import Fenced, Unavailable
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.meta import RouteTable
-from tistream.wire.meta_client import MetaClient
-from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide.model import Owner
 from tistream_meta.metrics import MetaMetrics

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 from tistream.concurrency import new_condition
 from tistream.model.ids import TenantKey
+from tistream.wire.clients.route_mark import Mark
 from tistream.wire.meta import RouteTable, TenantRoute
-from tistream.wire.route_mark import Mark
 
 _POLL_S = 0.2  # how soon a waiting reader notices that the process stops
 _NO_REV = -1

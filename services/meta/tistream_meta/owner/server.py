@@ -15,9 +15,9 @@ from tistream.concurrency import new_rlock
 from tistream.errors import InvalidRequest, Superseded, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.storage.object_store import ObjectStore
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.meta import Announcement
-from tistream.wire.meta_client import MetaClient
-from tistream.wire.route_mark import NOTHING_SEEN, Mark
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide import ranges
 from tistream_meta.decide.discoverer import dispatchers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Request
 
 from tistream.errors import Unavailable
-from tistream.wire.meta_client import MetaClient
+from tistream.wire.clients.meta_client import MetaClient
 from tistream_meta.owner.server import MetaServer
 
 FORWARDED = "tistream-forwarded-by"  # header: the meta server that forwarded the request

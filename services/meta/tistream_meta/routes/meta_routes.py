@@ -16,6 +16,7 @@ from tistream.model.ids import TenantKey, parse_store_id
 from tistream.model.retention import parse_retention_ms
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
+from tistream.wire.clients.route_mark import Mark
 from tistream.wire.meta import (
     Accepted,
     Announcement,
@@ -45,7 +46,6 @@ from tistream.wire.meta import (
     TenantInfo,
     TenantList,
 )
-from tistream.wire.route_mark import Mark
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Child, Encryption, Retention
 from tistream_meta.owner.reports import Holding

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 
-from tistream.wire.token_client import TokenClient
+from tistream.wire.clients.token_client import TokenClient
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo, TokenList
 from tistream_meta.routes.audit_routes import AuditedRoute
 from tistream_meta.routes.forwarding import elsewhere

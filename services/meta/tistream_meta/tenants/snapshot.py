@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tistream.errors import CorruptObject
-from tistream.schema.snapshot_cuts import cut_up
+from tistream.schema.tidb.snapshot_cuts import cut_up
 
 IDS_MAX = 2_000_000  # 100,000 tables of 20 partitions each
 

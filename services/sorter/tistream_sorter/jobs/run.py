@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tistream.storage.tenant_keys import TenantKeys
+from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream_sorter.jobs import shard_io
 from tistream_sorter.jobs.bundles import bundles
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten

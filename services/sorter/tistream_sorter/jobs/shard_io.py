@@ -22,11 +22,11 @@ from tistream.format.unpacking import ADDED_BYTES_MAX, added_bytes
 from tistream.model.span import KeySpan, shown_key
 from tistream.model.ts import Window
 from tistream.pool.rows import read_rows
+from tistream.storage.backends.tenant_keys import KeyIds, keys_of
 from tistream.storage.change_reader import read_changes
 from tistream.storage.measured import MeasuredObjectStore
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
-from tistream.storage.tenant_keys import KeyIds, keys_of
 from tistream.storage.write_behind import WriteBehind
 from tistream_sorter.jobs.compact import rewrite_guarded
 from tistream_sorter.jobs.pending_parts import follow, read_ready, read_unmatched, sealed_identities

@@ -10,7 +10,7 @@ from tistream.wire.file_batch import FileRef
 Positions = dict[int, tuple[ChainPosition, ...]]
 
 CHAINS_KEPT = 8  # reported chains of one store, closed ones included: a dispatcher may not know that they are
-CHAINS_MAX = 1_024  # open chains of one store; a dispatcher begins at most 1,000 (tistream_dispatcher.chain)
+CHAINS_MAX = 1_024  # open chains of one store; a dispatcher begins at most 1,000 (tistream_dispatcher.stores.chain)
 
 
 def follows(positions: Positions, ref: FileRef) -> bool:

@@ -16,7 +16,7 @@ from tistream.format.manifest import SEALED, Manifest, PendingPart
 from tistream.format.segment import SegmentRef
 from tistream.format.task_view import TaskView
 from tistream.model.span import KeySpan
-from tistream.schema.meta_change import SCHEMA_SPANS
+from tistream.schema.tidb.meta_change import SCHEMA_SPANS
 from tistream_sorter.state.intake import inherited
 from tistream_sorter.state.positions import common
 from tistream_sorter.state.task_state import TaskIdentity, TaskState, begun, first_state

@@ -14,7 +14,7 @@ from tistream.errors import InvalidRequest
 from tistream.format.manifest import Manifest
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
-from tistream.schema.meta_change import SCHEMA_SPANS
+from tistream.schema.tidb.meta_change import SCHEMA_SPANS
 from tistream.wire.file_batch import FileRef
 from tistream.wire.meta import SealOrder
 from tistream.wire.sorter import Coverage, Hold, StoreNeed, TaskStatus

@@ -1,0 +1,159 @@
+"""What each task of a tenant has received, and so which files it lacks. Pure.
+
+A task's positions come from its sorter: complete from `GET /v1/tasks`, and from the receipts of `POST /v1/files`. They
+may go back: a sorter that restarted, or that found a file damaged, requests it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tistream.format.manifest import ChainPosition
+from tistream.wire.sorter import Chain, TaskStatus
+from tistream_dispatcher.delivery.consumed import Needs
+
+Positions = Mapping[int, tuple[ChainPosition, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of a file: its store, its chain, and its own ts."""
+
+    store_id: int
+    chain_ts: int
+    ts: int
+
+
+def positions_of(received: Mapping[int, Iterable[Chain]]) -> dict[int, tuple[ChainPosition, ...]]:
+    """Parse positions from their form on the wire."""
+    return {
+        store: tuple(sorted((ChainPosition(chain.first_ts, chain.at_ts) for chain in chains), key=lambda c: c.first_ts))
+        for store, chains in received.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """What a task's newest manifest needs of source files, as reported by its sorter."""
+
+    flushed_ts: int
+    positions: Positions
+    pointed: Mapping[int, int]
+
+
+@dataclass(slots=True)
+class Receivers:
+    """The known tasks of one tenant. A task whose positions are not known yet receives nothing."""
+
+    received: dict[int, dict[int, tuple[ChainPosition, ...]]] = field(default_factory=dict)
+    flushed: dict[int, int] = field(default_factory=dict)
+    durable: dict[int, Durable] = field(default_factory=dict)
+    newest_ts: int = 0  # of all files that any task has ever reported, whichever dispatcher sent them
+
+    def tell(self, task_id: int, received: Mapping[int, Sequence[Chain]]) -> None:
+        """Set a task's positions, completely."""
+        self.received[task_id] = positions_of(received)
+        self.newest_ts = max([self.newest_ts, *(chain.at_ts for chains in received.values() for chain in chains)])
+
+    def told(self, status: TaskStatus, epoch: int) -> None:
+        """Store a sorter's status of a task. What is durable is stored only if the sorter holds the task
+        under `epoch`.
+        """
+        task_id = status.task_id
+        self.tell(task_id, status.received)
+        self.flushed[task_id] = status.flushed_ts
+        if status.task_epoch == epoch and status.pointed is not None:
+            positions = positions_of(status.durable)
+            self.durable[task_id] = Durable(status.flushed_ts, positions, status.pointed)
+        else:
+            self.durable.pop(task_id, None)
+
+    def forget(self, task_id: int) -> None:
+        """Forget the task's positions."""
+        self.received.pop(task_id, None)
+        self.durable.pop(task_id, None)
+
+    def keep_only(self, task_ids: Iterable[int]) -> None:
+        """Forget all other tasks."""
+        wanted = set(task_ids)
+        self.received = {task: positions for task, positions in self.received.items() if task in wanted}
+        self.flushed = {task: ts for task, ts in self.flushed.items() if task in wanted}
+        self.durable = {task: durable for task, durable in self.durable.items() if task in wanted}
+
+    def needs(self, task_ids: Iterable[int]) -> list[Needs | None]:
+        """What each task recovers from; None for a task of which that is not known."""
+        return [self._needs(task_id) for task_id in task_ids]
+
+    def _needs(self, task_id: int) -> Needs | None:
+        durable, received = self.durable.get(task_id), self.received.get(task_id)
+        if durable is None or received is None:
+            return None
+        return Needs(durable.flushed_ts, durable.positions, durable.pointed, received)
+
+    def flushed_by_all(self, task_ids: Iterable[int]) -> int | None:
+        """The ts up to which every one of these tasks has committed; None if that is not known of one of them. It only
+        rises, and heirs begin where their parents ended, so what was known of earlier tasks is true of these.
+        """
+        known = [self.durable.get(task_id) for task_id in task_ids]
+        told = [one.flushed_ts for one in known if one is not None]
+        return min(told) if told and len(told) == len(known) else None
+
+    def flushed_ts(self) -> int:
+        """The lowest flushed_ts of the known tasks; 0 if no task is known."""
+        return min((self.flushed.get(task, 0) for task in self.received), default=0)
+
+    def at(self, task_id: int, store_id: int, chain_ts: int) -> int | None:
+        """The task's position in a chain; None if it has no position there."""
+        for chain in self.received[task_id].get(store_id, ()):
+            if chain.first_ts == chain_ts:
+                return chain.at_ts
+        return None
+
+    def lacks(self, task_id: int, place: Place) -> bool:
+        """Whether a known task still has to be sent the file."""
+        if task_id not in self.received:
+            return False
+        at_ts = self.at(task_id, place.store_id, place.chain_ts)
+        if at_ts is None:
+            return not self.outlived(task_id, place.store_id, place.chain_ts)
+        return at_ts < place.ts
+
+    def outlived(self, task_id: int, store_id: int, chain_ts: int) -> bool:
+        """Whether the task needs no file of a chain in which it has no position: it has a later chain, and has flushed
+        through that one's beginning. A task drops such chains, and accepts no file of them any more.
+        """
+        flushed_ts = self.flushed.get(task_id, 0)
+        return any(chain_ts < chain.first_ts <= flushed_ts for chain in self._chains(task_id, store_id))
+
+    def common(self, store_id: int) -> tuple[ChainPosition, ...]:
+        """The positions from which some known task lacks files: per chain the lowest. A chain that some task has
+        neither begun nor outlived is left out, so that it is read again from its first file. So are chains older than
+        one that began at or below the lowest flushed_ts, because no task rests on them any more.
+        """
+        firsts = sorted({chain.first_ts for task in self.received for chain in self._chains(task, store_id)})
+        flushed_ts = self.flushed_ts()
+        while len(firsts) > 1 and firsts[1] <= flushed_ts:
+            del firsts[0]
+        out = []
+        for first_ts in firsts:
+            told = {task: self.at(task, store_id, first_ts) for task in self.received}
+            if all(at is not None or self.outlived(task, store_id, first_ts) for task, at in told.items()):
+                out.append(ChainPosition(first_ts, min(at for at in told.values() if at is not None)))
+        return tuple(out)
+
+    def open_chains(self, store_id: int) -> set[int]:
+        """First files of the store's chains of which some known task may still need files."""
+        return {
+            chain.first_ts
+            for task in self.received
+            for chain in self._chains(task, store_id)
+            if not self.outlived(task, store_id, chain.first_ts)
+        }
+
+    def stores(self) -> set[int]:
+        """Stores of which some task has received a file."""
+        return {store for positions in self.received.values() for store in positions}
+
+    def _chains(self, task_id: int, store_id: int) -> tuple[ChainPosition, ...]:
+        return self.received[task_id].get(store_id, ())

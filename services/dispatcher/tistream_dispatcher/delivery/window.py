@@ -1,0 +1,135 @@
+"""Files that were routed and that some task has not received yet, in the order in which they were taken. Pure.
+
+Bounded: while the window is full, no more files are read. So the slowest task of a tenant delays this tenant's reading,
+and not that of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.format.manifest import ChainPosition
+from tistream.wire.file_batch import WATERMARKS, FileBatch, FileRef
+from tistream_dispatcher.delivery.receivers import Place, Receivers
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """One file for every task of its tenant: `watermarks` is file_batch.WATERMARKS without `file`."""
+
+    ref: FileRef
+    watermarks: pa.Table
+
+    @property
+    def place(self) -> Place:
+        return Place(self.ref.store_id, self.ref.chain_ts, self.ref.ts)
+
+    @property
+    def bytes(self) -> int:
+        """Approximate size in memory and on the wire."""
+        return int(self.watermarks.nbytes) + 256 + 128 * len(self.ref.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a window and of one batch."""
+
+    window_files: int
+    window_bytes: int
+    batch_files: int
+    batch_bytes: int
+
+
+class Window:
+    """The files between the slowest task and the newest file read."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._files: list[Routed] = []
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    @property
+    def full(self) -> bool:
+        return len(self._files) >= self._limits.window_files or self._bytes >= self._limits.window_bytes
+
+    def add(self, file: Routed) -> None:
+        """Append the next file of its chain."""
+        self._files.append(file)
+        self._bytes += file.bytes
+
+    def drop_store(self, store_id: int) -> None:
+        """Drop a store's files; they will be read again."""
+        self._keep([file for file in self._files if file.ref.store_id != store_id])
+
+    def drop_closed(self, store_id: int, open_chains: Iterable[ChainPosition]) -> None:
+        """Drop the store's files of all chains except the open ones."""
+        still = {chain.first_ts for chain in open_chains}
+        self._keep([file for file in self._files if file.ref.store_id != store_id or file.ref.chain_ts in still])
+
+    def trim(self, receivers: Receivers) -> None:
+        """Drop the files that no known task lacks."""
+        tasks = list(receivers.received)
+        self._keep([file for file in self._files if any(receivers.lacks(task, file.place) for task in tasks)])
+
+    def _keep(self, files: list[Routed]) -> None:
+        self._files = files
+        self._bytes = sum(file.bytes for file in files)
+
+    def batch(self, tasks: Iterable[int], receivers: Receivers, stalled: set[int]) -> tuple[Routed, ...]:
+        """The oldest files that some of `tasks` lack, within the limits of a batch; none of a `stalled` store."""
+        wanted = list(tasks)
+        out: list[Routed] = []
+        size = 0
+        for file in self._files:
+            if file.ref.store_id in stalled or not any(receivers.lacks(task, file.place) for task in wanted):
+                continue
+            size += file.bytes
+            if out and (len(out) >= self._limits.batch_files or size > self._limits.batch_bytes):
+                break
+            out.append(file)
+        return tuple(out)
+
+    def behind(self, receivers: Receivers, store_id: int, taken: Iterable[ChainPosition]) -> bool:
+        """Whether some task lacks a file of the store that was taken (`taken`: the positions reached) and is not in the
+        window. Then the task has lost a file that it had received, and the store must be read again.
+        """
+        first_prev: dict[int, int] = {}
+        for file in self._files:
+            if file.ref.store_id == store_id:
+                first_prev.setdefault(file.ref.chain_ts, file.ref.prev_ts)
+        for chain in taken:
+            reach = first_prev.get(chain.first_ts, chain.at_ts)
+            for task in receivers.received:
+                at_ts = receivers.at(task, store_id, chain.first_ts)
+                if at_ts is None and receivers.outlived(task, store_id, chain.first_ts):
+                    continue
+                if (at_ts or 0) < reach:
+                    return True
+        return False
+
+
+def batch_for(
+    route_version: int, files: Sequence[Routed], tasks: Sequence[int], flushed_ts: int | None = None
+) -> FileBatch:
+    """The batch for one sorter: the parts of the files that concern its tasks. Every task is named for every file,
+    because its position advances also without rows. `flushed_ts`: see FileBatch.
+    """
+    refs = [replace(file.ref, row_groups=_only(file.ref.row_groups, tasks)) for file in files]
+    ids = pa.array(tasks, pa.int64())
+    tables = []
+    for number, file in enumerate(files):
+        mine = pc.is_in(file.watermarks["task_id"], value_set=ids)
+        rows = file.watermarks if pc.all(mine).as_py() else file.watermarks.filter(mine)
+        tables.append(rows.add_column(0, WATERMARKS.field("file"), pa.repeat(pa.scalar(number, pa.int32()), len(rows))))
+    return FileBatch(route_version, tuple(refs), pa.concat_tables(tables).cast(WATERMARKS), flushed_ts)
+
+
+def _only(row_groups: Mapping[int, tuple[int, ...]], tasks: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    return {task: row_groups.get(task, ()) for task in tasks}

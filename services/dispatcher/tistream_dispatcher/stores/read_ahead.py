@@ -1,0 +1,104 @@
+"""Files that were read before their turn: how many bytes of them are kept, and which. No I/O.
+
+A file that is not kept is read again when its turn comes. So no limit here stops the dispatcher; it only costs a second
+request. A file's watermarks are written by outsiders, and a few kilobytes can contain very many of them. So the limit
+counts the bytes in memory, and not the files' sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sortedcontainers import SortedDict
+
+from tistream.concurrency import new_lock
+from tistream_dispatcher.stores.change_source import ReadFile
+
+FILES_MAX = 128  # of one store
+STORE_BYTES = 16 << 20
+TENANT_BYTES = 64 << 20
+PROCESS_BYTES = 192 << 20  # of the 1 GiB of memory of a dispatcher
+
+
+class Room:
+    """A budget of bytes. Thread-safe. With `within`, it is a part of a larger budget and also counts there."""
+
+    def __init__(self, bytes_max: int, within: Room | None = None) -> None:
+        self.used = 0
+        self._bytes_max, self._within, self._closed = bytes_max, within, False
+        self._lock = new_lock()
+
+    def take(self, count: int) -> bool:
+        """Reserve `count` bytes. Returns False if they do not fit, here or in the larger budget."""
+        with self._lock:
+            fits = not self._closed and self.used + count <= self._bytes_max
+            if fits and (self._within is None or self._within.take(count)):
+                self.used += count
+                return True
+        return False
+
+    def give(self, count: int) -> None:
+        """Release `count` bytes of the budget."""
+        with self._lock:
+            if not self._closed:
+                self._give(count)
+
+    def close(self) -> None:
+        """Release everything and refuse further reservations: a reader thread may still be running."""
+        with self._lock:
+            self._give(self.used)
+            self._closed = True
+
+    def _give(self, count: int) -> None:
+        self.used -= count
+        if self._within is not None:
+            self._within.give(count)
+
+
+class ReadAhead:
+    """One store's files, by their ts. The lowest are kept, because they are needed first."""
+
+    def __init__(self, room: Room | None = None) -> None:
+        self.room = Room(STORE_BYTES, within=room)
+        self._files: SortedDict = SortedDict()  # ts -> (ReadFile, its weight)
+
+    def keep(self, file: ReadFile, waits: Callable[[int], bool]) -> None:
+        """Keep a file if it fits; files with a higher ts are dropped for it. `waits` returns whether the file of a ts
+        is still needed.
+        """
+        ts, weight = file.seen.ts, file.weight
+        self.pop(ts)
+        fits = self.room.take(weight)
+        if not fits:
+            self.only(waits)
+            fits = self.room.take(weight)
+        while not fits and self._files and self._files.keys()[-1] > ts:
+            self.pop(self._files.keys()[-1])
+            fits = self.room.take(weight)
+        if fits:
+            self._files[ts] = (file, weight)
+        if len(self._files) > FILES_MAX:
+            self.only(waits)
+        while len(self._files) > FILES_MAX:
+            self.pop(self._files.keys()[-1])
+
+    def pop(self, ts: int) -> ReadFile | None:
+        """Remove and return a file; None if it is not kept."""
+        file, weight = self._files.pop(ts, (None, 0))
+        self.room.give(weight)
+        kept: ReadFile | None = file
+        return kept
+
+    def only(self, waits: Callable[[int], bool]) -> None:
+        """Drop the files that are not needed any more."""
+        for ts in [ts for ts in self._files if not waits(ts)]:
+            self.pop(ts)
+
+    def clear(self) -> None:
+        """Drop all files."""
+        self.only(lambda _: False)
+
+    def close(self) -> None:
+        """Drop all files, and keep none from now on."""
+        self._files.clear()
+        self.room.close()

@@ -1,0 +1,145 @@
+"""A tenant's stores that no route names yet: finds them, and keeps them until the meta server has assigned them.
+
+Only the tenant's discoverer looks for stores. The stores that it has found are in each of its heartbeats.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from tistream.concurrency import new_lock
+from tistream.errors import InvalidRequest, NotFoundYet, RetryableError
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+from tistream.wire.sorter import Hold
+from tistream_dispatcher.tenant.share import Share
+
+log = logging.getLogger(__name__)
+
+LOOKS_MAX = 8  # LISTs in one pass, of prefixes that have a store's name and no change file
+NAMES_MAX = 1_000  # names that each of these LISTs looks at
+STORES_MAX = 8_192  # of a tenant; a writer of its files can create any number of objects that look like a store's
+TOO_MANY = f"there are more than {STORES_MAX} stores; no more are read"
+UNREAD = "the store was found, and the meta server has not said yet which dispatcher reads it"
+
+
+class Discovery:
+    """Owned by the tenant's thread, except `found`. `tell` is called when there is a new store."""
+
+    def __init__(self, tenant: TenantKey, objects: ObjectStore, tell: Callable[[], None]) -> None:
+        self.problem: str | None = None  # why the LIST of the stores failed
+        self._tenant = tenant
+        self._objects = objects
+        self._tell = tell
+        self._lock = new_lock()
+        self._found: frozenset[int] = frozenset()
+        self._named: frozenset[int] = frozenset()
+        self._with_files: set[int] = set()
+        self._troubles: dict[int, str] = {}  # stores that could not be examined
+        self._looked = -1  # the last store that was examined and had no file
+        self._too_many = False
+
+    def take(self, share: Share) -> None:
+        """Apply a new route table: forget the stores that it names, or all if another dispatcher discovers
+        from now on.
+        """
+        if not share.discovers:
+            self.problem = None
+            self._troubles.clear()
+        with self._lock:
+            self._named = share.named
+            self._found = self._found - share.named if share.discovers else frozenset()
+
+    @property
+    def troubled(self) -> bool:
+        """Whether there may be stores that could not be seen."""
+        return self.problem is not None or bool(self._troubles)
+
+    def found(self) -> frozenset[int]:
+        """Stores that no dispatcher reads yet. Thread-safe."""
+        with self._lock:
+            return self._found
+
+    def note(self, store_ids: Iterable[int]) -> None:
+        """Add stores that the routes do not name, up to STORES_MAX in all: every store is read in each pass, named in
+        every heartbeat and stored by the meta server.
+        """
+        with self._lock:
+            unknown = frozenset(store_ids) - self._found
+            new = frozenset(sorted(unknown)[: max(0, STORES_MAX - len(self._named) - len(self._found))])
+            self._too_many |= len(new) < len(unknown)
+            self._found |= new
+        for store_id in sorted(new):
+            log.info("store found", extra={"tenant": str(self._tenant), "store": store_id})
+        if new:
+            self._tell()
+
+    def listed(self) -> set[int]:
+        """LIST the stores; empty if that failed, with the reason in `problem`.
+
+        A prefix with a store's name and no change file does not count, because each store that is read is LISTed for
+        ever. A few of these prefixes are examined in each pass, in turn.
+        """
+        try:
+            entries = list(self._objects.list_after(layout.push_prefix(self._tenant), delimiter="/"))
+        except RetryableError as error:
+            self.problem = str(error)
+            return set()
+        self.problem, self._too_many = None, False
+        names = (layout.parse_store_prefix(self._tenant, entry.key) for entry in entries)
+        stores = {name for name in names if name is not None}
+        self._with_files &= stores
+        unknown = stores - self._named - self._with_files
+        self._troubles = {one: why for one, why in self._troubles.items() if one in unknown}
+        self._look(unknown)
+        return stores & (self._named | self._with_files)
+
+    def _look(self, stores: set[int]) -> None:
+        """Find the stores that have a change file. An error of one store does not affect the others. If the object
+        store does not answer, the rest is left to the next pass, so that callers wait for only one timeout.
+        """
+        in_vain = 0
+        for store_id in sorted(stores, key=lambda one: (one <= self._looked, one)):
+            self._troubles.pop(store_id, None)
+            try:
+                if self._has_files(store_id):
+                    self._with_files.add(store_id)
+                    continue
+                in_vain += 1
+            except InvalidRequest as error:  # a link out of the store
+                self._troubles[store_id] = str(error)
+                in_vain += 1
+            except RetryableError as error:
+                self._troubles[store_id] = str(error)
+                in_vain = LOOKS_MAX
+            self._looked = store_id
+            if in_vain >= LOOKS_MAX:
+                return
+
+    def _has_files(self, store_id: int) -> bool:
+        objects = self._objects.list_after(layout.change_file_prefix(self._tenant, store_id))
+        return any(layout.parse_change_file(one.key) is not None for one in islice(objects, NAMES_MAX))
+
+    def has(self, store_id: int, ts: int) -> bool | None:
+        """Whether a store has the announced file; None if that is not known, with the reason in `problem`.
+
+        The check is needed because any caller may announce any store, and each known store is LISTed for ever.
+        """
+        try:
+            self._objects.head(layout.change_file(self._tenant, store_id, ts))
+        except NotFoundYet:
+            return False
+        except RetryableError as error:
+            self.problem = str(error)
+            return None
+        return True
+
+    def holds(self) -> list[Hold]:
+        """Stores that wait for a dispatcher, and why others may be unknown."""
+        holds = [Hold(stage="dispatch", store_id=str(one), reason=UNREAD) for one in sorted(self.found())]
+        holds += [Hold(stage="dispatch", store_id=str(one), reason=why) for one, why in sorted(self._troubles.items())]
+        holds += [Hold(stage="dispatch", reason=TOO_MANY)] if self._too_many else []
+        return holds if self.problem is None else [*holds, Hold(stage="dispatch", reason=self.problem)]

@@ -1,0 +1,203 @@
+"""The tenants of which a dispatcher has a share: one loop each, fed by the route table and by announcements."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from tistream.concurrency import new_lock
+from tistream.errors import TiStreamError
+from tistream.model.ids import TenantKey
+from tistream.service.observe.metrics import LoopMetrics
+from tistream.service.worker import Loop
+from tistream.storage.backends.tenant_keys import TenantKeys
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.dispatcher import StoreList, StoreStatus
+from tistream.wire.meta import Announcements, RouteTable, StoreReport, TenantRoute
+from tistream.wire.sorter import Hold
+from tistream_dispatcher.metrics import DispatcherMetrics
+from tistream_dispatcher.stores.chain import Read
+from tistream_dispatcher.tenant.share import Share
+from tistream_dispatcher.tenant.tenant_feed import TenantFeed
+
+log = logging.getLogger(__name__)
+
+WAIT_MS = 10_000  # long polls
+
+
+class Driver:
+    """Owns the tenants' loops. `follow_routes` and `follow_announcements` are loop bodies."""
+
+    def __init__(
+        self,
+        node_id: str,
+        meta: MetaClient,
+        new_feed: Callable[[TenantKey], TenantFeed],
+        metrics: DispatcherMetrics,
+        loop_metrics: LoopMetrics,
+        keys: TenantKeys | None = None,
+    ) -> None:
+        self._keys = TenantKeys() if keys is None else keys
+        self._node_id = node_id
+        self._meta = meta
+        self._new_feed = new_feed
+        self._metrics = metrics
+        self._loop_metrics = loop_metrics
+        self._lock = new_lock()
+        self._feeds: dict[TenantKey, tuple[TenantFeed, Loop]] = {}
+        self._shares: dict[TenantKey, Share] = {}
+        self._routes: dict[TenantKey, TenantRoute] = {}
+        self._version = -1
+        self._after = 0
+        self._deaf = False
+
+    def not_ready(self) -> str | None:
+        """Why no file can be dispatched yet, or None."""
+        return None if self._version >= 0 else "the routes were not read yet"
+
+    def follow_routes(self) -> None:
+        """Loop body: fetch the next route table; start and stop tenants' loops, and pass the others their routes."""
+        table = self._meta.routes(self._version, wait_ms=WAIT_MS if self._version >= 0 else 0)
+        if table.version != self._version:
+            self._apply(table)
+            self._version = table.version
+
+    def _apply(self, table: RouteTable) -> None:
+        self._keys.tell(table.kms_key_ids())
+        named = {TenantKey(one.cluster_id, one.tenant_id) for one in table.tenants}
+        for key in self._routes.keys() - named:  # it was deleted
+            del self._routes[key]
+            with self._lock:
+                del self._shares[key]
+                read = key in self._feeds
+            if read:
+                self._end(key)
+        for tenant_route in table.tenants:
+            key = TenantKey(tenant_route.cluster_id, tenant_route.tenant_id)
+            rests = tenant_route.paused or tenant_route.erasing
+            if not (tenant_route.tasks or rests) or self._routes.get(key) == tenant_route:
+                continue
+            self._routes[key] = tenant_route
+            share = Share() if rests else Share.of(tenant_route, self._node_id)
+            with self._lock:
+                self._shares[key] = share
+                known = self._feeds.get(key)
+            if share.is_empty:
+                if known is not None:
+                    self._end(key)
+                continue
+            feed, loop = known or self._begin(key)
+            feed.set_route(table.version, tenant_route, share)
+            if known is None:
+                loop.start()
+            loop.wake()
+
+    def _begin(self, key: TenantKey) -> tuple[TenantFeed, Loop]:
+        feed = self._new_feed(key)
+        # One label for all tenants: metrics have no labels with names of tenants.
+        loop = Loop("tenant", feed.step, interval_ms=100, metrics=self._loop_metrics)
+        with self._lock:
+            self._feeds[key] = (feed, loop)
+        log.info("tenant begins", extra={"tenant": str(key)})
+        return feed, loop
+
+    def _end(self, key: TenantKey) -> None:
+        """Stop a tenant's loop. A step that is under way continues beside the next reader of the tenant's stores, which
+        is harmless.
+        """
+        with self._lock:
+            feed, loop = self._feeds.pop(key)
+        loop.stop(timeout_s=0)
+        feed.room.close()
+        log.info("tenant ends", extra={"tenant": str(key)})
+
+    def follow_announcements(self) -> None:
+        """Loop body: pass announced files to their tenants at once. Those of stores that other dispatchers read are
+        skipped.
+        """
+        try:
+            answer = self._meta.announcements(self._after, wait_ms=WAIT_MS)
+        except TiStreamError:
+            self._go_deaf()
+            raise
+        self._deaf = False
+        self._hand_on(answer)
+        self._after = answer.next_after
+
+    def _go_deaf(self) -> None:
+        """Until the meta server answers again, every tenant LISTs for itself."""
+        if self._deaf:
+            return
+        self._deaf = True
+        with self._lock:
+            feeds = list(self._feeds.values())
+        for feed, loop in feeds:
+            feed.deaf()
+            loop.wake()
+
+    def _hand_on(self, answer: Announcements) -> None:
+        with self._lock:
+            feeds, shares = dict(self._feeds), dict(self._shares)
+        touched = set(feeds) if answer.lost else set()
+        for key in touched:
+            feeds[key][0].look_everywhere()
+        for announcement in answer.announcements:
+            key = TenantKey(announcement.cluster_id, announcement.tenant_id)
+            if key not in feeds:
+                continue
+            feed, _ = feeds[key]
+            if shares[key].concerns(announcement.store_id):
+                feed.announce(announcement.store_id, announcement.ts)
+                touched.add(key)
+            elif feed.stir():
+                touched.add(key)
+        for key in touched:
+            feeds[key][1].wake()
+
+    def stores(self, cluster_id: str | None, tenant_id: str | None) -> StoreList:
+        """The status of every store, of one tenant or of all."""
+        with self._lock:
+            feeds = sorted(self._feeds.items(), key=lambda one: one[0])
+        stores: list[StoreStatus] = []
+        holds: list[Hold] = []
+        for key, (feed, loop) in feeds:
+            if cluster_id not in (None, key.cluster_id) or tenant_id not in (None, key.tenant_id):
+                continue
+            found, held = feed.status()
+            stores.extend(found)
+            holds.extend(held)
+            if loop.last_error is not None:
+                holds.append(Hold(stage="dispatch", reason=f"tenant {key}: {loop.last_error}"))
+        return StoreList(node_id=self._node_id, stores=stores, holds=holds)
+
+    def reports(self) -> list[StoreReport]:
+        """The stores in the heartbeat: those that are read here, and those that were found and have no dispatcher."""
+        with self._lock:
+            feeds = sorted(self._feeds.items(), key=lambda one: one[0])
+        return [
+            StoreReport(cluster_id=key.cluster_id, tenant_id=key.tenant_id, store_id=store_id, load=load)
+            for key, (feed, _) in feeds
+            for store_id, load in sorted(feed.loads().items())
+        ]
+
+    def consumed(self) -> dict[TenantKey, dict[int, Read]]:
+        """The files that no recovery can need any more, by tenant and store."""
+        with self._lock:
+            feeds = sorted(self._feeds.items(), key=lambda one: one[0])
+        return {key: feed.consumed.files() for key, (feed, _) in feeds}
+
+    def count(self) -> None:
+        """Loop body: set the gauges."""
+        listed = self.stores(None, None)
+        held = [store.hold for store in listed.stores if store.hold is not None] + listed.holds
+        self._metrics.stores.set(sum(store.read for store in listed.stores))
+        self._metrics.quarantined.set(sum(store.quarantined for store in listed.stores))
+        for stage in ("push", "damaged", "dispatch", "sort", "node"):
+            self._metrics.holds.labels(stage).set(sum(hold.stage == stage for hold in held))
+
+    def stop(self) -> None:
+        """Stop every tenant's loop."""
+        with self._lock:
+            loops = [loop for _, loop in self._feeds.values()]
+        for loop in loops:
+            loop.stop(timeout_s=0.5)

@@ -1,0 +1,1 @@
+"""Locates the cells of a row value and decodes them by column type."""

@@ -1,0 +1,211 @@
+"""Parses origin defaults: the values of columns that were added after a row was written (docs/formats.md)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from typing import Any, NoReturn
+
+from tistream.decode.cells.decimal_cells import FRACTION_MAX, PRECISION_MAX
+from tistream.decode.cells.kinds import Kind, date_only, fsp_of, kind_of
+from tistream.schema.tidb import table as t
+from tistream.schema.tidb.table import Column
+
+Default = int | float | str | bytes | None
+
+_TIME = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6})\d*)?)?")
+_DURATION = re.compile(r"(-?)(\d+):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6})\d*)?")
+_DECIMAL_DIGITS = 120
+# A few characters can denote a number whose digits take minutes and gigabytes to write (`1e9999999`), which would block
+# all pulls of the process. The longest number of any type is a DECIMAL of 65 digits. TiDB stores the text of the
+# statement, so there may be more zeros.
+_NUMBER_CHARS = 1_024
+_BIT_BYTES = 8
+_MAGNITUDES = {Kind.INT: 19, Kind.UINT: 20, Kind.DECIMAL: PRECISION_MAX}  # digits before the point
+
+
+def origin_default(column: Column) -> Default:
+    """The default as the column's Arrow value; None for NULL. Raises ValueError if it does not fit the type."""
+    kind = kind_of(column)
+    if column.tp == t.BIT and column.origin_default_bit is not None:
+        return _bits(column.origin_default_bit)
+    if column.origin_default is None:
+        return _zero(column, kind) if column.not_null else None
+    try:
+        return _parse(column, kind, _as_text(column.origin_default))
+    except (ValueError, InvalidOperation, OverflowError, RecursionError) as error:
+        shown = column.origin_default[:80] if isinstance(column.origin_default, str) else "not a text"
+        raise ValueError(f"column {column.name}: origin default {shown!r} does not fit") from error
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _zero(column: Column, kind: Kind) -> Default:
+    """The value of a NOT NULL column without a default."""
+    if kind in (Kind.INT, Kind.UINT):
+        return 0  # also for YEAR and BIT
+    if kind is Kind.ENUM:
+        return column.elems[0] if column.elems else ""
+    text = _ZEROS.get(kind, "")
+    return None if text is None else _parse(column, kind, text)
+
+
+def _parse(column: Column, kind: Kind, text: str) -> Default:
+    if kind not in _TEXTS and len(text) > _NUMBER_CHARS:
+        raise ValueError(f"{len(text)} characters")
+    if column.tp == t.YEAR:
+        return _year(text)
+    if column.tp == t.BIT:
+        return _bits(text.encode("latin-1"))
+    return _PARSERS[kind](text, column)
+
+
+def _number(text: str, kind: Kind) -> Decimal:
+    """Parse a number. Raises ValueError if it has more digits before its point than its type allows."""
+    value = Decimal(text)
+    if not value.is_finite() or (value and value.adjusted() >= _MAGNITUDES[kind]):
+        raise ValueError("out of range")
+    return value if value else Decimal(0)  # without the exponent, which even a zero may have
+
+
+def _integer(text: str, column: Column) -> int:
+    """Parse an integer. TiDB stores the text of the statement, so it may be `1.5` or `1e2`; TiDB rounds half away from
+    zero."""
+    value = int(_number(text, Kind.UINT if column.unsigned else Kind.INT).to_integral_value(ROUND_HALF_UP))
+    low, high = (0, (1 << 64) - 1) if column.unsigned else (-(1 << 63), (1 << 63) - 1)
+    if not low <= value <= high:
+        raise ValueError("out of range")
+    return value
+
+
+def _bits(data: bytes) -> int:
+    if len(data.lstrip(b"\0")) > _BIT_BYTES:
+        raise ValueError("out of range")
+    return int.from_bytes(data, "big")
+
+
+def _year(text: str) -> int:
+    """Parse a year. Two digits mean 1970 to 2069. `0000` is the zero year, and other zeros are 2000."""
+    value = int(text)
+    if value == 0:
+        return 0 if len(text) == 4 else 2000
+    if value < 100:
+        return value + (2000 if value < 70 else 1900)
+    return value
+
+
+def _decimal(text: str, column: Column) -> str:
+    """Parse a decimal, and round it to the column's fraction digits. If the column states none, the number keeps its
+    own, up to FRACTION_MAX."""
+    value = _number(text, Kind.DECIMAL)
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int), "the number is finite"
+    scale = min(column.decimal if column.decimal >= 0 else max(-exponent, 0), FRACTION_MAX)
+    with localcontext(prec=_DECIMAL_DIGITS):
+        value = value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+        if value.is_zero():
+            value = abs(value)
+        return format(value, "f")
+
+
+def _time(text: str, column: Column) -> str:
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise ValueError("the text is not a time")
+    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    date = f"{year:04}-{month:02}-{day:02}"
+    if date_only(column):
+        return date
+    return f"{date} {hour:02}:{minute:02}:{second:02}{_fraction(found[7], fsp_of(column))}"
+
+
+def _duration(text: str, column: Column) -> str:
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError("the text is not a duration")
+    hours, minutes, seconds = (int(part) for part in found.groups()[1:4])
+    return f"{found[1]}{hours:02}:{minutes:02}:{seconds:02}{_fraction(found[5], fsp_of(column))}"
+
+
+def _fraction(micros: str | None, fsp: int) -> str:
+    return "." + (micros or "").ljust(fsp, "0")[:fsp] if fsp else ""
+
+
+def _element(text: str, column: Column) -> str:
+    """The element in the spelling of the column's definition, because most collations ignore case."""
+    return text if text in column.elems else _spellings(column).get(text.casefold(), text)
+
+
+def _elements(text: str, column: Column) -> str:
+    """The elements of a SET value, in the order of the column's definition."""
+    known = frozenset(column.elems)
+    own = _spellings(column)
+    names = {name if name in known else own.get(name.casefold(), name) for name in text.split(",") if name}
+    return ",".join(name for name in column.elems if name in names)
+
+
+def _spellings(column: Column) -> dict[str, str]:
+    return {elem.casefold(): elem for elem in column.elems}
+
+
+def _float(text: str, column: Column) -> float:
+    """Parse a float. For FLOAT(M,D) it is rounded to D digits, half to even, as TiDB's cast does."""
+    value = float(text)
+    return value if column.decimal < 0 else round(value * 10.0**column.decimal) / 10.0**column.decimal
+
+
+def _document(text: str, _: Column) -> str:
+    found = json.loads(text, parse_constant=_no_json)
+    return json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _no_json(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not valid JSON")
+
+
+def _same(text: str, _: Column) -> str:
+    return text
+
+
+def _text(text: str, column: Column) -> str:
+    """The text, for CHAR without trailing spaces, which the stored default may have."""
+    return text.rstrip(" ") if column.tp == t.STRING else text
+
+
+def _padded(text: str, column: Column) -> bytes:
+    """The bytes, for BINARY(n) padded with zero bytes, which the stored default may lack."""
+    value = text.encode()
+    return value.ljust(column.flen, b"\0") if column.tp == t.STRING and 0 < column.flen <= 255 else value
+
+
+_PARSERS: dict[Kind, Callable[[str, Column], Default]] = {
+    Kind.INT: _integer,
+    Kind.UINT: _integer,
+    Kind.FLOAT: _float,
+    Kind.DOUBLE: _float,
+    Kind.DECIMAL: _decimal,
+    Kind.TIME: _time,
+    Kind.DURATION: _duration,
+    Kind.ENUM: _element,
+    Kind.SET: _elements,
+    Kind.TEXT: _text,
+    Kind.BINARY: _padded,
+    Kind.JSON: _document,
+    Kind.VECTOR: _document,
+    Kind.NOTHING: _same,
+}
+_TEXTS = frozenset({Kind.ENUM, Kind.SET, Kind.TEXT, Kind.BINARY, Kind.JSON, Kind.VECTOR, Kind.NOTHING})
+_ZEROS = {
+    Kind.FLOAT: "0",
+    Kind.DOUBLE: "0",
+    Kind.DECIMAL: "0",
+    Kind.TIME: "0000-00-00 00:00:00",
+    Kind.DURATION: "00:00:00",
+    Kind.JSON: "null",
+    Kind.VECTOR: "[]",
+    Kind.NOTHING: None,
+}

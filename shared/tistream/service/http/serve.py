@@ -1,0 +1,102 @@
+"""Runs a service: settings, logs, app, one uvicorn worker, and an end within seconds of SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import uvicorn
+from fastapi import FastAPI
+
+from tistream.service.http.begin import begin, wrong_settings_end_it
+from tistream.service.http.peers import Peers
+from tistream.service.http.request_deadline import DeadlinedProtocol
+from tistream.service.http.traces import end_traces
+from tistream.service.lifetime import end_after
+from tistream.service.settings import ServiceSettings, SettingsError
+
+log = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=ServiceSettings)
+
+_TICKS_A_LOOK = 100
+
+
+def run_service(settings_class: type[S], build: Callable[[S], FastAPI]) -> None:
+    """The complete `__main__` of a service: `run_service(MetaSettings, build_app)`.
+
+    Wrong settings end the process with status 2 and one line on stderr.
+    """
+    settings = begin(settings_class)
+    with wrong_settings_end_it():
+        serve(build(settings), settings)
+
+
+def serve(app: FastAPI, settings: ServiceSettings) -> None:
+    """Serve `app` until SIGTERM or SIGINT, then stop: open requests have shutdown_grace_seconds, everything together
+    shutdown_limit_seconds. Raises SettingsError if an inherited socket must not be used with these settings."""
+    peers: Peers | None = app.state.peers
+    context = None if peers is None else peers.certificates.server
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # any client can write X-Forwarded-For, and rejections are counted by address
+        http=DeadlinedProtocol,
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=settings.shutdown_grace_seconds,
+        ssl_context_factory=None if context is None else lambda _config, _default: context,
+    )
+    sockets = None if settings.listen_fd is None else [_inherited(settings.listen_fd, settings)]
+    try:
+        _Server(config, app, settings.shutdown_limit_seconds).run(sockets=sockets)
+    finally:
+        end_traces()
+
+
+def _inherited(fd: int, settings: ServiceSettings) -> socket.socket:
+    listening = socket.socket(fileno=fd)
+    if listening.family in (socket.AF_INET, socket.AF_INET6):
+        refusal = settings.refusal_of(listening.getsockname()[0])
+        if refusal is not None:
+            raise SettingsError(f"the inherited socket {fd}: {refusal}")
+    listening.set_inheritable(False)  # a child process (the JVM) must not keep the port
+    return listening
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, except that a signal first sets app.state.stopping, and an orderly end has exit status 0."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, limit_seconds: int) -> None:
+        super().__init__(config)
+        self._stopping = app.state.stopping
+        self._peers: Peers | None = app.state.peers
+        self._limit_seconds = limit_seconds
+
+    async def on_tick(self, counter: int) -> bool:
+        """Runs ten times a second; every ten seconds it checks for new certificates."""
+        if self._peers is not None and counter % _TICKS_A_LOOK == 0:
+            self._peers.certificates.look()
+        return await super().on_tick(counter)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        yield
+
+    def _on_signal(self, _number: int, _frame: object) -> None:
+        if self.should_exit:
+            return
+        # No logging here: the handler may have interrupted a write to the same stream.
+        self.should_exit = True
+        self._stopping.set()
+        end_after(self._limit_seconds)

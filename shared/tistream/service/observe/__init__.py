@@ -1,0 +1,1 @@
+"""What a service reports about itself: logs, metrics, spans, usage."""

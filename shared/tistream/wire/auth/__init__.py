@@ -1,0 +1,1 @@
+"""The token between services."""

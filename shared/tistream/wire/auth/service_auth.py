@@ -1,0 +1,64 @@
+"""The token between services: what a client sends, and how a server verifies it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tistream.clock import Clock
+from tistream.concurrency import new_lock
+from tistream.wire.auth import service_token
+from tistream.wire.auth.secret_file import SecretFile
+from tistream.wire.auth.service_token import BadToken, Caller
+
+BEARER = "Bearer "
+_RENEW_MS = 20_000  # of a token's life of 60 s, so at least 40 s are left when it is sent
+_LOOK_MS = 1_000  # how often the file is checked for changes
+
+
+class ServiceKeys:
+    """The keys of a file. The constructor raises BadKeys, OSError."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._file = SecretFile(path, service_token.parse_keys)
+        self._clock = clock
+        self._looked_ms = clock.monotonic_ms()
+
+    def sign(self, caller: Caller) -> str:
+        """A new token, signed with the file's present first key."""
+        self._file.look()
+        return service_token.sign(self._file.value[0], caller, self._now_s())
+
+    def verify(self, token: str) -> Caller:
+        """The signer of a token. Raises BadToken."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._looked_ms >= _LOOK_MS:  # a removed key must no longer be accepted
+            self._looked_ms = now_ms
+            self._file.look()
+        try:
+            return service_token.verify(token, self._file.value, self._now_s())
+        except BadToken:
+            if not self._file.look():  # perhaps the signer has read a new key already
+                raise
+            return service_token.verify(token, self._file.value, self._now_s())
+
+    def _now_s(self) -> int:
+        return self._clock.now_ms() // 1000
+
+
+class ServiceAuth:
+    """The `Authorization` header that a service sends with each call. Thread-safe."""
+
+    def __init__(self, keys: ServiceKeys, caller: Caller, clock: Clock) -> None:
+        self._keys, self._caller, self._clock = keys, caller, clock
+        self._lock = new_lock()
+        self._header = ""
+        self._signed_ms: int | None = None
+
+    def __call__(self) -> str:
+        """`Bearer …`, signed at most 20 s ago."""
+        with self._lock:
+            now_ms = self._clock.now_ms()  # wall clock, because it includes the time that the machine was suspended
+            if self._signed_ms is None or not 0 <= now_ms - self._signed_ms < _RENEW_MS:
+                self._header = BEARER + self._keys.sign(self._caller)
+                self._signed_ms = now_ms
+            return self._header

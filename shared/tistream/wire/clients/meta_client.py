@@ -1,0 +1,338 @@
+"""Calls to the meta server, and the registration of a process among its nodes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from httpx import Response
+
+from tistream.concurrency import new_lock
+from tistream.errors import Superseded, Unavailable, UnknownName
+from tistream.wire.clients.client import HttpClient, parse
+from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
+from tistream.wire.clients.route_merge import merged
+from tistream.wire.meta import (
+    Accepted,
+    Announcements,
+    Children,
+    CreateTenant,
+    DeleteTenant,
+    DrainNode,
+    Heartbeat,
+    HeartbeatAnswer,
+    MergeTasks,
+    MoveTask,
+    NewStart,
+    NodeList,
+    Notification,
+    PauseTenant,
+    Registered,
+    RegisterNode,
+    RetireStore,
+    RouteTable,
+    SetEncryption,
+    SetRetention,
+    SplitTask,
+    StartOf,
+    StoreReport,
+    TaskInfoList,
+    TaskReport,
+    TenantInfo,
+    TenantList,
+)
+from tistream.wire.usage import QuotasInfo, SetQuotas, UsageReport
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# If a meta server hangs, the next one is tried well before a node that sends heartbeats counts as lost (10 s).
+BEAT_DEADLINE_S = 3.0
+USAGE_DEADLINE_S = 4.0  # the last report is sent while the process is ending
+
+
+class StaleRoutes(Unavailable):
+    """The meta server does not know routes that this process has followed already: try again."""
+
+
+class MetaClient:
+    """Client of the meta servers at `base_urls` (separated by commas): any of them answers, and the others are tried if
+    it does not.
+
+    Thread-safe. `seen` is the age mark of the newest route table. With a `node_id` the routes contain only its own
+    tasks. `on_stale` is called for each table that is not followed.
+    """
+
+    def __init__(
+        self,
+        http: HttpClient,
+        base_urls: str,
+        node_id: str | None = None,
+        on_stale: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._http = http
+        self._node_id = node_id
+        self._on_stale = on_stale
+        self._table: RouteTable | None = None  # the newest, complete table
+        self._base_urls = [url.rstrip("/") for url in base_urls.split(",")]
+        self._at = 0  # index of the one that answered last
+        self._lock = new_lock()
+        self.seen = NOTHING_SEEN
+        self._told = NOTHING_SEEN  # the newest mark that a heartbeat's answer named
+
+    def routes(self, known_version: int = -1, wait_ms: int = 0, *, fresh: bool = False) -> RouteTable:
+        """The complete route table; waits up to wait_ms while its version is `known_version`. `fresh`: as new as the
+        owner's, or Unavailable. Raises StaleRoutes if the answer is older than what was seen before."""
+        with self._lock:
+            base = self._table
+        params: dict[str, int | str] = {"known_version": -1, "fresh": int(fresh)}
+        if base is not None:  # request only the changes since then
+            params |= {"known_version": base.version, "known_rev": base.owner_rev}
+            wait_ms = wait_ms if known_version == base.version else 0
+        expected = self._told
+        if expected > self.seen:
+            wait_ms = 0  # there is a newer table than this process has, so do not wait at a server without it
+        if self._node_id is not None:
+            params["node_id"] = self._node_id
+        told = self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/routes", RouteTable, params, wait_ms=wait_ms))
+        mark = Mark(told.owner_rev, told.version)
+        with self._lock:
+            if mark < self.seen or mark.version < self.seen.version:
+                newest = self._table
+                if fresh and newest is not None and Mark(newest.owner_rev, newest.version) == self.seen:
+                    return newest  # another thread has stored it since the owner answered this one
+                self._on_stale()
+                raise StaleRoutes(f"routes {mark} are older than {self.seen}")
+            if mark < expected:
+                # This server does not learn from the owner: try another.
+                self._at = (self._at + 1) % len(self._base_urls)
+                self._on_stale()
+                raise StaleRoutes(f"routes {mark} are older than {expected}, which a heartbeat's answer reported")
+            self._table = table = merged(self._table, told)
+            self.seen = mark
+            return table
+
+    def usage(self, report: UsageReport) -> Accepted:
+        """Report what tenants have used. Raises UnknownName if the meta server's version does not take reports."""
+        path = "/upcall/v1/usage"
+        return self._of_any(
+            lambda url: self._http.send("POST", url + path, report, Accepted, deadline_s=USAGE_DEADLINE_S)
+        )
+
+    def announcements(self, after: int, wait_ms: int = 0) -> Announcements:
+        """Announced files with a sequence above `after`; returns at once if there are any."""
+        params = {"after": after}
+        return self._of_any(
+            lambda url: self._http.get(f"{url}/upcall/v1/announcements", Announcements, params, wait_ms=wait_ms)
+        )
+
+    def new_start(self, node_id: str) -> NewStart:
+        """A start number for a process that will register. Each call returns a new one."""
+        path = f"/upcall/v1/nodes/{node_id}/starts"
+        return self._of_any(lambda url: parse(url + path, self._http.request("POST", url + path), NewStart))
+
+    def register(self, node_id: str, role: str, url: str, start: StartOf) -> Registered:
+        """Register this process's start. Idempotent. Raises Superseded."""
+        body = RegisterNode(role=role, url=url, instance=start.instance, start_epoch=start.start_epoch)
+        return self._of_any(lambda at: self._http.send("PUT", f"{at}/upcall/v1/nodes/{node_id}", body, Registered))
+
+    def heartbeat(
+        self,
+        node_id: str,
+        start: StartOf,
+        seen: Mark | None = None,
+        sequence: int = 0,
+        tasks: Sequence[TaskReport] = (),
+        stores: Sequence[StoreReport] = (),
+    ) -> HeartbeatAnswer:
+        """Send a heartbeat. Raises UnknownName if the meta server does not know this start (any more); Superseded."""
+        mark = seen or self.seen
+        body = Heartbeat(
+            instance=start.instance,
+            start_epoch=start.start_epoch,
+            owner_rev=mark.owner_rev,
+            route_version=mark.version,
+            sequence=sequence,
+            tasks=list(tasks),
+            stores=list(stores),
+        )
+        path = f"/upcall/v1/nodes/{node_id}/heartbeat"
+        answer = self._of_any(
+            lambda url: self._http.send("POST", url + path, body, HeartbeatAnswer, deadline_s=BEAT_DEADLINE_S)
+        )
+        self._told = Mark(answer.owner_rev, answer.route_version)
+        return answer
+
+    def create_tenant(self, cluster_id: str, tenant_id: str) -> TenantInfo:
+        """Register a tenant. Idempotent. Raises InvalidRequest."""
+        return self.register_tenant(cluster_id, CreateTenant(tenant_id=tenant_id))
+
+    def register_tenant(self, cluster_id: str, tenant: CreateTenant) -> TenantInfo:
+        """Register a tenant with all its options. Raises InvalidRequest, AlreadyDiffers."""
+        path = f"/v1/clusters/{cluster_id}/tenants"
+        body = tenant.model_dump_json(exclude_unset=True).encode()  # a member that is left out differs from null
+        send = partial(self._http.request, "POST", content=body, content_type="application/json")
+        return self._of_any(lambda url: parse(url + path, send(url + path), TenantInfo))
+
+    def set_retention(self, cluster_id: str, tenant_id: str, retention: SetRetention) -> TenantInfo:
+        """Set how long a tenant's rows are kept. Raises InvalidRequest, UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, retention, TenantInfo))
+
+    def set_quotas(self, cluster_id: str, tenant_id: str, quotas: SetQuotas) -> QuotasInfo:
+        """Set a tenant's limits. Raises InvalidRequest, UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, quotas, QuotasInfo))
+
+    def set_encryption(self, cluster_id: str, tenant_id: str, encryption: SetEncryption) -> TenantInfo:
+        """Set the key that encrypts a tenant's new objects. Raises InvalidRequest, UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, encryption, TenantInfo))
+
+    def pause_tenant(self, cluster_id: str, tenant_id: str, pause: PauseTenant) -> TenantInfo:
+        """Pause or resume a tenant. Raises InvalidRequest, UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/pause"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, pause, TenantInfo))
+
+    def delete_tenant(self, cluster_id: str, tenant_id: str, deletion: DeleteTenant) -> TenantInfo:
+        """Delete a tenant after a grace period. Raises InvalidRequest, UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, deletion, TenantInfo))
+
+    def keep_tenant(self, cluster_id: str, tenant_id: str) -> TenantInfo:
+        """Cancel a deletion. Raises InvalidRequest, UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion"
+        return self._of_any(lambda url: parse(url + path, self._http.request("DELETE", url + path), TenantInfo))
+
+    def retire_store(self, cluster_id: str, tenant_id: str, store_id: str, retirement: RetireStore) -> Accepted:
+        """Stop reading a store, and delete its files. Raises InvalidRequest, UnknownName."""
+        path = f"/upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retirement"
+        return self._of_any(lambda url: self._http.send("PUT", url + path, retirement, Accepted))
+
+    def tenants(self, cluster_id: str) -> TenantList:
+        """A cluster's tenants. Raises UnknownName."""
+        return self._of_any(lambda url: self._http.get(f"{url}/v1/clusters/{cluster_id}/tenants", TenantList))
+
+    def nodes(self) -> NodeList:
+        """Every process of the platform."""
+        return self._of_any(lambda url: self._http.get(f"{url}/v1/nodes", NodeList))
+
+    def tasks(self) -> TaskInfoList:
+        """Every task of every tenant."""
+        return self._of_any(lambda url: self._http.get(f"{url}/v1/tasks", TaskInfoList))
+
+    def drain(self, node_id: str, draining: bool = True) -> Accepted:
+        """Move everything off a node, or end that. Raises UnknownName."""
+        path, body = f"/v1/nodes/{node_id}/drain", DrainNode(draining=draining)
+        return self._of_any(lambda url: self._http.send("POST", url + path, body, Accepted))
+
+    def move(self, task_id: int, node_id: str) -> Accepted:
+        """Move a task to a sorter. Raises UnknownName, InvalidRequest."""
+        path, body = f"/v1/tasks/{task_id}/move", MoveTask(node_id=node_id)
+        return self._of_any(lambda url: self._http.send("POST", url + path, body, Accepted))
+
+    def split(self, task_id: int, key: str | None = None) -> Children:
+        """Split a task at a key (hex), or where it halves the load. Raises UnknownName, InvalidRequest."""
+        path, body = f"/v1/tasks/{task_id}/split", SplitTask(key=key)
+        return self._of_any(lambda url: self._http.send("POST", url + path, body, Children))
+
+    def merge(self, task_id: int, neighbour: int) -> Children:
+        """Merge two neighbours. Raises UnknownName, InvalidRequest."""
+        path, body = f"/v1/tasks/{task_id}/merge", MergeTasks(neighbour=neighbour)
+        return self._of_any(lambda url: self._http.send("POST", url + path, body, Children))
+
+    def notify(self, notification: Notification) -> Accepted:
+        """Announce a file."""
+        return self._of_any(lambda url: self._http.send("POST", f"{url}/v1/notifications", notification, Accepted))
+
+    def request(
+        self, method: str, path: str, content: bytes | None = None, deadline_s: float | None = None
+    ) -> Response:
+        """Any other call, which must be safe to repeat. A body is JSON."""
+        kind = None if content is None else "application/json"
+        return self._of_any(
+            lambda url: self._http.request(
+                method, url + path, content=content, content_type=kind, deadline_s=deadline_s
+            )
+        )
+
+    def _of_any(self, call: Callable[[str], T]) -> T:
+        """The first answer, beginning with the server that answered last. Raises Unavailable if none answers."""
+        first, problem = self._at, Unavailable("no meta server is known")
+        for number in range(first, first + len(self._base_urls)):
+            at = number % len(self._base_urls)
+            try:
+                answer = call(self._base_urls[at])
+            except Unavailable as error:
+                problem = error
+                continue
+            self._at = at
+            return answer
+        raise problem
+
+
+class Membership:
+    """Registers a process and sends its heartbeats: run `beat` in a loop, about once a second.
+
+    `registered` is `None` until the first beat reached the meta server. A process that the meta server has forgotten
+    registers again; one that was replaced by a newer start under its name ends itself (`end`, called once). `instance`
+    is drawn at random at each start of a process. `tasks` returns a sorter's reports for each heartbeat, `stores` a
+    dispatcher's.
+    """
+
+    def __init__(
+        self,
+        meta: MetaClient,
+        node_id: str,
+        role: str,
+        url: str,
+        *,
+        instance: str,
+        end: Callable[[], None],
+        tasks: Callable[[], Sequence[TaskReport]] = tuple,
+        stores: Callable[[], Sequence[StoreReport]] = tuple,
+    ) -> None:
+        self._meta = meta
+        self._node_id = node_id
+        self._role = role
+        self._url = url
+        self._instance = instance
+        self._end = end
+        self._tasks = tasks
+        self._stores = stores
+        self._sequence = 0
+        self._start_epoch: int | None = None  # requested once, and kept for the process's life
+        self._superseded = False
+        self.registered: Registered | None = None
+
+    def beat(self) -> int | None:
+        """Register if necessary, else send a heartbeat. Returns milliseconds until the next; None: the default. Raises
+        Unavailable."""
+        if self._superseded:
+            return None
+        try:
+            return self._beat()
+        except Superseded as error:
+            self._superseded = True
+            log.error("superseded: this process ends", extra={"node": self._node_id, "reason": str(error)})
+            self._end()
+            return None
+
+    def _beat(self) -> int | None:
+        if self._start_epoch is None:
+            self._start_epoch = self._meta.new_start(self._node_id).start_epoch
+        start = StartOf(instance=self._instance, start_epoch=self._start_epoch)
+        if self.registered is not None:
+            try:
+                self._sequence += 1
+                tasks, stores = self._tasks(), self._stores()
+                answer = self._meta.heartbeat(self._node_id, start, sequence=self._sequence, tasks=tasks, stores=stores)
+                return answer.next_ms
+            except UnknownName as error:
+                log.warning("registering again", extra={"node": self._node_id, "error": str(error)})
+                self.registered = None
+        self.registered = self._meta.register(self._node_id, self._role, self._url, start)
+        return None

@@ -1,0 +1,99 @@
+"""Calls to the schema registry, and a replica of a tenant's history that is built from its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tistream.errors import Unavailable
+from tistream.model.ids import TenantKey
+from tistream.schema.history import History
+from tistream.schema.records import Record, from_json
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.schema import LogPage, SchemaStatus, SchemaView
+
+
+class SchemaClient:
+    """Client of the schema registry. `find_url` returns its present URL, which may change with a restart, and raises
+    Unavailable if that is unknown."""
+
+    def __init__(self, http: HttpClient, find_url: Callable[[], str]) -> None:
+        self._http = http
+        self._find_url = find_url
+
+    def schema(self, tenant: TenantKey, ts: int | None = None) -> SchemaView:
+        """The visible schema at `ts` (default: newest). Raises UnknownName, Gone, Unavailable (ts not reached)."""
+        return self._http.get(self._url(tenant, "schema"), SchemaView, {"ts": ts})
+
+    def log(
+        self, tenant: TenantKey, after: int, known_resolved_ts: int = 0, wait_ms: int = 0, known_base_ts: int = 0
+    ) -> LogPage:
+        """One page of the log. Raises UnknownName; Unavailable while the snapshot has not been read."""
+        query = {"after": after, "known_resolved_ts": known_resolved_ts, "known_base_ts": known_base_ts}
+        return self._http.get(self._url(tenant, "schema/log"), LogPage, query, wait_ms=wait_ms)
+
+    def status(self, tenant: TenantKey) -> SchemaStatus:
+        """The registry's progress and holds. Raises UnknownName."""
+        return self._http.get(self._url(tenant, "schema/status"), SchemaStatus)
+
+    def _url(self, tenant: TenantKey, path: str) -> str:
+        return f"{self._find_url().rstrip('/')}/v1/clusters/{tenant.cluster_id}/tenants/{tenant.tenant_id}/{path}"
+
+
+class SchemaReplica:
+    """A tenant's History, kept up to date from the registry's log.
+
+    Not thread-safe: hold one lock around `refresh` and every use of `history`. `history` is `None` until the first
+    complete refresh. It is replaced if the registry's log begins anew, or no longer contains records that this replica
+    has not read.
+    """
+
+    def __init__(self, client: SchemaClient, tenant: TenantKey) -> None:
+        self._client = client
+        self._tenant = tenant
+        self._log_id = ""
+        self._after = 0
+        self._base_ts = 0
+        self._parked: list[Record] = []
+        self._anew = True  # the parked records do not continue `history`
+        self.history: History | None = None
+
+    @property
+    def resolved_ts(self) -> int:
+        """Everything at or below is in `history`; 0 before the first refresh."""
+        return self.history.resolved_ts if self.history else 0
+
+    def fetch(self, wait_ms: int = 0) -> LogPage:
+        """Fetch one page without applying it. This is the part that waits; the caller need not hold the lock."""
+        return self._client.log(self._tenant, self._after, self.resolved_ts, wait_ms, self._base_ts)
+
+    def take(self, page: LogPage) -> bool:
+        """Apply a page from `fetch`. Returns whether it contained everything that the registry knew."""
+        if page.log_id != self._log_id:
+            begun_anew = bool(self._log_id)
+            self._log_id, self._after, self._base_ts, self.history = page.log_id, 0, 0, None
+            self._parked, self._anew = [], True
+            if begun_anew:
+                return False
+        if page.begins:  # the known history stays valid, and is used until all of the new one has arrived
+            self._parked, self._anew = [], True
+        self._parked += map(from_json, page.records)
+        self._after, self._base_ts = page.next_after, page.base_ts
+        if page.more:
+            return False
+        if self._anew or self.history is None:
+            self.history, told = History(page.snapshot_ts), self.history
+            self.history.advance(told.resolved_ts if told else 0)
+        self.history.apply(self._parked)
+        self._parked, self._anew = [], False
+        self.history.advance(page.resolved_ts)
+        self.history.forget(page.base_ts)
+        return True
+
+    def refresh(self, wait_ms: int = 0) -> History:
+        """Fetch and apply until nothing more is there; waits once, up to wait_ms, if nothing is new."""
+        complete = self.take(self.fetch(wait_ms))
+        while not complete:
+            complete = self.take(self.fetch())
+        if self.history is None:
+            raise Unavailable(f"schema of {self._tenant}: no history yet")
+        return self.history

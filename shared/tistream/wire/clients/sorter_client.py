@@ -1,0 +1,31 @@
+"""Calls to a sorter."""
+
+from __future__ import annotations
+
+from tistream.wire.clients.client import HttpClient, parse
+from tistream.wire.file_batch import CONTENT_TYPE
+from tistream.wire.sorter import FilesReceipt, ProgressPage, TaskList
+
+TASKS_DEADLINE_S = 3.0  # short, because a sorter that hangs must not keep the caller from the others
+
+
+class SorterClient:
+    """Client of sorters, by base URL: a process calls several."""
+
+    def __init__(self, http: HttpClient) -> None:
+        self._http = http
+
+    def tasks(self, base_url: str, cluster_id: str | None = None, tenant_id: str | None = None) -> TaskList:
+        """The tasks that the sorter holds, of one tenant or of all."""
+        params = {"cluster_id": cluster_id, "tenant_id": tenant_id}
+        return self._http.get(f"{base_url}/v1/tasks", TaskList, params, deadline_s=TASKS_DEADLINE_S)
+
+    def progress(self, base_url: str, boot: str = "", after: int = 0) -> ProgressPage:
+        """The progress of the tasks that changed since an earlier answer."""
+        params: dict[str, str | int | None] = {"boot": boot, "after": after}
+        return self._http.get(f"{base_url}/v1/progress", ProgressPage, params, deadline_s=TASKS_DEADLINE_S)
+
+    def post_files(self, base_url: str, body: bytes) -> FilesReceipt:
+        """Send an encoded FileBatch. Idempotent. Raises PeerBusy if the sorter has no room."""
+        url = f"{base_url}/v1/files"
+        return parse(url, self._http.request("POST", url, content=body, content_type=CONTENT_TYPE), FilesReceipt)

@@ -1,0 +1,1 @@
+"""Regions, Percolator, and the agents that push change files."""

@@ -1,0 +1,314 @@
+"""The commands of `tistream` and their options. Each command imports its modules when it runs, so that `up` does not
+wait for the imports of other commands before it starts its services."""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tistream
+from tistream.model.ts import MAX_TS
+from tistream_cli import bearer, trust
+from tistream_cli.base_url import DEFAULT_URL, checked
+from tistream_cli.commands.store_app import store_app
+from tistream_cli.commands.tenant_app import Cluster, Tenant, Url, tenant_app
+from tistream_cli.commands.token_app import token_app
+from tistream_cli.importing import importing
+from tistream_cli.pull.format import PullEvents, PullFormat, PullRequest, check
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+app.add_typer(tenant_app, name="tenant")
+app.add_typer(store_app, name="store")
+node_app = typer.Typer(no_args_is_help=True, help="Nodes: the processes of the platform.")
+app.add_typer(node_app, name="node")
+task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges, each with one sorter.")
+app.add_typer(task_app, name="task")
+app.add_typer(token_app, name="token")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tistream {tistream.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(envvar=bearer.TOKEN_FILE, help=f"A file with the API token; without it, ${bearer.TOKEN} is used."),
+    ] = None,
+    ca_file: Annotated[  # noqa: ARG001
+        Path | None,
+        typer.Option(
+            envvar=trust.CA_FILE,
+            callback=trust.remember,
+            help="CA of the API's certificate. Default: the CAs that the system trusts.",
+        ),
+    ] = None,
+    cert_file: Annotated[  # noqa: ARG001
+        Path | None,
+        typer.Option(
+            envvar=trust.CERT_FILE, callback=trust.remember, help="Client certificate, if the API requires one."
+        ),
+    ] = None,
+    key_file: Annotated[  # noqa: ARG001
+        Path | None, typer.Option(envvar=trust.KEY_FILE, callback=trust.remember, help="The certificate's key.")
+    ] = None,
+) -> None:
+    """A change-data platform for TiDB."""
+    bearer.remember(token_file)
+
+
+@app.command()
+def up(
+    data_dir: Annotated[Path, typer.Option(help="Directory of all data; created if it does not exist.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Public port on 127.0.0.1; 0: any free port.")] = 8000,
+    ranges: Annotated[
+        int | None, typer.Option(min=1, max=4096, help="Number of key ranges (tasks) of a new tenant.")
+    ] = None,
+    metas: Annotated[int, typer.Option(min=1, max=9, help="Meta servers; one of them is the owner.")] = 1,
+    dispatchers: Annotated[int, typer.Option(min=1, max=16, help="Dispatchers; each store has one of them.")] = 1,
+    sorters: Annotated[int, typer.Option(min=1, max=16, help="Sorters, each with a Spark of its own.")] = 1,
+    apis: Annotated[int, typer.Option(min=1, max=16, help="API servers; the first has the public port.")] = 1,
+    auth: Annotated[
+        bool, typer.Option("--auth", help="The API requires tokens; print the path of the first one.")
+    ] = False,
+) -> None:
+    """Run the whole platform on this machine until SIGTERM or Ctrl-C; prints one line when it is ready."""
+    with importing():
+        from tistream_cli.platform.up import Counts, run_up
+
+    run_up(data_dir, port, ranges, Counts(meta=metas, dispatcher=dispatchers, sorter=sorters, api=apis), auth=auth)
+
+
+@node_app.command("list")
+def node_list(url: Url = DEFAULT_URL) -> None:
+    """List every process but the meta servers, with its role, state, tasks and stores."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.operate import list_nodes
+
+    list_nodes(ApiClient(url))
+
+
+@node_app.command("drain")
+def node_drain(
+    node: Annotated[str, typer.Argument(help="Name of the node, as `node list` shows it.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Let it take tasks and stores again.")] = False,
+    wait: Annotated[
+        float | None, typer.Option(min=0, help="Wait until it is empty, up to this number of seconds; else status 1.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Drain a node: move every task and store off it, and assign none to it until it is restarted."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.operate import drain_node
+
+    drain_node(ApiClient(url), node, not undo, wait)
+
+
+@task_app.command("list")
+def task_list(url: Url = DEFAULT_URL) -> None:
+    """List every task, with its sorter, epoch and phase."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.operate import list_tasks
+
+    list_tasks(ApiClient(url))
+
+
+@task_app.command("move")
+def task_move(
+    task: Annotated[int, typer.Argument(help="Id of the task, as `task list` shows it.")],
+    node: Annotated[str, typer.Argument(help="Name of the sorter that takes it over.")],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Move a task to another sorter, once that has prepared."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.operate import move_task
+
+    move_task(ApiClient(url), task, node)
+
+
+@task_app.command("split")
+def task_split(
+    task: Annotated[int, typer.Argument(help="Id of the task, as `task list` shows it.")],
+    key: Annotated[
+        str | None, typer.Option(help="The key at which to split, in hexadecimal. Default: in halves by load.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Split a task into two child tasks."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.operate import split_task
+
+    split_task(ApiClient(url), task, key)
+
+
+@task_app.command("merge")
+def task_merge(
+    task: Annotated[int, typer.Argument(help="Id of a task, as `task list` shows it.")],
+    neighbour: Annotated[int, typer.Argument(help="Id of the task whose keys are adjacent.")],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Merge two neighbouring tasks into one."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.operate import merge_tasks
+
+    merge_tasks(ApiClient(url), task, neighbour)
+
+
+@app.command()
+def audit(
+    after: Annotated[
+        int | None, typer.Option(min=0, help="Every entry above this number instead of the newest.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Number of newest entries.")] = 50,
+    cluster: Annotated[str | None, typer.Option(help="Only entries of one tenant; needs --tenant.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Needs --cluster.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Print the audit log: changes with the actor, the address, and the old and new values."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.audit import show_audit
+
+    show_audit(ApiClient(url), after, limit, (cluster, tenant), as_json)
+
+
+@app.command()
+def owner(url: Url = DEFAULT_URL) -> None:
+    """Print the owner among the meta servers, and its election number."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.operate import show_owner
+
+    show_owner(ApiClient(url))
+
+
+@app.command()
+def pull(
+    cluster: Cluster,
+    tenant: Tenant,
+    database: Annotated[str | None, typer.Option(help="Only this database.")] = None,
+    table: Annotated[str | None, typer.Option(help="Only this table; needs --database.")] = None,
+    start_ts: Annotated[str | None, typer.Option(help="Begin after this ts. Default: all retained events.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="Begin at the cursor of an earlier pull.")] = None,
+    end_ts: Annotated[str | None, typer.Option(help="End at this ts; wait until it is resolved.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of row and ddl events.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue endlessly; ndjson only.")] = False,
+    form: Annotated[PullFormat, typer.Option("--format", help="arrow: IPC streams; parquet: files, needs --out.")] = (
+        PullFormat.NDJSON
+    ),
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for --format parquet; continues from its end.json.")
+    ] = None,
+    events: Annotated[
+        PullEvents | None,
+        typer.Option(
+            help="Default: all. Required with --format arrow: rows (of --table) and ddl give one IPC stream, "
+            "all gives several, one after the other."
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Print events until caught up. The last line has the cursor from which the next pull continues."""
+    request = PullRequest(cluster, tenant, database, table, start_ts, cursor, end_ts, limit, follow, events)
+    check(request, form, out)
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.pull.pull import run_pull
+
+    if form is PullFormat.NDJSON:
+        run_pull(ApiClient(url), request, sys.stdout.buffer)
+        return
+    with importing():
+        from tistream_cli.pull.directory import ToFiles
+        from tistream_cli.pull.formats import ToOneStream, ToStream, pull_pages
+
+    to_stdout = ToStream if events is PullEvents.ALL else ToOneStream
+    pull_pages(ApiClient(url), request, to_stdout(sys.stdout.buffer) if out is None else ToFiles(out, request))
+
+
+@app.command("inspect")
+def inspect(
+    target: Annotated[str, typer.Argument(help="A file or, with --objects, the key of an object.")],
+    objects: Annotated[str | None, typer.Option(help="Object store, as file:///data/objects or s3://bucket.")] = None,
+    rows: Annotated[int, typer.Option(min=0, help="Rows of data to show.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+) -> None:
+    """Show a change file, manifest, segment, pending part, schema log or schema_snap."""
+    with importing():
+        from tistream_cli.commands.inspect import run_inspect
+
+    run_inspect(target, objects, rows, as_json)
+
+
+@app.command()
+def verify(
+    url: Annotated[str, typer.Argument(help="Base URL of the API.", callback=checked)],
+    cluster: Cluster,
+    tenant: Tenant,
+    truth: Annotated[
+        Path | None, typer.Option(help="The upstream's truth file, one line per ts; read as it grows.")
+    ] = None,
+    start_ts: Annotated[
+        int | None, typer.Option(min=0, max=MAX_TS, help="Begin after this ts. Default: the tenant's beginning.")
+    ] = None,
+    until_truth_end: Annotated[
+        bool, typer.Option("--until-truth-end", help="End when the truth is idle for 10 s and everything was compared.")
+    ] = False,
+    duration: Annotated[float | None, typer.Option(min=1, help="End after this number of seconds.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed for cuts, limits, names and windows.")] = 0,
+    scopes: Annotated[int, typer.Option(min=0, max=64, help="Number of consumers of random tables and databases.")] = 2,
+    samples: Annotated[Path | None, typer.Option(help="Write the lag four times a second to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The final report as JSON.")] = False,
+) -> None:
+    """Pull a tenant with several consumers, and check every guarantee of the API.
+
+    Status 1: a violation. Status 3: no verdict (it could not begin, or not everything was compared).
+
+    Without --duration or --until-truth-end, it runs until SIGTERM or Ctrl-C.
+    """
+    if until_truth_end and truth is None:
+        raise typer.BadParameter("needs --truth", param_hint="--until-truth-end")
+    with importing():
+        from tistream_cli.verify.verify import VerifyOptions, run_verify
+
+    options = VerifyOptions(url, cluster, tenant, truth, start_ts, duration, until_truth_end)
+    run_verify(replace(options, seed=seed, scopes=scopes, samples=samples, as_json=as_json))
+
+
+@app.command()
+def demo(
+    golden: Annotated[Path, typer.Option(help="A recorded change set (its objects/ and arrival.jsonl).")],
+    data_dir: Annotated[Path, typer.Option(help="The platform's data directory; emptied first.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Public port; 0: any free port.")] = 0,
+) -> None:
+    """Start the platform, push a recorded TiDB change set in real time, and show the events and their lag."""
+    with importing():
+        from tistream_cli.platform.demo import DemoOptions, run_demo
+
+    run_demo(DemoOptions(golden, data_dir, port))
+
+
+def load_commands() -> None:
+    """Add the commands of installed services, which this library does not import."""
+    for entry in sorted(entry_points(group="tistream.commands"), key=lambda entry: entry.name):
+        entry.load()(app)

@@ -1,0 +1,107 @@
+"""The HTTP client of the CLI for the public API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import orjson
+
+from tistream.errors import TiStreamError
+from tistream.wire.problem import to_error
+from tistream_cli import bearer, service_caller, trust
+from tistream_cli.errors import CliError
+
+_CONNECT_SECONDS = 5.0
+_READ_SECONDS = 75.0  # above the longest long poll
+
+
+class NoAnswer(CliError):
+    """The API server did not answer, or its answer was truncated."""
+
+
+class ApiClient:
+    """A client of one API server. `call` reports every failure as a CliError with the request and the answer."""
+
+    def __init__(self, url: str, read_seconds: float = _READ_SECONDS) -> None:
+        self._url = url.rstrip("/")
+        timeout = httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS)
+        tls, headers = trust.tls_context(), bearer.headers()
+        plain = {"accept-encoding": "identity"}  # decompression costs more than the network here
+        self._http = httpx.Client(
+            trust_env=False,
+            timeout=timeout,
+            headers=plain | headers,
+            verify=True if tls is None else tls,
+            auth=None if headers else service_caller.signing(),
+        )
+
+    def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
+        """Send a request and return the answer's JSON. Raises CliError."""
+        try:
+            answer = self._http.request(method, self._url + path, json=body)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._no_answer(error) from error
+        if answer.is_error:
+            raise CliError(f"{_failure(path, answer)}{self._way_out(answer)}")
+        return orjson.loads(answer.content)
+
+    def lines(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
+        """The lines of an NDJSON answer, without line ends, as they arrive. Raises TiStreamError for an error response,
+        and NoAnswer."""
+        yield from split_lines(self.chunks(path, params))
+
+    def chunks(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
+        """An answer's bytes, as they arrive. Raises TiStreamError for an error response, and NoAnswer."""
+        try:
+            with self._http.stream("GET", self._url + path, params=params) as answer:
+                if answer.is_error:
+                    answer.read()
+                    raise _failure(path, answer)
+                yield from answer.iter_bytes()
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._no_answer(error) from error
+
+    def _way_out(self, answer: httpx.Response) -> str:
+        if answer.status_code != httpx.codes.UNAUTHORIZED or self._http.auth or "authorization" in self._http.headers:
+            return ""
+        return f"; `tistream --token-file FILE …` or {bearer.TOKEN_FILE} names a file with a token"
+
+    def _no_answer(self, error: Exception) -> NoAnswer:
+        return NoAnswer(f"no answer from {self._url}: {error or type(error).__name__}")
+
+
+def _failure(path: str, answer: httpx.Response) -> TiStreamError:
+    try:
+        body = orjson.loads(answer.content)
+    except ValueError:
+        body = {}
+    return to_error(path, answer.status_code, body if isinstance(body, dict) else {}, answer.headers.get("retry-after"))
+
+
+def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Split chunks into lines without line ends. A last line needs no line end."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
+
+
+def tenant_path(cluster: str, tenant: str | None = None, *more: str) -> str:
+    """The URL path of a cluster's tenants, of one tenant, or of `more` below it. Names are percent-encoded."""
+    parts = ["v1", "clusters", cluster, "tenants", *([tenant] if tenant is not None else []), *more]
+    return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def changes_path(cluster: str, tenant: str, database: str | None, table: str | None) -> str:
+    """The URL path of PullTable, PullDB or PullTenant, depending on the given names."""
+    names: list[str] = []
+    if database is not None:
+        names += ["databases", database]
+    if table is not None:
+        names += ["tables", table]
+    return tenant_path(cluster, tenant, *names, "changes")

@@ -1,0 +1,115 @@
+"""`tistream node …`, `tistream task …` and `tistream owner`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from tistream import concurrency
+from tistream.clock import SystemClock
+from tistream_cli.client import ApiClient, NoAnswer
+from tistream_cli.errors import CliError
+
+_LOOK_S = 0.5  # polling interval while a node is being drained
+
+
+def list_nodes(client: ApiClient) -> None:
+    """Print every process but the meta servers, one per line. Raises CliError."""
+    rows = [
+        (node["node_id"], node["role"], node["state"], str(node["tasks"]), str(node["stores"]), node["url"])
+        for node in client.call("GET", "/v1/nodes")["nodes"]
+    ]
+    print_table(("node", "role", "state", "tasks", "stores", "url"), rows)
+
+
+def drain_node(client: ApiClient, node: str, draining: bool, wait_s: float | None = None) -> None:
+    """Drain a node, or cancel that. With `wait_s`, wait up to that number of seconds until it has no tasks and stores.
+    Raises CliError, also if the node has some left then, or if no other node can take them."""
+    client.call("POST", f"/v1/nodes/{quote(node, safe='')}/drain", {"draining": draining})
+    sys.stdout.write(f"node {node} is being drained\n" if draining else f"node {node} takes work again\n")
+    if draining and wait_s is not None:
+        sys.stdout.flush()
+        _wait_until_empty(client, node, wait_s)
+        sys.stdout.write(f"node {node} has nothing left\n")
+
+
+def _wait_until_empty(client: ApiClient, node: str, wait_s: float) -> None:
+    clock = SystemClock()
+    until_ms = clock.monotonic_ms() + int(wait_s * 1000)
+    while True:
+        try:
+            left, takers = left_on(client.call("GET", "/v1/nodes")["nodes"], node)
+        except NoAnswer:
+            left, takers = "its tasks and stores are not known", True  # retry: another API server may answer
+        if left is None:
+            return
+        if not takers:
+            raise CliError(f"node {node}: {left}, and no other node is available to take them")
+        if clock.monotonic_ms() >= until_ms:
+            raise CliError(f"node {node}: {left} after {wait_s:g} s")
+        concurrency.sleep(_LOOK_S)
+
+
+def left_on(nodes: Sequence[Mapping[str, Any]], node: str) -> tuple[str | None, bool]:
+    """(a message about the tasks and stores of a node, None without any; whether another node could take them)."""
+    [own] = [one for one in nodes if one["node_id"] == node]
+    takers = any(one["role"] == own["role"] and one["state"] in ("alive", "suspect") for one in nodes if one is not own)
+    if not own["tasks"] and not own["stores"]:
+        return None, takers
+    return f"{own['tasks']} tasks and {own['stores']} stores are left", takers
+
+
+def list_tasks(client: ApiClient) -> None:
+    """Print every task, one per line. Raises CliError."""
+    rows = [
+        (
+            str(task["task_id"]),
+            f"{task['cluster_id']}/{task['tenant_id']}",
+            task["start_key"] or "-",
+            task["end_key"] or "-",
+            task["phase"],
+            str(task["task_epoch"]),
+            task["sorter_node"] or "-",
+            task["next_node"] or "-",
+        )
+        for task in client.call("GET", "/v1/tasks")["tasks"]
+    ]
+    print_table(("task", "tenant", "from", "to", "phase", "epoch", "sorter", "next"), rows)
+
+
+def move_task(client: ApiClient, task: int, node: str) -> None:
+    """Move a task to a sorter. Raises CliError."""
+    client.call("POST", f"/v1/tasks/{task}/move", {"node_id": node})
+    sys.stdout.write(f"task {task} moves to {node} once that sorter has prepared\n")
+
+
+def split_task(client: ApiClient, task: int, key: str | None) -> None:
+    """Split a task into two. Raises CliError."""
+    found = client.call("POST", f"/v1/tasks/{task}/split", {"key": key})
+    sys.stdout.write(f"task {task} is split into {_names(found['children'])}\n")
+
+
+def merge_tasks(client: ApiClient, task: int, neighbour: int) -> None:
+    """Merge two neighbouring tasks. Raises CliError."""
+    found = client.call("POST", f"/v1/tasks/{task}/merge", {"neighbour": neighbour})
+    sys.stdout.write(f"tasks {task} and {neighbour} are merged into {_names(found['children'])}\n")
+
+
+def _names(tasks: Sequence[int]) -> str:
+    return " and ".join(map(str, tasks))
+
+
+def show_owner(client: ApiClient) -> None:
+    """Print the owner among the meta servers, as JSON. Raises CliError."""
+    found: Any = client.call("GET", "/v1/owner")
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")

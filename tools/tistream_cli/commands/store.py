@@ -1,0 +1,13 @@
+"""`tistream store …`."""
+
+from __future__ import annotations
+
+import sys
+
+from tistream_cli.client import ApiClient, tenant_path
+
+
+def retire_store(client: ApiClient, cluster: str, tenant: str, store: int, *, discard: bool) -> None:
+    """Retire a store that will not return. Raises CliError, with the reason if keys wait for its files."""
+    client.call("POST", tenant_path(cluster, tenant, "stores", str(store), "retire"), {"discard": discard})
+    sys.stdout.write(f"store {store} of tenant {cluster}/{tenant} is retired; its files will be deleted\n")

@@ -1,0 +1,115 @@
+"""The implementation of `tistream tenant …`."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from datetime import UTC, datetime
+
+from tistream_cli.client import ApiClient, tenant_path
+from tistream_cli.errors import CliError
+
+FOREVER = "forever"
+NO_KEY = "none"
+_DURATION = re.compile(r"([0-9]{1,9})([dhm])")
+_UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
+
+
+def create_tenant(
+    client: ApiClient,
+    cluster: str,
+    tenant: str,
+    retention: str | None = None,
+    kms_key: str | None = None,
+    index_keys: bool | None = None,
+) -> None:
+    """Register a tenant. Idempotent. Without `retention`, the platform's setting applies. Without `kms_key`, the
+    bucket's default encryption applies. Raises CliError."""
+    more: dict[str, object] = {} if retention is None else {"retention_ms": _text(duration_ms(retention))}
+    if index_keys is not None:
+        more["index_keys"] = index_keys
+    if kms_key is not None:
+        more["kms_key_id"] = key_id(kms_key)
+    client.call("POST", tenant_path(cluster), {"tenant_id": tenant, **more})
+    sys.stdout.write(f"tenant {cluster}/{tenant} registered\n")
+
+
+def set_retention(client: ApiClient, cluster: str, tenant: str, retention: str) -> None:
+    """Set how long a tenant's rows are kept. Raises CliError."""
+    body = {"retention_ms": _text(duration_ms(retention))}
+    client.call("PUT", tenant_path(cluster, tenant, "retention"), body)
+    kept = "for ever" if body["retention_ms"] is None else f"for {retention.strip()}"
+    sys.stdout.write(f"rows of tenant {cluster}/{tenant} are kept {kept}\n")
+
+
+def set_key(client: ApiClient, cluster: str, tenant: str, kms_key: str) -> None:
+    """Set the key that encrypts a tenant's new objects. Raises CliError."""
+    body = {"kms_key_id": key_id(kms_key)}
+    client.call("PUT", tenant_path(cluster, tenant, "encryption"), body)
+    told = "by the bucket's default" if body["kms_key_id"] is None else f"with key {body['kms_key_id']}"
+    sys.stdout.write(f"new objects of tenant {cluster}/{tenant} are encrypted {told}\n")
+
+
+def pause_tenant(client: ApiClient, cluster: str, tenant: str, *, paused: bool) -> None:
+    """Pause or resume a tenant. Raises CliError."""
+    client.call("PUT", tenant_path(cluster, tenant, "pause"), {"paused": paused})
+    told = "is paused: existing rows are served, and no new changes are processed" if paused else "is resumed"
+    sys.stdout.write(f"tenant {cluster}/{tenant} {told}\n")
+
+
+def delete_tenant(client: ApiClient, cluster: str, tenant: str, confirm: str, grace: str) -> None:
+    """Delete a tenant with all of its data after the grace period. Raises CliError."""
+    grace_ms = 0 if grace.strip() == "0" else duration_ms(grace)
+    if grace_ms is None:
+        raise CliError(
+            f"a deletion needs a time: days as 7d, hours as 36h, or 0; `tistream tenant keep` keeps {tenant}"
+        )
+    body = {"confirm": confirm, "grace_ms": str(grace_ms)}
+    found = client.call("PUT", tenant_path(cluster, tenant, "deletion"), body)
+    when = datetime.fromtimestamp(int(found["delete_at_ms"]) / 1000, UTC).isoformat(timespec="seconds")
+    sys.stdout.write(
+        f"tenant {cluster}/{tenant} is paused, and will be deleted at {when}; until then `tistream tenant keep` "
+        "cancels the deletion\n"
+    )
+
+
+def keep_tenant(client: ApiClient, cluster: str, tenant: str) -> None:
+    """Cancel the deletion of a tenant. Raises CliError."""
+    found = client.call("DELETE", tenant_path(cluster, tenant, "deletion"))
+    told = " and is resumed" if found["state"] == "active" else "; it is paused"
+    sys.stdout.write(f"tenant {cluster}/{tenant} is kept{told}\n")
+
+
+def key_id(text: str) -> str | None:
+    """The key id without surrounding spaces; None for `none`."""
+    wanted = text.strip()
+    return None if wanted.lower() == NO_KEY else wanted
+
+
+def duration_ms(text: str) -> int | None:
+    """`7d`, `36h` or `90m` in milliseconds; None for `forever`. Raises CliError."""
+    if (wanted := text.strip().lower()) == FOREVER:
+        return None
+    found = _DURATION.fullmatch(wanted)
+    if found is None:
+        raise CliError(f"{text!r} is not a duration: use days as 7d, hours as 36h, minutes as 90m, or {FOREVER}")
+    return int(found[1]) * _UNIT_MS[found[2]]
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def list_tenants(client: ApiClient, cluster: str) -> None:
+    """Print tenant ids, one per line, with the state of those that are not active. Raises CliError."""
+    for tenant in client.call("GET", tenant_path(cluster))["tenants"]:
+        state = tenant.get("state", "active")
+        sys.stdout.write(tenant["tenant_id"] + ("" if state == "active" else f"  {state}") + "\n")
+
+
+def tenant_status(client: ApiClient, cluster: str, tenant: str) -> None:
+    """Print the status document and the placement on nodes. Raises CliError."""
+    found = client.call("GET", tenant_path(cluster, tenant, "status"))
+    found |= client.call("GET", tenant_path(cluster, tenant, "placement"))
+    sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")

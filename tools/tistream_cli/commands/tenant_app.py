@@ -1,0 +1,178 @@
+"""The commands of `tistream tenant` and their options."""
+
+# ruff: noqa: PLC0415 - each command imports its modules when it runs
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tistream_cli.base_url import DEFAULT_URL, checked
+from tistream_cli.importing import importing
+
+tenant_app = typer.Typer(no_args_is_help=True, help="Tenants: the upstream TiDBs whose changes are captured.")
+
+Url = Annotated[str, typer.Option(help="Base URL of the API.", envvar="TISTREAM_URL", callback=checked)]
+Cluster = Annotated[str, typer.Option(help="Upstream cluster id.")]
+Tenant = Annotated[str, typer.Option(help="Upstream tenant id.")]
+
+
+@tenant_app.command("create")
+def tenant_create(
+    cluster: Cluster,
+    tenant: Tenant,
+    retention: Annotated[
+        str | None, typer.Option(help="How long its rows are kept: 7d, 36h, forever. Default: the platform's setting.")
+    ] = None,
+    kms_key: Annotated[
+        str | None, typer.Option(help="Key id or ARN that its objects are encrypted with (SSE-KMS). Default: none.")
+    ] = None,
+    index_keys: Annotated[
+        bool | None,
+        typer.Option("--index-keys/--no-index-keys", help="Keep its index entries. Default: the sorters' setting."),
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Register a tenant."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.tenant import create_tenant
+
+    create_tenant(ApiClient(url), cluster, tenant, retention, kms_key, index_keys)
+
+
+@tenant_app.command("retention")
+def tenant_retention(
+    cluster: Cluster,
+    tenant: Tenant,
+    retention: Annotated[str, typer.Argument(help="7d, 36h, forever.")],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Set how long a tenant's rows are kept after their commit; at least an hour."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.tenant import set_retention
+
+    set_retention(ApiClient(url), cluster, tenant, retention)
+
+
+@tenant_app.command("key")
+def tenant_key(
+    cluster: Cluster,
+    tenant: Tenant,
+    kms_key: Annotated[str, typer.Argument(help="Key id or ARN of the object store's key management; none: no key.")],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Set the key that encrypts a tenant's new objects (SSE-KMS). Existing objects keep their old key."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.tenant import set_key
+
+    set_key(ApiClient(url), cluster, tenant, kms_key)
+
+
+@tenant_app.command("pause")
+def tenant_pause(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
+    """Pause a tenant: no more of its changes are processed. Existing rows are still served."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.tenant import pause_tenant
+
+    pause_tenant(ApiClient(url), cluster, tenant, paused=True)
+
+
+@tenant_app.command("resume")
+def tenant_resume(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
+    """Resume a paused tenant."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.tenant import pause_tenant
+
+    pause_tenant(ApiClient(url), cluster, tenant, paused=False)
+
+
+@tenant_app.command("delete")
+def tenant_delete(
+    cluster: Cluster,
+    tenant: Tenant,
+    confirm: Annotated[
+        str, typer.Option(prompt="Repeat the tenant's name to delete it with all of its data", help="Its name.")
+    ],
+    grace: Annotated[str, typer.Option(help="Time in which it can be cancelled: 7d, 36h, 90m, 0.")] = "24h",
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Delete a tenant after a grace period: change files, rows, schema, usage, and tokens' grants for it. It is paused
+    until then."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.tenant import delete_tenant
+
+    delete_tenant(ApiClient(url), cluster, tenant, confirm, grace)
+
+
+@tenant_app.command("keep")
+def tenant_keep(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
+    """Cancel the deletion of a tenant."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.tenant import keep_tenant
+
+    keep_tenant(ApiClient(url), cluster, tenant)
+
+
+@tenant_app.command("list")
+def tenant_list(cluster: Cluster, url: Url = DEFAULT_URL) -> None:
+    """List the tenants of a cluster, one per line."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.tenant import list_tenants
+
+    list_tenants(ApiClient(url), cluster)
+
+
+@tenant_app.command("status")
+def tenant_status(cluster: Cluster, tenant: Tenant, url: Url = DEFAULT_URL) -> None:
+    """Print a tenant's progress, holds and placement on nodes, as JSON."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.tenant import tenant_status as show_status
+
+    show_status(ApiClient(url), cluster, tenant)
+
+
+@tenant_app.command("usage")
+def tenant_usage(
+    cluster: Cluster,
+    tenant: Tenant,
+    start: Annotated[
+        str | None, typer.Option("--from", help="First hour, in UTC: 2026-11-21 or 2026-11-21T10:00. Default: a day.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="End, exclusive, in the same form.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Print a tenant's usage by hour: bytes in, stored and served, rows, and requests to object storage."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.usage import show_usage
+
+    show_usage(ApiClient(url), cluster, tenant, (start, end), as_json)
+
+
+@tenant_app.command("quotas")
+def tenant_quotas(
+    cluster: Cluster,
+    tenant: Tenant,
+    quotas: Annotated[
+        list[str] | None,
+        typer.Argument(help="Changes, as requests_per_second=50. 0: unlimited; default: the API servers' setting."),
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Change the given quotas of a tenant, and print all quotas and its stored bytes as JSON."""
+    with importing():
+        from tistream_cli.client import ApiClient
+        from tistream_cli.commands.usage import quotas_of
+
+    quotas_of(ApiClient(url), cluster, tenant, quotas or [])

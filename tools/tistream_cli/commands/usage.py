@@ -1,0 +1,73 @@
+"""`tistream tenant usage` and `tistream tenant quotas`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from tistream.wire.limits import Limits
+from tistream_cli.client import ApiClient, tenant_path
+from tistream_cli.errors import CliError
+
+DEFAULT = "default"
+_COLUMNS = ("hour", "bytes_in", "bytes_stored", "bytes_served", "rows_served", "requests")
+
+
+def show_usage(
+    client: ApiClient, cluster: str, tenant: str, between: tuple[str | None, str | None], as_json: bool
+) -> None:
+    """Print one line per hour and a total. `between`: first hour and end, as text in UTC. Raises CliError."""
+    asked = {name: str(_ms(text)) for name, text in zip(("from", "to"), between, strict=True) if text is not None}
+    path = tenant_path(cluster, tenant, "usage")
+    found = client.call("GET", f"{path}?{urlencode(asked)}" if asked else path)
+    if as_json:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        return
+    rows = [list(_COLUMNS)]
+    rows += [_row(hour["hour"], hour) for hour in found["hours"]]
+    rows.append(_row("total", found["total"]))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *rest in rows:
+        numbers = (text.rjust(width) for text, width in zip(rest, widths[1:], strict=True))
+        sys.stdout.write("  ".join([first.ljust(widths[0]), *numbers]) + "\n")
+    if found["total"]["bytes_stored"] is not None:
+        sys.stdout.write("bytes_stored: at the end of each hour; the total is byte-hours\n")
+
+
+def _row(name: str, amounts: dict[str, Any]) -> list[str]:
+    requests = sum(int(count) for count in amounts["requests"].values())
+    stored = amounts["bytes_stored"]
+    numbers = [amounts["bytes_in"], "-" if stored is None else stored, amounts["bytes_served"], amounts["rows_served"]]
+    return [name, *numbers, str(requests)]
+
+
+def _ms(text: str) -> int:
+    try:
+        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+    except ValueError as error:
+        raise CliError(f"{text!r} is not a time: use 2026-11-21 or 2026-11-21T10:00, in UTC") from error
+
+
+def quotas_of(client: ApiClient, cluster: str, tenant: str, changes: Sequence[str]) -> None:
+    """Apply `changes` (NAME=VALUE), and print all quotas. Raises CliError."""
+    path = tenant_path(cluster, tenant, "quotas")
+    found = client.call("GET", path)
+    if changes:
+        limits = {name: found[name] for name in Limits.model_fields}
+        found = client.call("PUT", path, limits | dict(map(_quota, changes)))
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+
+
+def _quota(change: str) -> tuple[str, int | None]:
+    name, _, value = change.partition("=")
+    if name not in Limits.model_fields:
+        raise CliError(f"{name!r} is not a quota; quotas are {', '.join(Limits.model_fields)}")
+    if value == DEFAULT:
+        return name, None
+    if not value.isascii() or not value.isdigit():
+        raise CliError(f"{value!r} is neither a whole number nor {DEFAULT!r}")
+    return name, int(value)

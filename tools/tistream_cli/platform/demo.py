@@ -1,0 +1,183 @@
+"""`tistream demo`: pushes the recorded changes of a TiDB in real time, and shows the events that a consumer
+receives."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from tistream.clock import Clock, SystemClock
+from tistream.errors import TiStreamError
+from tistream.service.lifetime import PARENT_VARIABLE
+from tistream.storage import layout
+from tistream.storage.backends.directory import DirectoryObjectStore
+from tistream_cli.client import ApiClient, changes_path, tenant_path
+from tistream_cli.errors import CliError
+from tistream_cli.platform.data_dir import OWN_UMASK
+from tistream_cli.platform.demo_report import Seen, excerpt, lags_ms, percentile
+from tistream_cli.platform.recorded import Recorded, load_recorded
+
+_READY_SECONDS = 180
+_CATCH_UP_SECONDS = 120
+_STOP_SECONDS = 15
+_EXCERPT_DDLS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """The recorded set to push, the platform's data directory, and its port (0: any free port)."""
+
+    golden: Path
+    data_dir: Path
+    port: int
+
+
+def run_demo(options: DemoOptions) -> None:
+    """Run the demo. Raises CliError if the platform fails or the events are not the expected ones."""
+    console = Console(highlight=False, soft_wrap=True)
+    recorded = load_recorded(options.golden)
+    os.umask(OWN_UMASK)  # this process writes into the platform's directory
+    _empty(options.data_dir)
+    console.print(f"starting TiStream in {options.data_dir} …")
+    with _platform(options) as url:
+        console.print(f"ready at {url}")
+        client = ApiClient(url)
+        tenant = recorded.tenant
+        DirectoryObjectStore(options.data_dir / "objects").put(layout.schema_snap(tenant), recorded.schema_snap)
+        client.call("POST", tenant_path(tenant.cluster_id), {"tenant_id": tenant.tenant_id})
+        seconds = recorded.arrivals[-1].at_ms / 1000
+        console.print(
+            f"tenant {tenant}: pushing {len(recorded.arrivals)} change files of "
+            f"{len({a.store_id for a in recorded.arrivals})} stores as they were recorded, over {seconds:.1f} s"
+        )
+        seen, arrived = _push_and_follow(url, recorded, options.data_dir, SystemClock())
+    _print_report(console, recorded, seen, arrived)
+    _check(recorded, seen)
+
+
+def _empty(data_dir: Path) -> None:
+    """Empty the data directory. Raises CliError if it has files but is not a data directory."""
+    if data_dir.exists():
+        if any(data_dir.iterdir()) and not (data_dir / "lock").exists():
+            raise CliError(f"{data_dir} is not empty, and is not a data directory of tistream")
+        shutil.rmtree(data_dir)
+
+
+@contextmanager
+def _platform(options: DemoOptions) -> Iterator[str]:
+    """Run `tistream up` as a child process: yield its URL when it is ready, and stop it at the end."""
+    command = [sys.executable, "-m", "tistream_cli", "up", "--data-dir", str(options.data_dir)]
+    process = subprocess.Popen(
+        [*command, "--port", str(options.port)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
+        start_new_session=True,
+    )
+    late = threading.Timer(_READY_SECONDS, process.terminate)
+    late.start()
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        late.cancel()
+        if not line.startswith("ready "):
+            raise CliError(f"the platform did not start; see {options.data_dir / 'logs'}")
+        yield line.split()[1]
+    finally:
+        late.cancel()
+        process.terminate()
+        try:
+            status = process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise CliError("the platform did not stop in time") from None
+    if status != 0:
+        raise CliError(f"the platform ended with status {status}")
+
+
+def _push_and_follow(url: str, recorded: Recorded, data_dir: Path, clock: Clock) -> tuple[Seen, dict[str, int]]:
+    """Push every file at its recorded time while a consumer follows. Return (what the consumer received, arrival time
+    of each file by key in monotonic ms)."""
+    seen = Seen()
+    consumer = threading.Thread(target=_follow, args=(ApiClient(url), recorded, seen, clock), daemon=True)
+    objects = DirectoryObjectStore(data_dir / "objects")
+    consumer.start()
+    client = ApiClient(url)
+    arrived: dict[str, int] = {}
+    pause = threading.Event()
+    started_ms = clock.monotonic_ms()
+    for arrival in recorded.arrivals:
+        body = arrival.path.read_bytes()
+        pause.wait(max(0.0, (started_ms + arrival.at_ms - clock.monotonic_ms()) / 1000))
+        objects.put(arrival.key, body)
+        arrived[arrival.key] = clock.monotonic_ms()
+        client.call("POST", "/v1/notifications", _notification(recorded, arrival.store_id, arrival.ts))
+    consumer.join(_CATCH_UP_SECONDS)
+    if seen.failure is not None:
+        raise CliError(seen.failure)
+    if consumer.is_alive():
+        tenant = recorded.tenant
+        status = client.call("GET", tenant_path(tenant.cluster_id, tenant.tenant_id, "status"))
+        raise CliError(f"not all events were received in {_CATCH_UP_SECONDS} s; status: {status}")
+    return seen, arrived
+
+
+def _notification(recorded: Recorded, store_id: int, ts: int) -> dict[str, str]:
+    tenant = recorded.tenant
+    return {
+        "cluster_id": tenant.cluster_id,
+        "tenant_id": tenant.tenant_id,
+        "store_id": str(store_id),
+        "ts": str(ts),
+    }
+
+
+def _follow(client: ApiClient, recorded: Recorded, seen: Seen, clock: Clock) -> None:
+    """Follow the tenant until everything is resolved, and record the arrival time of each line in `seen`."""
+    tenant = recorded.tenant
+    path = changes_path(tenant.cluster_id, tenant.tenant_id, None, None)
+    deadline_ms = clock.monotonic_ms() + _CATCH_UP_SECONDS * 1000
+    pause = threading.Event()
+    while clock.monotonic_ms() < deadline_ms:
+        at = {"cursor": seen.cursor} if seen.cursor else {"start_ts": str(recorded.snapshot_ts)}
+        try:
+            for line in client.lines(path, {**at, "follow": "true"}):
+                seen.see(line, clock.monotonic_ms())
+                if seen.resolved_ts >= recorded.end_ts:
+                    return
+        except (TiStreamError, CliError) as error:
+            # Until its schema_snap has been read, pulls of a tenant return 503.
+            seen.trouble = str(error)
+        pause.wait(0.1)
+    seen.failure = f"the consumer timed out: {seen.trouble or 'the end was not reached'}"
+
+
+def _print_report(console: Console, recorded: Recorded, seen: Seen, arrived: dict[str, int]) -> None:
+    console.print("\nan excerpt of the consumer's events:\n")
+    for line in excerpt(seen.events, _EXCERPT_DDLS):
+        console.print(line, markup=False)
+    last = {a.key: a.commit_ts_max for a in recorded.arrivals if a.commit_ts_max is not None}
+    lags = lags_ms(arrived, last, seen.resolved)
+    console.print(f"\n{seen.rows} row events, {seen.ddls} DDL events, resolved_ts {seen.resolved_ts}")
+    console.print(
+        f"lag, from a file's arrival until a following pull has returned all its rows: "
+        f"p50 {percentile(lags, 50) / 1000:.2f} s, p99 {percentile(lags, 99) / 1000:.2f} s, "
+        f"max {lags[-1] / 1000:.2f} s, {len(lags)} files"
+    )
+
+
+def _check(recorded: Recorded, seen: Seen) -> None:
+    """Raise CliError if the numbers of rows differ from the results of TiDB's own SELECTs."""
+    expected = (recorded.rows_removed, recorded.rows_added)
+    if (seen.removed, seen.added) != expected:
+        raise CliError(f"rows removed and added: {(seen.removed, seen.added)}; TiDB has {expected}")

@@ -1,0 +1,71 @@
+"""Loads a recorded change set: the objects that stores pushed, with arrival times (tests/data/golden/README.md)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream_cli.errors import CliError
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One change file: `at_ms` after the start of the push. `commit_ts_max` is None if no entry has a commit_ts."""
+
+    at_ms: float
+    key: str
+    store_id: int
+    ts: int
+    path: Path
+    commit_ts_max: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A recorded change set, with files in order of arrival. The files cover every key up to `end_ts`."""
+
+    tenant: TenantKey
+    snapshot_ts: int
+    end_ts: int
+    schema_snap: bytes
+    arrivals: tuple[Arrival, ...]
+    rows_removed: int
+    rows_added: int
+
+
+def load_recorded(root: Path) -> Recorded:
+    """Read a recorded change set. Raises CliError if the directory is not one."""
+    try:
+        lines = (root / "arrival.jsonl").read_text().splitlines()
+        arrivals = tuple(_arrival(root, json.loads(line)) for line in lines)
+        simulated = json.loads((root / "layout.json").read_text())
+        expected = [json.loads(line) for line in (root / "expected" / "rows.jsonl").read_text().splitlines()]
+        first = layout.parse_change_file(arrivals[0].key)
+        assert first is not None
+        snap = (root / "objects" / layout.schema_snap(first[0])).read_bytes()
+    except (OSError, ValueError, LookupError, AssertionError) as error:
+        raise CliError(f"{root} is not a recorded change set: {error}") from error
+    return Recorded(
+        tenant=first[0],
+        snapshot_ts=simulated["base_ts"],
+        end_ts=simulated["end_ts"],
+        schema_snap=snap,
+        arrivals=arrivals,
+        rows_removed=sum(len(table["removed"]) for line in expected for table in line["tables"]),
+        rows_added=sum(len(table["added"]) for line in expected for table in line["tables"]),
+    )
+
+
+def _arrival(root: Path, line: dict[str, object]) -> Arrival:
+    key = str(line["key"])
+    parsed = layout.parse_change_file(key)
+    assert parsed is not None, f"{key} is not the key of a change file"
+    path = root / "objects" / key
+    commit_ts_max = pc.max(pq.read_table(path, columns=["commit_ts"])["commit_ts"]).as_py()
+    return Arrival(float(str(line["at_ms"])), key, parsed[1], parsed[2], path, commit_ts_max)

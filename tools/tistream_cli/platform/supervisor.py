@@ -1,0 +1,192 @@
+"""Keeps child processes running, each in its own session, and leaves no processes behind.
+
+Children are started by the thread that calls `start` and `poll`, because PR_SET_PDEATHSIG refers to the parent
+*thread*. Processes that a child starts, such as the sorter's JVM and its Python workers, are found by session and end
+with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from tistream.clock import Clock
+from tistream.service.lifetime import PARENT_VARIABLE
+from tistream_cli.platform.restarts import Restarts
+
+log = logging.getLogger(__name__)
+
+LOG_BYTES_MAX = 10 << 20
+LOG_FILES = 5
+_POLL_SECONDS = 0.05
+_PARTS = 5  # the grace period is divided by this; the last part is for children that are `last`
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """A child process to run. `env` is added to the supervisor's own; `pass_fds` are inherited descriptors. A child
+    that is `last` is stopped when the others have ended, because they send it reports at their end."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    pass_fds: tuple[int, ...] = ()
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A child that ended by itself. `status` is subprocess's return code (negative: a signal)."""
+
+    name: str
+    status: int
+    restart_in_ms: int
+
+
+@dataclass(slots=True)
+class _Child:
+    spec: ChildSpec
+    process: subprocess.Popen[bytes] | None = None
+    started_ms: int = 0
+    restart_at_ms: int = 0
+    restarts: Restarts = field(default_factory=Restarts)
+
+
+class Supervisor:
+    """Starts, monitors, restarts and stops the children."""
+
+    def __init__(self, specs: Iterable[ChildSpec], logs: Path, clock: Clock) -> None:
+        self._children = [_Child(spec) for spec in specs]
+        self._logs = logs
+        self._clock = clock
+
+    def start(self) -> None:
+        """Start every child."""
+        for child in self._children:
+            self._spawn(child)
+
+    def poll(self) -> list[Ended]:
+        """Reap children that ended, and restart those whose delay is over. Return the ones that ended since the last
+        call."""
+        ended = []
+        now_ms = self._clock.monotonic_ms()
+        for child in self._children:
+            if child.process is None:
+                if now_ms >= child.restart_at_ms:
+                    self._spawn(child)
+            elif _has_ended(child.process):
+                sweep_session(child.process.pid)
+                status = child.process.wait()
+                child.process = None
+                child.restarts = child.restarts.after(now_ms - child.started_ms)
+                child.restart_at_ms = now_ms + child.restarts.wait_ms
+                ended.append(Ended(child.spec.name, status, child.restarts.wait_ms))
+        return ended
+
+    def stop(self, grace_ms: int, hurry: Callable[[], bool] = lambda: False) -> None:
+        """Send SIGTERM to every child. Children that are `last` get it when the others have ended, or after most of
+        `grace_ms`. After `grace_ms`, or when `hurry` returns True, send SIGKILL to the remaining processes of all
+        sessions."""
+        first, last = (
+            [child.process for child in self._children if child.process is not None and child.spec.last is is_last]
+            for is_last in (False, True)
+        )
+        began_ms = self._clock.monotonic_ms()
+        self._terminate(first, began_ms + grace_ms * (_PARTS - 1) // _PARTS, hurry)
+        self._terminate(last, began_ms + grace_ms, hurry)
+        for process in [*first, *last]:
+            sweep_session(process.pid, leader_too=True)
+            process.wait()
+
+    def _terminate(
+        self, processes: Sequence[subprocess.Popen[bytes]], deadline_ms: int, hurry: Callable[[], bool]
+    ) -> None:
+        """Send SIGTERM, and wait until the processes have ended, the deadline, or `hurry`."""
+        for process in processes:
+            process.terminate()
+        pause = threading.Event()
+        while not all(map(_has_ended, processes)) and self._clock.monotonic_ms() < deadline_ms and not hurry():
+            pause.wait(_POLL_SECONDS)
+
+    def _spawn(self, child: _Child) -> None:
+        spec = child.spec
+        child.process = subprocess.Popen(
+            spec.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **spec.env, PARENT_VARIABLE: str(os.getpid())},
+            start_new_session=True,
+            pass_fds=spec.pass_fds,
+        )
+        child.started_ms = self._clock.monotonic_ms()
+        log.info("started", extra={"child": spec.name, "pid": child.process.pid, "restarts": child.restarts.count})
+        assert child.process.stdout is not None
+        pump = threading.Thread(
+            target=_pump, args=(child.process.stdout, self._logs / f"{spec.name}.log"), name=f"log-{spec.name}"
+        )
+        pump.daemon = True
+        pump.start()
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process has ended. It is not reaped: while the leader is a zombie, its session id cannot be reused."""
+    if process.returncode is not None:
+        return True
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def sweep_session(leader: int, *, leader_too: bool = False) -> None:
+    """Send SIGKILL to all processes in the session of a child that was not reaped yet; to the leader only with
+    `leader_too`."""
+    for pid in session_members(leader):
+        if pid != leader or leader_too:
+            _kill(pid)
+
+
+def session_members(leader: int) -> list[int]:
+    """The process ids of a session. Without /proc (not Linux), the leader and its process group, as a negative id."""
+    try:
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return [-leader, leader]
+    return [pid for pid in pids if _session_of(pid) == leader]
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:  # the process has ended meanwhile
+        return None
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError) as error:
+        log.debug("kill", extra={"pid": pid, "error": str(error)})
+
+
+class _ChildLog(logging.handlers.RotatingFileHandler):
+    """A log file that tolerates a full disk: lines that cannot be written are lost, and the pipe is still read."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Ignore the error: there is no place to report it to."""
+
+
+def _pump(stream: IO[bytes], path: Path) -> None:
+    """Copy a child's output to its log file, which rotates by size."""
+    handler = _ChildLog(path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES - 1, encoding="utf-8", errors="replace")
+    with stream:
+        for line in stream:
+            text = line.decode("utf-8", "replace").rstrip("\n")
+            handler.emit(logging.LogRecord("child", logging.INFO, "", 0, text, None, None))
+    handler.close()

@@ -1,0 +1,211 @@
+"""`tistream up`: the whole platform on one machine, as child processes (docs/architecture.md)."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import os
+import random
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tistream.clock import SystemClock
+from tistream.service import allocators, java
+from tistream.service.lifetime import die_with_parent
+from tistream.service.observe.logging import configure_logging
+from tistream_cli.errors import CliError
+from tistream_cli.new_token import new_token
+from tistream_cli.platform.data_dir import OWN_UMASK, DataDir, make_service_key, open_data_dir
+from tistream_cli.platform.ports import free_ports, listen
+from tistream_cli.platform.supervisor import ChildSpec, Ended, Supervisor
+
+log = logging.getLogger(__name__)
+
+# In order of start. Each service waits for the ones that it needs, so the order only saves time. The sorter's Spark
+# takes longest.
+SERVICES = {
+    "meta": "tistream_meta",
+    "sorter": "tistream_sorter",
+    "schema": "tistream_schema",
+    "dispatcher": "tistream_dispatcher",
+    "api": "tistream_api",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The number of processes of each service that can run more than once."""
+
+    meta: int = 1
+    dispatcher: int = 1
+    sorter: int = 1
+    api: int = 1
+
+    def children(self) -> dict[str, str]:
+        """{name: service}. The first process has the name of its service, the others that name and a number."""
+        found = {}
+        for service in SERVICES:
+            for number in range(1, getattr(self, service, 1) + 1):
+                found[service if number == 1 else f"{service}-{number}"] = service
+        return found
+
+
+# On one machine the JVM only schedules tasks, and Python processes the rows. Without the JVM's second compiler, the
+# first hundred jobs take half of the time, all 600 measured jobs half of the CPU, and later ones are not slower.
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
+GRACE_MS = 6_500  # above the services' own limit of 5 s, below the 10 s that SIGTERM may take
+NO_AUTH = "no authentication: every user of this machine may do everything; --auth enables it"
+_PORT_PATIENCE_MS = 3_000
+_LOOP_SECONDS = 0.1
+_READY_TIMEOUT_SECONDS = 2.0
+_EXIT_SETTINGS = 2
+_KEY_BYTES = 32
+
+
+def run_up(data_dir: Path, port: int, ranges: int | None, counts: Counts, *, auth: bool = False) -> None:
+    """Run until SIGTERM or SIGINT. Prints `ready http://127.0.0.1:PORT` once every service is ready.
+
+    Raises CliError if it cannot start: Java is missing, the port or directory is in use, the directory is not writable,
+    or settings are invalid.
+    """
+    die_with_parent()
+    os.umask(OWN_UMASK)  # inherited by the children and the processes that they start
+    stop = _StopSignals()
+    try:
+        java.find()
+    except java.JavaMissing as error:
+        raise CliError(str(error)) from error
+    directory = open_data_dir(data_dir)
+    make_service_key(directory, secrets.token_bytes(_KEY_BYTES))
+    listening = listen(port, patience_ms=_PORT_PATIENCE_MS, sleep=stop.requested.wait)
+    shutil.rmtree(directory.scratch, ignore_errors=True)
+    directory.scratch.mkdir(exist_ok=True)
+    with (directory.logs / "up.log").open("a", encoding="utf-8") as log_stream, listening:
+        configure_logging("up", stream=log_stream)
+        if not auth:
+            log.warning(NO_AUTH)
+            sys.stderr.write(f"{NO_AUTH}\n")
+        children = counts.children()
+        ports = dict(zip(children, free_ports(len(children), random.Random()), strict=True))
+        ports["api"] = listening.getsockname()[1]
+        specs = _specs(directory, children, ports, listening, ranges, _first_token(directory) if auth else None)
+        supervisor = Supervisor(specs, directory.logs, SystemClock())
+        try:
+            supervisor.start()
+            _watch(supervisor, ports, directory, stop)
+        finally:
+            log.info("stopping")
+            supervisor.stop(GRACE_MS, hurry=stop.insisted.is_set)
+            log.info("stopped")
+
+
+def _first_token(directory: DataDir) -> Path:
+    """The file with the token that may do everything, created at the first start. Its path is printed, not its text."""
+    path = directory.first_token
+    if not path.exists():
+        new_token(path)
+    sys.stderr.write(f"first token in {path}\n")
+    return path
+
+
+class _StopSignals:
+    """Signal handlers: the first SIGTERM or SIGINT requests an orderly stop, the second an immediate one."""
+
+    def __init__(self) -> None:
+        self.requested = threading.Event()
+        self.insisted = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, _number: int, _frame: object) -> None:
+        (self.insisted if self.requested.is_set() else self.requested).set()
+
+
+def _watch(supervisor: Supervisor, ports: Mapping[str, int], directory: DataDir, stop: _StopSignals) -> None:
+    waiting_for = list(ports)
+    while not stop.requested.wait(_LOOP_SECONDS):
+        for ended in supervisor.poll():
+            _report(ended, directory, started=not waiting_for)
+        if not waiting_for:
+            continue
+        # The API's readiness checks all other services, so it is polled only after the others are ready.
+        asked = [name for name in waiting_for if not name.startswith("api")] or waiting_for
+        for name in [name for name in asked if _is_ready(ports[name])]:
+            log.info("service ready", extra={"child": name})
+            waiting_for.remove(name)
+        if not waiting_for:
+            log.info("ready", extra={"ports": dict(ports)})
+            sys.stdout.write(f"ready http://127.0.0.1:{ports['api']}\n")
+            sys.stdout.flush()
+
+
+def _is_ready(port: int) -> bool:
+    # Importing httpx would take a quarter of a second of CPU from the starting services.
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_READY_TIMEOUT_SECONDS)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _report(ended: Ended, directory: DataDir, *, started: bool) -> None:
+    how = f"status {ended.status}" if ended.status >= 0 else signal.Signals(-ended.status).name
+    path = directory.logs / f"{ended.name}.log"
+    if ended.status == _EXIT_SETTINGS and not started:
+        lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
+        raise CliError(f"{ended.name} rejects its settings: {lines[-1] if lines else 'see ' + str(path)}")
+    log.error("child ended", extra={"child": ended.name, "how": how, "restart_in_ms": ended.restart_in_ms})
+    sys.stderr.write(f"{ended.name} ended ({how}), restarting in {ended.restart_in_ms} ms; see {path}\n")
+
+
+def _specs(
+    directory: DataDir,
+    children: Mapping[str, str],
+    ports: Mapping[str, int],
+    listening: socket.socket,
+    ranges: int | None,
+    first_token: Path | None,
+) -> list[ChildSpec]:
+    metas = [f"http://127.0.0.1:{ports[name]}" for name, service in children.items() if service == "meta"]
+    specs = []
+    for name, service in children.items():
+        settings = {
+            "HOST": "127.0.0.1",
+            "PORT": str(ports[name]),
+            "META_URL": ",".join(metas),
+            "OBJECTS_URL": directory.objects_url,
+            "SERVICE_KEY_FILE": str(directory.service_key),
+        }
+        if name != service:
+            settings["NODE_ID"] = name
+        if service == "meta":
+            settings["DATABASE_URL"] = directory.database_url
+            if ranges is not None:
+                settings["RANGES_PER_TENANT"] = str(ranges)
+            if first_token is not None:
+                settings["FIRST_TOKEN_FILE"] = str(first_token)
+        if service == "api" and first_token is not None:
+            settings["AUTH"] = "on"
+        fds: tuple[int, ...] = ()
+        if name == "api":
+            fds = (listening.fileno(),)
+            settings["LISTEN_FD"] = str(listening.fileno())
+        env = {f"TISTREAM_{service.upper()}__{key}": value for key, value in settings.items()}
+        if service == "api":
+            env |= {key: value for key, value in allocators.ENVIRON.items() if key not in os.environ}
+        if service == "sorter":
+            env["SPARK_LOCAL_DIRS"] = str(directory.scratch / name)
+            env["JAVA_TOOL_OPTIONS"] = f"{JAVA_OPTIONS} {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip()
+        argv = (sys.executable, "-m", SERVICES[service])
+        specs.append(ChildSpec(name, argv, env, fds, last=service == "meta"))  # the others report their usage to it
+    return specs

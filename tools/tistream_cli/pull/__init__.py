@@ -1,0 +1,1 @@
+"""`tistream pull`: events to stdout or to a directory."""

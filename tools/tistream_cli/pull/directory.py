@@ -1,0 +1,147 @@
+"""`tistream pull --format parquet --out DIR`: a directory of Parquet files by table, which later pulls continue.
+
+    DIR/shop.orders/000001-000002.parquet    rows: page 1 of this directory, file 2 of that page
+    DIR/ddl/000001-000001.parquet            DDL events
+    DIR/end.json                             the request, the number of complete pages, and the cursor after them
+
+A page is complete once end.json counts it. The files of an incomplete page are removed by the next pull.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+import pyarrow.parquet as pq
+
+from tistream_cli.errors import CliError
+from tistream_cli.pull.format import PullFormat, PullRequest
+
+_BLOCK = 512  # block size of a tar archive, which ends with two empty blocks
+_END = "end.json"
+_DDL = "ddl"
+_FILE = re.compile(r"([0-9]{6,})-[0-9]{6,}\.parquet")
+_NAME_BYTES_MAX = 100  # for each of the two names, because file systems allow 255 bytes for both
+_ASKED = ("cluster", "tenant", "database", "table", "events")
+
+
+def directory_of(database: str, table: str) -> str:
+    """The directory name of a table's rows. In both names, all characters but ASCII letters, digits, `_` and `-` are
+    percent-encoded. A longer name than _NAME_BYTES_MAX is cut, and ends with `~` and a digest of the name."""
+    return f"{_encoded(database)}.{_encoded(table)}"
+
+
+def _encoded(name: str) -> str:
+    text = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
+    if len(text) <= _NAME_BYTES_MAX:
+        return text
+    digest = hashlib.blake2b(name.encode(), digest_size=12).hexdigest()
+    return f"{text[: _NAME_BYTES_MAX - len(digest) - 1]}~{digest}"
+
+
+class ToFiles:
+    """The directory that receives the pages of one pull. Raises CliError if it is of another pull, or has other
+    files."""
+
+    form = PullFormat.PARQUET
+
+    def __init__(self, directory: Path, request: PullRequest) -> None:
+        self._directory = directory
+        self._asked = {name: getattr(request, name) for name in _ASKED}
+        self._asked["events"] = request.events or "all"
+        told = self._read(request)
+        self.cursor: str | None = told.get("cursor")
+        self._page: int = told.get("page", 0)
+
+    def resumed(self, request: PullRequest) -> PullRequest:
+        """The request, continued from the cursor of the directory."""
+        return request if self.cursor is None else replace(request, cursor=self.cursor)
+
+    def take(self, body: bytes) -> tuple[int, dict[str, Any]]:
+        """Write a page's files and then end.json, which makes the page complete. Returns (number of events, the page's
+        end). Raises CliError if the page is truncated."""
+        try:
+            with tarfile.open(fileobj=io.BytesIO(body)) as archive:
+                files = {one.name: file.read() for one in archive if (file := archive.extractfile(one)) is not None}
+        except tarfile.TarError as error:
+            raise _cut() from error
+        end = next((name for name in files if name.endswith("-end.json")), None)
+        if end is None or len(body) % _BLOCK or not body.endswith(bytes(2 * _BLOCK)):
+            raise _cut()
+        told = orjson.loads(files.pop(end))
+        self._begin()
+        events = 0
+        for number, data in enumerate(files.values(), 1):
+            footer = pq.ParquetFile(io.BytesIO(data))
+            events += footer.metadata.num_rows
+            place = self._directory / _place(footer.schema_arrow.metadata)
+            place.mkdir(exist_ok=True)
+            (place / f"{self._page + 1:06d}-{number:06d}.parquet").write_bytes(data)
+        self._page += 1
+        self._write(told)
+        return events, told
+
+    def close(self) -> None:
+        """Do nothing: each page is complete by itself."""
+
+    def _read(self, request: PullRequest) -> dict[str, Any]:
+        try:
+            told = orjson.loads((self._directory / _END).read_bytes())
+        except FileNotFoundError:
+            if self._directory.exists() and any(self._directory.iterdir()):
+                raise CliError(f"{self._directory} has files but no {_END} of a pull: use an empty directory") from None
+            return {}
+        except (OSError, ValueError) as error:
+            raise CliError(f"{self._directory / _END} cannot be read: {error}") from error
+        where = f"{self._directory / _END} has the cursor of an earlier pull"
+        if not isinstance(told, dict):
+            raise CliError(f"{self._directory / _END} was not written by a pull: use an empty directory")
+        if request.start_ts is not None or request.cursor is not None:
+            raise CliError(f"{where}, from which this pull continues: omit --start-ts and --cursor, or use an "
+                           "empty directory")  # fmt: skip
+        before = told.get("asked", self._asked)  # earlier versions did not store it
+        if before != self._asked:
+            raise CliError(f"{where} of {_words(before)}, not {_words(self._asked)}: use an empty "
+                           "directory")  # fmt: skip
+        return told
+
+    def _begin(self) -> None:
+        """Create the directory with end.json, and remove the files of an incomplete page of an earlier pull."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        if not (self._directory / _END).exists():
+            self._write({})
+        for path in self._directory.glob("*/*.parquet"):
+            name = _FILE.fullmatch(path.name)
+            if name is not None and int(name[1]) > self._page:
+                path.unlink()
+
+    def _write(self, told: dict[str, Any]) -> None:
+        body = orjson.dumps({**told, "page": self._page, "asked": self._asked}, option=orjson.OPT_APPEND_NEWLINE)
+        draft = self._directory / f".{_END}.part"
+        with draft.open("wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self._directory / _END)
+
+
+def _place(metadata: dict[bytes, bytes]) -> str:
+    if metadata[b"tistream.type"] != b"row":
+        return _DDL
+    return directory_of(metadata[b"tistream.database"].decode(), metadata[b"tistream.table"].decode())
+
+
+def _words(asked: dict[str, str | None]) -> str:
+    return " ".join(f"{name}={value}" for name, value in asked.items() if value is not None)
+
+
+def _cut() -> CliError:
+    return CliError("the answer is truncated; pull again from the last cursor")

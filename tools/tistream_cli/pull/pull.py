@@ -1,0 +1,170 @@
+"""`tistream pull`: writes events as NDJSON to stdout, page by page until caught up, or endlessly."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import IO
+
+import orjson
+from rich.console import Console
+from rich.status import Status
+
+from tistream.errors import Gone, RetryableError, TiStreamError
+from tistream_cli.client import ApiClient, NoAnswer, changes_path
+from tistream_cli.errors import CliError
+from tistream_cli.pull.format import PullRequest
+
+_PAGE_EVENTS = 10_000
+_WAIT_MS = "10000"
+_RECONNECT_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Progress:
+    """The progress of a pull."""
+
+    rows: int = 0
+    ddls: int = 0
+    resolved_ts: str = ""
+    cursor: str | None = field(default=None, repr=False)
+    last_type: str = ""
+    after_cursor: int = 0  # number of events since the cursor, which an answer from there repeats
+
+    @property
+    def events(self) -> int:
+        """The number of row and ddl events."""
+        return self.rows + self.ddls
+
+    def pass_over(self, line: bytes, repeated: int) -> int:
+        """Skip a line of an answer whose next `repeated` events were received before. Return how many of them
+        remain."""
+        if line.startswith((b'{"type":"row"', b'{"type":"ddl"')):
+            return repeated - 1
+        self.see(line)
+        self.after_cursor = repeated
+        return repeated
+
+    def see(self, line: bytes) -> None:
+        """Count one line. Rows, which are most lines, are recognised by their first bytes."""
+        if line.startswith(b'{"type":"row"'):
+            self.rows += 1
+            self.after_cursor += 1
+            self.last_type = "row"
+            return
+        event = orjson.loads(line)
+        self.last_type = event["type"]
+        if self.last_type == "ddl":
+            self.ddls += 1
+            self.after_cursor += 1
+        elif self.last_type in ("resolved", "continue"):
+            self.cursor, self.after_cursor = event["cursor"], 0
+            self.resolved_ts = event.get("resolved_ts", self.resolved_ts)
+
+
+def pull(
+    client: ApiClient,
+    request: PullRequest,
+    sleep: Callable[[float], None] = time.sleep,
+    say: Callable[[str], None] = lambda _: None,
+) -> Iterator[tuple[bytes, Progress]]:
+    """Every line of the pull, with the progress after it. Ends when caught up, at end_ts or after `limit` events.
+
+    With `follow`, it waits while the server cannot serve the tenant yet, and calls `say` with the reason. When the
+    connection was lost, it resumes from the last cursor and skips the events received since.
+    Raises CliError, also if an answer ends before its last line.
+    """
+    path = changes_path(request.cluster, request.tenant, request.database, request.table)
+    progress = Progress(cursor=request.cursor)
+    start_ts = request.start_ts
+    said = ""
+    while True:
+        before, repeated = progress.events, progress.after_cursor
+        try:
+            for line in client.lines(path, page_parameters(request, progress, start_ts or "0")):
+                if repeated:
+                    repeated = progress.pass_over(line, repeated)
+                    continue
+                progress.see(line)
+                yield line, progress
+        except (NoAnswer, RetryableError) as error:
+            if not request.follow or (isinstance(error, NoAnswer) and not progress.last_type):
+                raise CliError(str(error)) from error
+            if not progress.last_type and str(error) != said:
+                said = str(error)
+                say(said)
+            sleep(_RECONNECT_SECONDS)
+            continue
+        except Gone as error:
+            earliest_ts = error.extra.get("earliest_ts")
+            if start_ts is not None or progress.cursor is not None or earliest_ts is None:
+                raise CliError(str(error)) from error
+            start_ts = str(earliest_ts)  # without a given start, begin at the earliest ts
+            continue
+        except TiStreamError as error:
+            raise CliError(str(error)) from error
+        if progress.last_type not in ("resolved", "continue"):
+            raise CliError("the answer is truncated before its last line; pull again from the last cursor")
+        if is_over(request, progress, got_events=progress.events > before):
+            return
+
+
+def is_over(request: PullRequest, progress: Progress, *, got_events: bool) -> bool:
+    """Whether the pull ends with the last page. `got_events`: the page had events."""
+    if request.limit is not None and progress.events >= request.limit:
+        return True
+    if request.follow or progress.last_type == "continue":
+        return False
+    if request.end_ts is not None:
+        return int(progress.resolved_ts) >= int(request.end_ts)
+    return not got_events
+
+
+def page_parameters(request: PullRequest, progress: Progress, start_ts: str) -> dict[str, str]:
+    """The query parameters of the next page: from the cursor or, without one, from `start_ts`."""
+    params = {"cursor": progress.cursor} if progress.cursor is not None else {"start_ts": start_ts}
+    if request.events is not None:
+        params["events"] = request.events
+    if request.follow:
+        return {**params, "follow": "true"}
+    left = _PAGE_EVENTS if request.limit is None else request.limit - progress.events
+    params["limit"] = str(min(left, _PAGE_EVENTS))
+    if request.end_ts is not None:
+        params |= {"end_ts": request.end_ts, "wait_ms": _WAIT_MS}
+    return params
+
+
+def run_pull(client: ApiClient, request: PullRequest, out: IO[bytes]) -> None:
+    """Write every line to `out`. If stderr is a terminal, show a progress line there."""
+    console = Console(file=sys.stderr)
+    status = console.status("pulling") if console.is_terminal else None
+    try:
+        _copy(client, request, out, status)
+    except BrokenPipeError:
+        # The reader, for example `head`, has closed the pipe. Redirect stdout so that the flush at exit does not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        if status is not None:
+            status.stop()
+
+
+def _copy(client: ApiClient, request: PullRequest, out: IO[bytes], status: Status | None) -> None:
+    if status is not None:
+        status.start()
+
+    def say(text: str) -> None:
+        if status is None:
+            sys.stderr.write(f"waiting: {text}\n")
+        else:
+            status.update(f"waiting: {text}")
+
+    for count, (line, progress) in enumerate(pull(client, request, say=say)):
+        out.write(line + b"\n")
+        if progress.last_type != "row":
+            out.flush()
+        if status is not None and (count % 1000 == 0 or progress.last_type != "row"):
+            status.update(f"{progress.rows} rows, {progress.ddls} ddls, resolved {progress.resolved_ts or '-'}")
+    out.flush()

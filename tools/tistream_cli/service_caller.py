@@ -1,0 +1,35 @@
+"""Signs requests of commands with the services' key, for commands in a service's container that call meta servers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+
+from tistream.clock import SystemClock
+from tistream.wire.auth.service_auth import ServiceAuth, ServiceKeys
+from tistream.wire.auth.service_token import Caller
+from tistream_cli.errors import CliError
+
+KEY_FILE = "TISTREAM_SERVICE_KEY_FILE"
+
+
+def signing() -> Callable[[httpx.Request], httpx.Request] | None:
+    """A function that signs requests with the key of the file in TISTREAM_SERVICE_KEY_FILE; None without that variable.
+    Raises CliError."""
+    path = os.environ.get(KEY_FILE)
+    if not path:
+        return None
+    clock = SystemClock()
+    try:
+        auth = ServiceAuth(ServiceKeys(Path(path), clock), Caller(os.environ.get("POD_NAME", "cli"), "cli"), clock)
+    except (OSError, ValueError) as error:
+        raise CliError(f"{KEY_FILE}: {error}") from error
+
+    def signed(request: httpx.Request) -> httpx.Request:
+        request.headers["authorization"] = auth()
+        return request
+
+    return signed

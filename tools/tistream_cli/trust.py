@@ -1,0 +1,38 @@
+"""TLS settings of commands: the trusted CA and the client certificate, from options of `tistream` or the
+environment."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+
+import typer
+
+from tistream_cli.errors import CliError
+
+CA_FILE, CERT_FILE, KEY_FILE = "TISTREAM_CA_FILE", "TISTREAM_CERT_FILE", "TISTREAM_KEY_FILE"
+
+
+def tls_context() -> ssl.SSLContext | None:
+    """The TLS context that the environment describes. None without these variables: then httpx trusts public CAs.
+    Raises CliError."""
+    ca_file, cert_file, key_file = (os.environ.get(name) or None for name in (CA_FILE, CERT_FILE, KEY_FILE))
+    if ca_file is None and cert_file is None:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if cert_file is not None:
+            context.load_cert_chain(cert_file, key_file)
+    except OSError as error:
+        files = ", ".join(str(file) for file in (ca_file, cert_file, key_file) if file is not None)
+        raise CliError(f"certificates {files}: {error}") from error
+    return context
+
+
+def remember(option: typer.CallbackParam, path: Path | None) -> Path | None:
+    """A Typer callback that stores an option of `tistream` in the environment, also for child processes."""
+    if path is not None:
+        os.environ[f"TISTREAM_{str(option.name).upper()}"] = str(path)
+    return path

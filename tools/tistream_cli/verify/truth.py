@@ -1,0 +1,133 @@
+"""Reads the truth file of `tistream verify` as it grows, and rejects invalid ones. An invalid truth file is not an
+error of the platform, and is not reported as a violation."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from tistream.clock import Clock
+from tistream_cli.errors import CliError
+from tistream_cli.verify.readers import Watched
+from tistream_verify.fingerprint import TruthLine, TruthRun
+
+_POLL_SECONDS = 0.2
+_SHOWN = 80
+
+
+class TruthRefused(CliError):
+    """The file is not a truth file, or not of this tenant and run."""
+
+
+class TruthFile:
+    """A truth file. `lines` counts the lines read so far, and `run` is the run that they name."""
+
+    def __init__(self, path: Path, cluster: str, tenant: str) -> None:
+        self.lines = 0
+        self.run: TruthRun | None = None
+        self._path, self._cluster, self._tenant = path, cluster, tenant
+        self._read = 0  # bytes
+        self._ts = -1
+
+    def check_beginning(self) -> None:
+        """Check the first line, if it exists already, without consuming it. Raises TruthRefused."""
+        if not self._path.absolute().parent.is_dir():
+            raise TruthRefused(f"no truth file {self._path}: its folder does not exist")
+        if self._path.exists() and not self._path.is_file():
+            raise TruthRefused(f"the truth {self._path} is not a file")
+        for line in self._whole_lines(only_first=True):
+            self._parsed(line, 1)
+
+    def new_lines(self) -> Iterator[TruthLine]:
+        """The lines written since the last call. Raises TruthRefused."""
+        for text in self._whole_lines():
+            line = self._parsed(text, self.lines + 1)
+            if line.run is not None and self.run is not None and line.run != self.run:
+                raise TruthRefused(f"the truth {self._path} is of two runs, from line {self.lines + 1} on")
+            if line.ts <= self._ts:
+                raise TruthRefused(f"the truth {self._path} goes back at line {self.lines + 1}: is it of another run?")
+            self.run, self._ts = line.run or self.run, line.ts
+            self.lines += 1
+            yield line
+
+    def _whole_lines(self, *, only_first: bool = False) -> list[bytes]:
+        try:
+            if not self._path.exists():
+                return []
+            with self._path.open("rb") as file:
+                if self._path.stat().st_size < self._read:
+                    raise TruthRefused(f"the truth {self._path} was rewritten while it was read: is it of another run?")
+                file.seek(self._read)
+                text = file.readline() if only_first else file.read()
+        except OSError as error:
+            raise TruthRefused(f"the truth {self._path} cannot be read: {error.strerror}") from error
+        whole = text[: text.rfind(b"\n") + 1]
+        if not only_first:
+            self._read += len(whole)
+        return whole.splitlines()
+
+    def _parsed(self, text: bytes, number: int) -> TruthLine:
+        try:
+            line = TruthLine.parse(text)
+        except ValueError as error:
+            raise TruthRefused(
+                f"line {number} of the truth {self._path} is not a truth line of `tistream simulate --truth`: "
+                f"{text[:_SHOWN].decode(errors='replace')!r}"
+            ) from error
+        run = line.run
+        if run is not None and (run.cluster, run.tenant) != (self._cluster, self._tenant):
+            found, own = f"{run.cluster}/{run.tenant}", f"{self._cluster}/{self._tenant}"
+            raise TruthRefused(f"the truth {self._path} is of tenant {found}, not of {own}")
+        return line
+
+
+class TruthReader:
+    """The thread that reads the truth file as it grows. `refused`: the reason why the file was rejected."""
+
+    def __init__(self, path: Path, watched: Watched, clock: Clock, *, from_beginning: bool) -> None:
+        self.began_ms = self.grown_ms = clock.monotonic_ms()
+        self.refused: str | None = None
+        self.path = path
+        self.ended = threading.Event()
+        self._file = TruthFile(path, watched.cluster, watched.tenant)
+        self._watched, self._clock, self._from_beginning = watched, clock, from_beginning
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        """Read until `finish` is called and the whole file has been read."""
+        try:
+            last = False
+            while not last:
+                last = self._done.wait(_POLL_SECONDS)
+                self._take_new()
+        except TruthRefused as refused:
+            self.refused = str(refused)
+        finally:
+            self.ended.set()
+
+    def finish(self) -> None:
+        """Request the end: the file does not grow any more. `ended` is set when the whole file has been read."""
+        self._done.set()
+
+    def missing(self) -> str | None:
+        """A message if no truth line has been read yet; None after the first one."""
+        if self._watched.truth_lines:
+            return None
+        return f"no truth line in {self.path} yet" if self.path.exists() else f"no truth file {self.path}"
+
+    def _take_new(self) -> None:
+        for line in self._file.new_lines():
+            self._check_run(line)
+            with self._watched.lock:
+                self._watched.validators.truth(line)
+                self._watched.truth_ts = line.ts
+                self._watched.truth_lines += 1
+            self.grown_ms = self._clock.monotonic_ms()
+
+    def _check_run(self, line: TruthLine) -> None:
+        """Raise TruthRefused if the truth begins above the tenant's beginning: then it is not of this run."""
+        begin_ts, run = self._watched.start_ts, line.run
+        if self._from_beginning and run is not None and 0 < begin_ts < run.snapshot_ts:
+            told = f"it begins at {run.snapshot_ts}, the tenant at {begin_ts}"
+            raise TruthRefused(f"the truth {self.path} is of another run: {told}")

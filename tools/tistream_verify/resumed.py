@@ -1,0 +1,77 @@
+"""Joins the answers of a stream that is cut and resumed from its last cursor. Repeated events must be unchanged.
+
+An endless stream returns a cursor only at intervals. After a cut, the events since the last cursor are repeated. They
+are compared with the record, and only new events are passed to the validators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from tistream_verify.form import well_formed
+from tistream_verify.record import Record, line_hash
+from tistream_verify.validators import Validators
+from tistream_verify.violation import Rule
+
+
+class ResumedStream:
+    """Takes the lines of every answer. `cursor` is the position at which the next answer begins (None: at start_ts)."""
+
+    def __init__(self, validators: Validators, record: Record) -> None:
+        self.cursor: str | None = None
+        self.answers = 0
+        self.repeated = 0
+        self._validators = validators
+        self._record = record
+        self._at_cursor = record.end  # the record's position at the cursor
+        self._next = record.end
+
+    def begin(self) -> None:
+        """Begin a new answer, from `cursor`."""
+        self.answers += 1
+        self._next = self._at_cursor
+
+    def take(self, line: bytes) -> dict[str, Any] | None:
+        """Process one line. Return the event if it is new, or None if it repeats an earlier one or is malformed."""
+        event: dict[str, Any] = orjson.loads(line)
+        if event.get("type") in ("row", "ddl"):
+            return self._event(event, line)
+        return self._mark(event) if well_formed(event, self._validators.found) else None
+
+    def _event(self, event: dict[str, Any], line: bytes) -> dict[str, Any] | None:
+        place, self._next = self._next, self._next + 1
+        if place < self._record.end:
+            self.repeated += 1
+            if place >= self._record.first and self._record.hash(place) != line_hash(line):
+                detail = (
+                    f"resumed, event {place} differs from the one that was received at {self._record.commit_ts(place)}"
+                )
+                self._validators.found.add(Rule.REREAD, detail, event)
+            return None
+        if self._validators.see(event):
+            self._record.append(event, line)
+        return event
+
+    def _mark(self, event: dict[str, Any]) -> dict[str, Any] | None:
+        """Process a resolved or continue event."""
+        self.cursor, self._at_cursor = event["cursor"], self._next
+        if event["type"] == "continue":
+            return None
+        resolved_ts = int(event["resolved_ts"])
+        if self._next < self._record.end:
+            self._early(resolved_ts, event)
+            return None
+        self._validators.see(event)
+        self._record.resolved_ts = max(self._record.resolved_ts, resolved_ts)
+        return event
+
+    def _early(self, resolved_ts: int, event: Mapping[str, Any]) -> None:
+        """Check a resolved event among repeated events: its resolved_ts must match its position."""
+        coming = self._record.commit_ts(self._next)
+        before = self._record.commit_ts(self._next - 1) if self._next > self._record.first else 0
+        if resolved_ts >= coming or resolved_ts < before:
+            detail = f"resumed, resolved {resolved_ts} between an event at {before} and one at {coming}"
+            self._validators.found.add(Rule.REREAD, detail, event)

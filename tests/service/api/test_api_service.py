@@ -13,11 +13,13 @@ import pytest
 
 from support import compare, golden
 from support.api_world import Platform, platform
-from support.golden import GoldenSet
+from support.golden import Delivery, GoldenSet
 from support.pull import PROBLEM, Consumer, parse
 from support.waiting import PATIENCE_S, eventually
-from tistream_cli.client import ApiClient
-from tistream_cli.commands.tenant import create_tenant, set_key, set_retention
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream_cli.client import ApiClient, changes_path
+from tistream_cli.commands.tenant import create_tenant, set_key, set_retention, wait_for_snapshot
 from tistream_cli.errors import CliError
 
 EVERYTHING = golden.load("everything")
@@ -276,6 +278,25 @@ def test_a_key_is_forwarded_and_refused_where_objects_are_files(up: Platform, lo
     with pytest.raises(CliError, match="encrypts nothing"):
         set_key(client, "9", "new", "alias/acme")
     set_key(client, "9", "new", "none")
+
+
+def test_the_command_waits_until_a_tenant_can_be_pulled(up: Platform, capsys: pytest.CaptureFixture[str]) -> None:
+    client, tenant = ApiClient(up.api.url), TenantKey("8", "waited-for")
+    create_tenant(client, "8", "waited-for")
+    slept = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            up.put(Delivery(0, layout.schema_snap(tenant), EVERYTHING.schema_snap.data))
+        time.sleep(seconds)
+
+    wait_for_snapshot(client, "8", "waited-for", sleep)
+    said = capsys.readouterr()
+    assert said.err.startswith("waiting: schema_snap has not come")
+    assert said.out.endswith("can be pulled\n")
+    (line,) = client.lines(changes_path("8", "waited-for", None, None), {"start_ts": START})
+    assert json.loads(line)["type"] == "resolved"
 
 
 def test_a_stream_gives_the_same_events_while_files_arrive_and_ends_with_the_service(up: Platform) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from tistream_cli.client import ApiClient, tenant_path
@@ -12,6 +14,7 @@ from tistream_cli.errors import CliError
 
 FOREVER = "forever"
 NO_KEY = "none"
+_WAIT_SECONDS = 0.5
 _DURATION = re.compile(r"([0-9]{1,9})([dhm])")
 _UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
 
@@ -33,6 +36,24 @@ def create_tenant(
         more["kms_key_id"] = key_id(kms_key)
     client.call("POST", tenant_path(cluster), {"tenant_id": tenant, **more})
     sys.stdout.write(f"tenant {cluster}/{tenant} registered\n")
+
+
+def wait_for_snapshot(
+    client: ApiClient, cluster: str, tenant: str, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Wait until the snapshot of a tenant has been read, so that it can be pulled. Write what it waits for to stderr,
+    once for each reason. Raises CliError."""
+    said = ""
+    while True:
+        status = client.call("GET", tenant_path(cluster, tenant, "status"))
+        if int(status["resolved_ts"]) > 0:
+            sys.stdout.write(f"tenant {cluster}/{tenant} can be pulled\n")
+            return
+        reason = (status["held_by"] or {}).get("reason", "")
+        if reason and reason != said:
+            said = reason
+            sys.stderr.write(f"waiting: {reason}\n")
+        sleep(_WAIT_SECONDS)
 
 
 def set_retention(client: ApiClient, cluster: str, tenant: str, retention: str) -> None:

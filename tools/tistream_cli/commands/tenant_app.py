@@ -32,14 +32,18 @@ def tenant_create(
         bool | None,
         typer.Option("--index-keys/--no-index-keys", help="Keep its index entries. Default: the sorters' setting."),
     ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the tenant can be pulled.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Register a tenant."""
     with importing():
         from tistream_cli.client import ApiClient
-        from tistream_cli.commands.tenant import create_tenant
+        from tistream_cli.commands.tenant import create_tenant, wait_for_snapshot
 
-    create_tenant(ApiClient(url), cluster, tenant, retention, kms_key, index_keys)
+    client = ApiClient(url)
+    create_tenant(client, cluster, tenant, retention, kms_key, index_keys)
+    if wait:
+        wait_for_snapshot(client, cluster, tenant)
 
 
 @tenant_app.command("retention")

@@ -36,13 +36,14 @@ class AuditedRoute(APIRoute):
         handle, action = super().get_route_handler(), self.operation_id or self.name
 
         async def audited(request: Request) -> Response:
-            with acting.acted_by(_actor(request)), doing(action):
+            with acting.acted_by(actor_of(request)), doing(action):
                 return await handle(request)
 
         return audited
 
 
-def _actor(request: Request) -> acting.Actor:
+def actor_of(request: Request) -> acting.Actor:
+    """The actor that the API server names, else the service at the request's address."""
     told = acting.read(request.headers.get(acting.HEADER))
     if told is not None:
         return told

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from fastapi import Request
+from collections.abc import Callable, Coroutine
+from typing import Any
 
+from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from tistream import acting
 from tistream.errors import Unavailable
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_meta.owner.server import MetaServer
+from tistream_meta.routes.audit_routes import AuditedRoute, actor_of
 
 FORWARDED = "tistream-forwarded-by"  # header: the meta server that forwarded the request
 
@@ -28,3 +34,31 @@ def elsewhere(request: Request) -> MetaClient | None:
     if FORWARDED in request.headers:
         raise Unavailable("this meta server is not the owner")
     return server.owner()
+
+
+class OwnersRoute(AuditedRoute):
+    """A route that only the owner answers. Another meta server forwards the request as it arrived, with its actor, and
+    returns the owner's answer. The owner validates the request and records it in the audit log.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The audited handler on the owner, else a call to the owner."""
+        handle = super().get_route_handler()
+
+        async def answered(request: Request) -> Response:
+            owner = elsewhere(request)
+            if owner is None:
+                return await handle(request)
+            body = await request.body()
+            with acting.acted_by(actor_of(request)):
+                return await run_in_threadpool(_forwarded, owner, request, body)
+
+        return answered
+
+
+def _forwarded(owner: MetaClient, request: Request, body: bytes) -> Response:
+    """The owner's answer. Raises the error that it answers, or Unavailable."""
+    query = request.scope["query_string"]
+    path = (request.scope["raw_path"] + (b"?" + query if query else b"")).decode("ascii")
+    answer = owner.request(request.method, path, body or None)
+    return Response(answer.content, answer.status_code, media_type="application/json")

@@ -52,22 +52,22 @@ from tistream_meta.owner.reports import Holding
 from tistream_meta.owner.route_table import tenant_info
 from tistream_meta.owner.store_keeping import Told
 from tistream_meta.routes.audit_routes import AuditedRoute
+from tistream_meta.routes.forwarding import OwnersRoute
 from tistream_meta.routes.forwarding import elsewhere as _elsewhere
 from tistream_meta.routes.forwarding import server_of as _server
 
 _TS = re.compile(r"[0-9]{1,20}")
 
 router = APIRouter(route_class=AuditedRoute)
+of_owner = APIRouter(route_class=OwnersRoute)
 
 NodeId = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
 WaitMs = Annotated[int, Query(ge=0, le=60_000)]
 
 
-@router.post("/v1/clusters/{cluster_id}/tenants", status_code=201, operation_id="CreateTenant")
+@of_owner.post("/v1/clusters/{cluster_id}/tenants", status_code=201, operation_id="CreateTenant")
 def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> TenantInfo:
     """Register a tenant. Idempotent; 409 if it exists with another retention, key, or setting of index keys."""
-    if (owner := _elsewhere(request)) is not None:
-        return owner.register_tenant(cluster_id, body)
     told = "retention_ms" in body.model_fields_set
     retention = Retention(parse_retention_ms(body.retention_ms)) if told else None
     encryption = Encryption(body.kms_key_id) if "kms_key_id" in body.model_fields_set else None
@@ -75,20 +75,16 @@ def create_tenant(request: Request, cluster_id: str, body: CreateTenant) -> Tena
     return tenant_info(_server(request).tenant_rules.create(key, retention, encryption, body.index_keys))
 
 
-@router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention", operation_id="SetRetention")
+@of_owner.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/retention", operation_id="SetRetention")
 def set_retention(request: Request, cluster_id: str, tenant_id: str, body: SetRetention) -> TenantInfo:
     """Set how long a tenant's rows are kept. Idempotent."""
-    if (owner := _elsewhere(request)) is not None:
-        return owner.set_retention(cluster_id, tenant_id, body)
     key, retention = TenantKey.parse(cluster_id, tenant_id), Retention(parse_retention_ms(body.retention_ms))
     return tenant_info(_server(request).tenant_rules.set_retention(key, retention))
 
 
-@router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption", operation_id="SetEncryption")
+@of_owner.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/encryption", operation_id="SetEncryption")
 def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: SetEncryption) -> TenantInfo:
     """Set the key that a tenant's new objects are encrypted with. Idempotent."""
-    if (owner := _elsewhere(request)) is not None:
-        return owner.set_encryption(cluster_id, tenant_id, body)
     key = TenantKey.parse(cluster_id, tenant_id)
     return tenant_info(_server(request).tenant_rules.set_encryption(key, Encryption(body.kms_key_id)))
 
@@ -100,11 +96,9 @@ def list_tenants(request: Request, cluster_id: str) -> TenantList:
     return TenantList(cluster_id=cluster_id, tenants=[tenant_info(tenant) for tenant in found])
 
 
-@router.post("/v1/notifications", status_code=202, operation_id="Notify")
+@of_owner.post("/v1/notifications", status_code=202, operation_id="Notify")
 def notify(request: Request, body: Notification) -> Accepted:
     """Announce a file. The tenant need not be registered yet, because its files may come first."""
-    if (owner := _elsewhere(request)) is not None:
-        return owner.notify(body)
     key = TenantKey.parse(body.cluster_id, body.tenant_id)
     if not _TS.fullmatch(body.ts) or not 0 < int(body.ts) <= MAX_TS:
         raise InvalidRequest(f"ts {body.ts[:80]!r} is not a decimal timestamp")
@@ -118,11 +112,9 @@ def notify(request: Request, body: Notification) -> Accepted:
     return Accepted()
 
 
-@router.get("/v1/nodes", operation_id="ListNodes")
+@of_owner.get("/v1/nodes", operation_id="ListNodes")
 def list_nodes(request: Request) -> NodeList:
     """Every registered process of the platform."""
-    if (owner := _elsewhere(request)) is not None:
-        return owner.nodes()
     return NodeList(
         nodes=[
             NodeInfo(
@@ -139,22 +131,18 @@ def list_nodes(request: Request) -> NodeList:
     )
 
 
-@router.post("/v1/nodes/{node_id}/drain", status_code=202, operation_id="DrainNode")
+@of_owner.post("/v1/nodes/{node_id}/drain", status_code=202, operation_id="DrainNode")
 def drain_node(request: Request, node_id: NodeId, body: DrainNode) -> Accepted:
     """Move all tasks and stores off a node and assign none to it; `draining: false` takes that back. So does its next
     start.
     """
-    if (owner := _elsewhere(request)) is not None:
-        return owner.drain(node_id, body.draining)
     _server(request).drain(node_id, body.draining)
     return Accepted()
 
 
-@router.get("/v1/tasks", operation_id="ListAllTasks")
+@of_owner.get("/v1/tasks", operation_id="ListAllTasks")
 def list_tasks(request: Request) -> TaskInfoList:
     """Every task with its sorter and its phase."""
-    if (owner := _elsewhere(request)) is not None:
-        return owner.tasks()
     return TaskInfoList(
         tasks=[
             TaskInfo(
@@ -174,29 +162,23 @@ def list_tasks(request: Request) -> TaskInfoList:
     )
 
 
-@router.post("/v1/tasks/{task_id}/move", status_code=202, operation_id="MoveTask")
+@of_owner.post("/v1/tasks/{task_id}/move", status_code=202, operation_id="MoveTask")
 def move_task(request: Request, task_id: int, body: MoveTask) -> Accepted:
     """Let another sorter prepare to take a task over."""
-    if (owner := _elsewhere(request)) is not None:
-        return owner.move(task_id, body.node_id)
     _server(request).move(task_id, body.node_id)
     return Accepted()
 
 
-@router.post("/v1/tasks/{task_id}/split", status_code=202, operation_id="SplitTask")
+@of_owner.post("/v1/tasks/{task_id}/split", status_code=202, operation_id="SplitTask")
 def split_task(request: Request, task_id: int, body: SplitTask) -> Children:
     """Split a task into two: at `key`, or where that halves the load."""
-    if (owner := _elsewhere(request)) is not None:
-        return owner.split(task_id, body.key)
     key = None if body.key is None else _key(body.key, "key")
     return Children(children=list(_server(request).split(task_id, key)))
 
 
-@router.post("/v1/tasks/{task_id}/merge", status_code=202, operation_id="MergeTasks")
+@of_owner.post("/v1/tasks/{task_id}/merge", status_code=202, operation_id="MergeTasks")
 def merge_tasks(request: Request, task_id: int, body: MergeTasks) -> Children:
     """Merge two neighbouring tasks into one."""
-    if (owner := _elsewhere(request)) is not None:
-        return owner.merge(task_id, body.neighbour)
     return Children(children=list(_server(request).merge(task_id, body.neighbour)))
 
 
@@ -214,21 +196,17 @@ def show_owner(request: Request) -> OwnerInfo:
     return OwnerInfo(node_id=found.node_id, url=found.url, owner_rev=found.owner_rev, lease_left_ms=found.lease_left_ms)
 
 
-@router.post("/upcall/v1/nodes/{node_id}/starts", operation_id="NewStart")
+@of_owner.post("/upcall/v1/nodes/{node_id}/starts", operation_id="NewStart")
 def new_start(request: Request, node_id: NodeId) -> NewStart:
     """A new start_epoch for a process that will register."""
-    if (owner := _elsewhere(request)) is not None:
-        return owner.new_start(node_id)
     return NewStart(start_epoch=_server(request).new_start(node_id))
 
 
-@router.put("/upcall/v1/nodes/{node_id}", operation_id="RegisterNode")
+@of_owner.put("/upcall/v1/nodes/{node_id}", operation_id="RegisterNode")
 def register_node(request: Request, node_id: NodeId, body: RegisterNode) -> Registered:
     """Register a process start. The tasks of a sorter get new epochs. 409 `superseded`: a newer start has
     registered.
     """
-    if (owner := _elsewhere(request)) is not None:
-        return owner.register(node_id, body.role, body.url, body)
     start = Start(body.instance, body.start_epoch)
     node, version = _server(request).register(node_id, body.role, body.url, start)
     return Registered(start_epoch=node.start_epoch, route_version=version)
@@ -294,3 +272,6 @@ def announcements(request: Request, after: int = 0, wait_ms: WaitMs = 0) -> Anno
     if (owner := _elsewhere(request)) is not None:
         return owner.announcements(after, wait_ms)
     return _server(request).announcements().after(after, wait_ms)
+
+
+router.include_router(of_owner)

@@ -10,13 +10,12 @@ from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey, parse_store_id
 from tistream.model.ts import MAX_TS
 from tistream.wire.meta import Accepted, RetireStore
-from tistream_meta.routes.audit_routes import AuditedRoute
-from tistream_meta.routes.forwarding import elsewhere as _elsewhere
+from tistream_meta.routes.forwarding import OwnersRoute
 from tistream_meta.routes.forwarding import server_of as _server
 
 _TS = re.compile(r"[0-9]{1,20}")
 
-router = APIRouter(route_class=AuditedRoute)
+router = APIRouter(route_class=OwnersRoute)
 
 
 @router.put(
@@ -26,8 +25,6 @@ router = APIRouter(route_class=AuditedRoute)
 )
 def retire_store(request: Request, cluster_id: str, tenant_id: str, store_id: str, body: RetireStore) -> Accepted:
     """Retire a store that no task needs any more. Idempotent."""
-    if (owner := _elsewhere(request)) is not None:
-        return owner.retire_store(cluster_id, tenant_id, store_id, body)
     key = TenantKey.parse(cluster_id, tenant_id)
     if not _TS.fullmatch(body.taken_ts) or int(body.taken_ts) > MAX_TS:
         raise InvalidRequest(f"taken_ts {body.taken_ts[:80]!r} is not a decimal timestamp", {"parameter": "taken_ts"})

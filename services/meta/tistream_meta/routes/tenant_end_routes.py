@@ -10,20 +10,17 @@ from tistream.errors import InvalidRequest
 from tistream.model.ids import TenantKey
 from tistream.wire.meta import DELETE_GRACE_MAX_MS, DeleteTenant, PauseTenant, TenantInfo
 from tistream_meta.owner.route_table import tenant_info
-from tistream_meta.routes.audit_routes import AuditedRoute
-from tistream_meta.routes.forwarding import elsewhere as _elsewhere
+from tistream_meta.routes.forwarding import OwnersRoute
 from tistream_meta.routes.forwarding import server_of as _server
 
 _MS = re.compile(r"[0-9]{1,15}")
 
-router = APIRouter(route_class=AuditedRoute)
+router = APIRouter(route_class=OwnersRoute)
 
 
 @router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/pause", operation_id="PauseTenant")
 def pause_tenant(request: Request, cluster_id: str, tenant_id: str, body: PauseTenant) -> TenantInfo:
     """Stop to read a tenant's files, or continue. Idempotent."""
-    if (owner := _elsewhere(request)) is not None:
-        return owner.pause_tenant(cluster_id, tenant_id, body)
     key = TenantKey.parse(cluster_id, tenant_id)
     return tenant_info(_server(request).tenant_rules.pause(key, paused=body.paused))
 
@@ -31,8 +28,6 @@ def pause_tenant(request: Request, cluster_id: str, tenant_id: str, body: PauseT
 @router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion", status_code=202, operation_id="DeleteTenant")
 def delete_tenant(request: Request, cluster_id: str, tenant_id: str, body: DeleteTenant) -> TenantInfo:
     """Delete a tenant with all its data once the grace time has passed."""
-    if (owner := _elsewhere(request)) is not None:
-        return owner.delete_tenant(cluster_id, tenant_id, body)
     key = TenantKey.parse(cluster_id, tenant_id)
     if not _MS.fullmatch(body.grace_ms) or int(body.grace_ms) > DELETE_GRACE_MAX_MS:
         raise InvalidRequest(
@@ -45,6 +40,4 @@ def delete_tenant(request: Request, cluster_id: str, tenant_id: str, body: Delet
 @router.delete("/v1/clusters/{cluster_id}/tenants/{tenant_id}/deletion", operation_id="KeepTenant")
 def keep_tenant(request: Request, cluster_id: str, tenant_id: str) -> TenantInfo:
     """Withdraw a deletion whose time has not come."""
-    if (owner := _elsewhere(request)) is not None:
-        return owner.keep_tenant(cluster_id, tenant_id)
     return tenant_info(_server(request).tenant_rules.keep(TenantKey.parse(cluster_id, tenant_id)))

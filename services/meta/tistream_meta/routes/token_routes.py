@@ -6,13 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 
-from tistream.wire.clients.token_client import TokenClient
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo, TokenList
 from tistream_meta.routes.audit_routes import AuditedRoute
-from tistream_meta.routes.forwarding import elsewhere
+from tistream_meta.routes.forwarding import OwnersRoute
 from tistream_meta.tenants.token_board import TokenBoard
 
 router = APIRouter(route_class=AuditedRoute)
+of_owner = APIRouter(route_class=OwnersRoute)
 
 TokenId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
@@ -22,11 +22,9 @@ def _board(request: Request) -> TokenBoard:
     return board
 
 
-@router.post("/v1/tokens", status_code=201, operation_id="CreateToken")
+@of_owner.post("/v1/tokens", status_code=201, operation_id="CreateToken")
 def store_token(request: Request, body: StoreToken) -> TokenInfo:
     """Store a token that the API server has made. Idempotent."""
-    if (owner := elsewhere(request)) is not None:
-        return TokenClient(owner).store(body)
     return _board(request).store(body)
 
 
@@ -36,11 +34,9 @@ def list_tokens(request: Request) -> TokenList:
     return TokenList(tokens=list(_board(request).every()))
 
 
-@router.delete("/v1/tokens/{token_id}", operation_id="RevokeToken")
+@of_owner.delete("/v1/tokens/{token_id}", operation_id="RevokeToken")
 def revoke_token(request: Request, token_id: TokenId) -> TokenInfo:
     """Revoke a token. Idempotent."""
-    if (owner := elsewhere(request)) is not None:
-        return TokenClient(owner).revoke(token_id)
     return _board(request).revoke(token_id)
 
 
@@ -50,3 +46,6 @@ def known_tokens(
 ) -> KnownTokens:
     """The valid tokens, with hashes and without secrets; waits while their version is `known_version`."""
     return _board(request).wait(known_version, wait_ms)
+
+
+router.include_router(of_owner)

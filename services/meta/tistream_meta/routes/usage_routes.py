@@ -14,12 +14,13 @@ from tistream.wire.meta import Accepted
 from tistream.wire.usage import HOUR_MS, RANGE_MAX_MS, QuotasInfo, SetQuotas, Usage, UsageReport, hour_of
 from tistream_meta.owner.usage_keeping import UsageKeeping
 from tistream_meta.routes.audit_routes import AuditedRoute
-from tistream_meta.routes.forwarding import elsewhere
+from tistream_meta.routes.forwarding import OwnersRoute
 
 _MS = re.compile(r"[0-9]{1,18}")
 _DAY_MS = 24 * HOUR_MS
 
 router = APIRouter(route_class=AuditedRoute)
+of_owner = APIRouter(route_class=OwnersRoute)
 
 From = Annotated[str | None, Query(alias="from")]
 
@@ -56,11 +57,9 @@ def quotas(request: Request, cluster_id: str, tenant_id: str) -> QuotasInfo:
     return _keeping(request).quotas(TenantKey.parse(cluster_id, tenant_id))
 
 
-@router.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas", operation_id="SetQuotas")
+@of_owner.put("/v1/clusters/{cluster_id}/tenants/{tenant_id}/quotas", operation_id="SetQuotas")
 def set_quotas(request: Request, cluster_id: str, tenant_id: str, body: SetQuotas) -> QuotasInfo:
     """Set the quotas of a tenant. Idempotent."""
-    if (owner := elsewhere(request)) is not None:
-        return owner.set_quotas(cluster_id, tenant_id, body)
     limits = Limits(**body.model_dump())
     return _keeping(request).set_quotas(TenantKey.parse(cluster_id, tenant_id), limits)
 
@@ -69,3 +68,6 @@ def _ms(text: str, name: str) -> int:
     if not _MS.fullmatch(text):
         raise InvalidRequest(f"{name} {text[:40]!r} is no number of milliseconds", {"parameter": name})
     return int(text)
+
+
+router.include_router(of_owner)

@@ -240,7 +240,7 @@ def _add_gates(app: FastAPI, callers: Callers, peers: Peers, refusals: Refusals)
     app.add_middleware(SlowRefusals, refusals=refusals, stopping=app.state.stopping)
     waiting = Gauge(
         "tistream_api_refusals_waiting",
-        "Refused requests that wait to be told so, since their sender is refused too often.",
+        "Rejections that are delayed, because their sender is rejected too often.",
         registry=app.state.metrics,
     )
     waiting.set_function(lambda: refusals.waiting)

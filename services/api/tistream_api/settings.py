@@ -33,9 +33,11 @@ class OidcSettings(BaseModel):
         if self.issuer is not None and (not self.audience or (self.jwks_url is None) == (self.jwks_file is None)):
             raise ValueError("OIDC wants an AUDIENCE, and either JWKS_URL or JWKS_FILE")
         if self.jwks_ca_file is not None and self.jwks_url is None:
-            raise ValueError("OIDC: JWKS_CA_FILE is whom JWKS_URL is trusted by, and there is none")
+            raise ValueError("OIDC: JWKS_CA_FILE is set without JWKS_URL, whose certificate it verifies")
         if self.jwks_url is not None and not _cannot_be_read_on_the_way(self.jwks_url):
-            raise ValueError("OIDC: JWKS_URL begins with https://: whoever can change the keys can be anybody")
+            raise ValueError(
+                "OIDC: JWKS_URL must begin with https://; over http:// the keys can be replaced on the way"
+            )
         return self
 
 
@@ -80,8 +82,8 @@ class ApiSettings(ServiceSettings):
     pull_memory_bytes: int = Field(
         default=0,
         ge=0,
-        description="what pulls hold together, 64 MiB for each that works or is not read; beyond, they wait, and after "
-        "5 s are told 429; a tenant has half at most; 0: half of the container's memory, or the machine's",
+        description="memory of all pulls, 64 MiB for each that works or is not read; above it, pulls wait, and are "
+        "refused with 429 after 5 s; a tenant has half at most; 0: half of the container's memory, or the machine's",
     )
     list_wait_ms: int = Field(default=2_000, ge=0, le=60_000, description="how long a list waits for its ts")
     lag_every_ms: int = Field(
@@ -92,8 +94,8 @@ class ApiSettings(ServiceSettings):
     refusals_per_second: int = Field(
         default=20,
         ge=0,
-        description="refused requests (4xx) of whom the gate lets in, or else of one address, that are answered at "
-        "once; more wait, up to 3 s; 0: none does. With AUTH=on",
+        description="rejections (4xx) per second, of one token or else of one address, that are answered at "
+        "once; further ones are delayed by up to 3 s; 0: no delay. With AUTH=on",
     )
     auth: Literal["off", "on"] = Field(default="off", description="on: each call wants a token")
     oidc: OidcSettings = OidcSettings()

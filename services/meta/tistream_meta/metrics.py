@@ -21,12 +21,15 @@ class MetaMetrics:
         self.tenants = Gauge("tistream_meta_tenants", "Tenants registered.", registry=registry)
         self.tasks = Gauge("tistream_meta_tasks", "Tasks of all tenants.", registry=registry)
         self.stores = Gauge(
-            "tistream_meta_stores", "Stores by whether anybody is to read them.", ("read",), registry=registry
+            "tistream_meta_stores",
+            "Stores by whether a dispatcher is assigned to read them.",
+            ("read",),
+            registry=registry,
         )
         self.nodes = Gauge("tistream_meta_nodes", "Nodes by what is known of them.", ("state",), registry=registry)
         self.refused = Counter(
             "tistream_meta_refused_total",
-            "Messages that came too late: report (a newer one was heard), start (a newer one has registered), "
+            "Messages that came too late: report (a newer one was received), start (a newer one has registered), "
             "write (another is the owner).",
             ("what",),
             registry=registry,

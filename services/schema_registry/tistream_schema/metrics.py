@@ -12,5 +12,7 @@ class SchemaMetrics:
         self.tenants = Gauge("tistream_schema_tenants", "Tenants followed.", registry=registry)
         self.records = Counter("tistream_schema_records_total", "Schema records taken.", registry=registry)
         self.silent = Counter(
-            "tistream_schema_sorter_failures_total", "Times that a sorter did not tell its progress.", registry=registry
+            "tistream_schema_sorter_failures_total",
+            "Requests for progress that a sorter did not answer.",
+            registry=registry,
         )

@@ -100,13 +100,13 @@ class Registry:
         with self._lock:
             if key not in self._tenants:
                 if self._route_version < 0:
-                    raise Unavailable("the meta server has not told the routes yet")
+                    raise Unavailable("the meta server has not sent the routes yet")
                 raise UnknownName(f"no tenant {key}")
             return self._tenants[key].schema
 
     def not_ready(self) -> str | None:
         """Why the registry cannot answer yet, or None."""
-        return "the meta server has not told the routes yet" if self._route_version < 0 else None
+        return "the meta server has not sent the routes yet" if self._route_version < 0 else None
 
     def follow_routes(self) -> None:
         """Loop body: one long poll of the route table."""

@@ -20,7 +20,7 @@ class SchemaSettings(ServiceSettings):
         default=10_000,
         ge=10,
         le=600_000,
-        description="at the latest a tenant is looked at of which no sorter tells news",
+        description="longest time between two looks at a tenant of which no sorter reports news",
     )
     route_wait_ms: int = Field(default=5_000, ge=0, le=60_000, description="long poll of the route table")
     quiet_segments: int = Field(
@@ -41,5 +41,5 @@ class SchemaSettings(ServiceSettings):
         description="the largest schema_snap that is read; four times as much memory may be held while it is",
     )
     grace_ms: int = Field(
-        default=3_600_000, ge=0, le=86_400_000, description="how long objects of the log that nobody needs are left"
+        default=3_600_000, ge=0, le=86_400_000, description="how long objects of the log that no reader needs are kept"
     )

@@ -117,7 +117,7 @@ class TenantSchema:
     def _take_new(self, records: Sequence[Record]) -> None:
         assert self._history is not None
         if records and records[0].commit_ts <= self._history.resolved_ts:
-            reason = f"schema record at {records[0].commit_ts}, told to be resolved to "
+            reason = f"schema record at {records[0].commit_ts}, although it was reported as resolved to "
             raise InvariantBroken(5, f"{self.tenant}: {reason}{self._history.resolved_ts}")
         self._history.apply(records)
 
@@ -130,7 +130,7 @@ class TenantSchema:
             later = records[base.restated :]
             count = base.begin + bisect_right(later, told.resolved_ts, key=lambda record: record.commit_ts)
             if base.base_ts <= told.resolved_ts and count != known:
-                reason = f"{count} schema records up to {told.resolved_ts}, where {known} were told"
+                reason = f"{count} schema records up to {told.resolved_ts}, where {known} were reported"
                 raise InvariantBroken(5, f"{self.tenant}: {reason}")
             history.advance(told.resolved_ts)
         self._history, self._log_id = history, base.log_id

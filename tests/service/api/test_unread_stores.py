@@ -20,7 +20,7 @@ def test_a_store_that_no_dispatcher_takes_is_named_until_one_does(tmp_path: Path
         for name in ("dispatcher-1", "dispatcher-2"):
             one.world.client.drain(name)
         one.put(*loaded.chain(2))
-        reason = "nobody reads the store: no dispatcher takes stores"
+        reason = "no dispatcher reads the store, because none takes stores"
         held = {"stage": "dispatch", "store_id": "2", "region_id": None, "object": None, "reason": reason}
         eventually(lambda: consumer.status()["held_by"] == held)
         assert list(one.world.readers()) == [1], "what was read goes on"

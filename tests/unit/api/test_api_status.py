@@ -165,7 +165,7 @@ def test_placement_names_the_holder_of_everything_and_what_each_waits_for() -> N
 def test_placement_tells_why_a_task_waits() -> None:
     held = task(holds=[Hold(stage="push", reason="region 7 has reported nothing newer")])
     for statuses, reason in (
-        ({}, "sorter-1 does not tell of it yet"),
+        ({}, "sorter-1 does not report it yet"),
         ({1: task(stopped="invariant 3")}, "stopped: invariant 3"),
         ({1: held}, "region 7 has reported nothing newer"),
     ):
@@ -176,13 +176,13 @@ def test_a_task_that_nobody_tells_of_is_named_with_its_sorter() -> None:
     late = picture(9_000, statuses={}, sorters={1: "sorter-2"})
     hold = held_by(late)
     assert hold is not None
-    assert hold.reason == "no sorter tells of task 1: sorter-2, which has it, does not"
+    assert hold.reason == "no sorter reports task 1: sorter-2, which has it, does not"
 
 
 def test_a_store_that_nobody_reads_comes_before_what_may_lie_in_it() -> None:
     """A range of a log that the files of one store wait for may be in those of the other."""
     gap = Hold(stage="push", store_id="1", region_id="9", object="file-5", reason="waits for the log before it")
-    unread = Hold(stage="dispatch", store_id="2", reason="nobody reads the store: no dispatcher takes stores")
+    unread = Hold(stage="dispatch", store_id="2", reason="no dispatcher reads the store, because none takes stores")
     told = picture(60_000, statuses={1: task(progress_ms_ago=60_000, holds=[gap])}, holds=[unread])
     assert held_by(told) == unread
     damaged = Hold(stage="damaged", store_id="1", object="file-5", reason="not Parquet")

@@ -38,9 +38,9 @@ def test_a_store_that_another_reads_still_is_told_by_that_one() -> None:
 def test_a_store_that_nobody_reads_is_named_with_the_reason() -> None:
     holds = unread(route(s1=None, s2="gone", s3="a", s4="a"), [told("a", s4=7)])
     assert [(hold.stage, hold.store_id) for hold in holds] == [("dispatch", store) for store in "123"]
-    assert "no dispatcher takes stores" in holds[0].reason
-    assert "gone, which is to, does not answer" in holds[1].reason
-    assert "a, which is to, has not taken it yet" in holds[2].reason
+    assert "because none takes stores" in holds[0].reason
+    assert "gone, which has it, does not answer" in holds[1].reason
+    assert "a, which has it, has not taken it yet" in holds[2].reason
 
 
 def test_where_the_meta_server_gives_no_stores_out_whatever_is_told_counts() -> None:
@@ -51,4 +51,6 @@ def test_where_the_meta_server_gives_no_stores_out_whatever_is_told_counts() -> 
 
 def test_the_hold_has_what_an_operator_needs() -> None:
     (hold,) = unread(route(s9=None), [])
-    assert hold == Hold(stage="dispatch", store_id="9", reason="nobody reads the store: no dispatcher takes stores")
+    assert hold == Hold(
+        stage="dispatch", store_id="9", reason="no dispatcher reads the store, because none takes stores"
+    )

@@ -12,7 +12,7 @@ from tistream.errors import TooManyRequests
 from tistream_api.admission.token_bucket import Bucket, Limits
 
 Tenant = tuple[str, str]
-"""Cluster and tenant, as somebody has named them: there may be no such."""
+"""Cluster and tenant, as a request names them; such a tenant may not exist."""
 
 REMEMBERED = 4_096  # tenants with state; above it, tenants without recent activity are dropped
 

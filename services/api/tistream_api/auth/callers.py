@@ -104,7 +104,7 @@ class Callers:
 
     def _of_ours(self, token_id: str, secret: str, now_ms: int) -> Caller:
         if self._known is None:
-            raise Unavailable("no meta server has told the tokens yet")
+            raise Unavailable("no meta server has sent the list of tokens yet")
         token = self._valid(token_id)
         # The id is no secret, so an ordinary look-up is safe. The secret's hash is compared in constant time.
         if token is None or not hmac.compare_digest(token.secret_hash, hash_of(secret)):
@@ -118,5 +118,5 @@ def _bearer(authorization: str | None) -> str:
     if authorization is None:
         raise Unauthenticated("this call wants a token: Authorization: Bearer …")
     if not authorization.lower().startswith(_SCHEME):
-        raise Unauthenticated("the Authorization is none of the kind Bearer")
+        raise Unauthenticated("the Authorization header is not of the scheme Bearer")
     return authorization[len(_SCHEME) :].strip()

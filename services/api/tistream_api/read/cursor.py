@@ -91,26 +91,26 @@ def decode(scope: Scope, text: str) -> Position:
     """Parse a cursor's text. Raises InvalidRequest if it is malformed or belongs to another scope."""
     raw = _raw(text)
     if len(raw) < _HEAD.size + _CHECK_BYTES or _check(raw[:-_CHECK_BYTES]) != raw[-_CHECK_BYTES:]:
-        raise _bad("is none that this service gave out")
+        raise _bad("was not issued by this service")
     version, digest, commit_ts, place, start_ts, table_id, op = _HEAD.unpack_from(raw)
     if version != VERSION:
         raise _bad(f"is of version {version}; this program knows {VERSION}")
     if digest != scope.digest():
         raise _bad(f"belongs to another call, tenant, database or table than this {scope.call}")
     if min(commit_ts, start_ts, table_id) < 0 or place not in tuple(Place) or op > 1:
-        raise _bad("is none that this service gave out")
+        raise _bad("was not issued by this service")
     return Position(commit_ts, Place(place), start_ts, table_id, op, raw[_HEAD.size : -_CHECK_BYTES])
 
 
 def _raw(text: str) -> bytes:
     if not text.isascii() or not _TEXT.fullmatch(text):
-        raise _bad("is none that this service gave out")
+        raise _bad("was not issued by this service")
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError) as error:
-        raise _bad("is none that this service gave out") from error
+        raise _bad("was not issued by this service") from error
     if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != text:  # the unused bits behind the last byte were changed
-        raise _bad("is none that this service gave out")
+        raise _bad("was not issued by this service")
     return raw
 
 

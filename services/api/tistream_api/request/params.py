@@ -66,7 +66,7 @@ def parse_pull(query: bytes, *, one_table: bool = False) -> PullParams:
             raise InvalidRequest(f"follow=true is an endless stream: it does not go with {name}", {"parameter": name})
     form = given.get("format", FORMATS[0])
     if form not in FORMATS:
-        raise _bad("format", f"is none of {', '.join(FORMATS)}")
+        raise _bad("format", f"is not one of {', '.join(FORMATS)}")
     if follow and form not in ENDLESS_FORMATS:
         raise _bad("format", f"{form} is made of whole files: it does not go with follow=true")
     start_ts = _number("start_ts", given["start_ts"], 0, MAX_TS) if "start_ts" in given else None
@@ -89,7 +89,7 @@ def _events(asked: str | None, form: str, *, one_table: bool) -> str:
     """The parameter `events`. A reader may take the first of several IPC streams for the whole answer, so with
     format=arrow a client must ask explicitly for several."""
     if asked is not None and asked not in EVENTS:
-        raise _bad("events", f"is none of {', '.join(EVENTS)}")
+        raise _bad("events", f"is not one of {', '.join(EVENTS)}")
     if form != "arrow":
         return asked or ALL
     choices = (

@@ -107,7 +107,7 @@ def _suspect(picture: Picture) -> Hold:
     if unserved:
         node = picture.sorters.get(unserved[0])
         holder = f": {node}, which has it, does not" if node else ""
-        return Hold(stage="node", reason=f"no sorter tells of task {unserved[0]}{holder}")
+        return Hold(stage="node", reason=f"no sorter reports task {unserved[0]}{holder}")
     progress = min(status.progress_ts for status in picture.statuses.values())
     if physical_ms(progress) - physical_ms(picture.schema_ts) > LATE_SECONDS * 1000:
         return Hold(stage="schema", reason=f"the schema is known up to {picture.schema_ts} only")

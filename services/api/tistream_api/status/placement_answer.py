@@ -33,7 +33,7 @@ def _task_waits(picture: Picture, task: TaskRoute) -> str | None:
     if task.sorter_node is None:
         return "no sorter has it: none is alive"
     if status is None:
-        return f"{task.sorter_node} does not tell of it yet"
+        return f"{task.sorter_node} does not report it yet"
     if status.stopped is not None:
         return f"stopped: {status.stopped}"
     if status.holds:

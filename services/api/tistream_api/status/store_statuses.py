@@ -35,7 +35,7 @@ def unread(route: TenantRoute, answers: Sequence[StoreList]) -> list[Hold]:
 
 def _why(node: str | None, there: Collection[str]) -> str:
     if node is None:
-        return "nobody reads the store: no dispatcher takes stores"
+        return "no dispatcher reads the store, because none takes stores"
     if node not in there:
-        return f"nobody reads the store: {node}, which is to, does not answer"
-    return f"nobody reads the store: {node}, which is to, has not taken it yet"
+        return f"no dispatcher reads the store: {node}, which has it, does not answer"
+    return f"no dispatcher reads the store: {node}, which has it, has not taken it yet"

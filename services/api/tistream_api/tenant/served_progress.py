@@ -1,8 +1,8 @@
-"""Writes how far readers of a tenant were told that nothing more comes, where the next holder of a task reads it.
+"""Records the resolved_ts that readers of a tenant have received, where the next holder of a task reads it.
 
-A sorter tells progress that no manifest holds: files without changes raise it in memory alone. If the upstream breaks
-its promise, the sorter that has told it notices. One that starts later would take the row, and readers that are past it
-would miss it. Therefore a sorter compares what it takes with this object too (docs/adr/0023).
+A sorter reports progress that no manifest contains: files without changes raise it in memory only. If the upstream
+breaks its promise, the sorter that reported the progress notices. One that starts later would accept the row, and
+readers that are past it would miss it. Therefore a sorter compares what it takes with this object too (docs/adr/0023).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ServedProgress:
             return  # another API server has written it, or this one has
         except TiStreamError as error:
             extra = {"tenant": str(self._tenant), "error": str(error)}
-            log.warning("cannot record what readers were told", extra=extra)
+            log.warning("cannot record the resolved_ts that readers have received", extra=extra)
 
     def _write(self, new: Served) -> None:
         key = layout.served(self._tenant)

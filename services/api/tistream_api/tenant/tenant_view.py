@@ -203,7 +203,7 @@ class TenantView:
             self._refresh()
 
     def record_served(self) -> None:
-        """Record the resolved_ts of this moment for the sorters, if somebody reads this tenant."""
+        """Record the resolved_ts of this moment for the sorters, if a consumer reads this tenant."""
         if self.route.snapshot_ts is not None and self.idle_ms() < EVERY_MS:
             self._served.record(self.route.snapshot_ts, self.resolved_ts(), self.flushed_ts())
 

@@ -63,7 +63,7 @@ def _check_options(url: URL) -> None:
     """Check the options of a URL. Raises ValueError."""
     known = _OPTIONS if url.get_backend_name() == "mysql" else ()
     if unknown := sorted(url.query.keys() - set(known)):
-        after = f"known are {', '.join(known)}" if known else "there are none"
+        after = f"known are {', '.join(known)}" if known else "it takes no options"
         raise ValueError(f"option {unknown[0]!r} of a {url.get_backend_name()} URL is not known; {after}")
     if twice := sorted(name for name, value in url.query.items() if not isinstance(value, str)):
         raise ValueError(f"option {twice[0]!r} is there twice")

@@ -107,7 +107,7 @@ class Placement:
                 return replace(self, next_node=None, prepared=False)
             case Step.HAND_OVER:
                 if node is None:
-                    raise WrongStep(f"task {self.task_id} is handed to nobody")
+                    raise WrongStep(f"task {self.task_id} is handed over without a node")
                 epoch = self.task_epoch + 1
                 return replace(self, sorter_node=node, task_epoch=epoch, next_node=None, held=False, prepared=False)
             case Step.HELD:

@@ -70,8 +70,8 @@ class Ownership:
         must be held.
         """
         self._seen = self._seen.joined(mark)
-        # Versions grow across elections. So nobody has followed an earlier owner's routes of a version above the one at
-        # this election, unless the database was restored to a time before that version.
+        # Versions grow across elections. So no process has followed an earlier owner's routes of a version above the
+        # one at this election, unless the database was restored to a time before that version.
         known = newest.version if mark.owner_rev == newest.owner_rev else self._elected_at
         self._restored |= mark.owner_rev > newest.owner_rev or mark.version > known
 

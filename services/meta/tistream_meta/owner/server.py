@@ -91,7 +91,7 @@ class MetaServer:
         if not self.is_owner():
             if self._ownership.other is None:
                 return "no meta server is the owner"
-            return None if self._routes.current() is not None else "the owner has not told the routes yet"
+            return None if self._routes.current() is not None else "the owner has not sent the routes yet"
         return None if self._book is not None else "the plan was not read yet"
 
     def is_owner(self) -> bool:

@@ -47,32 +47,32 @@ log = logging.getLogger(__name__)
 EXIT_NO_JVM = 70
 ROUTES_WAIT_MS = 5_000
 BEAT_MS = 1_000
-PREPARE_MS = 500  # how often a task that is to come is read as far as it is
+PREPARE_MS = 500  # how often the log of a task that will move here is read
 WARM_EVERY_MS = 30_000
 
 
 class JobRunner(Runner, Protocol):
-    """What runs the shards, and its life."""
+    """Runs shards, and has a start and an end."""
 
     @property
     def slots(self) -> int:
-        """How many shards run at the same time."""
+        """The number of shards that run at the same time."""
 
     @property
     def alive(self) -> bool:
-        """Whether it can still run anything: nothing that this process does brings a dead one back."""
+        """Whether it can still run jobs. A dead runner cannot be revived by this process."""
 
     def warm(self) -> None:
-        """Get ready; the first job of a cold one takes seconds."""
+        """Prepare for the first job, which takes seconds on a cold runner."""
 
     def close(self) -> None:
-        """End it."""
+        """Stop it."""
 
 
 def tick_limits(
     tick: TickSettings, slots: int, collect: CollectSettings | None = None, compact: CompactSettings | None = None
 ) -> TickLimits:
-    """What the settings say, on so many slots."""
+    """The limits of ticks from the settings, for a runner with `slots` slots."""
     store = StoreRules(tick.point_bytes_min, tick.seal_bytes_min)
     cut = CutRules(slots, tick.shard_bytes_min, tick.shard_work_max, tick.rows_small, store)
     collect = collect or CollectSettings()
@@ -92,7 +92,7 @@ def tick_limits(
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What the process reaches beside its store and its clock; a simulation has its own."""
+    """The environment of the process besides its store and its clock; a simulation replaces it."""
 
     new_runner: Callable[[SorterSettings], JobRunner]
     new_http: Callable[[], HttpClient] | None = None
@@ -102,7 +102,7 @@ class Outside:
 
 
 class _Running:
-    """What the background loops share."""
+    """The state that the background loops share."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class _Running:
         self._warm = new_event()
 
     def not_ready(self) -> str | None:
-        """Why no task can be served yet."""
+        """Why no task can be served yet, or None."""
         if not self._warm.is_set():
             return "Spark is starting"
         if self._membership.registered is None:
@@ -148,12 +148,12 @@ class _Running:
         return None if self._version >= 0 else "no route table yet"
 
     def holds(self) -> list[Hold]:
-        """Of all tasks held."""
+        """The holds of all tasks that this process holds."""
         wall_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         return [hold for task in self.node.tasks() for hold in task.status(wall_ms, monotonic_ms).holds]
 
     def loops(self, metrics: LoopMetrics) -> list[Loop]:
-        """Not started yet."""
+        """The background loops, not started yet."""
         interval = self._settings.tick.interval_ms
         tick = Loop("tick", self._tick, interval_ms=interval, backoff_max_ms=1_000, metrics=metrics)
         self.node.wake = tick.wake
@@ -184,7 +184,7 @@ class _Running:
         self._preparing.wake()
         self._version = routes.version
         if not complete:
-            self._version = -1  # ask again at once: a claim could not be made yet
+            self._version = -1  # request the routes again at once, because a claim is not made yet
             return 500
         return 0
 
@@ -193,7 +193,7 @@ class _Running:
 
     def _tick(self) -> int | None:
         if not self._runner.alive:
-            # Only a new process gets a new JVM; what this one holds is in the manifests, as after any crash.
+            # Only a new process gets a new JVM. The state of the tasks is in the manifests, as after any crash.
             log.critical("the JVM of Spark has died: the process ends")
             self._end(EXIT_NO_JVM)
         now_ms = self._clock.monotonic_ms()

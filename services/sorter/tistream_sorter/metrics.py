@@ -1,4 +1,4 @@
-"""Every metric of the sorter. Names of tenants are no labels."""
+"""All metrics of the sorter. Tenants are never labels."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ _SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class SorterMetrics:
-    """Ticks, what they moved, and what went wrong."""
+    """Counters and gauges of ticks, of what they wrote, and of failures."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.tasks = Gauge("tistream_sorter_tasks", "Tasks held.", registry=registry)
-        self.stopped = Gauge("tistream_sorter_tasks_stopped", "Tasks that stopped loudly.", registry=registry)
+        self.stopped = Gauge(
+            "tistream_sorter_tasks_stopped", "Tasks that stopped because of an error.", registry=registry
+        )
         self.tick_seconds = Histogram(
             "tistream_sorter_tick_seconds",
             "One tick with a Spark job, its commit included unless it is large and runs beside the others.",
@@ -34,31 +36,35 @@ class SorterMetrics:
             registry=registry,
         )
         self.segments = Counter("tistream_sorter_segments_total", "Segments committed.", registry=registry)
-        self.segment_bytes = Counter("tistream_sorter_segment_bytes_total", "Their bytes.", registry=registry)
+        self.segment_bytes = Counter(
+            "tistream_sorter_segment_bytes_total", "Bytes of committed segments.", registry=registry
+        )
         self.manifests = Counter("tistream_sorter_manifests_total", "Manifests committed.", registry=registry)
-        self.rows = Counter("tistream_sorter_rows_total", "Rows by what became of them.", ("what",), registry=registry)
+        self.rows = Counter("tistream_sorter_rows_total", "Rows by outcome.", ("what",), registry=registry)
         self.stale_routes = stale_routes(registry)
         self.fenced = Counter("tistream_sorter_fenced_total", "Tasks lost to a newer epoch.", registry=registry)
         self.damaged = Counter(
             "tistream_sorter_damaged_files_total", "Reads of row groups that failed their checks.", registry=registry
         )
         self.compacted = Counter(
-            "tistream_sorter_compacted_segments_total", "Segments written again as larger ones.", registry=registry
+            "tistream_sorter_compacted_segments_total", "Segments replaced by compaction.", registry=registry
         )
         self.compacted_bytes = Counter(
-            "tistream_sorter_compacted_bytes_total", "Bytes of those larger ones.", registry=registry
+            "tistream_sorter_compacted_bytes_total", "Bytes written by compaction.", registry=registry
         )
         self.compact_failures = Counter(
-            "tistream_sorter_compact_failures_total", "Compactions that came to nothing.", registry=registry
+            "tistream_sorter_compact_failures_total", "Compactions that failed.", registry=registry
         )
         self.collected = Counter(
-            "tistream_sorter_collected_objects_total", "Objects deleted that nobody needs any more.", registry=registry
+            "tistream_sorter_collected_objects_total", "Objects deleted by garbage collection.", registry=registry
         )
         self.collect_failures = Counter(
-            "tistream_sorter_collect_failures_total", "Turns of collection that failed for a task.", registry=registry
+            "tistream_sorter_collect_failures_total",
+            "Garbage collection runs that failed for a task.",
+            registry=registry,
         )
         self.seals = Counter(
-            "tistream_sorter_seals_total", "Tasks sealed here, by why: split or merge.", ("why",), registry=registry
+            "tistream_sorter_seals_total", "Tasks sealed here, by reason: split or merge.", ("why",), registry=registry
         )
         self.refused = Counter(
             "tistream_sorter_seal_orders_refused_total",
@@ -74,7 +80,7 @@ class SorterMetrics:
 
 
 class HoldsTold(Collector):
-    """What holds this sorter's tasks, as it is when somebody asks: looking through all slices has its price."""
+    """Holds of this sorter's tasks, computed at each scrape only, because all slices are examined."""
 
     STAGES = ("push", "damaged", "sort")
 

@@ -1,4 +1,4 @@
-"""HTTP surface of the sorter. Parses, calls, translates; decides nothing."""
+"""HTTP routes of the sorter. They parse requests, call SorterNode and translate answers."""
 
 from itertools import pairwise
 from typing import Annotated
@@ -46,9 +46,10 @@ Node = Annotated[SorterNode, Depends(node_of)]
 def accept_files(
     body: Annotated[bytes, Depends(raw_body)], node: Node, clock: Annotated[Clock, Depends(clock_of)]
 ) -> FilesReceipt:
-    """Queue new files, by reference, for the tasks that they name. Sending them again is harmless.
+    """Queue new files, by reference, for the tasks that they name. Idempotent.
 
-    A task without room takes nothing: `received` tells, and the sender comes again. The other tasks go on.
+    A task whose inbox is full accepts nothing: `received` shows it, and the sender repeats the call. The other tasks of
+    the batch accept their files.
     """
     try:
         batch = file_batch.decode(body)
@@ -73,7 +74,7 @@ def accept_files(
 
 
 def by_task(batch: file_batch.FileBatch, mark: Mark | None = None) -> dict[int, list[TaskFile]]:
-    """Each task's files with the rows that are its own; `mark` is where the trace of their arrival is."""
+    """The files of each task, with the watermark rows of that task. mark: the trace of their arrival."""
     file, task = (batch.watermarks[name].to_numpy() for name in ("file", "task_id"))
     order = np.lexsort((task, file))  # stable: the rows of each pair stay in order
     rows = batch.watermarks
@@ -100,7 +101,7 @@ def list_tasks(
     cluster_id: str | None = None,
     tenant_id: str | None = None,
 ) -> TaskList:
-    """What this sorter holds: progress, positions, and what stands still."""
+    """The tasks of this sorter: progress, positions, and holds."""
     wall_ms, monotonic_ms = clock.now_ms(), clock.monotonic_ms()
     wanted = [
         task.status(wall_ms, monotonic_ms)
@@ -135,7 +136,7 @@ def task_coverage(task_id: int, node: Node, start_key: str = "", end_key: str = 
 
 @router.get("/v1/tasks/{task_id}/stores/{store_id}", operation_id="StoreNeed")
 def store_need(task_id: int, store_id: int, node: Node) -> StoreNeed:
-    """What the task still needs of a store: whether a slice rests on it, and which of its files."""
+    """What a task still needs from a store: whether a slice depends on it, and which of its files."""
     task = node.known(task_id)
     if task is None:
         raise UnknownName(f"task {task_id} is not held here")

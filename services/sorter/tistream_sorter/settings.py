@@ -1,4 +1,4 @@
-"""What an operator may set for a sorter. Read once, in `__main__`."""
+"""Settings of the sorter: TISTREAM_SORTER__…"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tistream_sorter.spark import locks as spark_locks
 
 
 class TickSettings(BaseModel):
-    """When a tick runs, and how much it takes."""
+    """When a tick runs, and how much input it takes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -19,65 +19,72 @@ class TickSettings(BaseModel):
     bytes_max: int = Field(
         default=128 << 20, ge=1 << 20, description="row group bytes, as stored, that one task's tick takes"
     )
-    shard_bytes_min: int = Field(default=8 << 20, ge=1 << 16, description="a task is cut into shards of at least this")
+    shard_bytes_min: int = Field(default=8 << 20, ge=1 << 16, description="smallest shard, in bytes of row groups")
     shard_work_max: int = Field(
         default=128 << 20,
         ge=1 << 14,
         description="work of one shard: bytes of the row groups it reads, unpacked, and 128 a row; bounds its memory",
     )
-    large_work: int = Field(default=256 << 20, ge=1, description="a tick of more work than this runs beside the others")
+    large_work: int = Field(default=256 << 20, ge=1, description="work above which a tick runs beside the others")
     rows_small: int = Field(
         default=16_384, ge=0, description="pending parts of fewer rows are read by every tick, and merged"
     )
     point_bytes_min: int = Field(
-        default=256 << 10, ge=1, description="waiting values of a row group that are left in the source file"
+        default=256 << 10,
+        ge=1,
+        description="values of pending rows of one row group that stay in the source file, from this size on",
     )
     seal_bytes_min: int = Field(
-        default=1 << 20, ge=1, description="rows of one commit_ts above the watermark that become a segment at once"
+        default=1 << 20,
+        ge=1,
+        description="rows of one commit_ts above the watermark that become a segment at once, from this size on",
     )
     idle_manifest_ms: int = Field(
         default=10_000, ge=100, description="progress without changes is written at most this often"
     )
-    inbox_files_max: int = Field(default=4_096, ge=1, description="files that a task may have waiting; beyond: 503")
+    inbox_files_max: int = Field(default=4_096, ge=1, description="files in the inbox of a task; above: 503")
     checkpoint_every: int = Field(
-        default=64, ge=2, le=10_000, description="manifests between two that restate every live segment"
+        default=64, ge=2, le=10_000, description="number of manifests from one checkpoint to the next"
     )
     keep_index_keys: bool = Field(
         default=False,
-        description="keep index entries in the pool, for restores, of tenants that do not say so themselves",
+        description="keep index entries in the pool, for restores, unless the tenant has a setting of its own",
     )
 
 
 class CollectSettings(BaseModel):
-    """When objects that nobody needs any more are deleted."""
+    """Garbage collection of objects."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     grace_ms: int = Field(
-        default=600_000, ge=0, description="how long an object is left where it is once no manifest names it"
+        default=600_000, ge=0, description="how long an object is kept after the last manifest that names it"
     )
-    every_ms: int = Field(default=60_000, ge=10, description="pause between two turns of collection")
+    every_ms: int = Field(default=60_000, ge=10, description="pause between two runs of garbage collection")
 
 
 class CompactSettings(BaseModel):
-    """How small segments become larger ones."""
+    """Compaction of small segments."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    enabled: bool = Field(default=True, description="put small segments together")
+    enabled: bool = Field(default=True, description="compact small segments")
     fan_in: int = Field(
-        default=128, ge=2, le=1024, description="neighbours of about one size that become one, however small they are"
+        default=128,
+        ge=2,
+        le=1024,
+        description="segments of similar size that are compacted together, however small they are",
     )
     fan_in_full: int = Field(
-        default=16, ge=2, le=1024, description="neighbours that become one when there are `small_bytes` of them"
+        default=16, ge=2, le=1024, description="segments that are compacted together if they have `small_bytes` in all"
     )
     small_bytes: int = Field(
         default=8 << 20,
         ge=1 << 10,
-        description="how much small segments have to be together; those of a quarter of it stay as they are",
+        description="size that `fan_in_full` segments must reach; segments of a quarter of it are not compacted",
     )
-    bytes_max: int = Field(default=64 << 20, ge=1 << 20, description="of one job: bytes of segments read")
-    every_ms: int = Field(default=1_000, ge=10, description="pause while there is nothing to put together")
+    bytes_max: int = Field(default=64 << 20, ge=1 << 20, description="segment bytes that one job reads")
+    every_ms: int = Field(default=1_000, ge=10, description="pause while there is nothing to compact")
 
 
 class SparkSettings(BaseModel):

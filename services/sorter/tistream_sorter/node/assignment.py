@@ -1,4 +1,4 @@
-"""Which tasks meta wants this sorter to hold, or to prepare for. Pure."""
+"""The tasks that the route table assigns to this sorter, now or soon. Pure."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tistream_sorter.state.task_state import TaskIdentity
 
 @dataclass(frozen=True, slots=True)
 class TaskRules:
-    """What holds for every task of this sorter (task_state.TaskIdentity). `keep_index_keys`: of tenants that do not say
-    themselves."""
+    """Settings that apply to every task of this sorter (task_state.TaskIdentity). keep_index_keys: for tenants without
+    a setting of their own."""
 
     keep_index_keys: bool
     checkpoint_every: int
 
 
 def wanted_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> list[TaskIdentity]:
-    """The tasks routed to this start of `node_id`, of tenants whose snapshot_ts is known."""
+    """Tasks that are routed to this start of `node_id`, of tenants whose snapshot_ts is known."""
     me = (node_id, start_epoch)
     return [one for one, task in _tasks(routes, rules) if (task.sorter_node, task.sorter_start_epoch) == me]
 
 
 def seal_orders(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> dict[int, SealOrder]:
-    """What the owner wants of those that are to be split or merged, by task."""
+    """Orders of the owner to split or merge, by task."""
     me = (node_id, start_epoch)
     mine = (
         (one, task.seal) for one, task in _tasks(routes, rules) if (task.sorter_node, task.sorter_start_epoch) == me
@@ -36,13 +36,13 @@ def seal_orders(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskR
 
 
 def coming_tasks(routes: RouteTable, node_id: str, start_epoch: int, rules: TaskRules) -> list[TaskIdentity]:
-    """The tasks that this start of `node_id` is to prepare for."""
+    """Tasks that will move to this start of `node_id`."""
     me = (node_id, start_epoch)
     return [one for one, task in _tasks(routes, rules) if (task.next_node, task.next_start_epoch) == me]
 
 
 def kept(routes: RouteTable) -> dict[TenantKey, int]:
-    """How long committed rows are kept (ms), of tenants that do not keep them for ever."""
+    """Retention of committed rows in ms, by tenant; tenants that keep rows for ever are left out."""
     return {
         TenantKey(tenant.cluster_id, tenant.tenant_id): tenant.retention_ms
         for tenant in routes.tenants

@@ -1,4 +1,4 @@
-"""Taking hold of tasks: each with a claim manifest of its epoch, and the state that the manifests leave."""
+"""Claims tasks: a claim manifest for the epoch of each, and the state that the manifests define."""
 
 from __future__ import annotations
 
@@ -28,15 +28,18 @@ from tistream_sorter.upkeep.gc_plan import Garbage
 
 log = logging.getLogger(__name__)
 
-READS_AT_ONCE = 10  # of the logs of tasks that one is to be merged with, tick by tick; then each READ_AGAIN_MS
+READS_AT_ONCE = 10  # reads of the other parents' logs at consecutive ticks; then one each READ_AGAIN_MS
 READ_AGAIN_MS = 1_000
 
 
 class Held:
-    """A task with its hold on the manifests. `doubtful` is a commit whose answer never came; `beside` a large tick
-    under way, `trace` tells of the one under way; `told_ms` when its trouble was last logged, `not_before_ms` when it
-    may be ticked again (monotonic). The rest belongs to Collector: when it looked for what earlier epochs have left,
-    and when it looks at what sealed tasks have left."""
+    """A task that this process holds, with the log of its manifests. Times are monotonic ms.
+
+    doubtful: a commit whose answer did not arrive. beside: a large tick that is running. trace: the trace of the
+    current tick. told_ms: when a failure was last logged. not_before_ms: the earliest time of the next tick. The
+    attributes from `looked_ms` on belong to Collector: when it searched for leftovers of earlier epochs and of sealed
+    tasks.
+    """
 
     def __init__(self, task: Task, manifests: ManifestLog) -> None:
         self.task = task
@@ -47,17 +50,17 @@ class Held:
         self.told_ms = 0
         self.not_before_ms = 0
         self.garbage = Garbage()
-        self.reads, self.read_ms = 0, 0  # of the others of a merge, in a row; when to read again (monotonic)
+        self.reads, self.read_ms = 0, 0  # consecutive reads of the other parents of a merge; when to read again
         self.looked_ms: int | None = None
         self.heritage_ms = 0
-        self.floor: int | None = None  # manifests from here on have not been noted as garbage
-        self.heritage_looks = 0  # in a row, that found nothing
-        self.read_at: int | None = None  # the manifest at which it was asked how far the schema registry is
+        self.floor: int | None = None  # manifests from this number on are not noted as garbage yet
+        self.heritage_looks = 0  # consecutive searches that found nothing
+        self.read_at: int | None = None  # the manifest at which the progress of the schema registry was last read
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A task whose seal is there: who comes to know tells. `task` is what it was, if it was sealed here."""
+    """A sealed task, which is reported to the meta server. `task`: its last state, if it was sealed by this process."""
 
     identity: TaskIdentity
     children: tuple[tuple[int, KeySpan], ...]
@@ -65,8 +68,9 @@ class Ended:
 
 
 class Claims:
-    """Claims under way. One whose answer never came is tried again with the same nonce: it may have been written, and
-    under another nonce it would look like somebody else's. Safe for many threads, each with tasks of its own."""
+    """Claims in progress. If the answer to a claim did not arrive, the claim is repeated with the same nonce: it may
+    have been written, and with another nonce it would look like the claim of another process. Safe for several threads,
+    each with tasks of its own."""
 
     def __init__(
         self,
@@ -79,18 +83,18 @@ class Claims:
         self._objects, self._limits, self._clock = objects, limits, clock
         self._new_nonce, self._metrics = new_nonce, metrics
         self._lock = new_lock()
-        self._nonces: dict[tuple[int, int], str] = {}  # (task, epoch) -> of claims without an answer
+        self._nonces: dict[tuple[int, int], str] = {}  # (task, epoch) -> nonce of a claim without an answer
         self._fenced: dict[tuple[int, int], int] = {}  # (task, epoch) -> the epoch that has claimed it
-        self._prepared: dict[int, ManifestLog] = {}  # of tasks that are to be taken over, read as far as they were
+        self._prepared: dict[int, ManifestLog] = {}  # logs of tasks that will move here, as far as they are read
 
     def keep_only(self, epochs: Mapping[int, int]) -> None:
-        """Forget claims of tasks, or under epochs, that are not wanted any more."""
+        """Forget claims for tasks or epochs that are no longer assigned here."""
         with self._lock:
             self._nonces = {key: nonce for key, nonce in self._nonces.items() if epochs.get(key[0]) == key[1]}
             self._fenced = {key: by for key, by in self._fenced.items() if epochs.get(key[0]) == key[1]}
 
     def prepare(self, coming: Sequence[TaskIdentity]) -> None:
-        """Be level with the tasks that are to be taken over, and with no others."""
+        """Read the logs of the tasks that will move here, and forget other prepared logs."""
         ids = {identity.task_id for identity in coming}
         with self._lock:
             logs = {task_id: log for task_id, log in self._prepared.items() if task_id in ids}
@@ -101,7 +105,7 @@ class Claims:
                 manifests = ManifestLog(self._objects, identity.tenant, identity.task_id, identity.span)
             try:
                 manifests.follow()
-            except TiStreamError as error:  # told again and again by whoever holds it; here it costs time
+            except TiStreamError as error:  # its holder reports the fault; here it only delays the move
                 log.warning("cannot prepare", extra={"task_id": identity.task_id, "error": str(error)})
                 continue
             with self._lock:
@@ -113,12 +117,12 @@ class Claims:
             return sorted(self._prepared)
 
     def fenced(self) -> list[tuple[int, int, int]]:
-        """(task, epoch, the epoch that has claimed it) of those that cannot be had under the epoch that is wanted."""
+        """(task, assigned epoch, epoch that has claimed it) of tasks that a newer epoch holds."""
         with self._lock:
             return [(task_id, epoch, by) for (task_id, epoch), by in sorted(self._fenced.items())]
 
     def open(self, identity: TaskIdentity) -> tuple[Held | Ended | None, bool]:
-        """The task, if it could be claimed, or its end; and whether that answer is final for this epoch."""
+        """The claimed task, or its end, or None; and whether this answer is final for the epoch."""
         key = (identity.task_id, identity.task_epoch)
         with self._lock:
             nonce = self._nonces.setdefault(key, self._new_nonce())
@@ -137,7 +141,7 @@ class Claims:
         except (RetryableError, CommitStateUnknown) as error:
             log.warning("cannot claim task yet", extra={"task_id": identity.task_id, "error": str(error)})
             return None, False
-        except Exception as error:  # damaged manifests, or what nobody foresaw: the other tasks go on
+        except Exception as error:  # damaged manifests, or an unexpected fault: the other tasks continue
             log.error("task cannot be opened", exc_info=error, extra={"task_id": identity.task_id, "error": str(error)})
             return None, False
         with self._lock:
@@ -160,7 +164,7 @@ class Claims:
         return Held(Task(state, self._limits), manifests)
 
     def _served_ts(self, identity: TaskIdentity) -> int:
-        """What readers of the tenant were told; 0 if that is not known."""
+        """The resolved_ts that readers of the tenant have received; 0 if none is recorded."""
         key = layout.served(identity.tenant)
         try:
             served = served_format.decode(key, self._objects.get(key))
@@ -172,8 +176,8 @@ class Claims:
         return served.resolved_ts if served.snapshot_ts == identity.snapshot_ts else 0
 
     def read_others(self, one: Held, now_ms: int) -> None:
-        """Tell a task that is to be merged what the others' logs say, where that decides what it does next. Raises what
-        a read may. Monotonic time."""
+        """Read the logs of the other parents of a merge, if the task's next step depends on them. `now_ms`: monotonic.
+        Raises the errors of a read."""
         wanted = one.task.to_read
         if not wanted:
             one.reads = 0

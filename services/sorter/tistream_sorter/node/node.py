@@ -1,4 +1,4 @@
-"""The sorter process at work: which tasks it holds, and the thread that ticks them. Executes what Task decides."""
+"""The tasks that a sorter process holds, and their ticks. Does the I/O that Task decides on."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from tistream_sorter.watermark.slice_work import passed_over
 log = logging.getLogger(__name__)
 
 COMMIT_THREADS = 8
-LARGE_THREADS = 4  # large ticks under way at a time; each has its own thread, and waits most of the time
+LARGE_THREADS = 4  # large ticks that run at the same time; each has a thread, which mostly waits
 KEEP_ALL: Mapping[TenantKey, int] = MappingProxyType({})
 NO_ORDERS: Mapping[int, SealOrder] = MappingProxyType({})
-# How often a task is tried whose tenant's key cannot be used: what is refused costs the others of its tick time.
+# Pause of a task whose tenant's key cannot be used: each refused request delays the other tasks of the tick.
 KEY_AGAIN_MS = 2_000
-TROUBLE_AGAIN_MS = 10_000  # how often a tick that goes on failing is logged
+TROUBLE_AGAIN_MS = 10_000  # how often a tick that keeps failing is logged
 
 
 class SorterNode:
@@ -58,16 +58,16 @@ class SorterNode:
         self._compactor = Compactor(objects, runner, limits.compact, clock, new_nonce, metrics)
         self._claims = Claims(objects, limits, clock, new_nonce, metrics)
         self._held: dict[int, Held] = {}
-        self._sealed: dict[int, Ended] = {}  # sealed, and still routed here
+        self._sealed: dict[int, Ended] = {}  # sealed tasks that are still routed here
         self._lock = new_lock()
         self._turn = 0
         self._pool = new_executor("commit", COMMIT_THREADS)
         self._beside = new_executor("large", LARGE_THREADS)
-        self.wake: Callable[[], None] = lambda: None  # called when files have come; the tick loop sets it
-        self.tell: Callable[[], None] = lambda: None  # called when the meta server waits for what is to be reported
+        self.wake: Callable[[], None] = lambda: None  # called when files arrive; the tick loop sets it
+        self.tell: Callable[[], None] = lambda: None  # called when there is a report that the meta server waits for
 
     def tasks(self) -> list[Task]:
-        """The tasks held now."""
+        """The tasks that this process holds."""
         with self._lock:
             return [held.task for held in self._held.values()]
 
@@ -78,7 +78,7 @@ class SorterNode:
         return held.task if held else None
 
     def known(self, task_id: int) -> Task | None:
-        """One task, if it is held, or was sealed here and is still routed here."""
+        """One task, if it is held here, or was sealed here and is still routed here."""
         with self._lock:
             ended = self._sealed.get(task_id)
         return self.find(task_id) or (ended.task if ended else None)
@@ -91,8 +91,8 @@ class SorterNode:
         orders: Mapping[int, SealOrder] = NO_ORDERS,
         keep: Mapping[TenantKey, int] = KEEP_ALL,
     ) -> bool:
-        """Hold exactly the wanted tasks, each under its epoch, and do with them what is ordered; `keep` is how long
-        their committed rows are kept (ms). Claims run side by side. False: some must be tried again, because the store
+        """Hold exactly the wanted tasks, each under its epoch, and pass on their orders. keep: retention of committed
+        rows by tenant, in ms. Claims run in parallel. Return False if some claims must be repeated, because the store
         did not answer."""
         epochs = {identity.task_id: identity.task_epoch for identity in wanted}
         with self._lock:
@@ -127,32 +127,32 @@ class SorterNode:
         return complete
 
     def _give(self, task: Task, orders: Mapping[int, SealOrder]) -> None:
-        """Before anything is committed: without its order a task would go on past its stop_at."""
+        """Give a task its order before its first commit: without the order it would flush past its stop_at."""
         reason = task.order(orders.get(task.task_id))
         if reason is not None:
             self._metrics.refused.inc()
             log.error("order to split or merge refused", extra={**log_fields(task.state), "reason": reason})
 
     def prepare(self, coming: Sequence[TaskIdentity]) -> None:
-        """Be level with tasks that others hold and that are to come here."""
+        """Read the logs of tasks that other sorters hold and that will move here."""
         self._claims.prepare(coming)
 
     def reports(self) -> list[TaskReport]:
-        """What the meta server is told with each heartbeat."""
+        """The task reports for a heartbeat."""
         with self._lock:
             held, ended = [one.task for one in self._held.values()], list(self._sealed.values())
         prepared, fenced = self._claims.prepared(), self._claims.fenced()
         return reports(held, ended, prepared, self._clock.monotonic_ms(), fenced)
 
     def collect(self) -> bool:
-        """Delete what nobody needs any more, from a thread of its own; whether there is more at once. A task that
-        stopped keeps everything."""
+        """Delete objects that no reader needs any more, in a thread of its own. Return whether more can be deleted at
+        once. A stopped task keeps all of its objects."""
         with self._lock:
             held = [one for one in self._held.values() if one.task.stopped is None]
         return self._collector.collect(held)
 
     def compact(self) -> bool:
-        """Write small segments as larger ones, one job for all tasks, from a thread of its own. Whether any were."""
+        """Compact small segments, with one job for all tasks, in a thread of its own. Return whether any were."""
         with self._lock:
             held = list(self._held.values())
         if not self._compactor.compact([one.task for one in held if one.task.stopped is None]):
@@ -163,8 +163,8 @@ class SorterNode:
     # -- ticks ----------------------------------------------------------------------------------------------------
 
     def tick(self) -> bool:
-        """One tick of every task that is due, as one job; what is large runs beside it, and its task is not due again
-        before that has ended. Whether anything was committed, or is to go on at once."""
+        """Run one tick of every due task, as one job. A large tick runs beside it, and its task is not due until that
+        tick has ended. Return whether anything was committed, or another tick should follow at once."""
         with self._lock:
             held = list(self._held.values())
         plans: list[tuple[Held, Plan]] = []
@@ -186,13 +186,13 @@ class SorterNode:
                 continue
             try:
                 self._claims.read_others(one, now_ms)
-            except TiStreamError as error:  # it stays where it is, and reads again
-                self._trouble(one, f"what it is to be merged with: {error}")
+            except TiStreamError as error:  # the task waits, and the read is repeated
+                self._trouble(one, f"cannot read the other parents of the merge: {error}")
             began_ms, began_ns = self._clock.monotonic_ms(), trace.now_ns()
             one.garbage.note(one.task.settle(began_ms), began_ms)
             try:
                 due = one.task.due(self._clock.monotonic_ms(), self._clock.now_ms(), self._new_nonce())
-            except Exception as error:  # whatever one tenant's input may cause: the other tasks go on
+            except Exception as error:  # a fault of one tenant's input: the other tasks continue
                 self._stop(one, error)
                 continue
             unfinished |= one.task.unfinished
@@ -216,7 +216,7 @@ class SorterNode:
         return any(done) or unfinished
 
     def _run_beside(self, one: Held, due: Plan) -> list[tuple[Held, Manifest, TaskState, int]]:
-        """A large tick, from its own thread. What finds it ended commits it: that is short beside it."""
+        """Run a large tick in its own thread. The tick that finds it ended commits it, because a commit is short."""
         began = self._clock.monotonic_ms()
         try:
             return self._jobs.run([(one, due)], beside=True)
@@ -224,7 +224,7 @@ class SorterNode:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
 
     def _ended(self, one: Held) -> list[tuple[Held, Manifest, TaskState, int]]:
-        """What may be committed of a large tick, once it has ended."""
+        """What can be committed of a large tick that has ended; empty while it runs."""
         running = one.beside
         if running is None or not running.done():
             return []
@@ -232,15 +232,17 @@ class SorterNode:
         concluded: list[tuple[Held, Manifest, TaskState, int]] = []
         try:
             concluded = running.result()
-        except Exception as error:  # what nobody foresaw
+        except Exception as error:  # an unexpected fault
             self._stop(one, error)
         _give_up([one], concluded)
         return concluded
 
     def _trouble(self, held: Held, reason: str, *, key_unusable: bool = False) -> None:
-        """The tick failed and is tried again: in the task's status, and in the log when it begins and now and then.
+        """Record that a tick failed and will be repeated: in the task's status, and in the log at the first failure and
+        then at most each TROUBLE_AGAIN_MS.
 
-        Reasons name objects that no two ticks share, and a full disk lasts: each of them would fill the log.
+        Reasons name objects that differ from tick to tick, and a full disk can last: one line per tick would fill the
+        log.
         """
         now_ms = self._clock.monotonic_ms()
         if key_unusable:
@@ -251,7 +253,7 @@ class SorterNode:
         held.task.trouble = reason
 
     def _commit(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> bool:
-        """Whether it was committed. A trace that is in doubt goes on with the next attempt."""
+        """Commit a manifest; return whether it was committed. If that is unknown, its trace continues."""
         if held.trace is None:
             return self._committed(held, manifest, after, files)
         with trace.inside(held.trace.span), trace.child("commit"):
@@ -279,7 +281,7 @@ class SorterNode:
         except Unavailable as error:
             self._trouble(held, str(error), key_unusable=isinstance(error, KeyUnusable))
             return False
-        except Exception as error:  # the number is taken by nobody's right, or worse: only a new epoch may go on
+        except Exception as error:  # an unknown writer has taken the number, or worse: only a new epoch may continue
             self._stop(held, error)
             return False
         self._observe(held.task, manifest, before, files)
@@ -296,7 +298,7 @@ class SorterNode:
         return True
 
     def _end(self, held: Held, manifest: Manifest) -> None:
-        """The task has heirs now. It is told of for as long as it is routed here."""
+        """The task is sealed: report its children for as long as it is routed here."""
         state = held.task.state
         self._metrics.seals.labels("split" if len(manifest.children) > 1 else "merge").inc()
         log.info("task sealed", extra={**log_fields(state), "children": str([one for one, _ in manifest.children])})
@@ -307,10 +309,10 @@ class SorterNode:
     def _raise_floor(self, held: Held, number: int) -> None:
         try:
             floor = held.manifests.raise_floor(number)
-        except TiStreamError as error:  # costs readers a longer start, until the next checkpoint
+        except TiStreamError as error:  # readers start more slowly until the next checkpoint
             log.warning("cannot raise the floor", extra={"task_id": held.task.task_id, "error": str(error)})
             return
-        if held.floor is not None:  # else the first look finds them
+        if held.floor is not None:  # otherwise the collector's first search finds them
             held.garbage.note(manifests_below(held.task.durable, held.floor, floor), self._clock.monotonic_ms())
             held.floor = floor
 
@@ -340,21 +342,21 @@ class SorterNode:
             self._drop(held)
 
     def _drop(self, held: Held) -> bool:
-        """Under the lock. Whether the task was still held by that."""
+        """Remove a task, if `held` is still its holder; return whether it was. The caller holds the lock."""
         if self._held.get(held.task.task_id) is not held:
             return False
         del self._held[held.task.task_id]
         return True
 
     def close(self) -> None:
-        """No more commits."""
+        """Stop the threads: nothing is committed after this call."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._beside.shutdown(wait=False, cancel_futures=True)
         self._collector.close()
 
 
 def _give_up(planned: Sequence[Held], concluded: Sequence[tuple[Held, Manifest, TaskState, int]]) -> None:
-    """The traces of ticks of which nothing will be committed."""
+    """End the traces of planned ticks that have nothing to commit."""
     going_on = [held for held, *_ in concluded]
     for held in planned:
         if held.trace is not None and held not in going_on:

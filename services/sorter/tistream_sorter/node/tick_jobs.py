@@ -1,4 +1,4 @@
-"""The jobs of ticks: plans in, what may be committed out. Executes what tick.py decides."""
+"""Runs the plans of ticks as jobs, and returns what can be committed. tick.py decides; this module does the I/O."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ class Runner(Protocol):
     """Runs shards as one job; SparkRunner in production."""
 
     def run(self, shards: Sequence[Shard], *, beside: bool = False) -> list[ShardResult]:
-        """Results in the order of `shards`. `beside`: a long job, whose shards make room for others between them,
-        called from a thread of its own."""
+        """Results in the order of `shards`. beside: a long job in a thread of its own; shards of other jobs run between
+        its shards."""
 
     def rewrite(self, units: Sequence[Rewrite]) -> list[Rewritten]:
-        """Each unit's segments as one, likewise beside the ticks."""
+        """Merge the segments of each unit into one, beside the ticks."""
 
 
 class Trouble(Protocol):
-    """Is told why a tick failed, and whether its tenant's key is why."""
+    """Receives the reason why a tick failed. key_unusable: the reason is the tenant's key."""
 
     def __call__(self, held: Held, reason: str, /, *, key_unusable: bool = False) -> None: ...
 
 
 class TickJobs:
-    """Runs plans; `trouble` is told why a tick failed that is tried again, `stop` what stops its task."""
+    """Runs plans. `trouble` receives the reason of a failed tick that will be repeated, `stop` the error that stops a
+    task."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class TickJobs:
     def run(
         self, plans: list[tuple[Held, Plan]], *, beside: bool = False
     ) -> list[tuple[Held, Manifest, TaskState, int]]:
-        """Run the plans, again where repeats must be looked up; what may be committed."""
+        """Run the plans, and run those again that must look up repeated rows. Return what can be committed."""
         if not plans:
             return []
         results = self._job(plans, beside=beside)
@@ -79,7 +80,7 @@ class TickJobs:
         return out
 
     def _job(self, plans: list[tuple[Held, Plan]], *, beside: bool) -> dict[int, list[ShardResult]]:
-        """Results by task. After a job that died as a whole, each task runs alone: one cannot stop the others."""
+        """Results by task. After a job that failed as a whole, each task runs alone: one cannot fail the others."""
         groups = [[entry] for entry in plans] if self._one_by_one else [plans]
         out: dict[int, list[ShardResult]] = {}
         failed = False
@@ -87,7 +88,7 @@ class TickJobs:
             began_ns = trace.now_ns()
             try:
                 results = self._runner.run([shard for _, done in group for shard in done.shards], beside=beside)
-            except Exception as error:  # whatever Spark raises: nothing was committed
+            except Exception as error:  # any error of Spark: nothing was committed
                 failed = True
                 self._note_failure(error, [held.task for held, _ in group])
                 _tell(group, began_ns, [], type(error).__name__)
@@ -97,14 +98,14 @@ class TickJobs:
             for result in results:
                 out.setdefault(result.task_id, []).append(result)
                 self._objects.add_all(result.traffic, tenants[result.task_id])
-        if not beside:  # a large tick is alone anyway
+        if not beside:  # a large tick always runs alone
             self._one_by_one = failed
         return out
 
     def _note_failure(self, error: Exception, tasks: list[Task]) -> None:
         told = f"{type(error).__name__}: {error}".split("\n", 1)[0][:500]
-        if len({task.state.identity.tenant for task in tasks}) > 1:  # it may name what is another's
-            told = f"{type(error).__name__} in a job of several tenants' tasks: the sorter's log says more"
+        if len({task.state.identity.tenant for task in tasks}) > 1:  # it may name objects of another tenant
+            told = f"{type(error).__name__} in a job of several tenants' tasks; the sorter's log has the details"
         if any(task.trouble != told for task in tasks):
             log.error("job failed", exc_info=error, extra={"tasks": [task.task_id for task in tasks]})
         for task in tasks:
@@ -128,7 +129,7 @@ class TickJobs:
             return None
         try:
             manifest, after = conclude(done, results, self._clock.now_ms())
-        except Exception as error:  # an invariant, or what nobody foresaw: the other tasks go on
+        except Exception as error:  # a broken invariant or an unexpected fault: the other tasks continue
             self._stop(held, error)
             return None
         return held, manifest, after, len(done.files)
@@ -137,7 +138,7 @@ class TickJobs:
 def _tell(
     group: Sequence[tuple[Held, Plan]], began_ns: int, results: Sequence[ShardResult], failed: str | None = None
 ) -> None:
-    """Each task's trace of its part in a job."""
+    """Add a job to the traces of its tasks."""
     for held, _ in group:
         if held.trace is not None:
             mine = [result for result in results if result.task_id == held.task.task_id]

@@ -1,7 +1,7 @@
-"""What a tick was about and where its time went, as spans: one tick of one task each (docs/operations.md, Traces).
+"""The spans of one tick of one task: its input, and where its time went (docs/operations.md, Traces).
 
-A tick goes on in the trace of the first of its files that somebody keeps a trace of; of each other one a link leads
-here, so that it can be seen from any file what it waited for.
+A tick belongs to the trace of its first sampled file. Its other sampled files are linked to it, so that each file shows
+what it waited for.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tistream_sorter.state.task_state import TaskState
 from tistream_sorter.task.tick import Plan, TaskFile
 
 LINKS_MAX = 32
-FILES_MAX = 64  # of which it is told when they were in a manifest
+FILES_MAX = 64  # files with a span up to their manifest
 SHARDS_MAX = 64
 
 
 class TickTrace:
-    """From the plan to the manifest; what does not come so far is tried again, as another one."""
+    """The trace of a tick, from the plan to the manifest. A repeated tick has another trace."""
 
     def __init__(self, span: Span, task_id: int, files: Sequence[tuple[TaskFile, Mark]]) -> None:
         self._span, self._task_id, self._files = span, task_id, files
 
     @classmethod
     def begun(cls, state: TaskState, due: Plan | Manifest, began_ns: int) -> TickTrace:
-        """One whose plan, or progress to be told, was made since then."""
+        """The trace of a tick whose plan, or manifest without rows, was begun at `began_ns`."""
         files = [file for _, file in due.files] if isinstance(due, Plan) else []
         marked = [(file, file.mark) for file in files if file.mark is not None]
         contexts = list(dict.fromkeys(mark.context for _, mark in marked))
@@ -54,11 +54,11 @@ class TickTrace:
 
     @property
     def span(self) -> Span:
-        """In which it is committed."""
+        """The span of the tick, in which its commit runs."""
         return self._span
 
     def job(self, began_ns: int, tasks: int, results: Sequence[ShardResult], failed: str | None = None) -> None:
-        """A Spark job is over that has run its shards, and those of so many tasks in all."""
+        """Record a finished Spark job with the shards of this tick. tasks: number of tasks in the job."""
         job = trace.record(
             "spark job",
             began_ns,
@@ -71,7 +71,7 @@ class TickTrace:
             _shard(job, result)
 
     def committed(self, number: int) -> None:
-        """Its manifest is there, and with it its files."""
+        """End the trace: manifest `number` contains the files."""
         ended_ns = trace.now_ns()
         self._span.set({"tistream.manifest": number})
         here = self._span.context
@@ -92,7 +92,7 @@ class TickTrace:
         self._span.end()
 
     def given_up(self, kind: str) -> None:
-        """Nothing came of it; the files are still there."""
+        """End the trace of a tick that committed nothing; its files are still in the inbox."""
         self._span.fail(kind)
         self._span.end()
 

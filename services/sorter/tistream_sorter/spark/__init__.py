@@ -1,1 +1,1 @@
-"""The Spark session of a sorter, and what makes it start fast and closed to strangers."""
+"""The Spark session of a sorter: its settings, its class archive, its authentication."""

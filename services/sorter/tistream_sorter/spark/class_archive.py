@@ -1,9 +1,9 @@
-"""An archive of the classes that Spark's JVM loads at its start (Java's class data sharing), made once an installation.
+"""An archive of the classes that Spark's JVM loads at its start (Java's class data sharing), made once.
 
-With it a start takes about half of the CPU time: classes are mapped instead of read from jars and checked. Java itself
-finds out whether an archive fits its version and Spark's jars, and starts without it if not.
+With the archive, a start takes about half of the CPU time: classes are mapped instead of read from jars and verified.
+Java checks whether the archive fits its version and Spark's jars, and starts without the archive if it does not.
 
-`python -m tistream_sorter.spark.make_class_archive` makes it, by one start and end of Spark.
+`python -m tistream_sorter.spark.make_class_archive` makes the archive by starting and stopping Spark once.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 
 def standard_path() -> Path:
-    """Where it lies: in the Python environment that Spark is part of."""
+    """The path of the archive, in the Python environment of Spark."""
     return Path(sys.prefix) / "share" / "tistream" / "spark-classes.jsa"
 
 
 def java_options(archive: Path) -> str:
-    """Options of a JVM that uses the archive if it is there and fits; none if it is not there."""
-    # Java tells on stdout that an archive does not fit; nobody could do anything about that while a service starts.
+    """Options of a JVM that uses the archive if it fits; an empty text if there is no archive."""
+    # Java would print to stdout that an archive does not fit, which helps no one while a service starts.
     return f'-XX:SharedArchiveFile="{archive}" -Xshare:auto -Xlog:cds=off' if archive.is_file() else ""

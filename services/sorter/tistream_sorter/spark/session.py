@@ -1,4 +1,4 @@
-"""Builds *the* SparkSession of a sorter process; nobody else may. The settings that mattered were measured."""
+"""Builds the one SparkSession of a sorter process. The settings that matter were measured (docs/benchmarks.md)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tistream_sorter.spark import locks as spark_locks
 def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> SparkSession:
     """A session on `master` (`local[*]`, a standalone URL or k8s://…), with Python workers kept and warm.
 
-    `extra` overrides any setting. With a local master nothing listens but on the loopback address; driver and executors
-    want a secret of each other, and encrypt.
+    `extra` overrides any setting. With a local master, Spark listens on the loopback address only. Driver and executors
+    authenticate each other with a secret, and encrypt.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    # One thread per Python worker: the parallelism is Spark's. Read before polars starts its pool.
+    # One thread per Python worker, because Spark runs them in parallel. Set before polars starts its pool.
     workers = {"POLARS_MAX_THREADS": "1", **allocators.ENVIRON}
     for name, value in workers.items():
         os.environ.setdefault(name, value)
@@ -60,13 +60,13 @@ def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> Spark
 
 @contextmanager
 def _kept_off_the_command_line(settings: dict[str, str]) -> Iterator[None]:
-    """PySpark starts its JVM with every setting as an argument, which whoever lists processes can read: a secret goes
-    there by a file. To a JVM that runs already it goes by PySpark's own connection."""
+    """Pass the secret to a new JVM in a file. PySpark passes settings as arguments, which every user of the machine can
+    list. A running JVM gets the secret over PySpark's own connection."""
     if spark_locks.SECRET not in settings or SparkContext._gateway is not None:
         yield
         return
     secret, before = settings.pop(spark_locks.SECRET), os.environ.get("SPARK_CONF_DIR")
-    with TemporaryDirectory(prefix="tistream-spark-") as folder:  # of this user alone
+    with TemporaryDirectory(prefix="tistream-spark-") as folder:  # readable by this user only
         if before is not None:
             shutil.copytree(before, folder, dirs_exist_ok=True)
         with (Path(folder) / "spark-defaults.conf").open("a") as defaults:

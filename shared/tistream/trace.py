@@ -1,4 +1,4 @@
-"""Tracing: nested spans across threads and processes (docs/operations.md).
+"""Tracing: nested spans across threads and processes (docs/operations/traces.md).
 
 Nothing is recorded, at almost no cost, unless a tracer is installed; the service shell installs one if its settings
 name a collector. Names and attributes of spans contain no key, no value and no text of a request.

@@ -2,6 +2,7 @@
 
 With TISTREAM_SCREENSHOTS=docs/images the pictures of docs/console.md are taken anew.
 """
+# Attack: markup as names; `../`, encoded slashes and NUL as file names of the console
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 """The web console of a platform that wants tokens: each sees in it what it grants, for as long as it holds."""
+# Attack: the console in a browser without a token, with a wrong one, with one of a tenant, and with one that is
+#   revoked during a tail
 
 from __future__ import annotations
 

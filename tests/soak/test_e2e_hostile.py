@@ -1,5 +1,6 @@
 """Two tenants under load of which one is hostile: the other's rows and answers are as if it was alone, and it is late
 for no longer than its own upstream makes it."""
+# Attack: one tenant that does all of this at once to another
 
 from __future__ import annotations
 

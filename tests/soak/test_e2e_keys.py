@@ -1,5 +1,7 @@
 """Tenants with keys of their own, on a real MinIO whose key management is a real KES: what is written bears the key,
 another key is for what comes after, and one that is taken away stops its tenant alone until it is back."""
+# Attack: a tenant's KMS key revoked and restored at run time: other tenants continue; every object of the bucket is
+#   checked
 
 from __future__ import annotations
 

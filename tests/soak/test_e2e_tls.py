@@ -1,4 +1,5 @@
 """The whole platform over mutual TLS, services proving themselves by token: it works, and nobody else gets in."""
+# Attack: the platform over mutual TLS, with strangers at each port
 
 from __future__ import annotations
 

@@ -17,14 +17,16 @@ class OidcSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    issuer: str | None = Field(default=None, description="`iss` of the JSON Web Tokens that are taken; none: no JWT is")
-    audience: str | None = Field(default=None, description="`aud` that they must have")
-    jwks_url: str | None = Field(default=None, description="where the issuer's keys are: https://…; or JWKS_FILE")
-    jwks_file: Path | None = Field(default=None, description="a file with the issuer's keys, read again now and then")
-    jwks_ca_file: Path | None = Field(
-        default=None, description="the authority of JWKS_URL's certificate; none: the public ones"
+    issuer: str | None = Field(
+        default=None, description="`iss` of accepted JSON Web Tokens; without it none are accepted"
     )
-    claim: str = Field(default="tistream", min_length=1, description="the claim that has the grants, as JSON")
+    audience: str | None = Field(default=None, description="required `aud` of JSON Web Tokens")
+    jwks_url: str | None = Field(default=None, description="https:// URL of the issuer's keys; or use JWKS_FILE")
+    jwks_file: Path | None = Field(default=None, description="file with the issuer's keys, read again periodically")
+    jwks_ca_file: Path | None = Field(
+        default=None, description="authority of JWKS_URL's certificate; default: the public ones"
+    )
+    claim: str = Field(default="tistream", min_length=1, description="claim that has the grants, as JSON")
 
     @model_validator(mode="after")
     def _whole_or_nothing(self) -> Self:
@@ -47,11 +49,15 @@ class LimitSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     requests_per_second: int = Field(
-        default=1_000, ge=0, description="requests of a tenant a second; beyond: 429; 0: any"
+        default=1_000, ge=0, description="requests of a tenant per second; above: 429; 0: no limit"
     )
-    pulls_at_once: int = Field(default=0, ge=0, description="pulls of a tenant; 0: half of PULLS_MAX")
-    served_bytes_per_second: int = Field(default=0, ge=0, description="bytes of pulls sent a second; 0: any")
-    notifications_per_second: int = Field(default=5_000, ge=0, description="files announced a second; 0: any")
+    pulls_at_once: int = Field(default=0, ge=0, description="concurrent pulls of a tenant; 0: half of PULLS_MAX")
+    served_bytes_per_second: int = Field(
+        default=0, ge=0, description="bytes per second that a tenant's pulls send; 0: no limit"
+    )
+    notifications_per_second: int = Field(
+        default=5_000, ge=0, description="files that a tenant announces per second; 0: no limit"
+    )
 
 
 class ApiSettings(ServiceSettings):
@@ -62,42 +68,47 @@ class ApiSettings(ServiceSettings):
     cache_bytes: int = Field(
         default=256 << 20,
         ge=1 << 20,
-        description="row groups kept in memory, and for a quarter of it what pulls have made of them",
+        description="size of the cache of row groups; decoded rows may use a quarter of it in addition",
     )
     keyed_cache_ms: int = Field(
         default=30_000,
         ge=0,
         le=3_600_000,
-        description="how long row groups are kept of tenants with a key of their own: until then they may be served "
-        "after the key was revoked",
+        description="how long row groups of tenants with their own KMS key are cached, and may be served after the key "
+        "was revoked",
     )
-    chunk_rows: int = Field(default=32_768, ge=1, le=1 << 20, description="rows of a pull decoded at once")
-    chunk_bytes: int = Field(default=16 << 20, ge=1 << 10, description="compressed bytes of a pull decoded at once")
+    chunk_rows: int = Field(default=32_768, ge=1, le=1 << 20, description="rows that a pull decodes in one step")
+    chunk_bytes: int = Field(
+        default=16 << 20, ge=1 << 10, description="compressed bytes that a pull decodes in one step"
+    )
     pulls_max: int = Field(
         default=224,
         ge=1,
         le=240,
-        description="pulls answered at once; beyond: 429. What they hold together is PULL_MEMORY_BYTES",
+        description="concurrent pulls; above: 429. PULL_MEMORY_BYTES limits their memory",
     )
     pull_memory_bytes: int = Field(
         default=0,
         ge=0,
-        description="memory of all pulls, 64 MiB for each that works or is not read; above it, pulls wait, and are "
-        "refused with 429 after 5 s; a tenant has half at most; 0: half of the container's memory, or the machine's",
+        description="memory of all pulls, 64 MiB for each that works or is not read; above it, pulls wait and get 429 "
+        "after 5 s. A tenant may use half. 0: half of the memory of the container or machine",
     )
-    list_wait_ms: int = Field(default=2_000, ge=0, le=60_000, description="how long a list waits for its ts")
+    list_wait_ms: int = Field(default=2_000, ge=0, le=60_000, description="maximum time that a list waits for its ts")
     lag_every_ms: int = Field(
-        default=5_000, ge=500, le=600_000, description="how often each tenant's lag by stage is noted; an hour is kept"
+        default=5_000,
+        ge=500,
+        le=600_000,
+        description="interval of samples of each tenant's lag by stage; an hour is kept",
     )
-    access_log: bool = Field(default=True, description="log each answered request, with what it has sent")
-    refresh_threads: int = Field(default=4, ge=1, le=64, description="tenants looked at in parallel")
+    access_log: bool = Field(default=True, description="log each request with the bytes and rows sent")
+    refresh_threads: int = Field(default=4, ge=1, le=64, description="tenants refreshed in parallel")
     refusals_per_second: int = Field(
         default=20,
         ge=0,
         description="rejections (4xx) per second, of one token or else of one address, that are answered at "
         "once; further ones are delayed by up to 3 s; 0: no delay. With AUTH=on",
     )
-    auth: Literal["off", "on"] = Field(default="off", description="on: each call wants a token")
+    auth: Literal["off", "on"] = Field(default="off", description="on: each call requires a token")
     oidc: OidcSettings = OidcSettings()
     limits: LimitSettings = LimitSettings()
 

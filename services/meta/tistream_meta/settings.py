@@ -22,40 +22,42 @@ class MetaSettings(ServiceSettings):
     port: int = Field(default=8001, ge=0, le=65535, description="port to bind")  # where the default META_URL leads
     database_url: str = Field(default="sqlite:///meta.db", description="sqlite:///path or mysql+pymysql://user@host/db")
     database_connections: int = Field(
-        default=DEFAULT_LIMITS.connections, ge=2, le=100, description="to MySQL, that this process has at most"
+        default=DEFAULT_LIMITS.connections, ge=2, le=100, description="connections of this process to MySQL"
     )
     database_answer_ms: int = Field(
         default=int(DEFAULT_LIMITS.answer_s * 1000),
         ge=(LOCK_WAIT_S + 1) * 1000,
         le=60_000,
-        description="how long an answer of MySQL is waited for",
+        description="timeout for an answer of MySQL, a connection, and a free connection",
     )
-    ranges_per_tenant: int = Field(default=1, ge=1, le=RANGES_MAX, description="tasks that a new tenant is cut into")
+    ranges_per_tenant: int = Field(default=1, ge=1, le=RANGES_MAX, description="number of tasks of a new tenant")
     retention_ms: int | None = Field(
         default=None,
         ge=RETENTION_MIN_MS,
         le=RETENTION_MAX_MS,
-        description="how long rows of a tenant are kept that is registered without a retention; none: for ever",
+        description="retention of tenants that are created without one; default: rows are kept forever",
     )
     first_token_file: Path | None = Field(
         default=None,
-        description="a file with a token (`tistream token new`) that may do everything",
+        description="file with the first token (`tistream token new`), which may do everything",
     )
-    lease_ms: int = Field(default=9_000, ge=300, le=600_000, description="how long the owner's lease lasts unrenewed")
-    suspect_ms: int = Field(default=4_000, ge=100, description="silence after which a node is suspect")
-    lost_ms: int = Field(default=10_000, ge=200, description="silence after which its tasks go to another")
-    check_ms: int = Field(default=250, ge=10, le=10_000, description="how often nodes and tasks are looked at")
+    lease_ms: int = Field(default=9_000, ge=300, le=600_000, description="duration of the owner's lease")
+    suspect_ms: int = Field(default=4_000, ge=100, description="time without a heartbeat after which a node is suspect")
+    lost_ms: int = Field(
+        default=10_000, ge=200, description="time without a heartbeat after which a node is lost and its work is moved"
+    )
+    check_ms: int = Field(default=250, ge=10, le=10_000, description="interval of checks of nodes and tasks")
     snapshot_retry_max_ms: int = Field(
-        default=2_000, ge=10, description="longest pause between looks for a schema_snap"
+        default=2_000, ge=10, description="longest pause between attempts to read a schema_snap"
     )
     usage_keep_ms: int = Field(
-        default=93 * 24 * HOUR_MS, ge=24 * HOUR_MS, description="how long it is kept what tenants have used, by hour"
+        default=93 * 24 * HOUR_MS, ge=24 * HOUR_MS, description="how long the usage of tenants is kept"
     )
     audit_keep_ms: int = Field(
-        default=400 * 24 * HOUR_MS, ge=24 * HOUR_MS, description="how long it is kept who has changed what"
+        default=400 * 24 * HOUR_MS, ge=24 * HOUR_MS, description="how long entries of the audit log are kept"
     )
     erase_quiet_ms: int = Field(
-        default=600_000, ge=0, description="how long nothing may be found of a deleted tenant before its name is free"
+        default=600_000, ge=0, description="time without remaining objects of a deleted tenant before its name is free"
     )
     announcements_max: int = Field(default=65_536, ge=1, description="announcements kept for slow readers")
 

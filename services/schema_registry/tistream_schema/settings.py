@@ -14,26 +14,28 @@ class SchemaSettings(ServiceSettings):
     model_config = settings_config("SCHEMA")
 
     port: int = Field(default=8002, ge=0, le=65535, description="port to bind")
-    poll_ms: int = Field(default=100, ge=10, le=60_000, description="how often sorters are asked while tasks move")
-    poll_idle_ms: int = Field(default=500, ge=10, le=60_000, description="the same, while nothing moves")
+    poll_ms: int = Field(default=100, ge=10, le=60_000, description="poll interval of sorters while tasks advance")
+    poll_idle_ms: int = Field(default=500, ge=10, le=60_000, description="the same, while nothing advances")
     poll_quiet_ms: int = Field(
         default=10_000,
         ge=10,
         le=600_000,
-        description="longest time between two looks at a tenant of which no sorter reports news",
+        description="longest time between two polls of a tenant without changes",
     )
-    route_wait_ms: int = Field(default=5_000, ge=0, le=60_000, description="long poll of the route table")
+    route_wait_ms: int = Field(
+        default=5_000, ge=0, le=60_000, description="duration of the long poll of the route table"
+    )
     quiet_segments: int = Field(
-        default=256, ge=1, description="segments read without a schema change after which that progress is kept"
+        default=256, ge=1, description="segments without a schema change after which the progress is stored"
     )
     quiet_ms: int = Field(
         default=3_600_000,
         ge=1_000,
         le=86_400_000,
-        description="the same, at the latest: rows that were read are not let go of before it is",
+        description="the same, as a time; rows that were read are released only once the progress is stored",
     )
     base_objects: int = Field(
-        default=256, ge=2, le=65_536, description="objects of a tenant's log after which it is restated, and they go"
+        default=256, ge=2, le=65_536, description="objects of a tenant's schema log before it is rewritten as one base"
     )
     snapshot_bytes: int = Field(
         default=SNAPSHOT_BYTES,

@@ -25,19 +25,21 @@ class TickSettings(BaseModel):
         ge=1 << 14,
         description="work of one shard: bytes of the row groups it reads, unpacked, and 128 a row; bounds its memory",
     )
-    large_work: int = Field(default=256 << 20, ge=1, description="work above which a tick runs beside the others")
+    large_work: int = Field(
+        default=256 << 20, ge=1, description="work above which a tick runs separately from the others"
+    )
     rows_small: int = Field(
         default=16_384, ge=0, description="pending parts of fewer rows are read by every tick, and merged"
     )
     point_bytes_min: int = Field(
         default=256 << 10,
         ge=1,
-        description="values of pending rows of one row group that stay in the source file, from this size on",
+        description="size of a row group's pending values from which they stay in the source file",
     )
     seal_bytes_min: int = Field(
         default=1 << 20,
         ge=1,
-        description="rows of one commit_ts above the watermark that become a segment at once, from this size on",
+        description="size of the rows of one commit_ts above the watermark from which they become a segment at once",
     )
     idle_manifest_ms: int = Field(
         default=10_000, ge=100, description="progress without changes is written at most this often"

@@ -52,14 +52,18 @@ class TlsSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    cert_file: Path | None = Field(default=None, description="certificate of this process: it serves https alone")
-    key_file: Path | None = Field(default=None, description="its key")
-    ca_file: Path | None = Field(default=None, description="who signs the certificates of peers; else the public ones")
+    cert_file: Path | None = Field(
+        default=None, description="certificate of this process, which then serves https only"
+    )
+    key_file: Path | None = Field(default=None, description="private key of the certificate")
+    ca_file: Path | None = Field(
+        default=None, description="authority of the peers' certificates; default: the public ones"
+    )
     client_ca_file: Path | None = Field(
-        default=None, description="who signs those of clients: who shows none of theirs is refused (mutual TLS)"
+        default=None, description="authority of client certificates, which are then required (mutual TLS)"
     )
     terminated_elsewhere: bool = Field(
-        default=False, description="a proxy or a mesh encrypts, whatever comes here in the clear"
+        default=False, description="a proxy or a mesh encrypts the traffic, so plain connections are accepted"
     )
 
     @model_validator(mode="after")
@@ -84,32 +88,37 @@ class ServiceSettings(BaseSettings):
     host: str = Field(default="127.0.0.1", description="address to bind")
     port: int = Field(default=8000, description="port to bind")
     listen_fd: int | None = Field(
-        default=None, description="an inherited listening socket; then host/port only name it"
+        default=None,
+        description="file descriptor of an inherited listening socket; host and port then only describe it",
     )
     advertise_url: str | None = Field(
-        default=None, max_length=255, description="where peers reach this service; else http://host:port"
+        default=None, max_length=255, description="URL under which peers reach this service; default: http://host:port"
     )
-    node_id: str = Field(default="", description="name of this process, the same after a restart; else the service's")
+    node_id: str = Field(
+        default="", description="name of this process, the same after a restart; default: the service's name with -1"
+    )
     meta_url: str = Field(
-        default="http://127.0.0.1:8001", description="base URL of the meta server; of several, separated by commas"
+        default="http://127.0.0.1:8001", description="base URLs of the meta servers, separated by commas"
     )
-    objects_url: str = Field(default="file:///var/lib/tistream/objects", description="object store (storage.open)")
+    objects_url: str = Field(
+        default="file:///var/lib/tistream/objects", description="URL of the object store (docs/object-storage.md)"
+    )
     log_level: str = Field(
-        default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="the least that is logged"
+        default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="lowest level that is logged"
     )
     service_key_file: Path | None = Field(
-        default=None, description="keys of the tokens between services, base64, one a line; the first signs, all verify"
+        default=None, description="keys for tokens between services, base64, one per line; the first signs, all verify"
     )
     metrics_token_file: Path | None = Field(
-        default=None, description="a text that /metrics takes as a bearer token, beside those of services"
+        default=None, description="file with a bearer token that /metrics accepts besides service tokens"
     )
     tls: TlsSettings = TlsSettings()
     traces_url: str | None = Field(
-        default=None, description="where spans go: OTLP over HTTP (`…/v1/traces`); needs `pip install tistream[otel]`"
+        default=None, description="OTLP/HTTP endpoint for spans (`…/v1/traces`); needs `pip install tistream[otel]`"
     )
-    traces_ratio: float = Field(default=1.0, ge=0, le=1, description="share of the traces that are kept")
+    traces_ratio: float = Field(default=1.0, ge=0, le=1, description="share of traces that are sampled")
     traces_headers_file: Path | None = Field(
-        default=None, description="headers that the collector wants, one `name: value` a line"
+        default=None, description="file with headers for the collector, one `name: value` per line"
     )
     usage_ms: int = Field(
         default=10_000,
@@ -117,8 +126,12 @@ class ServiceSettings(BaseSettings):
         le=600_000,
         description="interval of usage reports of tenants; the unreported usage of a killed process is not counted",
     )
-    shutdown_grace_seconds: int = Field(default=2, ge=0, le=600, description="how long open requests may go on")
-    shutdown_limit_seconds: int = Field(default=5, ge=1, le=600, description="then the process ends, whatever hangs")
+    shutdown_grace_seconds: int = Field(
+        default=2, ge=0, le=600, description="time that open requests may take after SIGTERM"
+    )
+    shutdown_limit_seconds: int = Field(
+        default=5, ge=1, le=600, description="time after which the process ends regardless"
+    )
 
     @field_validator("port")  # not at the field, because a service may declare that again with its own default
     @classmethod

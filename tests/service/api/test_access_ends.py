@@ -1,4 +1,9 @@
 """What is under way when a token ends, a flood, a meta server that is away: on real services."""
+# Attack: a body that names its tenant twice
+# Attack: streams and long polls whose token is revoked or expires: they end, others continue
+# Attack: a tenant that floods; an issuer that changes its keys; no meta server
+# Attack: more requests than threads; bodies with a hundred thousand mistakes; a tenant that uses all of its limit:
+#   its operator gets through
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
 """Every route of the OpenAPI document, with every wrong token: nothing is done, and nothing of another tenant told."""
+# Attack: every route with 25 kinds of invalid credentials (none, garbage, wrong secret, expired, revoked; JWTs with
+#   wrong key, key id, issuer, audience or time, without `sub`, `alg: none`, HMAC with the public key): 401, and no
+#   byte of another tenant
+# Attack: every route with valid tokens of another tenant or cluster, for another action, or for narrower names: 403
+#   or a filtered list; and with the right token, so that the test can fail
+# Attack: `../`, NUL, line breaks, quotes, right-to-left marks, invalid UTF-8, 1 KiB, double encoding in every path
+#   parameter: 4xx, and no object of others is requested
 
 from __future__ import annotations
 

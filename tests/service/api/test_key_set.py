@@ -1,4 +1,6 @@
 """An issuer's keys, from a file and over https from a server of its own."""
+# Attack: an issuer's keys over https with a foreign, expired or unknown certificate; an issuer that fails, hangs or
+#   redirects
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """An API without auth in reach of a browser: its own page is answered, and no other."""
+# Attack: pages of other sites, and DNS rebinding, at an API without auth: 403
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """What tokens may be made, and when one is gone: on a meta server and API servers over HTTP."""
+# Attack: tokens created while auth is off (409); tokens that would outlive their creator
 
 from __future__ import annotations
 

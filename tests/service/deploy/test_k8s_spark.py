@@ -1,4 +1,5 @@
 """Spark's Kubernetes backend as deploy/k8s sets it up: a real driver, and executors made of the rendered manifests."""
+# Attack: every packet between Spark's driver and executors, searched for a row; an executor that guesses the secret
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_each_kind_is_begun_once_the_one_before_is_ready(cluster: Cluster) -> No
 
 
 def test_the_order_is_that_of_the_document() -> None:
-    text = (ROOT / "docs" / "operations.md").read_text()
+    text = (ROOT / "docs" / "operations" / "upgrade-backup.md").read_text()
     section = text[text.index("## Upgrade") : text.index("## Backup and restore")]
     found = re.findall(r"`(?:kubectl apply -k OVERLAY -l app\.kubernetes\.io/name=)?tistream-(\w+)`", section)
     assert found[: len(KINDS)] == KINDS

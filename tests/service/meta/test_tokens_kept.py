@@ -1,4 +1,5 @@
 """Tokens at the meta server: what is kept, who is told, and the first one."""
+# Attack: thousands of tokens of one tenant: a quota
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 """Who sends no whole request in time is let go; who waits for an answer is not."""
+# Attack: connections without a request, with half a head or body, or a byte now and then: closed; so are complete
+#   answers that are not read
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """A service as a process: signals, limits, inherited sockets, wrong settings."""
+# Attack: half a request on an open connection: closed
 
 from __future__ import annotations
 

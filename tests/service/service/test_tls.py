@@ -1,4 +1,6 @@
 """TLS with real certificates, on real sockets: who is let in, who is not, and certificates that change."""
+# Attack: wrong, expired and foreign certificates on both sides, plain HTTP, TLS 1.1; certificates replaced at run
+#   time
 
 from __future__ import annotations
 

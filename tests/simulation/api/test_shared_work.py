@@ -1,4 +1,5 @@
 """What many pulls want of a tenant is worked out once, and is for each what it would have been for it alone."""
+# Attack: pulls that ask for work done for another scope, or for a tenant whose key is gone
 
 from __future__ import annotations
 

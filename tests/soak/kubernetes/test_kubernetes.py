@@ -1,4 +1,5 @@
-"""deploy/k8s on a real Kubernetes: overlay `dev` as docs/operations.md installs it, used, confined, a node emptied."""
+"""deploy/k8s on a real Kubernetes: overlay `dev` is installed as docs/operations/install-kubernetes.md says, used,
+confined, and a node is emptied."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def test_the_api_server_takes_every_document(up: Cluster, overlay: str) -> None:
 
 @pytest.fixture(scope="module")
 def keys(up: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the services, made and handed over as docs/operations.md says."""
+    """Of the services, made and handed over as docs/operations/install-kubernetes.md says."""
     made = tmp_path_factory.mktemp("keys") / "keys"
     subprocess.run([ROOT / "scripts" / "keys", "-n", "tistream", made], check=True)
     up.kubectl("apply", "-f", str(K8S / "overlays" / "dev" / "namespace.yaml"))

@@ -295,8 +295,8 @@ class Chaos:
             self._while_it_lasts(0.2)
 
     def _restore(self, fault: Fault) -> int:
-        """When it ended. As docs/operations.md says: the meta servers are stopped, the database is put back, they are
-        started again; all others go on with what they know."""
+        """Restore the database as docs/operations/upgrade-backup.md says, while the other services continue. Return the
+        time at which it ended."""
         backups = self._backups
         assert backups is not None
         while (copy := backups.of(fault.seconds)) is None:

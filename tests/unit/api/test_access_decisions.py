@@ -1,4 +1,5 @@
 """Grants and what they open: the decision alone."""
+# Attack: random grants: a token never grants more than its creator may operate
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """What a tenant may have in a second, and that others keep theirs."""
+# Attack: limits at random times: never more than the rate and one burst
 
 from __future__ import annotations
 

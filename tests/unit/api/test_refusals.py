@@ -1,4 +1,6 @@
 """Who is refused again and again waits for it; who is not, never does."""
+# Attack: endless rejections, by token, address and IPv6 network: delayed by at most 3 s; valid tokens at the same
+#   address are not delayed
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Rows of a few bytes that stand for very many: held a few at a time, whatever their tables make of them."""
+# Attack: rows of a few bytes whose events are large
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 """Whose request is answered when: a line each, and none holds what others need."""
+# Attack: requests that each take a minute: other tenants are answered; thousands of tokens of one tenant share one
+#   queue
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Of many pulls that could all work at once few do, and another tenant's are among the next."""
+# Attack: long pulls of one tenant beside those of another
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Rows older than a column show its origin default (upstream-formats 4.5, 7)."""
+# Attack: column defaults such as `1e9999999`
 
 from __future__ import annotations
 

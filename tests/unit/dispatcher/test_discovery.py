@@ -1,4 +1,5 @@
 """Stores are found by what is in the bucket, which its tenant writes: no more of them than there may be."""
+# Attack: keys in a tenant's prefix that look like a store's: no change file, no store
 
 from __future__ import annotations
 

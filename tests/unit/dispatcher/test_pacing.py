@@ -1,4 +1,5 @@
 """When the dispatcher looks, tries again and sends again."""
+# Attack: a tenant whose stores take long to LIST
 
 from __future__ import annotations
 

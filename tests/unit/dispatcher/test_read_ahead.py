@@ -1,4 +1,5 @@
 """What is kept of files that were read before their turn is counted in bytes, and whatever is dropped is read again."""
+# Attack: files that are read before their turn: bounded memory
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """One step of a tenant's feed: what is there goes to its task, and one store's trouble stays its own."""
+# Attack: ten thousand announcements of missing files for each real one
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """A few bytes that claim to be very many: refused by what the footer says, before anything is unpacked."""
+# Attack: pages larger than their footer says; endless footers
 
 from __future__ import annotations
 

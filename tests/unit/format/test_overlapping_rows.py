@@ -1,4 +1,5 @@
 """How much a file's watermark rows may overlap each other: more than those of any store, less than holds others up."""
+# Attack: files whose watermark rows overlap more than those of any store
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Files of a few kilobytes that unpack to gigabytes are refused before they are, and others read as they are."""
+# Attack: files of 50 KB that unpack to 14 GiB
 
 from __future__ import annotations
 

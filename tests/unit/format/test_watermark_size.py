@@ -1,4 +1,5 @@
 """What a file's watermarks take in memory is found out before they are there; honest files are far below the limit."""
+# Attack: files with millions of equal watermarks
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another first token, as docs/operations.md has the steps (Another first token)."""
+"""Another first token, as docs/operations/keys.md has the steps (Another first token)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A meta database that is restored from a backup, on a platform with tokens and tenants' keys: what docs/operations.md
-says of it (Backup and restore), and its steps."""
+"""A meta database that is restored from a backup, on a platform with tokens and tenants' keys: what
+docs/operations/upgrade-backup.md says of it (Backup and restore), and its steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """A schema_snap is read piece by piece: it says what it says as a whole, and little is held, whatever is in it."""
+# Attack: a `schema_snap` with millions of empty members
 
 from __future__ import annotations
 

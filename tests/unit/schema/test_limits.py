@@ -1,4 +1,5 @@
 """What no TiDB writes of a table is refused by name; what any does is taken, however large. (limits.py)"""
+# Attack: elements of a megabyte, thousands of columns: refused by name and limit
 
 from __future__ import annotations
 

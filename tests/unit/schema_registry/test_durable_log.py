@@ -1,4 +1,5 @@
 """The registry's log under rivals, unknown answers and damage."""
+# Attack: a `schema_snap` above the limit
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 """Every route of every service but the probes wants the token of a service: by the documents of the real apps."""
+# Attack: every internal route without a token, with garbage, or with a token of another key, expired, of a user, or
+#   for metrics; paths that resemble the probes
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Watermark rows that overlap each other: how much work they are, who goes on meanwhile, and that none is lost."""
+# Attack: hundreds of thousands of overlapping watermark rows: bounded steps of a sorter
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Object keys are built, and taken apart, in one file: where names are known to be harmless."""
+# Attack: object keys built elsewhere than in one file
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Tokens between services: what is taken, what is not, and keys that change while processes run."""
+# Attack: service tokens with other algorithms, changed claims, too long a life, too long a text
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trace of a batch of files on its way to a sorter (docs/operations.md, Traces)."""
+"""The trace of a batch of files on its way to a sorter (docs/operations/traces.md)."""
 
 from __future__ import annotations
 

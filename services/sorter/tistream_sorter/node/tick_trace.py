@@ -1,4 +1,4 @@
-"""The spans of one tick of one task: its input, and where its time went (docs/operations.md, Traces).
+"""The spans of one tick of one task: its input, and where its time went (docs/operations/traces.md).
 
 A tick belongs to the trace of its first sampled file. Its other sampled files are linked to it, so that each file shows
 what it waited for.

@@ -1,1 +1,1 @@
-"""A simulated TiKV cluster with TiDB on it: it pushes change files and knows the truth. Not part of a platform."""
+"""A simulated TiKV cluster with TiDB that pushes change files and knows the truth. Not part of a platform."""

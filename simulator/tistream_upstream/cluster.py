@@ -1,6 +1,6 @@
-"""A simulated TiKV cluster with TiDB on it: time goes in, change files and the truth come out. Pure; one seed.
+"""A simulated TiKV cluster with TiDB: the caller advances the clock and gets change files and truth lines. No I/O.
 
-With the same config, seed, moments of `advance` and answers it gives the same effects, to the byte.
+Equal config, seed, times of `advance` and answers give equal effects, byte by byte.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LAST_ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a cluster has done so far."""
+    """Counters since the start of a cluster, and its present numbers of regions and rows."""
 
     begun: int
     committed: int
@@ -50,7 +50,7 @@ class Totals:
 
 
 class Cluster:
-    """The whole of it. `snapshot_ts` and `schema_snap` are known from the beginning."""
+    """The simulated cluster. `snapshot_ts` and `schema_snap` are known once it is constructed."""
 
     def __init__(self, config: ClusterConfig, seed: int) -> None:
         self.config = config
@@ -100,16 +100,16 @@ class Cluster:
 
     @property
     def now_ms(self) -> int:
-        """The cluster's time."""
+        """The cluster's clock, in Unix milliseconds."""
         return self._world.now_ms
 
     @property
     def promised_ts(self) -> int:
-        """Files that have been given out promise everything at or below it; locks and lost files hold it back."""
+        """The ts up to which the pushed files are complete. Locks and lost files hold it back."""
         return self.agents.promised_ts()
 
     def advance(self, to_ms: int) -> list[Effect]:
-        """Let time go on to `to_ms`; what is to be done in the world outside, in order."""
+        """Advance the clock to `to_ms`, and return the effects for the caller to carry out, in order."""
         self._world.run_until(to_ms)
         return self._taken()
 
@@ -123,7 +123,7 @@ class Cluster:
         self._world.after(self.config.truth_ms, self._tell)
 
     def settle(self) -> int:
-        """Tell the truth up to now, as far as it is final; that ts."""
+        """Add a truth line with everything that is final by now, and return its ts."""
         ts = self.kv.final_ts()
         if ts > self.truth.ts:
             self.truth.settle(ts)
@@ -141,28 +141,31 @@ class Cluster:
     # -- answers and the end --------------------------------------------------------------------------------------
 
     def coverage(self, request: int, slices: Iterable[tuple[KeySpan, int]]) -> bool:
-        """Answer an AskCoverage: (span, resolved_ts) of every slice of its span. False: too far back, ask again."""
+        """Answer an AskCoverage with the (span, resolved_ts) of each slice of its span.
+
+        Return False if the resolved_ts is below the versions that are kept; ask the platform again later.
+        """
         return self.agents.coverage(request, slices)
 
     def hold_load(self, hold: bool) -> None:
-        """Begin no transactions until told otherwise: what would have begun is not made up for."""
+        """Pause the start of transactions, or resume it. Transactions of the pause are not made up for."""
         self._load.held = hold
 
     def stop(self) -> None:
-        """No new transactions, jobs or churn; go on advancing until `quiet`."""
+        """Begin no more transactions, DDL jobs or churn. Continue to call `advance` until `quiet`."""
         self._load.stopped = self.churn.stopped = self.ddl.stopped = True
         self._session.hurry()
 
     @property
     def quiet(self) -> bool:
-        """Whether, after `stop`, all that was begun has ended, nothing is asked for and no chain is broken."""
+        """Whether, after `stop`, transactions and jobs have ended, coverage is answered, and no chain is broken."""
         return not (self._session.open or self.ddl.busy or self.agents.asked or self.agents.haunted)
 
     def finish(self) -> tuple[int, list[Effect]]:
-        """When quiet: the last truth and the last files, whose watermarks lie above it. (Its ts, what is to be done)"""
-        assert self.quiet, "transactions, jobs or scans are still under way"
+        """Return (ts of the last truth line, effects); the last files have watermarks above it. Requires `quiet`."""
+        assert self.quiet, "transactions, jobs or scans have not ended"
         end_ts = self.settle()
-        for _ in range(_LAST_ROUNDS):  # what ends a lock has a lower index than the last
+        for _ in range(_LAST_ROUNDS):  # the entry that removes a lock is not the last one of its log
             for region in self.regions.all:
                 region.append()
             for store in self.agents.stores.values():
@@ -174,7 +177,7 @@ class Cluster:
 
     @property
     def totals(self) -> Totals:
-        """What happened so far."""
+        """The counters of this moment."""
         session, agents = self._session, self.agents
         return Totals(
             session.begun,
@@ -191,7 +194,7 @@ class Cluster:
 
 
 def _catalog(config: ClusterConfig, world: World) -> Catalog:
-    """The tables that are there from the beginning."""
+    """The catalog with the initial databases and tables."""
     catalog = Catalog(world.rng("catalog"))
     databases = [catalog.add_database(catalog.new_name("db")) for _ in range(config.databases)]
     for number in range(config.tables):
@@ -204,7 +207,7 @@ def _catalog(config: ClusterConfig, world: World) -> Catalog:
 
 
 def _regions(config: ClusterConfig, catalog: Catalog) -> RegionMap:
-    """As many regions as asked for: cut at tables first, then inside them; leaders in turn."""
+    """The initial regions: split between tables first, then inside them; stores lead them in turn."""
     tables = catalog.usable()
     cuts = [table_prefix(table.id) for table in tables] + [table_prefix(system_tables.MDL_INFO)]
     cuts += [b"t"]

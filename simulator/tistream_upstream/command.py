@@ -1,4 +1,4 @@
-"""`tistream simulate`: its options, its signals, its progress line."""
+"""The command `tistream simulate`: options, signals and progress output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tistream_upstream.progress import Progress
 
 _SHOW_TTY_MS, _SHOW_MS = 500, 5_000
-_GC_THRESHOLD = (50_000, 20, 50)  # hundreds of thousands of rows live here, and hardly any of them in a cycle
+_GC_THRESHOLD = (50_000, 20, 50)  # hundreds of thousands of live rows, hardly any of them in a reference cycle
 
 
 def register(app: typer.Typer) -> None:
@@ -35,41 +35,48 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    objects: Annotated[str, typer.Option(help="Where to push: a directory, file:///… or s3://bucket/prefix.")],
+    objects: Annotated[
+        str, typer.Option(help="Object store to push to: a directory, file:///… or s3://bucket/prefix.")
+    ],
     cluster: Annotated[str, typer.Option(help="Upstream cluster id.")] = "1",
     tenant: Annotated[str, typer.Option(help="Upstream tenant id; must be new.")] = "simulated",
     url: Annotated[
         str | None,
-        typer.Option(help="API of the platform: registers the tenant, announces, asks coverage.", callback=checked),
+        typer.Option(
+            help="URL of the platform's API, to create the tenant, announce files and ask for coverage.",
+            callback=checked,
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Repeats a run, as far as time and answers allow.")] = 1,
-    rows_per_s: Annotated[float, typer.Option(min=0.1, help="Row changes a second.")] = 1_000.0,
-    txns_per_s: Annotated[float, typer.Option(min=0.1, help="Transactions a second.")] = 250.0,
+    seed: Annotated[
+        int, typer.Option(help="Seed; a run repeats as far as the clock and the platform's answers allow.")
+    ] = 1,
+    rows_per_s: Annotated[float, typer.Option(min=0.1, help="Row changes per second.")] = 1_000.0,
+    txns_per_s: Annotated[float, typer.Option(min=0.1, help="Transactions per second.")] = 250.0,
     databases: Annotated[int, typer.Option(min=1)] = 2,
     tables: Annotated[int, typer.Option(min=1)] = 8,
-    columns: Annotated[int, typer.Option(min=1, max=60, help="Columns a table, besides its key.")] = 8,
-    rows_max: Annotated[int, typer.Option(min=1, help="Live rows a table.")] = 5_000,
-    regions: Annotated[int, typer.Option(min=1, help="Regions at the beginning.")] = 12,
+    columns: Annotated[int, typer.Option(min=1, max=60, help="Columns per table, besides its key.")] = 8,
+    rows_max: Annotated[int, typer.Option(min=1, help="Live rows per table.")] = 5_000,
+    regions: Annotated[int, typer.Option(min=1, help="Initial number of regions.")] = 12,
     stores: Annotated[int, typer.Option(min=1)] = 3,
-    push_ms: Annotated[int, typer.Option(min=10, help="How often each store pushes.")] = 1_000,
+    push_ms: Annotated[int, typer.Option(min=10, help="Interval of pushes of each store, in milliseconds.")] = 1_000,
     churn_per_s: Annotated[
-        float, typer.Option(min=0.0, max=20.0, help="Splits, merges, leader moves, restarts and crashes a second.")
+        float, typer.Option(min=0.0, max=20.0, help="Splits, merges, leader moves, restarts and crashes per second.")
     ] = 0.2,
-    ddl_per_min: Annotated[float, typer.Option(min=0.0, max=600.0, help="DDL jobs a minute.")] = 0.0,
-    huge_rows: Annotated[int, typer.Option(min=0, help="Rows of the largest transactions, one a minute.")] = 2_000,
-    bursts: Annotated[float, typer.Option(min=0.0, max=1.0, help="0: an even load; 1: all of it in bursts.")] = 0.0,
+    ddl_per_min: Annotated[float, typer.Option(min=0.0, max=600.0, help="DDL jobs per minute.")] = 0.0,
+    huge_rows: Annotated[int, typer.Option(min=0, help="Rows of the largest transaction, one per minute.")] = 2_000,
+    bursts: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of the load that comes in bursts, from 0 to 1.")
+    ] = 0.0,
     duration: Annotated[float | None, typer.Option(min=0.0, help="Seconds; default: until Ctrl-C.")] = None,
-    truth: Annotated[
-        Path | None, typer.Option(help="New file to write truth lines into, for `tistream verify`.")
-    ] = None,
+    truth: Annotated[Path | None, typer.Option(help="New file for truth lines, for `tistream verify`.")] = None,
     promises: Annotated[
-        Path | None, typer.Option(help="New file to write into what the files that are there promise, and since when.")
+        Path | None, typer.Option(help="New file for the ts that the stored files guarantee, with the time.")
     ] = None,
 ) -> None:
-    """A TiKV cluster with a TiDB on it, simulated: pushes changes in real time, and knows what is true."""
+    """Simulate a TiKV cluster with TiDB: push changes in real time, and write the truth about them."""
     from tistream.errors import InvalidRequest  # noqa: PLC0415
     from tistream.model.ids import TenantKey  # noqa: PLC0415
-    from tistream_cli.errors import CliError  # noqa: PLC0415  # other commands need none of this
+    from tistream_cli.errors import CliError  # noqa: PLC0415  # other commands do not load these
     from tistream_upstream.config import Churn, ClusterConfig, TxnMix  # noqa: PLC0415
 
     try:
@@ -77,9 +84,9 @@ def simulate(
     except InvalidRequest as error:
         raise CliError(str(error)) from error
     if not objects:
-        raise CliError("--objects is empty: it names a directory, file:///… or s3://bucket/prefix")
+        raise CliError("--objects is empty; give a directory, file:///… or s3://bucket/prefix")
     churn = Churn(per_s=churn_per_s)
-    if url is None:  # nobody tells how far a span is covered, so that nothing may be lost
+    if url is None:  # without a platform no coverage is known, so no push may be lost
         churn = replace(churn, lost_push=0.0)
     config = ClusterConfig(
         tenant=key,
@@ -147,7 +154,10 @@ def _api(url: str, tenant: TenantKey) -> PlatformApi:
 
 
 def _refuse_what_is_there(store: ObjectStore, config: ClusterConfig, files: Mapping[str, Path | None]) -> None:
-    """Another run may be going on: neither its chains nor its files (by option) are touched. Raises CliError."""
+    """Refuse a tenant with change files, and output files (by option) that exist: they may belong to another run.
+
+    Raises CliError.
+    """
     from tistream.storage import layout  # noqa: PLC0415
     from tistream_cli.errors import CliError  # noqa: PLC0415
 
@@ -158,11 +168,11 @@ def _refuse_what_is_there(store: ObjectStore, config: ClusterConfig, files: Mapp
         if path is not None and path.is_file():
             raise _is_there(option, path)
         if path is not None and not path.absolute().parent.is_dir():
-            raise CliError(f"{option} {path}: there is no folder {path.absolute().parent}")
+            raise CliError(f"{option} {path}: the folder {path.absolute().parent} does not exist")
 
 
 def _new_file(option: str, path: Path) -> BinaryIO:
-    """Open it, if nobody has made it in the meantime; a pipe or device may be there. Raises CliError, OSError."""
+    """Create the file of an option, or open a pipe or device. Raises CliError if the file exists, OSError."""
     try:
         return path.open("wb" if path.exists() and not path.is_file() else "xb")
     except FileExistsError as error:
@@ -172,11 +182,13 @@ def _new_file(option: str, path: Path) -> BinaryIO:
 def _is_there(option: str, path: Path) -> Exception:
     from tistream_cli.errors import CliError  # noqa: PLC0415
 
-    return CliError(f"{option} {path} is there already, and may be another run's: choose another, or remove it")
+    return CliError(
+        f"{option} {path} is there already, and may belong to another run: choose another file, or remove it"
+    )
 
 
 def _register(api: PlatformApi, stopped: Callable[[], bool]) -> None:
-    """Wait for the platform and register the tenant; nothing has been written yet. Raises TiStreamError."""
+    """Wait for the platform and create the tenant, before anything is written. Raises TiStreamError."""
     from tistream import concurrency  # noqa: PLC0415
     from tistream_cli.errors import CliError  # noqa: PLC0415
     from tistream_upstream.driver import say_on_stderr  # noqa: PLC0415
@@ -191,7 +203,7 @@ def _register(api: PlatformApi, stopped: Callable[[], bool]) -> None:
 
 
 def _until(stopped: Callable[[], bool], clock: Clock, duration: float | None) -> Callable[[], bool]:
-    """Whether it is time to stop: a signal came, or `duration` seconds from now have passed."""
+    """A function that returns whether a signal was received, or `duration` seconds from now have passed."""
     end_ms = None if duration is None else clock.monotonic_ms() + int(duration * 1000)
     return lambda: stopped() or (end_ms is not None and clock.monotonic_ms() >= end_ms)
 
@@ -206,7 +218,7 @@ def _drive(
     clock: Clock,
     stopping: Callable[[], bool],
 ) -> Outcome:
-    """The run itself, shown on stdout."""
+    """Run the cluster, with progress on stdout."""
     from tistream_upstream.driver import Driver, say_on_stderr  # noqa: PLC0415
     from tistream_verify.fingerprint import TruthRun  # noqa: PLC0415
 
@@ -219,7 +231,7 @@ def _drive(
 
 
 def _report(cluster: Cluster, outcome: Outcome) -> None:
-    """Say what was done; raises CliError if it is not whole."""
+    """Print a summary of the run. Raises CliError if coverage or pushes are missing."""
     from tistream_cli.errors import CliError  # noqa: PLC0415
 
     if sys.stdout.isatty():
@@ -227,19 +239,19 @@ def _report(cluster: Cluster, outcome: Outcome) -> None:
     totals = cluster.totals
     typer.echo(
         f"pushed {totals.file_rows:,} entries of {totals.committed:,} transactions in {totals.files:,} files; "
-        f"{totals.scans} scans, {totals.ddl_jobs} DDL jobs; the last truth is of ts {outcome.end_ts}"
+        f"{totals.scans} scans, {totals.ddl_jobs} DDL jobs; the last truth line has ts {outcome.end_ts}"
     )
     if outcome.shed_ms:
         typer.echo(f"could not keep up with the clock: for {outcome.shed_ms / 1000:.1f} s no transactions began")
     if outcome.unanswered:
-        raise CliError(f"{outcome.unanswered} requests for coverage were not answered: what was lost is not scanned")
+        raise CliError(f"{outcome.unanswered} requests for coverage were not answered, so lost spans were not scanned")
     if outcome.unput:
-        raise CliError(f"{outcome.unput} bytes were not put: the object store refuses")
+        raise CliError(f"{outcome.unput} bytes were not put, because the object store refuses them")
 
 
 @contextlib.contextmanager
 def _signals() -> Iterator[Callable[[], bool]]:
-    """SIGINT and SIGTERM ask for an end in good order."""
+    """A function that returns whether SIGINT or SIGTERM was received; the run then ends in order."""
     asked: list[int] = []
     before = {
         number: signal.signal(number, lambda got, _: asked.append(got)) for number in (signal.SIGINT, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What kind of cluster to simulate. Every rate is per second of the cluster's own time."""
+"""Configuration of a simulated cluster. Rates are per second of the cluster's clock."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from tistream.model.ids import TenantKey
 
 @dataclass(frozen=True, slots=True)
 class TxnMix:
-    """Shares of transactions, each of all of them; what is left is ordinary two-phase commit, pessimistic.
+    """Kinds of transactions, as shares of all. The rest are pessimistic two-phase commits.
 
-    `one_phase` holds for transactions that touch one region. `abandoned` ones are rolled back after some of their
-    prewrites, or before any; `orphaned` of these have a client that died: readers roll back the primary's key, and the
-    others one by one, `late_ms` later. `late_secondaries` are committed that late. `long` ones prewrite `long_ms` after
-    their start. `bulk` ones are pipelined: several flushes, `bulk_rows` rows. Of `rewritten` ones the primary's lock is
-    written again and again, as heartbeats and readers do. `row_locks` ones lock rows that they do not change.
+    `one_phase`: 1PC, of transactions in one region. `abandoned`: rolled back before or after some prewrites.
+    `orphaned` (a share of the abandoned ones): the client died; readers roll back the primary's key, and the other
+    keys one by one, `late_ms` later. `late_secondaries`: secondaries are committed that late. `long`: prewrites come
+    `long_ms` after the start. `bulk`: pipelined, with several flushes of about `bulk_rows` rows. `rewritten`: the
+    primary's lock is written repeatedly, by heartbeats and readers. `row_locks`: locks rows without changing them.
+    `sourced`: has a txn_source.
     """
 
     one_phase: float = 0.2
@@ -39,12 +40,12 @@ class TxnMix:
 
 @dataclass(frozen=True, slots=True)
 class Churn:
-    """Weights of what happens to regions and agents, `per_s` together; and how stores differ.
+    """Weights of the events of regions and agents, which happen `per_s` times a second in all; and how stores differ.
 
-    `batch_split`: of splits, how many are into three regions or more at one entry. `gone`: a store goes for good, as
-    long as half of them stay. `lost_push`: of restarts, crashes and stores gone, how many lose what was not pushed.
-    `new_chain`: of those, how many begin a new chain. `late_upload`: of those, how many have a file under way that
-    lands when the next agent's is there. `down_ms`: how long a crashed store stays away.
+    `batch_split`: share of splits into three regions or more at one log entry. `gone`: a store leaves for good, while
+    half of the stores remain. `lost_push`: share of restarts, crashes and leaving stores that lose unpushed data.
+    `new_chain`: share of these that begin a new chain. `late_upload`: share of these with an upload that arrives after
+    the next agent's first file. `down_ms`: duration of a crash. `idle_untold`: share of idle ranges that a file omits.
     """
 
     per_s: float = 0.2
@@ -69,12 +70,12 @@ class Churn:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """A whole cluster. With the same config, seed, moments and answers it does the same, to the byte.
+    """Configuration of a cluster. Equal config, seed, times and answers give equal bytes.
 
-    `rows_max` live rows a table, then inserts are paired with deletes. `handles` are given to the tables in turn.
-    `history_ms` is how much older than what is not pushed yet the versions may be that are kept for scans.
-    `ddl_cancelled`: of renames, how many are cancelled once they have shown. `warm_ms` of load before the snapshot,
-    whose rows are there from the start.
+    `rows_max`: live rows per table, above which inserts are paired with deletes. `handles`: kinds of row handles that
+    the tables get in turn. `history_ms`: how much older than unpushed data the versions are that scans can read.
+    `ddl_cancelled`: share of renames that are cancelled after their first step. `warm_ms`: load before the snapshot,
+    whose rows exist from the start.
     """
 
     tenant: TenantKey = field(default_factory=lambda: TenantKey("1", "simulated"))

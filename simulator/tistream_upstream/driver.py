@@ -1,4 +1,4 @@
-"""Runs a cluster in real time against an object store and, if there is one, a platform. I/O; decides nothing."""
+"""Runs a cluster in real time against an object store and an optional platform. I/O without decisions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tistream_verify.lag import Promise
 
 _STEP_MS = 20
 _STEP_MAX_MS = 250
-_BEHIND_MS = 1_000  # from here on no new transactions begin until the clock is reached
-_BACKLOG_MAX = 256 << 20  # bytes that wait to be put, likewise
+_BEHIND_MS = 1_000  # a lag above which no transactions begin until the clock is reached
+_BACKLOG_MAX = 256 << 20  # bytes waiting to be put, above which no transactions begin
 _ASK_AGAIN_MS = 500
 _END_MS = 60_000
 _PUT_END_S = 60
@@ -31,7 +31,11 @@ _PROMISE_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended. `unanswered`: requests for coverage that nobody answered; `unput`: bytes that were not put."""
+    """How a run ended.
+
+    `shed_ms`: time without new transactions; `unanswered`: requests for coverage without an answer; `unput`: bytes that
+    were not put.
+    """
 
     end_ts: int
     shed_ms: int
@@ -40,10 +44,10 @@ class Outcome:
 
 
 class Driver:
-    """One run. `stopping()` is looked at between steps; `show` gets a progress line now and then.
+    """One run of a cluster.
 
-    The first line of `truth` says that it is that of `run`. `promises` is told ten times a second what the files
-    that were given to the object store promise: how late a platform is that has not served it yet, and no upstream.
+    The first line that is written to `truth` names `run`. `promises` gets up to ten lines a second with the ts that the
+    stored files guarantee: lag above it is the platform's and not the upstream's.
     """
 
     def __init__(
@@ -73,7 +77,10 @@ class Driver:
         self._shown_rows = 0
 
     def run(self, stopping: Callable[[], bool], show: Callable[[Progress], None], show_ms: int) -> Outcome:
-        """Write schema_snap, push until `stopping`, and end in good order. The tenant is registered already."""
+        """Put schema_snap, push until `stopping()`, and end in order. The tenant must exist if there is a platform.
+
+        `stopping` is called between steps, `show` every `show_ms` milliseconds.
+        """
         tenant = self._cluster.config.tenant
         self._objects.put(layout.schema_snap(tenant), self._cluster.schema_snap)
         if self._api is not None:
@@ -81,7 +88,7 @@ class Driver:
         announce = self._talker.announce if self._talker else lambda _: None
         uploader = Uploader(self._objects, announce, self._say)
         begun_ms = self._shown_ms = self._clock.monotonic_ms()
-        # The cluster's clock is the wall clock as of now; what has passed since it was made is caught up with.
+        # The cluster follows the wall clock from now on, and catches up with the time since its construction.
         offset_ms = self._clock.now_ms() - begun_ms
         try:
             while not stopping():
@@ -138,7 +145,7 @@ class Driver:
         self._promises.flush()
 
     def _ask(self, question: AskCoverage) -> None:
-        assert self._talker is not None, "without a platform nothing is lost"
+        assert self._talker is not None, "without a platform no push is lost"
         self._talker.ask(question)
 
     def _answers(self) -> None:
@@ -170,7 +177,7 @@ class Driver:
         )
 
     def _end(self, uploader: Uploader, offset_ms: int) -> Outcome:
-        """Let what is under way end, push the last watermarks, tell the last truth."""
+        """End open transactions, push the last watermarks, and write the last truth line."""
         cluster = self._cluster
         cluster.stop()
         deadline_ms = self._clock.monotonic_ms() + _END_MS
@@ -189,6 +196,6 @@ class Driver:
 
 
 def say_on_stderr(text: str) -> None:
-    """One line for the person at the terminal."""
+    """Write one line to stderr."""
     sys.stderr.write(f"tistream simulate: {text}\n")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What a cluster wants done in the outside world. Plain facts; the driver does them."""
+"""Effects that a cluster asks for, as plain data; the driver carries them out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tistream.model.span import KeySpan
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """A change file to be put. Its store's later files must not be seen before it is there."""
+    """Put a change file. Later files of its store must not be visible before it."""
 
     store_id: int
     ts: int
@@ -21,7 +21,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """The file that was pushed just before may be announced."""
+    """Announce a file, after its Push."""
 
     store_id: int
     ts: int
@@ -29,7 +29,7 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class AskCoverage:
-    """A store lost what it had not pushed: how far is `span` covered? Answer with `Cluster.coverage`."""
+    """Ask up to which ts `span` is covered, after a store lost unpushed data. Answer with `Cluster.coverage`."""
 
     request: int
     store_id: int
@@ -38,7 +38,7 @@ class AskCoverage:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A truth line (tistream_verify.fingerprint): what is final up to `ts`."""
+    """A truth line (tistream_verify.fingerprint), with everything at or below `ts`."""
 
     ts: int
     line: bytes

@@ -1,4 +1,4 @@
-"""Threads beside the cluster: one that puts files in order and never skips one, one that talks to the platform. I/O."""
+"""Threads beside the cluster: one puts files in order without gaps, the other calls the platform. I/O."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Say = Callable[[str], None]
 
 
 class Uploader:
-    """Puts files in the order in which they were given. What the object store refuses is tried until it is taken:
-    a TiKV would keep its data."""
+    """Puts files in the order in which they were added. A put that fails is retried until it succeeds, because a TiKV
+    would keep its data."""
 
     def __init__(self, objects: ObjectStore, put: Callable[[Announce], None], say: Say) -> None:
-        """`put`: called with an announcement once its file is there."""
+        """`put` is called with each announcement once its file is stored."""
         self._objects = objects
         self._announce = put
         self._say = say
@@ -36,7 +36,7 @@ class Uploader:
         self._thread = concurrency.start_thread("upstream-uploader", self._run)
 
     def add(self, effect: Push | Announce) -> None:
-        """One more."""
+        """Add a file or an announcement to the queue."""
         if isinstance(effect, Push):
             self.waiting_bytes += len(effect.body)
         self._queue.append(effect)
@@ -44,7 +44,7 @@ class Uploader:
 
     @property
     def idle(self) -> bool:
-        """Whether everything that was given is there."""
+        """Whether the queue is empty."""
         return not self._queue
 
     def stop(self) -> None:
@@ -74,7 +74,7 @@ class Uploader:
                 self._objects.put(push.key, push.body)
             except TiStreamError as error:
                 if self.refused is None:
-                    self._say(f"the object store refuses, trying again until it does not: {error}")
+                    self._say(f"the object store refuses files, retrying until it takes them: {error}")
                 self.refused = str(error)
                 if self._stopping:
                     return
@@ -88,7 +88,7 @@ class Uploader:
 
 
 class Talker:
-    """Announces files, asks for coverage, and knows the tenant's lag. Its platform may be away at any time."""
+    """Announces files, asks for coverage, and reads the tenant's lag. The platform may be unavailable at any time."""
 
     def __init__(self, api: PlatformApi, say: Say) -> None:
         self._api = api
@@ -103,12 +103,12 @@ class Talker:
         self._thread = concurrency.start_thread("upstream-talker", self._run)
 
     def announce(self, announce: Announce) -> None:
-        """Tell of a file when there is time; what is too many is forgotten."""
+        """Queue an announcement. Above the limit the oldest ones are dropped."""
         self._announcements.append(announce)
         self._woken.set()
 
     def ask(self, question: AskCoverage) -> None:
-        """Ask until there is an answer."""
+        """Queue a request for coverage, which is repeated until it is answered."""
         self._questions.append(question)
         self._woken.set()
 
@@ -122,7 +122,7 @@ class Talker:
         rounds = 0
         while not self._stopping:
             busy = self._try(self._next)
-            if busy is None:  # no answer
+            if busy is None:  # the platform did not answer
                 concurrency.sleep(_ASK_AGAIN_S)
                 continue
             if not busy:
@@ -133,14 +133,14 @@ class Talker:
                 self._woken.clear()
 
     def _try(self, act: Callable[[], bool]) -> bool | None:
-        """What `act` says; None if the platform did not answer."""
+        """The result of `act`; None if the platform did not answer."""
         try:
             busy = act()
         except TiStreamError as error:
             if self.away is None:
-                self._say(f"the platform does not answer, trying again: {error}")
+                self._say(f"the platform does not answer, retrying: {error}")
             self.away = str(error)
-            self.lag_seconds = None  # what was known is not what is
+            self.lag_seconds = None  # the last known value is outdated
             return None
         if self.away is not None:
             self._say("the platform answers again")

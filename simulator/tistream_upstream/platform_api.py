@@ -1,4 +1,4 @@
-"""What a store's agent asks of the platform: coverage and announcements; and what the simulator asks besides. I/O."""
+"""Calls to the platform's API: coverage and announcements, as agents make them, and calls of the simulator. I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAY_EVERY = 20
 
 
 class PlatformApi:
-    """One tenant at one API server. Every failure is a TiStreamError."""
+    """Client of one API server for one tenant. Methods raise TiStreamError."""
 
     def __init__(self, url: str, tenant: TenantKey, http: HttpClient) -> None:
         self._http = http
@@ -31,7 +31,7 @@ class PlatformApi:
     def create_tenant(
         self, sleep: Callable[[float], None], tries: int = 120, say: Callable[[str], None] | None = None
     ) -> None:
-        """Register the tenant; the platform may still be starting: `say` is told so, now and then."""
+        """Create the tenant. Retry while the platform starts, up to `tries` times, and report the wait with `say`."""
         for number in range(1, tries + 1):
             try:
                 self._post(self._tenants, {"tenant_id": self._tenant.tenant_id})
@@ -44,14 +44,14 @@ class PlatformApi:
                 sleep(_AGAIN_S)
 
     def announce(self, announce: Announce) -> None:
-        """Tell of a file. A lost announcement costs latency only."""
+        """Announce a file. A lost announcement costs latency only."""
         names = {"cluster_id": self._tenant.cluster_id, "tenant_id": self._tenant.tenant_id}
         self._post(
             f"{self._url}/v1/notifications", {**names, "store_id": str(announce.store_id), "ts": str(announce.ts)}
         )
 
     def coverage(self, span: KeySpan) -> list[tuple[KeySpan, int]]:
-        """(slice, resolved_ts) of all slices that have keys of `span`."""
+        """(slice, resolved_ts) of each slice that overlaps `span`."""
         params = {"start_key": span.start.hex(), "end_key": span.end.hex()}
         answer = orjson.loads(self._http.request("GET", f"{self._own}/coverage", params=params).content)
         return [
@@ -60,7 +60,7 @@ class PlatformApi:
         ]
 
     def lag_seconds(self) -> float | None:
-        """How far the tenant is behind the wall clock; None where the platform does not know."""
+        """Seconds between the wall clock and the tenant's resolved ts; None if the platform does not know."""
         lag = orjson.loads(self._http.request("GET", f"{self._own}/status").content)["lag_seconds"]
         return None if lag is None else float(lag)
 

@@ -12,7 +12,7 @@ _KILO = 1024.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One moment of a run."""
+    """The state of a run at one time."""
 
     seconds: float
     rows_per_s: float
@@ -20,10 +20,10 @@ class Progress:
     lag_seconds: float | None
     behind_ms: int
     waiting_bytes: int
-    platform: bool = False  # there is one, though its lag may not be known now
+    platform: bool = False  # a platform is used, even if its lag is unknown now
 
     def line(self) -> str:
-        """For people."""
+        """The progress line as text."""
         totals = self.totals
         parts = [
             f"{self.seconds:6.1f} s",
@@ -48,7 +48,7 @@ class Progress:
 
 
 def size(count: int) -> str:
-    """Bytes for people."""
+    """A number of bytes with a binary unit."""
     value, unit = float(count), 0
     while value >= _KILO and unit < len(_UNITS) - 1:
         value /= _KILO

@@ -1,4 +1,4 @@
-"""Time in a simulated cluster: its timestamp oracle, and what is to happen when. Pure and deterministic."""
+"""Time in a simulated cluster: clock, timestamp oracle and scheduled actions. Deterministic, without I/O."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Action = Callable[[], None]
 
 
 class Tso:
-    """PD's timestamp oracle: strictly rising, as far as physical time allows."""
+    """PD's timestamp oracle: strictly increasing timestamps that follow physical time."""
 
     def __init__(self, begin_ms: int) -> None:
         self.last = (begin_ms << LOGICAL_BITS) - 1
 
     def next(self, now_ms: int) -> int:
-        """A new timestamp, above all before it."""
+        """A timestamp above all earlier ones."""
         self.last = max(self.last + 1, now_ms << LOGICAL_BITS)
         return self.last
 
 
 class World:
-    """The clock, the oracle, randomness by name, and the agenda."""
+    """Clock, timestamp oracle, random generators by name, and scheduled actions."""
 
     def __init__(self, seed: int, begin_ms: int) -> None:
         self.now_ms = begin_ms
@@ -34,24 +34,24 @@ class World:
         self._count = 0
 
     def rng(self, name: str) -> random.Random:
-        """Randomness of one part's own, so that parts do not shift each other's choices."""
+        """A random generator for one part, so that parts do not influence each other's choices."""
         return random.Random(f"{self._seed}/{name}")
 
     def ts(self) -> int:
-        """A new timestamp."""
+        """A timestamp of the present time, above all earlier ones."""
         return self._tso.next(self.now_ms)
 
     def at(self, at_ms: int, action: Action) -> None:
-        """Do `action` at `at_ms`, or now if that is past; what is due at one moment happens in the order asked for."""
+        """Schedule `action` at `at_ms`, or now if that is past. Actions of equal time run in the given order."""
         self._count += 1
         heapq.heappush(self._agenda, (max(at_ms, self.now_ms), self._count, action))
 
     def after(self, ms: int, action: Action) -> None:
-        """Do `action` in `ms` milliseconds."""
+        """Schedule `action` in `ms` milliseconds."""
         self.at(self.now_ms + ms, action)
 
     def run_until(self, to_ms: int) -> None:
-        """Do everything that is due up to and at `to_ms`."""
+        """Run the actions that are due at or before `to_ms`, and advance the clock to it."""
         agenda = self._agenda
         while agenda and agenda[0][0] <= to_ms:
             self.now_ms, _, action = heapq.heappop(agenda)

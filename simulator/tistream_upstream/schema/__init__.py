@@ -1,1 +1,1 @@
-"""What TiDB writes: schema objects, keys, row values, the steps of DDL jobs."""
+"""What TiDB writes: schema objects, keys, row values and the steps of DDL jobs."""

@@ -1,4 +1,4 @@
-"""The schema as the cluster's SQL layer knows it, and the rows that are there now. Mutable; no I/O."""
+"""The schema that the cluster's SQL layer knows, and the live rows. Mutable; no I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tistream_upstream.schema.layout import (
 )
 
 Json = dict[str, Any]
-_SPREAD = 0x9E3779B1  # odd: times this, modulo 2^31, no two numbers meet
+_SPREAD = 0x9E3779B1  # odd, so multiplication modulo 2^31 is a bijection
 _SPREAD_BITS = 31
 _KIND_ORDER = (
     "varchar", "int", "decimal", "datetime", "json", "double", "bigint", "timestamp",
@@ -32,7 +32,7 @@ STAMP = "stamp"
 
 
 class LiveRows:
-    """The rows of a table as last committed: by key, and any of them at random."""
+    """The committed rows of a table, by key, with random choice."""
 
     def __init__(self) -> None:
         self.by_key: dict[bytes, Row] = {}
@@ -43,14 +43,14 @@ class LiveRows:
         return len(self._keys)
 
     def put(self, key: bytes, row: Row) -> None:
-        """A row came or changed."""
+        """Insert or replace a row."""
         if key not in self._places:
             self._places[key] = len(self._keys)
             self._keys.append(key)
         self.by_key[key] = row
 
     def drop(self, key: bytes) -> None:
-        """A row went, if it was there."""
+        """Delete a row if it exists."""
         at = self._places.pop(key, None)
         if at is None:
             return
@@ -61,14 +61,14 @@ class LiveRows:
             self._places[last] = at
 
     def any(self, rng: random.Random, hot: int = 0) -> bytes:
-        """A key at random, of the first `hot` if that is given. There must be rows."""
+        """A random key, of the first `hot` keys if `hot` is not 0. The table must have rows."""
         count = len(self._keys)
         return self._keys[int(rng.random() * (min(hot, count) if hot else count))]
 
 
 @dataclass(slots=True, eq=False)
 class Table:
-    """A table under its present id. `gone`: dropped or truncated away; what is under way may still write to it."""
+    """A table under its present id. `gone`: dropped or truncated; open transactions may still write to it."""
 
     id: int
     database_id: int
@@ -106,7 +106,7 @@ class Table:
         )
 
     def new_key(self) -> tuple[bytes, bytes, tuple[Cell, ...]]:
-        """(raw key, the API's key as JSON, the key's own cells) of a row that never was."""
+        """(raw key, the API's key as JSON, the cells of the key) of a row that never existed."""
         number = self.next_handle
         self.next_handle += 1
         if self.spread:
@@ -122,7 +122,7 @@ class Table:
         return raw, b'{"_tidb_rowid":"%d"}' % number, ()
 
     def index_key(self, row: Row, raw_key: bytes) -> bytes | None:
-        """The index entry of a row; None if its layout knows no index."""
+        """The key of a row's index entry; None if the table has no index."""
         index = self.layout.index
         if index is None:
             return None
@@ -136,14 +136,14 @@ class Table:
 
 @dataclass(slots=True, eq=False)
 class Database:
-    """A database."""
+    """A database of the cluster."""
 
     id: int
     name: str
 
 
 class Catalog:
-    """Databases and tables that user transactions may use, and the numbers that TiDB counts."""
+    """The databases and tables for user transactions, and TiDB's counters."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -159,22 +159,22 @@ class Catalog:
         return self.last_id
 
     def new_name(self, prefix: str) -> str:
-        """A name that nothing bore before."""
+        """A name that was not used before."""
         self.names += 1
         return f"{prefix}{self.names}"
 
     def usable(self) -> list[Table]:
-        """Tables that statements can name, in order of ids."""
+        """The tables that statements can use, in the order of their creation."""
         return [table for table in self.tables.values() if not table.gone]
 
     def add_database(self, name: str) -> Database:
-        """A database that is there at once."""
+        """Add a database without a DDL job."""
         database = Database(self.new_id(), name)
         self.databases[database.id] = database
         return database
 
     def make_table(self, database_id: int, name: str, handle: str, columns: int, *, indexed: bool) -> Table:
-        """A table that is not in the catalog yet."""
+        """Make a table without adding it to the catalog."""
         table_id = self.new_id()
         shape = self.columns_of(handle, columns)
         pools = {c.id: c.kind.pool(self.rng, nullable=not c.not_null) for c in shape if not c.primary}
@@ -191,7 +191,7 @@ class Catalog:
         )
 
     def columns_of(self, handle: str, count: int) -> list[Column]:
-        """The key's columns, a stamp that no two writes share, and `count` others."""
+        """The columns of the key, a stamp that differs in each write, and `count` other columns."""
         columns = []
         if handle == INT_HANDLE:
             columns.append(Column(1, "id", KINDS["bigint"], not_null=True, primary=True))
@@ -208,12 +208,12 @@ class Catalog:
 
 
 def dump(info: Json) -> bytes:
-    """JSON as TiDB stores it."""
+    """JSON text as TiDB stores it."""
     return orjson.dumps(info)
 
 
 def draw(layout: Layout, rng: random.Random, key_cells: Sequence[Cell], stamp: int) -> tuple[Cell, ...]:
-    """A new row's cells in the order of `layout.written`."""
+    """The cells of a new row, in the order of `layout.written`."""
     picks = rng.randbytes(len(layout.written))
     cells: list[Cell] = list(key_cells)
     for at in range(len(key_cells), len(layout.written)):
@@ -229,7 +229,7 @@ def draw(layout: Layout, rng: random.Random, key_cells: Sequence[Cell], stamp: i
 
 
 def changed(layout: Layout, rng: random.Random, row: Row, stamp: int) -> tuple[Cell, ...]:
-    """A row's cells with a new stamp and one or two other columns changed."""
+    """The cells of a row with a new stamp and up to two other columns changed."""
     cells = list(layout.adapt(row))
     for at, column in enumerate(layout.written):
         if column.name == STAMP:

@@ -1,4 +1,4 @@
-"""Keys and cells as TiDB writes them (upstream-formats 2, 3, 4). Pure: plain values in, bytes out."""
+"""Encoding of keys and cells as TiDB writes them (upstream-formats 2, 3, 4). Pure."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ FLAG_NULL, FLAG_BYTES, FLAG_COMPACT, FLAG_INT, FLAG_VARINT = 0, 1, 2, 3, 8
 
 
 def comparable_int(value: int) -> bytes:
-    """A signed integer whose bytes sort as it does."""
+    """A signed integer as eight bytes that sort like the integer."""
     return ((value + SIGN) & _MASK).to_bytes(8, "big")
 
 
 def table_prefix(table_id: int) -> bytes:
-    """`t{id}`: every key of a physical table."""
+    """`t{id}`, the prefix of every key of a physical table."""
     return b"t" + comparable_int(table_id)
 
 
 def record_key(table_id: int, handle: int) -> bytes:
-    """A row with an integer handle."""
+    """The key of a row with an integer handle."""
     return table_prefix(table_id) + b"_r" + comparable_int(handle)
 
 
 def common_handle(datums: Sequence[str | int]) -> bytes:
-    """The handle of a clustered key that is no single integer: its datums in key encoding (collation utf8mb4_bin)."""
+    """The handle of a clustered key that is not a single integer: its datums in key encoding (utf8mb4_bin)."""
     return b"".join(key_datum(datum) for datum in datums).ljust(9, b"\0")
 
 
 def key_datum(datum: str | int) -> bytes:
-    """One datum in key encoding."""
+    """A datum in key encoding."""
     if isinstance(datum, int):
         return bytes((FLAG_INT,)) + comparable_int(datum)
     return bytes((FLAG_BYTES,)) + encode_bytes(datum.encode())
 
 
 def index_prefix(table_id: int, index_id: int) -> bytes:
-    """`t{id}_i{index}`."""
+    """`t{id}_i{index}`, the prefix of the entries of an index."""
     return table_prefix(table_id) + b"_i" + comparable_int(index_id)
 
 
@@ -57,7 +57,7 @@ def index_prefix(table_id: int, index_id: int) -> bytes:
 
 
 def int_cell(value: int) -> bytes:
-    """Signed, in the smallest of 1, 2, 4, 8 bytes."""
+    """A signed integer in the smallest of 1, 2, 4, 8 bytes."""
     if -0x80 <= value < 0x80:
         return struct.pack("<b", value)
     if -0x8000 <= value < 0x8000:
@@ -68,7 +68,7 @@ def int_cell(value: int) -> bytes:
 
 
 def uint_cell(value: int) -> bytes:
-    """Unsigned, in the smallest of 1, 2, 4, 8 bytes."""
+    """An unsigned integer in the smallest of 1, 2, 4, 8 bytes."""
     for size in (1, 2, 4):
         if value < 1 << 8 * size:
             return value.to_bytes(size, "little")
@@ -76,13 +76,13 @@ def uint_cell(value: int) -> bytes:
 
 
 def float_cell(value: float) -> bytes:
-    """A double whose bytes sort as it does."""
+    """A double as eight bytes that sort like the double."""
     bits: int = struct.unpack("<Q", struct.pack("<d", value))[0]
     return (bits | SIGN if value >= 0 else bits ^ _MASK).to_bytes(8, "big")
 
 
 def decimal_cell(value: Decimal, precision: int, frac: int) -> bytes:
-    """DECIMAL(precision, frac): both as a byte, then MySQL's binary decimal (upstream-formats 4.4)."""
+    """DECIMAL(precision, frac): a byte each for both, then MySQL's binary decimal (upstream-formats 4.4)."""
     digits = f"{abs(value):.{frac}f}".replace(".", "").rjust(precision, "0")
     whole, part = digits[: precision - frac], digits[precision - frac :]
     head = len(whole) % _WORD
@@ -96,14 +96,14 @@ def decimal_cell(value: Decimal, precision: int, frac: int) -> bytes:
 
 
 def time_cell(value: datetime) -> bytes:
-    """DATE, DATETIME and TIMESTAMP (of UTC): the packed time as an unsigned integer."""
+    """DATE, DATETIME and TIMESTAMP (in UTC): the packed time as an unsigned integer."""
     date = (value.year * 13 + value.month) << 5 | value.day
     clock = value.hour << 12 | value.minute << 6 | value.second
     return uint_cell((date << 17 | clock) << 24 | value.microsecond)
 
 
 def json_cell(value: Any) -> bytes:
-    """A JSON document: its type byte and TiDB's binary form (upstream-formats 4.4)."""
+    """A JSON document: its type byte and TiDB's binary JSON (upstream-formats 4.4)."""
     code, body = _json(value)
     return bytes((code,)) + body
 
@@ -126,7 +126,7 @@ def _json(value: Any) -> tuple[int, bytes]:
             return _OBJECT, _json_object(value)
         case list():
             return _ARRAY, _json_members(value, 8 + 5 * len(value), b"", b"")
-    raise TypeError(f"no JSON value: {value!r}")
+    raise TypeError(f"not a JSON value: {value!r}")
 
 
 def _json_object(members: Mapping[str, Any]) -> bytes:
@@ -141,11 +141,11 @@ def _json_object(members: Mapping[str, Any]) -> bytes:
 
 
 def _json_members(values: Sequence[Any], at: int, key_entries: bytes, names: bytes) -> bytes:
-    """Count and size, entries, then the names and values that they point to; `at` is where the values begin."""
+    """Count and size, entries, then the names and values that the entries point to. `at`: offset of the values."""
     entries, bodies = b"", b""
     for value in values:
         code, body = _json(value)
-        if code == _LITERAL:  # stands in its entry
+        if code == _LITERAL:  # a literal is in its entry
             entries += bytes((code,)) + body.ljust(4, b"\0")
         else:
             entries += struct.pack("<BI", code, at + len(bodies))
@@ -157,7 +157,7 @@ def _json_members(values: Sequence[Any], at: int, key_entries: bytes, names: byt
 
 
 def row_v2(cells: Sequence[tuple[int, bytes | None]]) -> bytes:
-    """A row value from (column id, cell) in rising order of ids; None is NULL."""
+    """A row value of (column id, cell) in ascending order of ids. A cell of None is NULL."""
     filled = [(id_, cell) for id_, cell in cells if cell is not None]
     nulls = [id_ for id_, cell in cells if cell is None]
     values = b"".join(cell for _, cell in filled)
@@ -188,7 +188,7 @@ def varint(value: int) -> bytes:
 
 
 def row_v1(cells: Sequence[tuple[int, int | bytes | None]]) -> bytes:
-    """A row value of the old format, as the `mysql` schema's rows are: integers, bytes and NULL."""
+    """A row value in the old format, which the `mysql` schema uses. Cells are integers, bytes, or None for NULL."""
     out = bytearray()
     for id_, cell in cells:
         out += bytes((FLAG_VARINT,)) + varint(id_)

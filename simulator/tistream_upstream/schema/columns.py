@@ -1,7 +1,7 @@
-"""Column types and the values that fill them. Pure.
+"""Column types and their values. Pure.
 
-A column's values come from a pool that is made once: each as its cell and as the JSON text that the API shows
-(design.md 5), so that a row costs no encoding while the cluster runs.
+The values of a column come from a pool that is built once, each with its cell and the JSON text of the API (design.md
+5), so that rows need no encoding of cells while the cluster runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tistream.schema.tidb import table as types
 from tistream_upstream.schema import codec
 
 Cell = tuple[bytes | None, bytes]
-"""A value twice: its cell in row format v2 (None: NULL), and its JSON text."""
+"""A value as its cell in row format v2 (None: NULL), and as its JSON text."""
 
 NULL: Cell = (None, b"null")
 POOL = 64
@@ -50,7 +50,7 @@ _ELEMS = ("new", "paid", "shipped", "done")
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """TiDB's FieldType as TableInfo tells it."""
+    """TiDB's FieldType, as in TableInfo."""
 
     tp: int
     flag: int = 0
@@ -60,7 +60,7 @@ class FieldType:
     elems: tuple[str, ...] | None = None
 
     def to_json(self, *, not_null: bool = False) -> dict[str, Any]:
-        """The JSON inside ColumnInfo."""
+        """The JSON object in ColumnInfo."""
         collate = "binary" if self.charset == "binary" else f"{self.charset}_bin"
         return {
             "Tp": self.tp,
@@ -77,24 +77,24 @@ class FieldType:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A column type: how SQL names it, how a value is drawn, and the text of a default that fits it."""
+    """A column type: its SQL name, how values are drawn and encoded, and a default value with its text."""
 
     sql: str
     type: FieldType
     draw: Callable[[random.Random], Any]
     cell: Callable[[Any], bytes]
     shown: Callable[[Any], Any]
-    default: Any = None  # a value; None: no other default than NULL
+    default: Any = None  # a value; None: NULL is the only default
     default_text: str | None = None
 
     def encode(self, value: Any) -> Cell:
-        """A value as its cell and its JSON text; None is NULL."""
+        """The cell and the JSON text of a value; None is NULL."""
         if value is None:
             return NULL
         return self.cell(value), orjson.dumps(self.shown(value), option=orjson.OPT_SORT_KEYS)
 
     def pool(self, rng: random.Random, *, nullable: bool) -> tuple[Cell, ...]:
-        """POOL values, NULL among them if the column is nullable."""
+        """POOL random values, some of them NULL if the column is nullable."""
         drawn = [self.encode(self.draw(rng)) for _ in range(POOL)]
         if nullable:
             for at in rng.sample(range(POOL), 6):

@@ -1,7 +1,7 @@
-"""The steps of DDL jobs as TiDB takes them (upstream-formats 5.2, 5.3 and 7): what each puts into the `m` keys. Pure.
+"""The steps of DDL jobs as in TiDB (upstream-formats 5.2, 5.3 and 7), with the `m` keys that each step puts.
 
-Each step is one transaction with its own schema version. A step says what is stored, what readers see from it on, and
-what the job looks like then; `ddl` runs them.
+Each step is one transaction with its own schema version. It describes what is stored, what readers see from then on,
+and the job's state; `ddl` runs the steps.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _Put = tuple[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step. `puts` are made when its start_ts is known; `enact` changes the catalog once it is committed. `done`:
-    the job ends with it; `undone`: by having taken back what it did."""
+    """One step. `puts` is called with its start_ts; `enact` changes the catalog once it is committed. `done`: the job
+    ends with this step. `undone`: the step cancels what the job did."""
 
     schema_state: int
     done: bool
@@ -43,13 +43,13 @@ class Step:
     shapes: tuple[TableShape, ...] = ()
     event: DdlText | None = None
     enact: Callable[[], None] | None = None
-    info: Callable[[int], Json] | None = None  # binlog's TableInfo or DBInfo once it is done
+    info: Callable[[int], Json] | None = None  # TableInfo or DBInfo of the binlog, by start_ts of the last step
     undone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One job."""
+    """A DDL job with its steps."""
 
     action: int
     schema_id: int
@@ -58,18 +58,18 @@ class Plan:
     table_name: str
     query: str
     steps: tuple[Step, ...]
-    table: Table | None = None  # whose transactions under way a step waits for
+    table: Table | None = None  # steps wait for its open transactions
     diff: Json = field(default_factory=dict)
     ids: tuple[int, ...] = ()
 
 
 def table_key(database_id: int, table_id: int) -> bytes:
-    """Where a TableInfo is."""
+    """The key of a TableInfo."""
     return encode_key(b"DB:%d" % database_id, b"Table:%d" % table_id)
 
 
 def database_key(database_id: int) -> bytes:
-    """Where a DBInfo is."""
+    """The key of a DBInfo."""
     return encode_key(b"DBs", b"DB:%d" % database_id)
 
 
@@ -140,7 +140,7 @@ def add_column(catalog: Catalog, table: Table) -> Plan:
 
 
 def drop_column(catalog: Catalog, table: Table, column: Column) -> Plan:
-    """ALTER TABLE … DROP COLUMN: hidden at its first step, the last of the columns from then on."""
+    """ALTER TABLE … DROP COLUMN: the column is hidden at the first step, and is the last column from then on."""
     database = catalog.databases[table.database_id]
     query = f"ALTER TABLE `{database.name}`.`{table.name}` DROP COLUMN `{column.name}`"
     kept = tuple(one for one in table.layout.columns if one.id != column.id)
@@ -155,8 +155,8 @@ def drop_column(catalog: Catalog, table: Table, column: Column) -> Plan:
 
 
 def rename_table(catalog: Catalog, table: Table, database: Database, *, cancelled: bool = False) -> Plan:
-    """RENAME TABLE, perhaps into another database: shown at the first of two steps. One that is cancelled between them
-    takes its name back."""
+    """RENAME TABLE, perhaps into another database: visible at the first of two steps. If it is cancelled between them,
+    the second step restores the name."""
     before, name = catalog.databases[table.database_id], catalog.new_name("r")
     own = table.name
     query = f"RENAME TABLE `{before.name}`.`{own}` TO `{database.name}`.`{name}`"
@@ -188,7 +188,7 @@ def rename_table(catalog: Catalog, table: Table, database: Database, *, cancelle
 
 
 def truncate_table(catalog: Catalog, table: Table) -> Plan:
-    """TRUNCATE TABLE: the name goes to a new id, whose rows are none."""
+    """TRUNCATE TABLE: the name moves to a new, empty table id."""
     database = catalog.databases[table.database_id]
     query = f"TRUNCATE TABLE `{database.name}`.`{table.name}`"
     old = table.layout
@@ -226,7 +226,7 @@ def truncate_table(catalog: Catalog, table: Table) -> Plan:
 
 
 def drop_table(catalog: Catalog, table: Table) -> Plan:
-    """DROP TABLE: hidden at its first step, gone at the third."""
+    """DROP TABLE: hidden at the first step, removed at the third."""
     database = catalog.databases[table.database_id]
     query = f"DROP TABLE `{database.name}`.`{table.name}`"
 
@@ -255,7 +255,7 @@ def drop_table(catalog: Catalog, table: Table) -> Plan:
 def _alter(
     table: Table, database: Database, layouts: Sequence[Layout], event: DdlText, *, visible_at: int
 ) -> tuple[Step, ...]:
-    """One step for each layout; the last is done, and `visible_at` is the one that readers see."""
+    """One step per layout; the job ends with the last, and readers see the change at step `visible_at`."""
     steps = []
     for at, layout in enumerate(layouts):
         last = at == len(layouts) - 1
@@ -278,7 +278,7 @@ def _alter(
 
 
 def _info_with(table: Table, layout: Layout) -> Json:
-    """TableInfo as it will be once the step is committed."""
+    """TableInfo with the layout that the step commits."""
     now, table.layout = table.layout, layout
     try:
         info = table.info()

@@ -1,7 +1,7 @@
-"""One version of a table as its writers and its readers see it; rows in it. Pure.
+"""Layouts: versions of a table for writers and readers, and rows in them. Pure.
 
-A row is a tuple of cells in the order of its layout's columns. Written under one layout it may be read under a later
-one: columns that came since show their origin default, those that went are left out.
+A row is a tuple of cells in the order of its layout's columns. A row may be read under a later layout: added columns
+show their origin default, and dropped columns are omitted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HANDLES = (INT_HANDLE, COMMON_HANDLE, ROWID)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column in one version. `default`: what rows show that were written before it came."""
+    """A column in one version of a table. `default`: its value in rows that were written before it was added."""
 
     id: int
     name: str
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class IndexSpec:
-    """A secondary index that is not unique, over one integer column."""
+    """A non-unique secondary index over one integer column."""
 
     id: int
     name: str
@@ -50,7 +50,7 @@ class IndexSpec:
 
 
 class Layout:
-    """One version of a table: its names, its columns, and how rows are written and shown. Immutable."""
+    """One version of a table: its columns, and how rows are encoded and shown. Immutable."""
 
     __slots__ = ("_encode", "_shown", "columns", "handle", "index", "pools", "table_id", "visible", "written")
 
@@ -62,7 +62,7 @@ class Layout:
         pools: Mapping[int, tuple[Cell, ...]],
         index: IndexSpec | None = None,
     ) -> None:
-        """`columns` in the order of SELECT; `pools`: by column id the values to draw from (none for handles)."""
+        """`columns` in the order of SELECT. `pools`: by column id the values to draw from; handles have none."""
         self.table_id = table_id
         self.handle = handle
         self.columns = tuple(columns)
@@ -80,7 +80,7 @@ class Layout:
         return self._encode(cells)
 
     def show(self, cells: Sequence[Cell]) -> bytes:
-        """What SELECT shows of cells in the order of `written`: a JSON object with its members in order of names."""
+        """What SELECT shows of cells in the order of `written`: a JSON object with sorted member names."""
         return b"{" + b",".join([name + cells[at][1] for name, at in self._shown]) + b"}"
 
     def adapt(self, row: Row) -> tuple[Cell, ...]:
@@ -92,7 +92,7 @@ class Layout:
 
 
 class Row:
-    """One version of a row: its key in the API's words, its cells, and its value's bytes."""
+    """One version of a row: its key as in API events, its cells, and its encoded value."""
 
     __slots__ = ("_hash", "_shown", "_shown_in", "cells", "key", "layout", "value")
 
@@ -107,7 +107,7 @@ class Row:
         self._hash = -1
 
     def shown(self, layout: Layout) -> bytes:
-        """What SELECT shows of it in a version of its table: JSON text, members in order of names."""
+        """What SELECT shows of the row in a version of its table: JSON text with sorted member names."""
         if self._shown_in is not layout:
             same = self._shown_in is not None and self._shown_in.visible == layout.visible
             if not same:
@@ -117,7 +117,7 @@ class Row:
         return self._shown
 
     def hash(self, layout: Layout, hashed: Any) -> int:
-        """`hashed(key, row)` of what it shows in `layout`; computed once for each shape."""
+        """`hashed(key, row)` of what the row shows in `layout`, cached while that does not change."""
         shown = self.shown(layout)
         if self._hash < 0:
             self._hash = hashed(self.key, shown)
@@ -125,7 +125,7 @@ class Row:
 
 
 class _Encoder:
-    """Row format v2 for a fixed list of columns: heads are made once for each set of NULLs."""
+    """Encoder of row format v2 for a fixed list of columns, with a cache of headers by set of NULLs."""
 
     def __init__(self, ids: Sequence[int], stored: Sequence[bool]) -> None:
         self._ids = [id_ for id_, kept in zip(ids, stored, strict=True) if kept]
@@ -157,5 +157,5 @@ class _Encoder:
 
 
 def _restored(column: Column) -> bool:
-    """Whether a column of a clustered key is in the value too (upstream-formats 4.3): a VARCHAR is."""
+    """Whether a column of a clustered key is also in the row value (upstream-formats 4.3), as a VARCHAR is."""
     return column.kind.type.charset != "binary"

@@ -1,4 +1,4 @@
-"""What a schema transaction changes for readers: the truth's side of a DDL step. Plain facts."""
+"""What readers see of a DDL step, as plain data for the truth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tistream_upstream.schema.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """A table from a commit on; `layout` None: SELECT does not show it."""
+    """A table from a commit on. `layout` is None if SELECT does not show the table."""
 
     table_id: int
     database: str
@@ -19,8 +19,8 @@ class TableShape:
 
 @dataclass(frozen=True, slots=True)
 class DdlText:
-    """The event of a job, at the first transaction that changes what SELECT shows (design.md 5); `undone`: that of the
-    one that takes it back."""
+    """The event of a job, at the first transaction that changes what SELECT shows (design.md 5). `undone`: the event of
+    the transaction that cancels it."""
 
     database: str
     table: str
@@ -32,7 +32,7 @@ class DdlText:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One transaction of a job. `version`: its Diff's, 0 if it has none."""
+    """One transaction of a job. `version`: the schema version of its Diff, 0 without a Diff."""
 
     version: int = 0
     tables: tuple[TableShape, ...] = ()

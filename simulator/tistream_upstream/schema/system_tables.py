@@ -1,6 +1,6 @@
-"""Tables of the `mysql` schema that DDL writes, and the snapshot that a tenant begins with. Pure.
+"""Tables of the `mysql` schema that DDL jobs write, and the `schema_snap` of a tenant. Pure.
 
-Their rows are of row format v1 (upstream-formats 7).
+The rows of these tables have row format v1 (upstream-formats 7).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def mdl_info(job_id: int, version: int, table_ids: Sequence[int]) -> tuple[bytes
 
 
 def mdl_gone(job_id: int) -> tuple[bytes, None]:
-    """The row's deletion."""
+    """The deletion of a row of `tidb_mdl_info`."""
     return codec.record_key(MDL_INFO, job_id), None
 
 
@@ -88,7 +88,7 @@ def history(job_id: int, text: bytes, database: str, table: str, table_ids: Sequ
 
 
 def schema_snap(snapshot_ts: int, databases: Sequence[Database], tables: Sequence[Table]) -> bytes:
-    """The `schema_snap` object (design.md 2): system schemas, and these."""
+    """The `schema_snap` object (design.md 2): the system schemas, and the given databases and tables."""
     out: list[dict[str, Any]] = [
         {"db_info": database_info(MYSQL, "mysql"), "tables": [system_table(*table) for table in _TABLES]},
         {"db_info": database_info(SYS, "sys"), "tables": []},

@@ -1,4 +1,4 @@
-"""TiDB's JSON: TableInfo, ColumnInfo, IndexInfo, DBInfo, SchemaDiff and Job (upstream-formats 5). Pure."""
+"""TiDB's JSON objects: TableInfo, ColumnInfo, IndexInfo, DBInfo and SchemaDiff (upstream-formats 5). Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Json = dict[str, Any]
 
 
 def name(text: str) -> Json:
-    """A case-insensitive name."""
+    """A case-insensitive name, as original and lower-case text."""
     return {"O": text, "L": text.lower()}
 
 
 def database_info(database_id: int, text: str, state: int = PUBLIC) -> Json:
-    """DBInfo."""
+    """The DBInfo of a database."""
     charset = {"charset": "utf8mb4", "collate": "utf8mb4_bin", "Deprecated": {}}
     return {"id": database_id, "db_name": name(text), **charset, "state": state, "policy_ref_info": None}
 
@@ -31,7 +31,7 @@ def column_info(
     state: int = PUBLIC,
     default: str | None = None,
 ) -> Json:
-    """ColumnInfo; `default` is the origin default and the default."""
+    """A ColumnInfo. `default` is both the origin default and the default."""
     return {
         "id": column_id,
         "name": name(text),
@@ -54,7 +54,7 @@ def column_info(
 
 
 def of_column(column: Column, offset: int) -> Json:
-    """ColumnInfo of a column of ours."""
+    """The ColumnInfo of a simulated column."""
     field = column.kind.type.to_json(not_null=column.not_null)
     if column.primary:
         field["Flag"] |= _NOT_NULL | _PRIMARY | _NO_DEFAULT
@@ -64,7 +64,7 @@ def of_column(column: Column, offset: int) -> Json:
 
 
 def index_info(index_id: int, text: str, parts: Sequence[tuple[str, int]], *, primary: bool = False) -> Json:
-    """IndexInfo over whole columns (name, offset)."""
+    """An IndexInfo over whole columns, each as (name, offset)."""
     return {
         "id": index_id,
         "idx_name": name(text),
@@ -98,7 +98,7 @@ def table_info(
     revision: int = 0,
     max_column_id: int = 0,
 ) -> Json:
-    """TableInfo of a plain table."""
+    """The TableInfo of a table without partitions, views or sequences."""
     common = handle == COMMON_HANDLE
     return {
         "id": table_id,
@@ -146,7 +146,7 @@ def table_info(
 
 
 def of_columns(columns: Sequence[Column], index: IndexSpec | None, handle: str) -> tuple[list[Json], list[Json]]:
-    """(`cols`, `index_info`) of a table of ours."""
+    """(`cols`, `index_info`) of a simulated table."""
     cols = [of_column(column, at) for at, column in enumerate(columns)]
     indexes = []
     if handle == COMMON_HANDLE:
@@ -159,7 +159,7 @@ def of_columns(columns: Sequence[Column], index: IndexSpec | None, handle: str) 
 
 
 def schema_diff(version: int, action: int, schema_id: int, table_id: int, **more: Any) -> Json:
-    """SchemaDiff; `more`: old_table_id, old_schema_id."""
+    """A SchemaDiff. `more` may have old_table_id and old_schema_id."""
     return {
         "version": version,
         "type": action,

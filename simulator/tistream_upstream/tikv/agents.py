@@ -1,4 +1,4 @@
-"""Stores and their agents: watching logs, pushing files, dying, and having scanned what was lost. Mutable; no I/O."""
+"""Stores and their agents: they collect log ranges, push files, die, and scan lost spans. Mutable; no I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tistream_upstream.world import World
 
 @dataclass(slots=True)
 class Upload:
-    """A file that is under way: it arrives at `at_ms`."""
+    """An upload in progress, which arrives at `at_ms`."""
 
     ts: int
     at_ms: int
@@ -33,12 +33,12 @@ class Upload:
 
 @dataclass(slots=True)
 class Store:
-    """A store and its agent. `pushed_ts`: its last file that arrived; `cut_ts`: its last file at all. `gone`: it will
-    not be up again.
+    """A store and its agent.
 
-    `late`: an upload of an agent that died, which may still land. `broken`: it landed beside another file that names
-    the same one before; so the store needs a new chain. `doubtful`: what was led since the last file before the two;
-    `doubt_ts`: what had been promised then.
+    `pushed_ts`: ts of its last file that arrived. `cut_ts`: ts of its last file. `gone`: the store never comes back.
+    `late`: an upload of a dead agent that may arrive. `broken`: it arrived beside another file with the same prev_ts,
+    so the store needs a new chain. `doubtful`: spans that the store led since the last file before these two.
+    `doubt_ts`: promised_ts at that time.
     """
 
     id: int
@@ -58,14 +58,14 @@ class Store:
 
     @property
     def haunted(self) -> bool:
-        """Whether an upload of an earlier agent may land, or has broken the chain."""
+        """Whether a late upload may arrive, or has broken the chain."""
         return self.late is not None or self.broken
 
 
 @dataclass(slots=True)
 class _Asked:
-    """A request for coverage that was not answered yet; versions above `since_ts` are kept until then. `held_ts`: what
-    had been promised when something was lost."""
+    """An open request for coverage. Versions above `since_ts` are kept until it is answered. `held_ts`: promised_ts at
+    the time of the loss."""
 
     span: KeySpan
     store_id: int
@@ -74,7 +74,7 @@ class _Asked:
 
 
 class Agents:
-    """All stores of the cluster."""
+    """The stores of the cluster with their agents."""
 
     def __init__(self, config: ClusterConfig, world: World, regions: RegionMap, kv: Kv, effects: list[Effect]) -> None:
         self._config = config
@@ -102,7 +102,7 @@ class Agents:
     # -- watching -------------------------------------------------------------------------------------------------
 
     def watch(self, region: Region, after: tuple[tuple[int, int], ...] = ()) -> Range:
-        """The stretch of a region's log that its leader's agent is in; begun if there is none."""
+        """The open log range of a region; a new one if its leader's agent has none."""
         if region.open is None:
             first = region.index + 1
             region.open = Range(region.id, region.version, region.span, first, region.index, after=after)
@@ -111,7 +111,7 @@ class Agents:
         return region.open
 
     def close(self, region: Region) -> None:
-        """End the stretch at the region's last entry."""
+        """Close the open range at the region's last log entry."""
         ts = self._world.ts()
         store_id = region.store_id
         self._kv.max_ts[store_id] = max(self._kv.max_ts[store_id], ts)
@@ -120,13 +120,13 @@ class Agents:
 
     @staticmethod
     def watched(region: Region) -> bool:
-        """Whether an agent watches the region: not after a restart, until what was lost is scanned."""
+        """Whether an agent watches the region. After a loss it does not, until the region is scanned."""
         return region.open is not None
 
     # -- pushing --------------------------------------------------------------------------------------------------
 
     def start(self, base_ts: int) -> None:
-        """The tenant begins: everything is scanned from its snapshot."""
+        """Begin the tenant: scan every region above the snapshot, and start to push."""
         for region in self._regions.all:
             region.told_ts = base_ts
             self._scan(region, base_ts)
@@ -142,14 +142,14 @@ class Agents:
         self._world.after(period, lambda: self._push_tick(store))
 
     def push(self, store: Store, *, now: bool = False) -> None:
-        """Cut a file of what the store's agent has, and upload it; a slow store takes its time, unless `now`."""
+        """Cut a file of a store's ranges, and upload it. With `now`, a slow store's file arrives at once, too."""
         if now:
             self._arrive_all(store)
         anew = store.begin_anew
         if anew and any(one.store_id == store.id for one in self._asked.values()):
-            return  # its first file has the scans of all that it leads
+            return  # the first file of a chain has the scans of all regions that the store leads
         if anew and store.broken and any(one.base_ts is None for one in store.buffer):
-            return  # it has to begin with scans, and was given another region meanwhile
+            return  # a new chain begins with scans only, and the store got another region
         ranges = self._cut(store)
         if not ranges:
             return
@@ -163,7 +163,7 @@ class Agents:
             prev_ts = store.cut_ts
 
     def _cut(self, store: Store) -> list[Range]:
-        """End all stretches that the store's agent is in, and begin the next ones."""
+        """Close all ranges of a store, open the next ones, and return the closed ones."""
         untold = self._config.churn.idle_untold
         told = []
         for region in self._regions.all:
@@ -202,7 +202,7 @@ class Agents:
 
     def _arrived(self, store: Store, upload: Upload) -> None:
         if not store.uploads or store.uploads[0] is not upload:
-            return  # it was lost, or hurried
+            return  # it was lost, or has arrived early
         store.uploads.popleft()
         store.pushed_ts = upload.ts
         self.tell(store, upload)
@@ -214,7 +214,7 @@ class Agents:
             self.on_successor(store, late, anew=anew)
 
     def tell(self, store: Store, upload: Upload) -> None:
-        """A file is there."""
+        """Emit the effects of a file that has arrived."""
         self.pushed_files += 1
         self.pushed_rows += upload.push.rows
         self.pushed_bytes += len(upload.push.body)
@@ -229,7 +229,7 @@ class Agents:
     # -- dying ----------------------------------------------------------------------------------------------------
 
     def die(self, store: Store, *, lose: bool) -> bool:
-        """Its agent ends: with all pushed, or with what it had not pushed lost, which is then asked for (True)."""
+        """End a store's agent. Return whether unpushed data are lost; `ask_for_lost` must follow then."""
         if not (lose or (store.broken and store.begin_anew)):
             self.push(store, now=True)
             self._arrive_all(store)
@@ -251,7 +251,7 @@ class Agents:
         return True
 
     def _leave_late(self, store: Store) -> None:
-        """A dying agent may have had a file under way, unless an earlier agent's has just landed."""
+        """Leave an upload of a dying agent behind, at random, unless an earlier one has broken the chain."""
         store.late = None
         share = self._config.churn.late_upload
         if store.broken or self.on_late is None or not (share and store.pushed_ts and self._rng.random() < share):
@@ -263,7 +263,7 @@ class Agents:
             self.on_late(store, store.late)
 
     def renewing(self, store: Store) -> bool:
-        """Whether a new chain is on its way: asked for, or cut; and nothing keeps it from being the store's next."""
+        """Whether the store's next file begins a new chain: it is cut, or its scans are ready or asked for."""
         if any(upload.push.prev_ts == 0 for upload in store.uploads):
             return True
         waits = any(one.store_id == store.id for one in self._asked.values())
@@ -272,11 +272,11 @@ class Agents:
 
     @property
     def haunted(self) -> bool:
-        """Whether some store is."""
+        """Whether a late upload of any store may arrive, or has broken a chain."""
         return any(store.haunted for store in self.stores.values())
 
     def ask_for_lost(self) -> None:
-        """Have every span scanned that the dead agent led since its last push, by whoever leads it now."""
+        """Ask the present leaders to scan every span that the dead agent led since its last push."""
         lost, self._lost = self._lost, []
         for region in self._regions.all:
             if any(span.overlaps(region.span) for span in lost):
@@ -289,8 +289,11 @@ class Agents:
         self._effects.append(AskCoverage(self._requests, region.store_id, region.span))
 
     def coverage(self, request: int, slices: Iterable[tuple[KeySpan, int]]) -> bool:
-        """How far the span that was asked for is covered: (span, resolved_ts). It is scanned then, unless that is
-        further back than versions are kept (False): ask again. Unknown requests were answered before."""
+        """Answer a request with (span, resolved_ts) of the slices of its span, which is then scanned.
+
+        Return False if the lowest resolved_ts is below the versions that are kept; ask again later. A request that was
+        answered before is ignored.
+        """
         asked = self._asked.get(request)
         if asked is None:
             return True
@@ -305,7 +308,7 @@ class Agents:
 
     @property
     def asked(self) -> dict[int, KeySpan]:
-        """Requests that wait for their answer."""
+        """The spans of open requests for coverage, by request."""
         return {request: asked.span for request, asked in self._asked.items()}
 
     def _scan(self, region: Region, base_ts: int) -> None:
@@ -317,14 +320,14 @@ class Agents:
         self.scans += 1
 
     def horizon_ts(self) -> int:
-        """Versions above this are kept: what scans may need of what is not pushed, that are asked for or not, and
-        `history_ms` more, since a platform may not have seen all that was pushed. Never goes down."""
+        """The ts above which versions are kept: `history_ms` below promised_ts, because a platform may not have read
+        all files yet. It never decreases."""
         oldest = self.promised_ts() - (self._config.history_ms << LOGICAL_BITS)
         self._horizon_ts = max(self._horizon_ts, oldest)
         return self._horizon_ts
 
     def promised_ts(self) -> int:
-        """Files that are there promise everything at or below it: what a platform that needs no time would serve."""
+        """The ts up to which the stored files are complete, which a platform without delay would serve."""
         held = [one.held_ts for one in self._asked.values()]
         for store in self.stores.values():
             held += [one.floor_ts for one in store.buffer]

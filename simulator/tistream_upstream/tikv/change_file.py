@@ -1,4 +1,4 @@
-"""Writing change files by the push contract (design.md 2): log ranges in, the object's bytes out. Pure."""
+"""Encodes log ranges as change files by the push contract (design.md 2). Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tistream_upstream.tikv.regions import Entry, Range
 
 _DICTIONARY = ["type", "op_type", "region_id", "region_version", "log_index", "start_ts", "commit_ts", "txn_source"]
 _STATISTICS = ["key"]
-_ENTRY_BYTES = 48  # what an entry takes besides its key and values
+_ENTRY_BYTES = 48  # size of an entry besides its key and values
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """How large a row group of changes may get."""
+    """Maximum size of a row group of changes."""
 
     rows: int = 65_536
     bytes: int = 8 << 20
@@ -30,7 +30,7 @@ class GroupLimits:
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """Whose file it is, and which one it follows (0: none)."""
+    """Tenant and store of a file, and the ts of the previous file (0: a new chain)."""
 
     tenant: TenantKey
     store_id: int
@@ -38,7 +38,7 @@ class FileIdentity:
 
 
 class _Sink:
-    """What a Parquet writer has written so far; each row group's bytes are final once it is written."""
+    """A file in memory for the Parquet writer. The bytes of a row group are final once it is written."""
 
     closed = False
 
@@ -53,7 +53,7 @@ class _Sink:
         return len(self.data)
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: there is no buffer."""
 
     def close(self) -> None:
         self.closed = True
@@ -69,11 +69,11 @@ class _Sink:
 
 
 def encode(identity: FileIdentity, ranges: Sequence[Range], limits: GroupLimits) -> bytes:
-    """One change file: the entries of all ranges grouped by region in log order, then their watermarks."""
+    """The bytes of a change file: the entries of all ranges, by region in log order, then their watermarks."""
     order: dict[int, int] = {}
     for one in ranges:
         order.setdefault(one.region_id, len(order))
-    by_region = sorted(ranges, key=lambda one: order[one.region_id])  # stable: log order stays
+    by_region = sorted(ranges, key=lambda one: order[one.region_id])  # the sort is stable, so log order is kept
     sink = _Sink()
     crcs: list[int] = []
     with pq.ParquetWriter(
@@ -107,7 +107,7 @@ def _metadata(identity: FileIdentity, crcs: Sequence[int]) -> dict[str, str]:
 
 
 def _change_groups(ranges: Sequence[Range], limits: GroupLimits) -> Iterator[pa.Table]:
-    """Row groups within the limits; one may hold entries of several regions, and a region may fill several."""
+    """Row groups within the limits. A group may have entries of several regions, and a region several groups."""
     pieces: list[tuple[Range, Sequence[Entry]]] = []
     rows = size = 0
     for one in ranges:

@@ -1,7 +1,7 @@
-"""Percolator on regions: locks, commits, rollbacks, and the versions that a scan can still read. Mutable; no I/O.
+"""Percolator transactions on regions: locks, commits, rollbacks, and versions for scans. Mutable; no I/O.
 
-Agents see what TiKV's do (upstream-formats 6.1): PREWRITE, COMMIT, ROLLBACK, COMMITTED; nothing of locks without data,
-unless they are rolled back.
+Agents see the entries that TiKV's agents see (upstream-formats 6.1): PREWRITE, COMMIT, ROLLBACK, COMMITTED. Locks
+without data are invisible, except for their rollback.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from tistream_upstream.schema.schema_change import SchemaChange
 from tistream_upstream.tikv.regions import Entry, Holder, Region, RegionMap
 from tistream_upstream.world import World
 
-_BUCKET_BITS = LOGICAL_BITS + 10  # versions are kept by the second, nearly
-_SHORT_VALUE = 255  # a longer one is not in the lock, and not told again when the lock is written again
+_BUCKET_BITS = LOGICAL_BITS + 10  # versions are grouped by about a second
+_SHORT_VALUE = 255  # a longer value is not in the lock, so a repeated lock does not repeat its PREWRITE
 
 
 class Conflict(Exception):
-    """A key is locked by another transaction, or was committed after this one began."""
+    """Another transaction has locked a key, or committed it after this transaction began."""
 
 
 @dataclass(slots=True, eq=False)
 class Mutation:
-    """One key of a transaction. `table` and rows are None for keys that are no rows of user tables.
+    """One key of a transaction. `table` and the rows are None for keys other than rows of user tables.
 
-    `op` is OP_NONE for a key that is only locked (SELECT FOR UPDATE). `last_row`: of a DELETE that a bulk transaction
-    flushed over its own PUT, that row.
+    `op` is OP_NONE for a key that is only locked (SELECT FOR UPDATE). `last_row`: the row of the transaction's own PUT
+    which a DELETE of a later flush of a bulk transaction replaces.
     """
 
     key: bytes
@@ -49,7 +49,7 @@ class Mutation:
 
 @dataclass(slots=True, eq=False)
 class Txn:
-    """A transaction. `commit_ts` is 0 until it is decided; `min_commit_ts` rises while it prewrites."""
+    """A transaction. `commit_ts` is 0 until the commit is decided; `min_commit_ts` rises during prewrites."""
 
     start_ts: int
     mutations: list[Mutation]
@@ -66,13 +66,13 @@ class Txn:
 
     @property
     def hold_ts(self) -> int:
-        """What a resolver may not pass while its locks are there: TiKV lets it pass the start of a bulk transaction,
-        but not its min_commit_ts (components/resolved_ts/src/resolver.rs)."""
+        """The ts that a resolver may not pass while the locks exist. For a bulk transaction TiKV uses its min_commit_ts
+        in place of its start_ts (components/resolved_ts/src/resolver.rs)."""
         return max(self.start_ts, self.min_commit_ts - 1) if self.bulk else self.start_ts
 
 
 class Version(NamedTuple):
-    """A committed version, as a scan tells it."""
+    """A committed version, as a scan returns it."""
 
     key: bytes
     start_ts: int
@@ -84,22 +84,22 @@ class Version(NamedTuple):
 
 
 class Listener(Protocol):
-    """What wants to know of every decision."""
+    """Receiver of commit decisions."""
 
     def decided(self, txn: Txn) -> None:
-        """A transaction has its commit_ts, for good."""
+        """The commit_ts of a transaction is final."""
 
 
 class Kv:
-    """All keys of the cluster, behind its regions."""
+    """All keys of the cluster."""
 
     def __init__(self, world: World, regions: RegionMap, stores: Iterable[int], listener: Listener) -> None:
         self._world = world
         self._regions = regions
         self._listener = listener
-        self.max_ts = dict.fromkeys(stores, 0)  # by store: no async commit or 1PC at or below it any more
+        self.max_ts = dict.fromkeys(stores, 0)  # by store: async commit and 1PC commit above it
         self.locks: dict[bytes, tuple[Txn, Mutation]] = {}
-        self.reserved: set[bytes] = set()  # pessimistic locks: seen by transactions, not by agents
+        self.reserved: set[bytes] = set()  # pessimistic locks: visible to transactions, not to agents
         self._other: dict[bytes, bytes] = {}
         self._last_commit: dict[bytes, int] = {}
         self._versions: dict[int, list[Version]] = defaultdict(list)
@@ -107,7 +107,7 @@ class Kv:
     # -- transactions ---------------------------------------------------------------------------------------------
 
     def prewrite(self, txn: Txn, mutations: Sequence[Mutation]) -> None:
-        """Lock keys with their data. Raises Conflict, and locks nothing then."""
+        """Lock keys with their data. Raises Conflict, and then locks no key."""
         for one in mutations:
             self._check(txn, one)
         for one in mutations:
@@ -120,7 +120,7 @@ class Kv:
             self._log_prewrites(txn, region, found)
 
     def flush_again(self, txn: Txn, mutations: Sequence[Mutation]) -> None:
-        """Of a bulk transaction: newer data, of a higher generation, for keys that it has locked."""
+        """Flush newer data, of a higher generation, for keys that a bulk transaction has locked."""
         for one in mutations:
             self._read_old(one)
             self.locks[one.key] = (txn, one)
@@ -128,12 +128,12 @@ class Kv:
             self._log_prewrites(txn, region, found)
 
     def decide(self, txn: Txn) -> None:
-        """All is prewritten: it has a commit_ts and will be committed, whatever happens."""
+        """Decide to commit a transaction whose keys are all prewritten: it gets its commit_ts."""
         txn.commit_ts = txn.min_commit_ts if txn.async_commit else self._world.ts()
         self._decided(txn)
 
     def commit(self, txn: Txn, mutations: Sequence[Mutation]) -> None:
-        """Turn locks into versions."""
+        """Replace locks of a decided transaction by versions."""
         start_ts, commit_ts = txn.start_ts, txn.commit_ts
         for region, found in self._by_region(mutations):
             index = region.append()
@@ -151,7 +151,7 @@ class Kv:
             self._apply(txn, one)
 
     def one_phase(self, txn: Txn) -> None:
-        """Prewrite and commit in one command of one region. Raises Conflict."""
+        """Prewrite and commit in one command, in one region (1PC). Raises Conflict."""
         for one in txn.mutations:
             self._check(txn, one)
         ((region, found),) = self._by_region(txn.mutations)
@@ -170,7 +170,7 @@ class Kv:
             self._apply(txn, one)
 
     def rollback(self, txn: Txn, keys: Sequence[bytes]) -> None:
-        """Roll back keys, locked or never prewritten."""
+        """Roll back keys, whether they were prewritten or not."""
         for region, found in self._by_region([Mutation(key, OP_NONE, None) for key in keys]):
             index = region.append()
             for one in found:
@@ -183,14 +183,16 @@ class Kv:
                     region.open.entries.append(entry)
 
     def touch(self, keys: Iterable[bytes]) -> None:
-        """Locks without data: the log grows, and no agent tells anything."""
+        """Append log entries for locks without data, which agents do not see."""
         for key in keys:
             self._regions.find(key).append()
 
     def rewrite_lock(self, txn: Txn) -> bool:
-        """Its primary's lock is written again: a heartbeat, or a reader that pushed its min_commit_ts. Agents tell the
-        same PREWRITE at a higher index, unless the value is too long to be in the lock (upstream-formats 6.1). False:
-        there is no lock."""
+        """Write the primary's lock again, as heartbeats and readers that push min_commit_ts do.
+
+        Agents push the same PREWRITE at a higher index, unless the value is too long for the lock (upstream-formats
+        6.1). Return False if the lock no longer exists.
+        """
         lock = self.locks.get(txn.mutations[0].key)
         if lock is None or lock[0] is not txn:
             return False
@@ -205,49 +207,49 @@ class Kv:
         return True
 
     def release(self, txn: Txn) -> None:
-        """Give up its pessimistic locks."""
+        """Release the pessimistic locks of a transaction."""
         if txn.pessimistic:
             self.reserved.difference_update([one.key for one in txn.mutations])
 
     def heartbeat(self, txn: Txn) -> None:
-        """A bulk transaction will not be committed at or below now."""
+        """Raise min_commit_ts of a bulk transaction above the present ts."""
         txn.min_commit_ts = self._world.ts() + 1
 
     def one_region(self, txn: Txn) -> bool:
-        """Whether all of its keys are in one region."""
+        """Whether all keys of a transaction are in one region."""
         region = self._regions.find(txn.mutations[0].key)
         return all(one.key in region.span for one in txn.mutations)
 
     def read(self, keys: Iterable[bytes], ts: int) -> None:
-        """A snapshot read at `ts`: what commits there later, commits above it."""
+        """Read a snapshot at `ts`: later async commits of the stores commit above it."""
         for key in keys:
             store_id = self._regions.find(key).store_id
             self.max_ts[store_id] = max(self.max_ts[store_id], ts)
 
     def raise_max_ts(self, store_id: int) -> None:
-        """A store becomes a leader: what an earlier leader promised holds for it too."""
+        """Raise max_ts of a new leader, which must keep the guarantees of the previous leader."""
         self.max_ts[store_id] = max(self.max_ts[store_id], self._world.ts())
 
-    # -- what is there --------------------------------------------------------------------------------------------
+    # -- reads ---------------------------------------------------------------------------------------------------
 
     def final_ts(self) -> int:
-        """A ts at or below which no commit can still be decided: an async commit that is not decided yet has a
-        prewrite before it, and that one lifts it above what every store has now read."""
+        """A ts at or below which no commit can be decided any more. Raises max_ts of every store to it, so that the
+        remaining prewrites of undecided async commits move them above it."""
         ts = self._world.ts()
         for store_id in self.max_ts:
             self.max_ts[store_id] = max(self.max_ts[store_id], ts)
         return ts
 
     def value(self, key: bytes) -> bytes | None:
-        """The value of a key that is no row."""
+        """The value of a key other than a row."""
         return self._other.get(key)
 
     def preload(self, key: bytes, value: bytes) -> None:
-        """A key that was there before everything that scans can still read."""
+        """Set a key without a version, as if written before all versions that scans can read."""
         self._other[key] = value
 
     def scan(self, region: Region, base_ts: int) -> list[Entry]:
-        """All versions of a region above `base_ts`, and its locks, as of the end of its log."""
+        """The versions of a region above `base_ts`, and its locks, at the region's last log index."""
         out = []
         for bucket in sorted(self._versions):
             if bucket >= base_ts >> _BUCKET_BITS:
@@ -262,7 +264,7 @@ class Kv:
         return out
 
     def holders_in(self, span: KeySpan) -> dict[Holder, int]:
-        """Transactions with locks of data in a span, and how many."""
+        """The transactions with locks with data in a span, and their number of locks."""
         found: dict[Holder, int] = {}
         for key, (txn, m) in self.locks.items():
             if m.op and key in span:
@@ -271,11 +273,11 @@ class Kv:
 
     @property
     def kept(self) -> int:
-        """How many versions are kept for scans."""
+        """Number of versions that are kept for scans."""
         return sum(map(len, self._versions.values()))
 
     def forget(self, before_ts: int) -> None:
-        """Drop versions that no scan may ask for any more: those below `before_ts`."""
+        """Drop versions below `before_ts`, which no scan will read."""
         for bucket in [bucket for bucket in self._versions if bucket < before_ts >> _BUCKET_BITS]:
             del self._versions[bucket]
         self._last_commit = {key: ts for key, ts in self._last_commit.items() if ts >= before_ts}
@@ -353,5 +355,5 @@ class Kv:
 
 
 def _with_data(mutations: Iterable[Mutation]) -> int:
-    """How many are no mere locks: only those hold a region's resolved_ts back."""
+    """Number of mutations with data; only their locks hold back the resolved_ts of a region."""
     return sum(1 for one in mutations if one.op)

@@ -1,8 +1,8 @@
-"""Uploads of dead agents that land after all, and the new chain that their store needs then. Mutable; no I/O.
+"""Uploads of dead agents that arrive late, and the new chain that their store then needs. Mutable; no I/O.
 
-The next agent of the store has looked where its chain ends, and goes on there; then the upload lands: two files name
-one prev_ts, and the store is quarantined (design.md 2). What it pushed since may count for nothing, so it begins a new
-chain, and every span that it led since the last file before the two is scanned, by whoever leads it now.
+The next agent of the store continues the chain behind the last file that it finds. If the upload arrives after that,
+two files name the same prev_ts, and the store is quarantined (design.md 2). Its later files may be ignored, so it
+begins a new chain, and the present leaders scan every span that the store led since the last file before these two.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Elect = Callable[[Region, Store], None]
 
 
 class LateUploads:
-    """Lets uploads land late, and has their stores mended."""
+    """Delivers late uploads, and lets their stores begin new chains."""
 
     def __init__(self, world: World, regions: RegionMap, agents: Agents, elect: Elect) -> None:
         self._world = world
@@ -34,7 +34,7 @@ class LateUploads:
         agents.on_late, agents.on_successor = self._left, self._succeeded
 
     def _left(self, store: Store, upload: Upload) -> None:
-        """An agent died with an upload under way. If no other file takes its place, it is never heard of again."""
+        """An agent died during an upload. The upload is dropped unless another file takes its place in the chain."""
         self._world.after(_FORGOTTEN_MS, lambda: self._forget(store, upload))
 
     def _forget(self, store: Store, upload: Upload) -> None:
@@ -42,7 +42,7 @@ class LateUploads:
             store.late = None
 
     def _succeeded(self, store: Store, upload: Upload, *, anew: bool) -> None:
-        """The next agent's first file has arrived."""
+        """The first file of the next agent has arrived."""
         self._world.after(self._rng.randint(*_LANDS_MS), lambda: self._land(store, upload, anew=anew))
 
     def _land(self, store: Store, upload: Upload, *, anew: bool) -> None:
@@ -51,13 +51,13 @@ class LateUploads:
         store.late = None
         self.landed += 1
         self._agents.tell(store, upload)
-        if not anew:  # else it is of the chain before
+        if not anew:  # otherwise it belongs to the previous chain
             self.broken += 1
             store.broken = True
             self._world.after(self._rng.randint(*_MENDED_MS), partial(self._mend, store))
 
     def _mend(self, store: Store) -> None:
-        """Have the store begin a new chain, until it has."""
+        """Make the store begin a new chain; repeat until its chain is no longer broken."""
         if not store.broken:
             return
         self._world.after(self._rng.randint(*_MENDED_MS), partial(self._mend, store))

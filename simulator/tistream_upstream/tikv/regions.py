@@ -1,6 +1,6 @@
-"""Regions: spans of keys, each with a Raft log and a leader; stretches of logs as agents watch them. Pure.
+"""Regions, each with a key span, a Raft log and a leader; log ranges as agents push them. No I/O.
 
-A log entry may change many keys: all rows of one command of one region have one log index.
+A log entry may change many keys: all rows of one command in a region have the same log index.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tistream.model.span import KeySpan
 
 
 class Entry(NamedTuple):
-    """One row of a change file; its region is its range's."""
+    """One row of a change file, without its region, which its Range has."""
 
     type: int
     op_type: int
@@ -38,10 +38,11 @@ class Holder(Protocol):
 
 @dataclass(slots=True)
 class Range:
-    """A stretch of one region's log under one leader, one span and one version. Grows until it is closed.
+    """A log range of a region under one leader, span and version. It grows until it is closed.
 
-    `floor_ts`: what the stretch before it was resolved to. As long as this one is not pushed, its keys are known to
-    be covered that far.
+    `first`, `last`: log indexes, both included. `floor_ts`: resolved_ts of the previous range of its keys; while this
+    range is not pushed, its keys are covered up to it. `base_ts`: set if the range begins with a scan above that ts.
+    `after`: (region id, log index) of the parents that must come before.
     """
 
     region_id: int
@@ -58,11 +59,11 @@ class Range:
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """A region. `open` is what its leader's agent watches; None while nobody does.
+    """A region. `open`: the range that its leader's agent collects; None while no agent watches the region.
 
-    `resolver_ts`: what the resolver of the present leader and version has reached. `told_ts`: of the last stretch of
-    its keys' log that was closed, the resolved_ts. `holders`: transactions with locks
-    here, and how many.
+    `index`: the last log index. `resolver_ts`: resolved_ts of the resolver of the present leader and version.
+    `told_ts`: resolved_ts of the last closed range of its keys. `holders`: transactions with locks in the region, and
+    their number of locks.
     """
 
     id: int
@@ -76,14 +77,14 @@ class Region:
     holders: dict[Holder, int] = field(default_factory=dict)
 
     def append(self) -> int:
-        """One more entry in its log; the index."""
+        """Append an entry to the log, and return its index."""
         self.index += 1
         if self.open is not None:
             self.open.last = self.index
         return self.index
 
     def hold(self, holder: Holder, locks: int) -> None:
-        """Locks came (or, with a negative number, went)."""
+        """Add `locks` locks of a transaction; a negative number removes them."""
         if not locks:
             return
         left = self.holders.get(holder, 0) + locks
@@ -93,14 +94,14 @@ class Region:
             del self.holders[holder]
 
     def resolve(self, ts: int) -> int:
-        """The resolved_ts at `ts`: the oldest lock or now, but never lower than before."""
+        """Advance the resolver to `ts`, limited by the oldest lock, and return its resolved_ts. It never decreases."""
         low = min((holder.hold_ts for holder in self.holders), default=ts)
         self.resolver_ts = max(self.resolver_ts, min(low, ts))
         return self.resolver_ts
 
 
 class RegionMap:
-    """All regions, in key order, without holes."""
+    """All regions in key order, without gaps."""
 
     def __init__(self, regions: Iterable[Region]) -> None:
         self.all = sorted(regions, key=lambda region: region.span.start)
@@ -108,27 +109,27 @@ class RegionMap:
         self.next_id = max(region.id for region in self.all) + 1
 
     def find(self, key: bytes) -> Region:
-        """The region of a key."""
+        """The region that contains a key."""
         return self.all[bisect_right(self._starts, key) - 1]
 
     def overlapping(self, span: KeySpan) -> list[Region]:
-        """Regions that have keys in common with a span."""
+        """The regions that overlap a span, in key order."""
         first = bisect_right(self._starts, span.start) - 1
         last = bisect_left(self._starts, span.end) if span.end else len(self.all)
         return self.all[first:last]
 
     def add(self, region: Region) -> None:
-        """A new region, whose span another one has given up."""
+        """Add a region after its parent's span was reduced."""
         at = bisect_left(self._starts, region.span.start)
         self.all.insert(at, region)
         self.reindex()
 
     def remove(self, region: Region) -> None:
-        """A region whose span another one has taken."""
+        """Remove a region before its span is merged into a neighbour."""
         self.all.remove(region)
         self.reindex()
 
     def reindex(self) -> None:
-        """Spans have changed."""
+        """Restore the order after spans have changed."""
         self.all.sort(key=lambda region: region.span.start)
         self._starts = [region.span.start for region in self.all]

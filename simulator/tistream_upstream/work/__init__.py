@@ -1,1 +1,1 @@
-"""Transactions and DDL jobs, region changes and failures, and the truth about them."""
+"""Transactions, DDL jobs, region changes and failures, and the truth about the resulting changes."""

@@ -1,4 +1,4 @@
-"""Regions split, merge and change leaders; agents restart; stores crash. Mutable; no I/O."""
+"""Region splits, merges and leader changes, agent restarts and store crashes. Mutable; no I/O."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BATCH_TRIES = 6
 
 
 class Churn:
-    """Does something at random, `config.churn.per_s` times a second."""
+    """Causes random events, `config.churn.per_s` times a second."""
 
     def __init__(
         self, config: ClusterConfig, world: World, regions: RegionMap, kv: Kv, agents: Agents, catalog: Catalog
@@ -37,7 +37,7 @@ class Churn:
         self.batch_splits = 0
 
     def start(self) -> None:
-        """From now on."""
+        """Begin to cause events."""
         self._world.after(_TICK_MS, self._tick)
 
     def _tick(self) -> None:
@@ -48,7 +48,7 @@ class Churn:
         self._world.after(_TICK_MS, self._tick)
 
     def something(self) -> None:
-        """One event, by the weights of the config."""
+        """Cause one event, chosen by the weights of the config."""
         churn = self._config.churn
         weights = {name: getattr(churn, name) for name in self.events}
         if not any(weights.values()):
@@ -68,7 +68,7 @@ class Churn:
     # -- regions --------------------------------------------------------------------------------------------------
 
     def split(self) -> bool:
-        """A region gives keys to a new one, or to several at one entry; all have a higher version."""
+        """Split a region into two, or more at one log entry. All get a higher version. Return whether it was done."""
         if len(self._regions.all) >= 3 * self._config.regions + 4:
             return False
         at = self._split_key()
@@ -105,7 +105,7 @@ class Churn:
             self._agents.watch(child, after=(parent,))
 
     def merge(self) -> bool:
-        """Of two neighbours one takes the other's keys."""
+        """Merge two neighbouring regions. Return whether it was done."""
         regions = self._regions.all
         if len(regions) < 2 or len(regions) <= self._config.regions // 2:
             return False
@@ -130,7 +130,7 @@ class Churn:
         return True
 
     def move(self) -> bool:
-        """A region gets another leader."""
+        """Move a region to another leader. Return whether it was done."""
         region = self._rng.choice(self._regions.all)
         if not self._agents.watched(region):
             return False
@@ -138,7 +138,7 @@ class Churn:
         return True
 
     def elect(self, region: Region, store: Store) -> None:
-        """The log goes on under a new leader; its resolver begins anew."""
+        """Make a store the leader of a region. The log continues, the resolver starts again."""
         if not self._agents.watched(region):
             self._hand_over(region, store)
             return
@@ -147,12 +147,12 @@ class Churn:
         self._kv.raise_max_ts(store.id)
         self._agents.watch(region)
         if self._rng.random() < 0.8:
-            region.append()  # the new term's empty entry
+            region.append()  # the empty entry of the new term
 
     # -- stores ---------------------------------------------------------------------------------------------------
 
     def restart(self) -> bool:
-        """An agent dies and comes back; some of its regions may have been moved meanwhile."""
+        """Restart an agent. Some of its regions may move meanwhile. Return whether it was done."""
         store = self._any_store()
         lost = self._agents.die(store, lose=self._rng.random() < self._config.churn.lost_push)
         if lost:
@@ -163,7 +163,7 @@ class Churn:
         return True
 
     def crash(self) -> bool:
-        """A store is away for a while; others lead its regions."""
+        """Take a store down for a while; other stores lead its regions. Return whether it was done."""
         living = [store for store in self._agents.stores.values() if store.up]
         if len(living) < 2:
             return False
@@ -173,11 +173,11 @@ class Churn:
         return True
 
     def gone(self) -> bool:
-        """A store goes and never comes back; others lead its regions, and what it had not pushed is lost, or nothing
-        if it went in good order."""
+        """Remove a store for good; other stores lead its regions. Its unpushed data are lost, unless it leaves in
+        order. Return whether it was done."""
         stores = self._agents.stores.values()
         living = [store for store in stores if store.up]
-        going = [store for store in living if not store.haunted]  # a chain that is broken would stay so
+        going = [store for store in living if not store.haunted]  # a broken chain could not be repaired
         if not going or len(living) < 2 or 2 * sum(store.gone for store in stores) + 2 > len(stores):
             return False
         store = self._rng.choice(going)
@@ -203,8 +203,8 @@ class Churn:
         store.up = True
 
     def _hand_over(self, region: Region, store: Store) -> None:
-        """A region whose leader's agent died gets another leader; its agent watches it at once, behind a gap, or
-        only when it has scanned it."""
+        """Give a region whose leader's agent died a leader. The new agent watches it at once, behind a gap, or only
+        after a scan."""
         moved = region.store_id != store.id
         region.store_id, region.resolver_ts, region.open = store.id, 0, None
         self._kv.raise_max_ts(store.id)
@@ -217,7 +217,7 @@ class Churn:
         return self._rng.choice([store for store in self._agents.stores.values() if store.up])
 
     def _more_cuts(self, region: Region, at: bytes) -> list[bytes]:
-        """Where to cut a region: at a key, and for a batch split at others too."""
+        """The split keys of a region: `at`, and further ones for a batch split."""
         cuts = {at}
         if self._rng.random() < self._config.churn.batch_split:
             for _ in range(_BATCH_TRIES):
@@ -227,7 +227,7 @@ class Churn:
         return sorted(cuts)
 
     def _split_key(self) -> bytes | None:
-        """A row's key, or the begin of a table, that is not a boundary yet."""
+        """A random row's key or table prefix that is not a boundary; None if none was found."""
         tables = self._catalog.usable()
         for _ in range(4):
             if not tables:

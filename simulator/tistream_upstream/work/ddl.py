@@ -1,8 +1,8 @@
-"""Runs DDL jobs: their rows in `mysql.tidb_ddl_job`, schema versions, history, and locks on metadata. No I/O.
+"""Runs DDL jobs: rows in `mysql.tidb_ddl_job`, schema versions, history, and metadata locks. No I/O.
 
-One job at a time. As TiDB does it (upstream-formats 5.2, 7): the job is queued; each step first takes a schema
-version in a transaction of its own, then stores what it changes, its Diff and the job's row together; a later
-transaction moves the job to history. A step waits for the transactions that still use the schema before the last one.
+One job runs at a time, as in TiDB (upstream-formats 5.2, 7). The job is queued. Each step takes a schema version in
+one transaction, and stores its changes, its Diff and the job's row in another. A later transaction moves the job to
+history. A step waits for transactions that use the schema before the last one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Ddl:
         self.jobs = 0
 
     def start(self) -> None:
-        """Jobs from now on, `ddl_per_min`."""
+        """Begin to run jobs, `ddl_per_min` a minute."""
         if self._config.ddl_per_min:
             self._world.after(_TICK_MS, self._tick)
 
@@ -59,7 +59,7 @@ class Ddl:
         self._world.after(_TICK_MS, self._tick)
 
     def choose(self) -> Plan | None:
-        """Some job that suits what is there."""
+        """A random job that is possible with the present catalog; None if the chosen kind is not."""
         catalog, rng, config = self._catalog, self._rng, self._config
         tables = catalog.usable()
         wanted = ["add", "add", "drop column", "rename", "truncate", "create", "drop table", "schema"]
@@ -96,7 +96,7 @@ class Ddl:
     # -- a job ----------------------------------------------------------------------------------------------------
 
     def submit(self, plan: Plan) -> None:
-        """Queue a job and run it."""
+        """Queue a job, and start it."""
         self.busy = True
         self.jobs += 1
         job_id = self._catalog.new_id()
@@ -168,7 +168,7 @@ class Ddl:
         then: Callable[[], None],
         enact: Callable[[], None] | None = None,
     ) -> None:
-        """One transaction; `enact` at its decision, `then` a moment later."""
+        """Run one transaction. `enact` is called when it is decided, `then` shortly after it has ended."""
         mutations = [Mutation(key, OP_DELETE if value is None else OP_PUT, value) for key, value in puts]
         mutations = [one for one in mutations if one.op == OP_PUT or self._kv.value(one.key) is not None]
         if not mutations:
@@ -184,7 +184,7 @@ class Ddl:
 
 
 def _ended(step: Step, state: int) -> int:
-    """The state of a job that ends with a step: a failed one stays rolled back, in the history too."""
+    """The state of a job that ends with `step`: a cancelled job stays rolled back, in the history too."""
     return _ROLLED_BACK if step.undone else state
 
 
@@ -192,7 +192,7 @@ NONE_STATE = 0
 
 
 class _Job:
-    """One job's JSON as it goes."""
+    """The JSON of the running job."""
 
     def __init__(self, plan: Plan, job_id: int, start_ts: int, ids: Sequence[int]) -> None:
         self.plan = plan
@@ -210,17 +210,17 @@ class _Job:
         return codec.record_key(system_tables.DDL_JOB, self.id)
 
     def finish(self, version: int, info: Json) -> None:
-        """The last step is taken."""
+        """Record the result of the last step for the binlog info."""
         name = "DBInfo" if "db_name" in info else "TableInfo"
         self._binlog = {**self._binlog, "SchemaVersion": version, name: info or None}
 
     def row(self, state: int, schema_state: int) -> tuple[bytes, bytes]:
-        """Its row in `mysql.tidb_ddl_job`."""
+        """The key and value of its row in `mysql.tidb_ddl_job`."""
         text = self.text(state, schema_state)
         return self.key, system_tables.ddl_job(text, self.plan.schema_id, self.ids, self.plan.action)
 
     def text(self, state: int, schema_state: int, finished_ts: int = 0) -> bytes:
-        """Job JSON."""
+        """The job as JSON text."""
         plan = self.plan
         return dump(
             {

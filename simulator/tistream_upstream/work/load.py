@@ -1,4 +1,4 @@
-"""The load: which transactions begin, and what they write. Mutable; no I/O."""
+"""The load: which transactions begin, and which rows they write. Mutable; no I/O."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tistream_upstream.work.session import Session
 from tistream_upstream.world import World
 
 _TICK_MS = 10
-_CREDIT_S = 1.0  # what the load falls behind by more than this, it forgets
+_CREDIT_S = 1.0  # the load makes up for at most this many seconds
 _HOT_ROWS = 8
 _TRIES = 4
-_UNPUT = 0.25  # of the rows that a bulk transaction writes again, how many it deletes
+_UNPUT = 0.25  # share of the rows of a later flush that a bulk transaction deletes
 _INDEX_VALUE = b"0"
 
 
 class Load:
-    """Begins transactions at the configured rates, for as long as it is not stopped."""
+    """Begins transactions at the configured rates until it is stopped."""
 
     def __init__(self, config: ClusterConfig, world: World, kv: Kv, catalog: Catalog, session: Session) -> None:
         self._config = config
@@ -38,7 +38,7 @@ class Load:
         self.held = False
 
     def start(self) -> None:
-        """From now on."""
+        """Begin the load."""
         self._world.after(_TICK_MS, self._tick)
 
     def _tick(self) -> None:
@@ -49,7 +49,7 @@ class Load:
             return
         config = self._config
         boost = 1.0
-        if config.bursts:  # bursts of twice to ten times the rate, and less in between
+        if config.bursts:  # one of eight periods has up to eight times the rate, the others less
             phase = self._world.now_ms // config.burst_ms % 8
             boost = 1 + config.bursts * (7 if phase == 0 else -1)
         self._txns = min(self._txns + config.txns_per_s * _TICK_MS / 1000 * boost, config.txns_per_s * _CREDIT_S)
@@ -124,7 +124,7 @@ class Load:
         self._add(txn, table, found, old, Row(table.layout, old.key, cells))
 
     def _lock_rows(self, txn: Txn, table: Table, taken: set[bytes]) -> None:
-        """SELECT FOR UPDATE of rows that it does not change; the primary may be one of them."""
+        """Lock rows without changing them (SELECT FOR UPDATE). The primary may be one of them."""
         for _ in range(self._rng.randint(1, 3)):
             found = self._pick(table, taken)
             if found is not None:
@@ -155,7 +155,7 @@ class Load:
                 txn.mutations.append(Mutation(after, OP_PUT, _INDEX_VALUE))
 
     def rewrite(self, mutations: Sequence[Mutation]) -> list[Mutation]:
-        """Newer data for keys that a bulk transaction has locked already; a row that it put may go, and come again."""
+        """Newer mutations for keys that a bulk transaction has locked. A row may be deleted, and put again later."""
         out = []
         for one in mutations:
             before = one.new_row or one.last_row

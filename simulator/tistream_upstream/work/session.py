@@ -1,4 +1,4 @@
-"""What becomes of a transaction that has begun: when it prewrites, commits or gives up. Mutable; no I/O."""
+"""The course of a transaction: when it prewrites, commits or rolls back. Mutable; no I/O."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tistream_upstream.config import ClusterConfig
 from tistream_upstream.tikv.kv import Conflict, Kv, Mutation, Txn
 from tistream_upstream.world import Action, World
 
-_BATCH = 256  # keys a prewrite or commit request
+_BATCH = 256  # keys per prewrite or commit request
 _HEARTBEAT_MS = 1_000
-_MUCH_LATER = 0.2  # of the locks that readers find, how many wait for another reader
+_MUCH_LATER = 0.2  # share of remaining locks that wait `late_ms` for the next reader
 _SOON_MS = 200
 Rewrite = Callable[[Sequence[Mutation]], list[Mutation]]
 
 
 class Session:
-    """Runs transactions. `open` are those that still have locks or will get some."""
+    """Runs transactions. `open`: those that have locks, or will have some."""
 
     def __init__(self, config: ClusterConfig, world: World, kv: Kv) -> None:
         self._mix = config.mix
@@ -34,7 +34,7 @@ class Session:
         self.begun = self.committed = self.rolled_back = 0
 
     def begin(self, txn: Txn) -> None:
-        """A transaction with its mutations; those of one table and key that come twice count once."""
+        """Start a transaction with its mutations. Its kind and its end are chosen at random."""
         mix, rng = self._mix, self._rng
         self.begun += 1
         self.open.add(txn)
@@ -55,25 +55,25 @@ class Session:
         self._later(txn, wait, lambda: self._prewrite(txn, 0))
 
     def run(self, txn: Txn, then: Action) -> None:
-        """An internal transaction, of DDL: two phases, then `then`."""
+        """Run an internal transaction of DDL with two-phase commit, then call `then`."""
         self.begun += 1
         self.open.add(txn)
         self._then[txn] = then
         self._later(txn, self._rng.randint(0, 3), lambda: self._prewrite(txn, 0))
 
     def hurry(self) -> None:
-        """Whatever waits goes on now: long transactions end soon."""
+        """Let waiting transactions continue at once, so that long ones end soon."""
         self.hurried = True
         for txn, action in list(self._due.items()):
             self._world.after(self._rng.randint(0, 50), partial(self._wake, txn, action))
 
     def _later(self, txn: Txn, ms: int, action: Action) -> None:
-        """A transaction goes on in `ms` milliseconds."""
+        """Continue a transaction with `action` in `ms` milliseconds."""
         self._due[txn] = action
         self._world.after(ms, partial(self._wake, txn, action))
 
     def _wake(self, txn: Txn, action: Action) -> None:
-        if self._due.get(txn) is action:  # else it was hurried
+        if self._due.get(txn) is action:  # otherwise `hurry` has run it already
             del self._due[txn]
             action()
 
@@ -81,7 +81,7 @@ class Session:
 
     def _one_phase(self, txn: Txn) -> None:
         try:
-            if not self._kv.one_region(txn):  # it was split meanwhile
+            if not self._kv.one_region(txn):  # the region was split meanwhile
                 self._prewrite(txn, 0)
                 return
             self._kv.one_phase(txn)
@@ -98,7 +98,7 @@ class Session:
     # -- two phases -----------------------------------------------------------------------------------------------
 
     def _prewrite(self, txn: Txn, at: int) -> None:
-        """Batch by batch, the primary's first."""
+        """Prewrite batch by batch, from the mutation `at`; the primary's batch is the first."""
         batch = txn.mutations[at : at + (1 if at == 0 and len(txn.mutations) <= _BATCH else _BATCH)]
         if txn.bulk:
             for one in batch:
@@ -142,7 +142,7 @@ class Session:
             self._commit(txn)
 
     def _commit(self, txn: Txn) -> None:
-        """Decide, then turn locks into versions: the primary's at once, the others a little later, or much later."""
+        """Decide the commit, then commit the primary at once and the secondaries a little or much later."""
         self._kv.decide(txn)
         late = self._rng.random() < self._mix.late_secondaries
         if not txn.async_commit:
@@ -161,10 +161,10 @@ class Session:
         else:
             self._ended(txn, committed=True)
 
-    # -- locks that are left -------------------------------------------------------------------------------------------
+    # -- remaining locks -----------------------------------------------------------------------------------------------
 
     def _keep_alive(self, txn: Txn) -> None:
-        """Have the primary's lock written again, as long as it is there."""
+        """Write the primary's lock repeatedly while it exists."""
         if self._fates.random() < self._mix.rewritten:
             self._world.after(self._fates.randint(1, 8), partial(self._beat, txn, 8))
 
@@ -174,7 +174,7 @@ class Session:
             self._world.after(self._fates.randint(wait_ms, longer), partial(self._beat, txn, longer))
 
     def _resolve_later(self, txn: Txn, left: list[Mutation], wait_ms: tuple[int, int], *, committed: bool) -> None:
-        """Its client died when its fate was decided: readers find its locks, here one and there one, and end them."""
+        """Resolve the remaining locks of a decided transaction whose client died, a few at a time, as readers do."""
         if not left:
             self._ended(txn, committed=committed)
             return
@@ -195,7 +195,7 @@ class Session:
     # -- giving up ------------------------------------------------------------------------------------------------
 
     def _abandon_later(self, txn: Txn) -> None:
-        """Rolled back before it prewrote anything, or after some of it."""
+        """Roll a transaction back before its prewrites, or after some of them."""
         rng = self._rng
         if rng.random() < 0.4:
             self._later(txn, rng.randint(1, 50), lambda: self._give_up(txn, 0))
@@ -215,7 +215,7 @@ class Session:
         self._later(txn, rng.randint(0, 5), begin)
 
     def _give_up(self, txn: Txn, locked: int) -> None:
-        """Roll back what is locked, and sometimes a key that never was."""
+        """Roll back the first `locked` keys, and sometimes a key that was not prewritten."""
         keys = [one.key for one in txn.mutations[:locked]]
         if locked > 1 and self._fates.random() < self._mix.orphaned:
             self._kv.release(txn)
@@ -235,7 +235,7 @@ class Session:
             table.users.discard(txn.start_ts)
         then = self._then.pop(txn, None)
         if then is not None:
-            assert committed, "nothing conflicts with the DDL owner"
+            assert committed, "transactions of the DDL owner have no conflicts"
             then()
         if committed:
             self.committed += 1

@@ -1,8 +1,8 @@
-"""What is true: what the committed pool must hold, what a pull must tell, and running sums of it. Pure.
+"""The truth: the rows that the pool must have, the events that a pull must return, and running sums. No I/O.
 
-Decisions come in any order and are taken in order of commit_ts once nothing below can be decided any more. What a row
-shows depends on its table's version strictly before its commit_ts (design.md 5): all rows of a commit_ts come before
-the schema changes of it.
+Decisions arrive in any order, and are processed in order of commit_ts once no lower commit_ts can follow. A row is
+shown by its table's version before its commit_ts (design.md 5), so all rows of a commit_ts come before its schema
+changes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _hashed(key: bytes, shown: bytes) -> int:
 
 
 class _TableTruth:
-    """One table by its id: its rows as of the last final commit."""
+    """The rows of a table (by id) after the last settled commit, with their sums."""
 
     __slots__ = ("layout", "rows", "sums")
 
@@ -49,7 +49,7 @@ class _TableTruth:
         self.sums = TableSums(shape.database, shape.name)
 
     def reshape(self, shape: TableShape) -> None:
-        """Another version: what the rows show may change at once, without events."""
+        """Change the table's version. What its rows show may change without events."""
         before, self.layout = self.layout, shape.layout
         self.sums.database, self.sums.table = shape.database, shape.name
         if shape.layout is None:
@@ -62,7 +62,7 @@ class _TableTruth:
 
 
 class Truth:
-    """`keep` also keeps every committed row and every event: for tests and short runs."""
+    """The truth of a cluster. `keep`: also keep every committed row and event, for tests and short runs."""
 
     def __init__(self, *, keep: bool) -> None:
         self._keep = keep
@@ -76,24 +76,24 @@ class Truth:
         self.snapshot_ts = 0
         self.ts = 0
 
-    # -- taking ---------------------------------------------------------------------------------------------------
+    # -- input ----------------------------------------------------------------------------------------------------
 
     def decided(self, txn: Txn) -> None:
-        """A transaction has its commit_ts."""
+        """Add a transaction whose commit_ts is final."""
         self._count += 1
         heapq.heappush(self._decided, (txn.commit_ts, txn.start_ts, self._count, txn))
 
     def add_table(self, shape: TableShape) -> None:
-        """A table that is there from the beginning."""
+        """Add a table."""
         self._tables[shape.table_id] = _TableTruth(shape)
 
     def begin(self, snapshot_ts: int) -> None:
-        """The tenant begins: what was before is no event, and the rows that are there stay."""
+        """Begin the tenant at `snapshot_ts`. Earlier commits are rows of the snapshot and not events."""
         self.snapshot_ts = snapshot_ts
         self.settle(snapshot_ts, counted=False)
 
     def settle(self, ts: int, *, counted: bool = True) -> None:
-        """Nothing at or below `ts` can be decided any more."""
+        """Process the transactions at or below `ts`; no further commit may be decided there."""
         for commit_ts, group in groupby(self._due(ts), key=lambda txn: txn.commit_ts):
             txns = list(group)
             for txn in txns:
@@ -116,7 +116,7 @@ class Truth:
         events: list[tuple[Any, ...]] = []
         for one in txn.mutations:
             if not one.op:
-                continue  # locked, not changed
+                continue  # only locked
             if self._keep and counted and one.key[9:11] != _INDEX:
                 self._raw.append((one.key, txn.start_ts, txn.commit_ts, one.op, one.value, one.old_value, txn.source))
             if one.table is None:
@@ -171,28 +171,28 @@ class Truth:
             else:
                 known.reshape(shape)
 
-    # -- telling --------------------------------------------------------------------------------------------------
+    # -- results --------------------------------------------------------------------------------------------------
 
     def line(self) -> TruthLine:
-        """The sums as of the last ts that was settled."""
+        """The truth line of the last settled ts."""
         tables = {str(table_id): table.sums.truth() for table_id, table in self._tables.items()}
         return TruthLine(self.ts, self._ddls, tables)
 
     @property
     def rows(self) -> pl.DataFrame:
-        """Every committed row above the snapshot that is settled: what the pool must hold. Needs `keep`."""
+        """Every settled row above the snapshot, which the pool must have. Requires `keep`."""
         assert self._keep
         return pl.DataFrame(self._raw, COLUMNS, orient="row").sort("commit_ts", "start_ts", "key")
 
     @property
     def events(self) -> list[Mapping[str, Any]]:
-        """The row and ddl events of PullTenant, in order. Needs `keep`."""
+        """The row and ddl events of PullTenant, in order. Requires `keep`."""
         assert self._keep
         return list(self._events)
 
     @property
     def live(self) -> int:
-        """Rows that SELECT shows, of all tables."""
+        """Number of rows that SELECT shows, over all tables."""
         return sum(len(table.rows) for table in self._tables.values())
 
 

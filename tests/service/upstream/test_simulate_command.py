@@ -78,7 +78,7 @@ def test_a_signal_ends_it_in_good_order(tmp_path: Path, number: signal.Signals) 
     finally:
         process.kill()
     assert (process.returncode, error) == (0, "")
-    assert "the last truth is of ts" in out
+    assert "the last truth line has ts" in out
     assert_told(tmp_path / "objects", lines_of(tmp_path / "truth"))
 
 

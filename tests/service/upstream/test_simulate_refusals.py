@@ -58,7 +58,7 @@ def test_the_truth_of_another_run_is_left_alone(tmp_path: Path) -> None:
     [
         (["--tenant", "a/../b"], "tenant_id 'a/../b'"),
         (["--tenant", ""], "tenant_id ''"),
-        (["--truth", "/nowhere/truth"], "there is no folder /nowhere"),
+        (["--truth", "/nowhere/truth"], "the folder /nowhere does not exist"),
         (["--objects", ""], "--objects is empty"),
     ],
 )

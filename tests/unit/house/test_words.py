@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 PACKAGES_TO_DO = ("simulator",)
 PAGES_TO_DO = frozenset(
     {
-        *(f"docs/{name}.md" for name in ("architecture", "console", "database")),
+        *(f"docs/{name}.md" for name in ("console", "database")),
         *(f"docs/{name}.md" for name in ("formats", "glossary", "invariants", "object-storage")),
         *(f"docs/{name}.md" for name in ("operations", "reliability", "scheduling", "security", "simulator")),
         "docs/verify.md",

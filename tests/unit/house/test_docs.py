@@ -55,6 +55,20 @@ def test_every_section_that_is_cited_is_there() -> None:
     assert [one for one in cited if one[2] not in sections[one[1]]] == []
 
 
+SERVICES = sorted(f"services/{path.name}" for path in (ROOT / "services").iterdir() if path.is_dir())
+NAMED = re.compile(r"(?<![\w/.%-])((?:\w+/)*\w+\.py)\b")
+
+
+@pytest.mark.parametrize("folder", ["shared", "simulator", "tools", *SERVICES])
+def test_modules_that_code_names_exist(folder: str) -> None:
+    """A module is named by its file, from its own service, the library or the tests."""
+    own = (ROOT / folder).rglob("*.py")
+    known = [str(path) for path in [*(ROOT / folder).rglob("*.py"), *(ROOT / "shared").rglob("*.py")]]
+    known += [str(path) for path in (ROOT / "tests").rglob("*.py")]
+    named = {(str(path.relative_to(ROOT)), name) for path in own for name in NAMED.findall(path.read_text())}
+    assert {one for one in named if not any(path.endswith("/" + one[1]) for path in known)} == set()
+
+
 def test_the_diagram_of_a_tasks_phases_is_that_of_the_code() -> None:
     drawn = re.search(
         r"```mermaid\nstateDiagram-v2\n(.*?)```", (ROOT / "docs" / "scheduling.md").read_text(), re.DOTALL

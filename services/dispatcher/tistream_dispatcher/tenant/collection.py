@@ -65,7 +65,7 @@ class Consumed:
         self._files: dict[int, Read] = {}
 
     def due(self) -> bool:
-        """Whether to compute them now."""
+        """Whether it is time to compute the consumed files again."""
         return self._every_ms is not None and self._clock.monotonic_ms() >= self._due_ms
 
     def note(self, stores: Mapping[int, StoreChains], needs: Sequence[Needs | None]) -> None:

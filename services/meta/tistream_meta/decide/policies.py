@@ -34,7 +34,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of moves."""
+    """Limits of balancing: tasks that move at a time, and how far above the mean load a sorter may be."""
 
     moves_max: int = MOVES_MAX
     uneven: float = UNEVEN

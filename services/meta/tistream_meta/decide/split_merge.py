@@ -88,7 +88,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class CarryOn:
-    """These children take the place of those parents."""
+    """The sealed `parents` are replaced by their `children` in the route table."""
 
     tenant: TenantKey
     parents: tuple[int, ...]

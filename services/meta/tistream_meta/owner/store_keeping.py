@@ -62,8 +62,8 @@ class StoreKeeping:
         return bool(self._found)
 
     def due(self, book: Book, dispatchers: Mapping[str, NodeState], now_ms: int, *, turned: bool) -> list[Given]:
-        """Assignments of stores that are new or go to another dispatcher now. `turned`: the state of a node has changed,
-        so all stores are examined; otherwise they are examined once in LOOK_MS.
+        """Assignments of stores that are new or go to another dispatcher now. `turned`: the state of a node has
+        changed, so all stores are examined; otherwise they are examined once in LOOK_MS.
         """
         self._found = {
             key: store

@@ -25,7 +25,7 @@ from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.dispatcher import StoreList
 from tistream_dispatcher.delivery.delivery import Resync
-from tistream_dispatcher.delivery.window import Limits
+from tistream_dispatcher.delivery.window import WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.settings import DispatcherSettings
 from tistream_dispatcher.stores.pacing import PollSettings
@@ -66,7 +66,7 @@ def build_app(
     http = (new_http or peers.new_http)()
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
     sorters = SorterClient(http)
-    limits = Limits(settings.window_files, settings.window_bytes, settings.batch_files, settings.batch_bytes)
+    limits = WindowLimits(settings.window_files, settings.window_bytes, settings.batch_files, settings.batch_bytes)
     polling = PollSettings(
         settings.poll_min_ms,
         settings.poll_max_ms,

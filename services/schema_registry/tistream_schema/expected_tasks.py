@@ -26,7 +26,7 @@ class SchemaTask:
     parents: tuple[int, ...] = ()
 
 
-class Told(Protocol):
+class ReportedProgress(Protocol):
     """A sorter's report of a task."""
 
     @property
@@ -71,7 +71,7 @@ def gap(tasks: list[SchemaTask]) -> KeySpan | None:
     return None
 
 
-def promises(tasks: list[SchemaTask], statuses: Mapping[int, Told]) -> dict[int, Promise]:
+def promises(tasks: list[SchemaTask], statuses: Mapping[int, ReportedProgress]) -> dict[int, Promise]:
     """The promises to rely on. Reports under an older epoch than the route's are ignored."""
     return {
         task.task_id: Promise(status.manifest, status.progress_ts)

@@ -35,7 +35,7 @@ class Routed:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WindowLimits:
     """Limits of a window and of one batch."""
 
     window_files: int
@@ -47,7 +47,7 @@ class Limits:
 class Window:
     """The files between the slowest task and the newest file read."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: WindowLimits) -> None:
         self._limits = limits
         self._files: list[Routed] = []
         self._bytes = 0

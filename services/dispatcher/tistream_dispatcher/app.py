@@ -30,7 +30,7 @@ from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.settings import DispatcherSettings
 from tistream_dispatcher.stores.pacing import PollSettings
 from tistream_dispatcher.stores.read_ahead import PROCESS_BYTES, Room
-from tistream_dispatcher.tenant.collection import Collector
+from tistream_dispatcher.tenant.collection import FileCollector
 from tistream_dispatcher.tenant.driver import Driver
 from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 
@@ -87,7 +87,7 @@ def build_app(
         )
 
     driver = Driver(settings.node, meta, new_feed, metrics, loop_metrics, keys_of(objects))
-    collector = Collector(driver.consumed, counted, clock, collect, metrics)
+    collector = FileCollector(driver.consumed, counted, clock, collect, metrics)
     instance = new_instance()
     meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
     membership = Membership(

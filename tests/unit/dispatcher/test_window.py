@@ -12,7 +12,7 @@ from tistream.model.span import KeySpan
 from tistream.wire import file_batch
 from tistream.wire.file_batch import FileRef, RowGroupRef
 from tistream.wire.sorter import Chain
-from tistream_dispatcher.delivery.receivers import Place, Receivers
+from tistream_dispatcher.delivery.receivers import FilePlace, Receivers
 from tistream_dispatcher.delivery.router import Router, TaskSpan
 from tistream_dispatcher.delivery.window import Routed, Window, WindowLimits, batch_for
 
@@ -149,7 +149,7 @@ def test_a_task_that_has_let_a_closed_chain_go_needs_nothing_of_it() -> None:
     known.tell(1, {1: [Chain(first_ts=100, at_ts=120)]})
     known.tell(2, {1: [Chain(first_ts=10, at_ts=20), Chain(first_ts=100, at_ts=120)]})
     known.flushed = {1: 100, 2: 50}
-    late = Place(1, 10, 30)
+    late = FilePlace(1, 10, 30)
     assert (known.lacks(1, late), known.lacks(2, late)) == (False, True)
     assert known.common(1) == (ChainPosition(10, 20), ChainPosition(100, 120))
     assert not Window(WindowLimits(1, 1, 1, 1)).behind(known, 1, known.common(1))

@@ -90,7 +90,7 @@ class Consumed:
             return self._files
 
 
-class Collector:
+class FileCollector:
     """`step` is a loop's body. `consumed` returns, by tenant and store, the files that no task needs."""
 
     def __init__(

@@ -94,7 +94,7 @@ BENCH := PYTHONPATH=benchmarks:tests$${PYTHONPATH:+:$$PYTHONPATH} $(BIN)/python 
 bench: $(INSTALLED) ## Measure beside references: docs/benchmarks.md (CASE=sorter-job; GROWTH=1: at 1x, 4x, 16x)
 	$(BENCH) bench.run $(foreach case,$(CASE),--case $(case)) $(if $(GROWTH),--growth)
 
-bench-report: $(INSTALLED) ## Tables and plots of docs/benchmarks.md from the raw results
+bench-report: $(INSTALLED) ## Write docs/evidence/benchmarks.md and its plots from the raw results
 	$(BENCH) bench.report
 
 check: lint test-unit ## What to run before each commit: lint and the unit tests

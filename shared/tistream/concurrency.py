@@ -137,7 +137,7 @@ def new_event() -> Event:
 
 
 def start_thread(name: str, body: Callable[[], None]) -> Thread:
-    """Run `body` beside the caller; the thread does not keep the process alive."""
+    """Run `body` in a new daemon thread, which does not keep the process alive."""
     return _installed.start(name, body)
 
 

@@ -14,7 +14,7 @@ from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream.wire.sorter import Chain, FilesReceipt, TaskList, TaskStatus
 from tistream_dispatcher.delivery.delivery import Resync
-from tistream_dispatcher.delivery.window import Limits
+from tistream_dispatcher.delivery.window import WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.stores.pacing import PollSettings
 from tistream_dispatcher.stores.read_ahead import Room
@@ -68,7 +68,7 @@ def new_feed(objects: ObjectStore, sorter: Sorter, clock: ManualClock, *room: Ro
         SorterClient(HttpClient(transport=httpx.MockTransport(sorter))),
         clock,
         DispatcherMetrics(CollectorRegistry()),
-        Limits(99, 1 << 20, 99, 1 << 20),
+        WindowLimits(99, 1 << 20, 99, 1 << 20),
         PollSettings(100, 1_000, 1_000, 60_000, 600_000),
         Resync(1_000, 60_000),
         lambda: None,

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import random
 
-from tistream_sorter.jobs.shard import StoreRules
+from tistream_sorter.jobs.shard import StorageRules
 from tistream_sorter.upkeep.shards import CutRules
 
 # Every value points, every row above the watermark is sealed, every part is large, and chunks hold one row group.
-EXTREME = CutRules(1, 1 << 30, rows_small=0, store=StoreRules(1, 1, 1))
+EXTREME = CutRules(1, 1 << 30, rows_small=0, store=StorageRules(1, 1, 1))
 
 
 def any_rules(rng: random.Random, shards_max: int, shard_bytes_min: int) -> CutRules:
     """Rules for one tick or one world."""
-    store = StoreRules(
+    store = StorageRules(
         point_bytes_min=rng.choice([1, 200, 5_000, 256 << 10]),
         seal_bytes_min=rng.choice([1, 200, 5_000, 1 << 20]),
         chunk_bytes=rng.choice([1, 20_000, 16 << 20]),

@@ -24,7 +24,7 @@ from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import TaskList
 from tistream_api.admission.memory_budget import Memory
 from tistream_api.admission.tenant_limits import TenantLimits
-from tistream_api.admission.token_bucket import Limits
+from tistream_api.admission.token_bucket import EnforcedLimits
 from tistream_api.metrics import ApiMetrics
 from tistream_api.pull.decode_slots import Working
 from tistream_api.pull.start import Pulls
@@ -68,7 +68,7 @@ class Readers:
             concurrency.new_event(),
             metrics.undecodable,
         )
-        limits = TenantLimits(clock, lambda _: Limits(), 8)
+        limits = TenantLimits(clock, lambda _: EnforcedLimits(), 8)
         self._pulls = Pulls(
             clock, Budget(), threading.Semaphore(1), limits, metrics, Working(8, clock), Memory(0, clock)
         )

@@ -21,6 +21,7 @@ REFUSED = {
     r"\bnone of (?:its|their|our) (?:business|concern)\b": "not responsible for it",
     r"\blet in\b|\blets? (?:\w+ )?in\b": "accepts, authenticates",
 }
+COLUMNS = 120
 LONELY = re.compile(
     r"^(?:Likewise|Of (?:these|those|that|it)|And that too|It is|By hour|The same|These have been)[^.]{0,24}\.?$"
 )
@@ -67,6 +68,16 @@ def in_page(path: str, page: str) -> Iterator[Finding]:
         fenced ^= line.lstrip().startswith("```")
         if not fenced:
             yield from in_text(path, line, number)
+
+
+def too_long(path: str, page: str) -> Iterator[str]:
+    """Lines of prose of a Markdown page that could be broken before COLUMNS, as `path:line: columns`."""
+    fenced = False
+    for number, line in enumerate(page.splitlines(), 1):
+        fenced ^= line.lstrip().startswith("```")
+        breakable = not fenced and not line.startswith(("|", "    ", "#", "<!--"))
+        if breakable and len(line) > COLUMNS and " " in line.strip()[:COLUMNS]:
+            yield f"{path}:{number}: {len(line)} columns"
 
 
 def python_files(root: Path, folders: tuple[str, ...]) -> list[Path]:

@@ -43,7 +43,7 @@ from tistream_api.admission.metrics_gate import MetricsGate
 from tistream_api.admission.reject_throttle import Refusals
 from tistream_api.admission.request_queue import new_turns
 from tistream_api.admission.tenant_limits import TenantLimits
-from tistream_api.admission.token_bucket import Limits, own_or
+from tistream_api.admission.token_bucket import EnforcedLimits, own_or
 from tistream_api.auth.callers import Callers
 from tistream_api.auth.jwt_callers import JwtCallers
 from tistream_api.auth.key_set import reader
@@ -225,9 +225,9 @@ def _tidy(memory: Memory) -> None:
 
 def _limits(settings: ApiSettings, tenants: Tenants, clock: Clock) -> TenantLimits:
     """Rate limits: each tenant's own, or the platform's defaults."""
-    defaults = Limits(**settings.limits.model_dump())
+    defaults = EnforcedLimits(**settings.limits.model_dump())
 
-    def limits_of(tenant: tuple[str, str]) -> Limits:
+    def limits_of(tenant: tuple[str, str]) -> EnforcedLimits:
         return own_or(defaults, tenants.limits(TenantKey(*tenant)))
 
     return TenantLimits(clock, limits_of, settings.pulls_max)

@@ -25,12 +25,12 @@ from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.dispatcher import StoreList
 from tistream_dispatcher.delivery.delivery import Resync
-from tistream_dispatcher.delivery.window import Limits
+from tistream_dispatcher.delivery.window import WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.settings import DispatcherSettings
 from tistream_dispatcher.stores.pacing import PollSettings
 from tistream_dispatcher.stores.read_ahead import PROCESS_BYTES, Room
-from tistream_dispatcher.tenant.collection import Collector
+from tistream_dispatcher.tenant.collection import FileCollector
 from tistream_dispatcher.tenant.driver import Driver
 from tistream_dispatcher.tenant.tenant_feed import TenantFeed
 
@@ -66,7 +66,7 @@ def build_app(
     http = (new_http or peers.new_http)()
     meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
     sorters = SorterClient(http)
-    limits = Limits(settings.window_files, settings.window_bytes, settings.batch_files, settings.batch_bytes)
+    limits = WindowLimits(settings.window_files, settings.window_bytes, settings.batch_files, settings.batch_bytes)
     polling = PollSettings(
         settings.poll_min_ms,
         settings.poll_max_ms,
@@ -87,7 +87,7 @@ def build_app(
         )
 
     driver = Driver(settings.node, meta, new_feed, metrics, loop_metrics, keys_of(objects))
-    collector = Collector(driver.consumed, counted, clock, collect, metrics)
+    collector = FileCollector(driver.consumed, counted, clock, collect, metrics)
     instance = new_instance()
     meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
     membership = Membership(

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
 from tistream.service.settings import ServiceSettings, settings_config
 from tistream.wire.usage import HOUR_MS
-from tistream_meta.database.engine import DEFAULT_LIMITS, LOCK_WAIT_S, Limits, checked_url
+from tistream_meta.database.engine import DEFAULT_LIMITS, LOCK_WAIT_S, ConnectionLimits, checked_url
 from tistream_meta.decide.ranges import RANGES_MAX
 from tistream_meta.tenants.first_token import first_token
 
@@ -77,6 +77,6 @@ class MetaSettings(ServiceSettings):
         return path
 
     @property
-    def database_limits(self) -> Limits:
+    def database_limits(self) -> ConnectionLimits:
         """The limits for database.open_engine."""
-        return Limits(self.database_connections, self.database_answer_ms / 1000)
+        return ConnectionLimits(self.database_connections, self.database_answer_ms / 1000)

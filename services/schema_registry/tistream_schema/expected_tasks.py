@@ -26,7 +26,7 @@ class SchemaTask:
     parents: tuple[int, ...] = ()
 
 
-class Told(Protocol):
+class ReportedProgress(Protocol):
     """A sorter's report of a task."""
 
     @property
@@ -38,7 +38,7 @@ class Told(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class TaskPromise:
     """A sorter's promise about a task: no row at or below progress_ts is missing from manifests 1 … `manifest`."""
 
     manifest: int
@@ -71,10 +71,10 @@ def gap(tasks: list[SchemaTask]) -> KeySpan | None:
     return None
 
 
-def promises(tasks: list[SchemaTask], statuses: Mapping[int, Told]) -> dict[int, Promise]:
+def promises(tasks: list[SchemaTask], statuses: Mapping[int, ReportedProgress]) -> dict[int, TaskPromise]:
     """The promises to rely on. Reports under an older epoch than the route's are ignored."""
     return {
-        task.task_id: Promise(status.manifest, status.progress_ts)
+        task.task_id: TaskPromise(status.manifest, status.progress_ts)
         for task in tasks
         if (status := statuses.get(task.task_id)) is not None and status.task_epoch >= task.task_epoch
     }

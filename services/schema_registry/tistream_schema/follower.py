@@ -21,7 +21,7 @@ from tistream.wire.meta import TenantRoute
 from tistream.wire.sorter import Hold
 from tistream_schema import expected_tasks
 from tistream_schema.durable_log import DurableLog
-from tistream_schema.expected_tasks import Promise, SchemaTask, Told
+from tistream_schema.expected_tasks import ReportedProgress, SchemaTask, TaskPromise
 from tistream_schema.keeping import Keeping, LogKeeper, newest_base_ts
 from tistream_schema.pool_rows import schema_rows
 from tistream_schema.tenant_schema import TenantSchema
@@ -74,7 +74,7 @@ class SchemaFollower:
         self._schema.set_holds([])
         return True
 
-    def step(self, route: TenantRoute, statuses: Mapping[int, Told]) -> bool:
+    def step(self, route: TenantRoute, statuses: Mapping[int, ReportedProgress]) -> bool:
         """Read what is committed. Returns whether resolved_ts has moved.
 
         `statuses`: the sorters' answers by task, requested *before* this call, because a promise counts only once every
@@ -124,7 +124,7 @@ class SchemaFollower:
         else:
             self._snapshot_ms = None
 
-    def _covered(self, tasks: Sequence[SchemaTask], promises: Mapping[int, Promise]) -> int:
+    def _covered(self, tasks: Sequence[SchemaTask], promises: Mapping[int, TaskPromise]) -> int:
         """The ts up to which every row of every task is in manifests that were read."""
         covers: list[Cover] = []
         for task in tasks:

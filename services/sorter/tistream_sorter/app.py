@@ -27,7 +27,7 @@ from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.sorter import Hold
-from tistream_sorter.jobs.shard import StoreRules
+from tistream_sorter.jobs.shard import StorageRules
 from tistream_sorter.metrics import HoldsTold, SorterMetrics
 from tistream_sorter.node.assignment import TaskRules, coming_tasks, kept, seal_orders, wanted_tasks
 from tistream_sorter.node.node import SorterNode
@@ -73,7 +73,7 @@ def tick_limits(
     tick: TickSettings, slots: int, collect: CollectSettings | None = None, compact: CompactSettings | None = None
 ) -> TickLimits:
     """The limits of ticks from the settings, for a runner with `slots` slots."""
-    store = StoreRules(tick.point_bytes_min, tick.seal_bytes_min)
+    store = StorageRules(tick.point_bytes_min, tick.seal_bytes_min)
     cut = CutRules(slots, tick.shard_bytes_min, tick.shard_work_max, tick.rows_small, store)
     collect = collect or CollectSettings()
     compact = compact or CompactSettings()

@@ -1,4 +1,4 @@
-"""Decodes rows of TiDB to Arrow columns and JSON text (docs/formats.md). Vectorised: no Python code runs per value.
+"""Decodes rows of TiDB to Arrow columns and JSON text (upstream-formats 3 and 4), vectorised: no Python runs per value.
 
 `keys` is plain numpy. `rows` and `json_text` use kernels that are compiled at the first call and cached on disk. A
 service calls `warm()` before its first request.

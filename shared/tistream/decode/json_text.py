@@ -1,4 +1,4 @@
-"""Renders decoded columns as JSON text, for an event's `key`, `row` and `old_row` (docs/formats.md, API values)."""
+"""Renders decoded columns as JSON text, for an event's `key`, `row` and `old_row` (docs/api.md, "Values in NDJSON")."""
 
 from __future__ import annotations
 

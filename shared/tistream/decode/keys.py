@@ -1,4 +1,4 @@
-"""Parses raw keys: the table id, the kind (record or index) and the integer handle (docs/formats.md, TiDB keys).
+"""Parses raw keys: the table id, the kind (record or index) and the integer handle (upstream-formats 3.1).
 
 This module uses plain numpy without compiled kernels, because Spark's Python workers import it without a warm-up.
 """

@@ -1,0 +1,1 @@
+"""Ids, timestamps, keys and key ranges. Pure."""

@@ -123,7 +123,7 @@ class JobTracker:
             self._jobs[mark.job_id] = _Life(mark.job_id, ts, mark.before_history, told_ts)
 
     def forget(self, ts: int) -> None:
-        """Drop what only `marks` for a ts below `ts` needs."""
+        """Drop ended jobs that only a call of `marks` for a ts below `ts` would return."""
         self._ended = [(ended_ts, life) for ended_ts, life in self._ended if ended_ts > ts]
 
 

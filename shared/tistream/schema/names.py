@@ -55,7 +55,7 @@ class NameIndex:
                 yield Tenure(max(low, from_ts), high, table_id)
 
     def at(self, name: tuple[str, str], ts: int) -> int | None:
-        """The logical id of the table that has the name at `ts`, a change at `ts` itself included; None without one."""
+        """The logical id of the table that has the name after the changes at `ts`; None if no table has it."""
         if ts >= MAX_TS:
             return self._open[name][1] if name in self._open else None
         return next((tenure.table_id for tenure in self.bearers(name, ts, ts + 1)), None)

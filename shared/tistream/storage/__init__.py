@@ -1,0 +1,1 @@
+"""Object stores: keys, backends, readers, and the commit protocol of manifests (design.md 4)."""

@@ -25,7 +25,7 @@ from tistream.wire.meta import RetireStore, StoreRoute
 from tistream.wire.sorter import StoreNeed
 from tistream_api.routes.store_retirement import taken_ts
 from tistream_dispatcher.delivery.delivery import Resync
-from tistream_dispatcher.delivery.window import Limits
+from tistream_dispatcher.delivery.window import WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.stores.pacing import PollSettings
 from tistream_dispatcher.tenant.share import Share
@@ -235,7 +235,7 @@ def lone_feed(
         SorterClient(world.http),
         CLOCK,
         DispatcherMetrics(registry or CollectorRegistry()),
-        Limits(99, 1 << 20, 7, 1 << 20),
+        WindowLimits(99, 1 << 20, 7, 1 << 20),
         PollSettings(20, 100, 50, 60_000, 60_000),
         resync or Resync(100, 1_000),
         lambda: None,

@@ -19,7 +19,7 @@ from support.waiting import PATIENCE_S, eventually
 from tistream.errors import Fenced, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
-from tistream_meta.database.engine import Limits, now_ms, open_engine
+from tistream_meta.database.engine import ConnectionLimits, now_ms, open_engine
 from tistream_meta.database.repository import Repository
 from tistream_meta.database.transactions import CommitUnknown, Transactions
 
@@ -270,7 +270,7 @@ def test_a_server_with_too_many_connections_is_unavailable_until_some_have_ended
 
 
 def test_a_process_has_no_more_connections_than_it_may(mariadb: MariaDb, mysql_url: str, owner: Repository) -> None:
-    repository = Repository.open(mysql_url, "meta-1", Limits(connections=3))
+    repository = Repository.open(mysql_url, "meta-1", ConnectionLimits(connections=3))
     database = mysql_url.rsplit("/", 1)[1]
     before = connections_to(mariadb, database)
     most = 0
@@ -323,7 +323,7 @@ def test_a_database_that_hangs_is_given_up_and_nothing_is_wrong_after_it(
     mariadb: MariaDb, mysql_url: str, owner: Repository, ask: Callable[[Repository], object]
 ) -> None:
     owner.activate(owner.create_tenant(BETA)[0].key, 42, (WHOLE,))
-    repository = Repository.open(mysql_url, "meta-1", Limits(answer_s=0.5))
+    repository = Repository.open(mysql_url, "meta-1", ConnectionLimits(answer_s=0.5))
     asked(lambda: repository.take_ownership(LEASE_MS, URL))
     with ThreadPoolExecutor(1) as beside, mariadb.hanging():
         assert isinstance(beside.submit(ask, repository).exception(PATIENCE_S), Unavailable)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tistream.clock import ManualClock
 from tistream.errors import TooManyRequests
 from tistream_api.admission.tenant_limits import REMEMBERED, TenantLimits
-from tistream_api.admission.token_bucket import BURST_S, Bucket, Limits
+from tistream_api.admission.token_bucket import BURST_S, Bucket, EnforcedLimits
 
 ACME, BETA = ("7", "acme"), ("7", "beta")
 
@@ -51,13 +51,13 @@ def test_a_clock_that_goes_back_gives_nothing() -> None:
     assert bucket.take(1_200, 5) == 0
 
 
-def limits(clock: ManualClock, own: Limits, pulls_max: int = 16) -> TenantLimits:
-    return TenantLimits(clock, lambda tenant: own if tenant == ACME else Limits(), pulls_max)
+def limits(clock: ManualClock, own: EnforcedLimits, pulls_max: int = 16) -> TenantLimits:
+    return TenantLimits(clock, lambda tenant: own if tenant == ACME else EnforcedLimits(), pulls_max)
 
 
 def test_a_flood_of_one_tenant_is_refused_and_the_other_is_not() -> None:
     clock = ManualClock()
-    found = limits(clock, Limits(requests_per_second=10, notifications_per_second=1))
+    found = limits(clock, EnforcedLimits(requests_per_second=10, notifications_per_second=1))
     for _ in range(20):
         found.request(ACME)
     with pytest.raises(TooManyRequests) as raised:
@@ -74,7 +74,7 @@ def test_a_flood_of_one_tenant_is_refused_and_the_other_is_not() -> None:
 
 @pytest.mark.parametrize(("own", "most"), [(0, 8), (3, 3), (12, 12), (100, 14)])
 def test_no_tenant_has_every_pull_of_the_server(own: int, most: int) -> None:
-    found = limits(ManualClock(), Limits(pulls_at_once=own))
+    found = limits(ManualClock(), EnforcedLimits(pulls_at_once=own))
     for _ in range(most):
         found.begin_pull(ACME)
     with pytest.raises(TooManyRequests):
@@ -85,7 +85,7 @@ def test_no_tenant_has_every_pull_of_the_server(own: int, most: int) -> None:
 
 
 def test_a_server_of_one_pull_gives_it_to_whoever_comes() -> None:
-    found = limits(ManualClock(), Limits(), pulls_max=1)
+    found = limits(ManualClock(), EnforcedLimits(), pulls_max=1)
     found.begin_pull(ACME)
     with pytest.raises(TooManyRequests):
         found.begin_pull(ACME)
@@ -103,7 +103,7 @@ def flooded(found: TenantLimits) -> bool:
 
 def test_names_that_somebody_makes_up_are_forgotten_and_a_tenants_debt_is_not() -> None:
     clock = ManualClock()
-    every = Limits(requests_per_second=1)
+    every = EnforcedLimits(requests_per_second=1)
     found = TenantLimits(clock, lambda _: every, 8)
     refused = 0
     for number in range(3 * REMEMBERED):

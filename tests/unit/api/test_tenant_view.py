@@ -29,7 +29,7 @@ from tistream.wire.schema import LogPage
 from tistream.wire.sorter import TaskList, TaskStatus
 from tistream_api.admission.memory_budget import SHARE_BYTES, Memory
 from tistream_api.admission.tenant_limits import TenantLimits
-from tistream_api.admission.token_bucket import Limits
+from tistream_api.admission.token_bucket import EnforcedLimits
 from tistream_api.metrics import ApiMetrics
 from tistream_api.pull.decode_slots import Working
 from tistream_api.pull.guarded_progress import LOOK_MS
@@ -82,7 +82,7 @@ class World:
             concurrency.new_event(),
             metrics.undecodable,
         )
-        limits = TenantLimits(CLOCK, lambda _: Limits(), 8)
+        limits = TenantLimits(CLOCK, lambda _: EnforcedLimits(), 8)
         self.pulls = Pulls(
             CLOCK, Budget(), threading.Semaphore(1), limits, metrics, Working(8, CLOCK), Memory(0, CLOCK)
         )

@@ -26,7 +26,7 @@ from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.settings import CollectSettings
 from tistream_dispatcher.stores.chain import Read
 from tistream_dispatcher.tenant import collection
-from tistream_dispatcher.tenant.collection import Collector, Consumed
+from tistream_dispatcher.tenant.collection import Consumed, FileCollector
 
 TENANT = TenantKey("7", "acme")
 HOUR_MS = 3_600_000
@@ -60,7 +60,7 @@ class Shop:
         self.read: dict[int, Read] = {}
         settings = CollectSettings(keep_ms=keep_ms, every_ms=60_000)
         metrics = DispatcherMetrics(self.registry)
-        self.collector = Collector(lambda: {TENANT: self.read}, self.bucket, self.clock, settings, metrics)
+        self.collector = FileCollector(lambda: {TENANT: self.read}, self.bucket, self.clock, settings, metrics)
 
     def put(self, store: int, *at_ms: int) -> None:
         for ms in at_ms:
@@ -160,7 +160,7 @@ def test_age_is_told_by_when_a_file_was_put_and_not_by_its_name(tmp_path: Path) 
     read = {1: Read(ahead_ts, -1, frozenset(put_ms))}
     metrics = DispatcherMetrics(CollectorRegistry())
     settings = CollectSettings(keep_ms=HOUR_MS, every_ms=60_000)
-    Collector(lambda: {TENANT: read}, objects, clock, settings, metrics).step()
+    FileCollector(lambda: {TENANT: read}, objects, clock, settings, metrics).step()
     left = [layout.parse_change_file(info.key) for info in objects.list_after("")]
     assert [name[2] for name in left if name is not None] == [first_ts + 1, first_ts + 2, ahead_ts + 1]
 

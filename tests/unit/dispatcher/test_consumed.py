@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tistream.format.manifest import ChainPosition
-from tistream_dispatcher.delivery.consumed import Mark, Needs, consumed
+from tistream_dispatcher.delivery.consumed import ConsumedMark, Needs, consumed
 from tistream_dispatcher.stores.chain import GRACE_MS, SeenFile, StoreChains
 
 
@@ -26,42 +26,60 @@ def task(
 @pytest.mark.parametrize(
     ("tasks", "wanted"),
     [
-        pytest.param([task((10, 90))], Mark(10, 90), id="a task comes back after its position"),
-        pytest.param([task((10, 90)), task((10, 70))], Mark(10, 70), id="the one that is furthest behind"),
+        pytest.param([task((10, 90))], ConsumedMark(10, 90), id="a task comes back after its position"),
+        pytest.param([task((10, 90)), task((10, 70))], ConsumedMark(10, 70), id="the one that is furthest behind"),
         pytest.param([task((10, 90)), None], None, id="one is not known"),
         pytest.param([], None, id="no task is known"),
         pytest.param([task((10, 90)), task()], None, id="one has no file of the store in a manifest"),
-        pytest.param([task((10, 90), pointed={1: 40})], Mark(10, 39), id="what is pointed into, and all after it"),
-        pytest.param([task((10, 90), pointed={2: 40})], Mark(10, 90), id="another store's is no matter"),
-        pytest.param([task((10, 90)), task((10, 80), pointed={1: 5})], Mark(10, 4), id="into a file of an older chain"),
+        pytest.param(
+            [task((10, 90), pointed={1: 40})], ConsumedMark(10, 39), id="what is pointed into, and all after it"
+        ),
+        pytest.param([task((10, 90), pointed={2: 40})], ConsumedMark(10, 90), id="another store's is no matter"),
+        pytest.param(
+            [task((10, 90)), task((10, 80), pointed={1: 5})], ConsumedMark(10, 4), id="into a file of an older chain"
+        ),
         pytest.param([task((10, 90), flushed=9)], None, id="an older chain may still begin"),
-        pytest.param([task((10, 90), flushed=10)], Mark(10, 90), id="nobody asks for older chains any more"),
+        pytest.param([task((10, 90), flushed=10)], ConsumedMark(10, 90), id="nobody asks for older chains any more"),
         pytest.param([task((10, 90)), task((10, 90), flushed=9)], None, id="but only once all have flushed so far"),
         pytest.param(
-            [task((10, 90), (100, 150), flushed=99)], Mark(10, 90), id="late files of the chain before are waited for"
+            [task((10, 90), (100, 150), flushed=99)],
+            ConsumedMark(10, 90),
+            id="late files of the chain before are waited for",
         ),
-        pytest.param([task((10, 90), (100, 150), flushed=100)], Mark(100, 150), id="and then no more"),
+        pytest.param([task((10, 90), (100, 150), flushed=100)], ConsumedMark(100, 150), id="and then no more"),
         pytest.param(
-            [task((10, 90), (100, 150)), task((10, 80))], Mark(10, 80), id="a chain that one has not begun comes whole"
+            [task((10, 90), (100, 150)), task((10, 80))],
+            ConsumedMark(10, 80),
+            id="a chain that one has not begun comes whole",
         ),
-        pytest.param([task((10, 90), (100, 150)), task((100, 140))], Mark(100, 140), id="one that never had the older"),
+        pytest.param(
+            [task((10, 90), (100, 150)), task((100, 140))], ConsumedMark(100, 140), id="one that never had the older"
+        ),
         pytest.param([task((10, 90)), task((100, 150))], None, id="no chain that all have begun"),
         pytest.param(
-            [task((10, 120), (100, 150), flushed=50)], Mark(10, 99), id="never beyond where the next chain begins"
+            [task((10, 120), (100, 150), flushed=50)],
+            ConsumedMark(10, 99),
+            id="never beyond where the next chain begins",
         ),
         pytest.param(
             [task((10, 60), (100, 150), received=((10, 80), (100, 170)))],
-            Mark(100, 60),
+            ConsumedMark(100, 60),
             id="a tick may read files of a closed chain",
         ),
         pytest.param(
-            [task((100, 150), received=((10, 80), (100, 150)))], Mark(100, 9), id="of one that is in no manifest"
+            [task((100, 150), received=((10, 80), (100, 150)))],
+            ConsumedMark(100, 9),
+            id="of one that is in no manifest",
         ),
-        pytest.param([task((10, 90), received=((10, 120),))], Mark(10, 90), id="what follows the position stays"),
-        pytest.param([task((10, 90), received=())], Mark(10, 90), id="received less than is durable: it asks again"),
+        pytest.param(
+            [task((10, 90), received=((10, 120),))], ConsumedMark(10, 90), id="what follows the position stays"
+        ),
+        pytest.param(
+            [task((10, 90), received=())], ConsumedMark(10, 90), id="received less than is durable: it asks again"
+        ),
     ],
 )
-def test_no_file_up_to_the_mark_is_needed(tasks: list[Needs | None], wanted: Mark | None) -> None:
+def test_no_file_up_to_the_mark_is_needed(tasks: list[Needs | None], wanted: ConsumedMark | None) -> None:
     assert consumed(tasks, 1) == wanted
     assert consumed(tasks[::-1], 1) == wanted
 

@@ -20,7 +20,7 @@ TESTS = {
 }
 
 
-@pytest.mark.parametrize("document", DOCS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_named_modules_and_tests_exist(document: Path) -> None:
     quoted = re.findall(r"`([^`\n]+)`", document.read_text())
     modules = {name for name in quoted if re.fullmatch(r"[\w/]+\.py", name)}
@@ -47,6 +47,20 @@ def test_every_section_that_is_cited_is_there() -> None:
     ]
     assert len(cited) > 50
     assert [one for one in cited if one[2] not in sections[one[1]]] == []
+
+
+SERVICES = sorted(f"services/{path.name}" for path in (ROOT / "services").iterdir() if path.is_dir())
+NAMED = re.compile(r"(?<![\w/.%-])((?:\w+/)*\w+\.py)\b")
+
+
+@pytest.mark.parametrize("folder", ["shared", "simulator", "tools", *SERVICES])
+def test_modules_that_code_names_exist(folder: str) -> None:
+    """A module is named by its file, from its own service, the library or the tests."""
+    own = (ROOT / folder).rglob("*.py")
+    known = [str(path) for path in [*(ROOT / folder).rglob("*.py"), *(ROOT / "shared").rglob("*.py")]]
+    known += [str(path) for path in (ROOT / "tests").rglob("*.py")]
+    named = {(str(path.relative_to(ROOT)), name) for path in own for name in NAMED.findall(path.read_text())}
+    assert {one for one in named if not any(path.endswith("/" + one[1]) for path in known)} == set()
 
 
 def test_the_diagram_of_a_tasks_phases_is_that_of_the_code() -> None:

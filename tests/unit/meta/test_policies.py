@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.effort import examples
 from tistream_meta.decide.liveness import Liveness, NodeState, node_state
 from tistream_meta.decide.placement import TRANSITIONS, Phase, Placement, Step, WrongStep
-from tistream_meta.decide.policies import Command, Limits, Loads, schedule, urgent
+from tistream_meta.decide.policies import Command, Loads, MoveLimits, schedule, urgent
 
 ALIVE, SUSPECT, LOST, DRAINING = NodeState.ALIVE, NodeState.SUSPECT, NodeState.LOST, NodeState.DRAINING
 NODES = ["a", "b", "c"]
@@ -105,9 +105,9 @@ def test_tasks_of_a_lost_sorter_stay_while_no_other_is_alive() -> None:
 def test_a_node_that_is_drained_ends_without_a_task_some_at_a_time() -> None:
     tasks = [Placement(number, "a", 1, held=True) for number in range(30)]
     nodes = {"a": DRAINING, "b": ALIVE, "c": ALIVE}
-    first = schedule(tasks, nodes, {}, Limits(moves_max=5))
+    first = schedule(tasks, nodes, {}, MoveLimits(moves_max=5))
     assert [command.step for command in first] == [Step.PREPARE] * 5
-    assert schedule(taken(tasks, first), nodes, {}, Limits(moves_max=5)) == [], "they are under way"
+    assert schedule(taken(tasks, first), nodes, {}, MoveLimits(moves_max=5)) == [], "they are under way"
     after, _ = settled(tasks, nodes)
     assert sorted(Counter(task.sorter_node for task in after).items()) == [("b", 15), ("c", 15)]
     assert {task.task_epoch for task in after} == {2}
@@ -120,7 +120,7 @@ def test_load_and_not_the_number_of_tasks_is_balanced() -> None:
     sums = Counter[str]()
     for task in after:
         sums[task.sorter_node or ""] += int(load[task.task_id])
-    assert max(sums.values()) <= Limits().uneven * 8
+    assert max(sums.values()) <= MoveLimits().uneven * 8
     assert sums["a"] > 0
 
 
@@ -171,7 +171,7 @@ def test_a_sorter_that_joins_is_given_its_share_though_nobody_had_too_much() -> 
     nodes = {f"n{number}": ALIVE for number in range(11)}
     after, _ = settled(tasks, nodes)
     counts = Counter(task.sorter_node for task in after)
-    assert min(counts.values()) * Limits().uneven >= 1_000 / 11
+    assert min(counts.values()) * MoveLimits().uneven >= 1_000 / 11
     moved = sum(now.sorter_node != before.sorter_node for now, before in zip(after, tasks, strict=True))
     assert moved == counts["n10"], "only what goes to the new one"
 

@@ -11,7 +11,7 @@ from tistream.errors import InvalidRequest, UnknownName
 from tistream.storage import layout
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.owner.catalog import Book
-from tistream_meta.owner.store_keeping import StoreKeeping, Told
+from tistream_meta.owner.store_keeping import ReportedStore, StoreKeeping
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_what_it_pushes_after_that_stays_and_it_is_found_again(world: World) -> 
     assert files(world) == [late]
     keeping = StoreKeeping()
     book = Book(world.repository.plan())
-    assert keeping.hear(book, "dispatcher-1", [Told(ACME, 3, None)])
+    assert keeping.hear(book, "dispatcher-1", [ReportedStore(ACME, 3, None)])
     given = keeping.due(book, {"dispatcher-1": NodeState.ALIVE}, 0, turned=True)
     assert (ACME, 3) in {one.store.key for one in given}
 
@@ -71,7 +71,7 @@ def test_while_it_goes_no_dispatcher_is_given_it(world: World) -> None:
     world.server.store_rules.retire(ACME, 3, 17, discard=False)
     keeping = StoreKeeping()
     book = Book(world.repository.plan())
-    keeping.hear(book, "dispatcher-1", [Told(ACME, 3, None)])
+    keeping.hear(book, "dispatcher-1", [ReportedStore(ACME, 3, None)])
     given = keeping.due(book, {"dispatcher-1": NodeState.ALIVE}, 0, turned=True)
     assert {one.store.key for one in given} == {(key, 3) for key in OTHERS}
 

@@ -18,7 +18,7 @@ from tistream_meta.decide.split_merge import (
     CarryOn,
     Order,
     Rules,
-    Told,
+    SorterReport,
     carried_on,
     halves,
     own_stop,
@@ -28,7 +28,7 @@ from tistream_meta.decide.split_merge import (
 
 ACME, OTHER = TenantKey("c1", "acme"), TenantKey("c1", "other")
 RULES = Rules(hot=1_000, cold=100, settle_ms=1_000, patience_ms=5_000)
-WORKS = Told(held=True, load=10, progress_ts=500, settled_ms=60_000)
+WORKS = SorterReport(held=True, load=10, progress_ts=500, settled_ms=60_000)
 
 
 def task(task_id: int, start: bytes, end: bytes, tenant: TenantKey = ACME, **more: object) -> Task:
@@ -56,7 +56,7 @@ def test_a_hot_task_is_split_where_its_load_halves() -> None:
     ],
     ids=["not hot", "no key", "key outside", "new", "not held"],
 )
-def test_what_is_not_split(why_not: Told) -> None:
+def test_what_is_not_split(why_not: SorterReport) -> None:
     assert wishes([LEFT, RIGHT], {1: why_not, 2: WORKS}, 3, RULES) == []
 
 
@@ -155,7 +155,7 @@ def test_a_merge_that_does_not_come_to_rest_is_given_up_but_never_one_that_may_h
     both = [replace(LEFT, seal=MERGED), replace(RIGHT, seal=MERGED)]
     age = {1: 5_001, 2: 5_001}
     assert under_way(both, {1: WORKS, 2: WORKS}, age, RULES) == [Order((1, 2), None, "they did not come to rest")]
-    sealed = Told(sealed=MERGED.children)
+    sealed = SorterReport(sealed=MERGED.children)
     (order,) = under_way(both, {1: sealed, 2: WORKS}, age, RULES)
     assert order.seal == replace(MERGED, final=True), "the database has forgotten that it gave leave"
     final = [replace(one, seal=replace(MERGED, final=True)) for one in both]
@@ -165,12 +165,12 @@ def test_a_merge_that_does_not_come_to_rest_is_given_up_but_never_one_that_may_h
 
 def test_children_take_their_places_once_all_that_they_cover_is_sealed() -> None:
     halved = (Child(7, KeySpan(b"", b"f")), Child(8, KeySpan(b"f", b"m")))
-    assert carried_on([LEFT, RIGHT], {1: Told(sealed=halved)}) == [CarryOn(ACME, (1,), halved)]
+    assert carried_on([LEFT, RIGHT], {1: SorterReport(sealed=halved)}) == [CarryOn(ACME, (1,), halved)]
     merged = (Child(9, KeySpan(b"", b"")),)
-    assert carried_on([LEFT, RIGHT], {1: Told(sealed=merged)}) == [], "the other half is not sealed yet"
-    both = carried_on([LEFT, RIGHT], {1: Told(sealed=merged), 2: Told(sealed=merged)})
+    assert carried_on([LEFT, RIGHT], {1: SorterReport(sealed=merged)}) == [], "the other half is not sealed yet"
+    both = carried_on([LEFT, RIGHT], {1: SorterReport(sealed=merged), 2: SorterReport(sealed=merged)})
     assert both == [CarryOn(ACME, (1, 2), merged)]
-    assert carried_on([RIGHT], {2: Told(sealed=halved)}) == [], "children that are not its own"
+    assert carried_on([RIGHT], {2: SorterReport(sealed=halved)}) == [], "children that are not its own"
 
 
 @settings(max_examples=examples(300), deadline=None)

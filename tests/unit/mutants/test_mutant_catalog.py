@@ -1,4 +1,4 @@
-"""The hand-written mutants fit the code and the tests by their names, and the page tells of all of them."""
+"""The hand-written mutants fit the code and the tests by their names, and the page shows all of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mutants.anchors import test_file as file_named
 from mutants.catalog import MUTANTS
 from mutants.mutant import Mutant, StaleMutant, defined
 from mutants.pure import MODULES, meaning_of, path_of
-from mutants.report import PAGE, with_table
+from mutants.report import PAGE, page
 from mutants.tree import ROOT
 
 INVARIANTS = {int(number) for number in re.findall(r"^\| (\d+) \|", (ROOT / "docs/invariants.md").read_text(), re.M)}
@@ -38,9 +38,9 @@ def test_every_invariant_is_attacked_and_the_important_ones_more_than_once() -> 
     assert {number for number in IMPORTANT if attacks[number] < 3} == set()
 
 
-def test_the_page_tells_of_every_mutant() -> None:
+def test_the_page_shows_every_mutant() -> None:
     """If not: `PYTHONPATH=tests .venv/bin/python -m mutants.report`."""
-    assert PAGE.read_text() == with_table(PAGE.read_text(), MUTANTS)
+    assert PAGE.read_text() == page(MUTANTS)
 
 
 def specimen(name: str) -> Mutant:

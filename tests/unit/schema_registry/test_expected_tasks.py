@@ -1,7 +1,7 @@
 from tistream.model.span import KeySpan
 from tistream.schema.tidb.meta_change import DDL_JOB_SPAN
 from tistream.wire.meta import TaskRoute, TenantRoute
-from tistream_schema.expected_tasks import Promise, gap, promises, schema_tasks
+from tistream_schema.expected_tasks import TaskPromise, gap, promises, schema_tasks
 
 
 def route(*cuts: bytes, skip: int | None = None) -> TenantRoute:
@@ -53,5 +53,5 @@ def test_an_older_holder_is_not_listened_to() -> None:
         return {1: TaskStatus(task_id=1, task_epoch=epoch, manifest=9, progress_ts=50, **fields)}
 
     assert promises(tasks, status(2)) == {}
-    assert promises(tasks, status(3)) == {1: Promise(9, 50)}
+    assert promises(tasks, status(3)) == {1: TaskPromise(9, 50)}
     assert promises(tasks, {}) == {}

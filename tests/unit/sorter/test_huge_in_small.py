@@ -19,7 +19,7 @@ from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import Body
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
-from tistream_sorter.jobs.shard import Shard, ShardResult, StoreRules
+from tistream_sorter.jobs.shard import Shard, ShardResult, StorageRules
 from tistream_sorter.task.task import TickLimits
 from tistream_sorter.upkeep.sweep import EVERY_MS
 
@@ -137,7 +137,7 @@ def test_the_last_rows_of_a_row_group_are_copied_so_that_their_source_may_go() -
     locks = [
         prewrite(name, 160, 6 + at, value=value, old_value=b"" if at % 2 else None) for at, name in enumerate(names)
     ]
-    world = SorterWorld(TINY, [], cut=replace(EXTREME, store=StoreRules(8_000, 1, 1)))
+    world = SorterWorld(TINY, [], cut=replace(EXTREME, store=StorageRules(8_000, 1, 1)))
     world.push(FIRST)
     world.push(TINY.file(1, 210, 200, locks, watermark(6, 13, 159)))
     world.tick()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tistream.clock import Clock
 from tistream.concurrency import Lock, new_lock
 from tistream.errors import TooManyRequests
-from tistream_api.admission.token_bucket import Bucket, Limits
+from tistream_api.admission.token_bucket import Bucket, EnforcedLimits
 
 Tenant = tuple[str, str]
 """Cluster and tenant, as a request names them; such a tenant may not exist."""
@@ -29,7 +29,7 @@ class TenantLimits:
     """Thread-safe. `limits_of` returns a tenant's limits; `pulls_max` is the limit of pulls of the whole server."""
 
     clock: Clock
-    limits_of: Callable[[Tenant], Limits]
+    limits_of: Callable[[Tenant], EnforcedLimits]
     pulls_max: int
     _of: dict[Tenant, _Buckets] = field(default_factory=dict)
     _pulls: Counter[Tenant] = field(default_factory=Counter)

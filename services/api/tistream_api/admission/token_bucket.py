@@ -11,7 +11,7 @@ ROUNDING_S = 1e-12  # rounding error of sums of fractions, which must not cause 
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EnforcedLimits:
     """Limits of one tenant at one API server; 0: unlimited."""
 
     requests_per_second: float = 0
@@ -20,9 +20,9 @@ class Limits:
     notifications_per_second: float = 0
 
 
-def own_or(defaults: Limits, own: wire.Limits) -> Limits:
+def own_or(defaults: EnforcedLimits, own: wire.Limits) -> EnforcedLimits:
     """A tenant's own limits, with the platform's defaults for those it does not have."""
-    names = [limit.name for limit in fields(Limits)]
+    names = [limit.name for limit in fields(EnforcedLimits)]
     told = {name: value for name in names if (value := getattr(own, name)) is not None}
     return replace(defaults, **told)
 

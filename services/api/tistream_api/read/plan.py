@@ -158,11 +158,11 @@ class Piece:
 
     @property
     def rows_max(self) -> int:
-        """Its rows if all of its runs lie in it: what no look at its keys can make more."""
+        """An upper bound of its rows: all rows of its runs, although `op` and the keys may exclude some."""
         return sum(run.rows for run in self.runs)
 
     def cut_at(self, keys: Sequence[bytes]) -> list[Piece]:
-        """The piece in parts that begin at `keys`, which ascend, and lie inside of it."""
+        """Cut the piece at `keys`, which ascend and lie strictly between its bounds. Return the parts in order."""
         bounds = [self.key_low, *keys, self.key_high]
         return [
             replace(self, runs=tuple(run for run in self.runs if _meets(run, low, high)), key_low=low, key_high=high)

@@ -12,7 +12,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class SegmentIndex:
-    """The commit_ts bounds of segments, beside the segments."""
+    """Live segments with arrays of their commit_ts bounds, which find the segments of a window."""
 
     def __init__(self) -> None:
         self._segments: tuple[SegmentRef, ...] = ()

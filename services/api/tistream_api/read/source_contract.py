@@ -56,7 +56,7 @@ class Source(Protocol):
         """The physical ids, ascending, that the scope's rows may have in the window; None: any."""
 
     def shapes(self, scope: Scope, ids: Sequence[int], window: Window) -> Shapes:
-        """How the rows of these ids are shown to this scope in the window."""
+        """The table versions that decode rows of these physical ids in the window, as far as the scope shows them."""
 
     def logical_id(self, physical_id: int, commit_ts: int) -> int:
         """The table id in events of this physical id's rows; the physical one if no table is shown."""

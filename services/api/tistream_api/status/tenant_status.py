@@ -1,4 +1,4 @@
-"""Status, placement and coverage: asks every service about one tenant; status.py interprets the answers."""
+"""Status, placement and coverage: asks every service about one tenant; lateness.py interprets the answers."""
 
 from __future__ import annotations
 

@@ -38,14 +38,14 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ConsumedMark:
     """No task needs a file of the store with ts <= `through`. All chains before `chain_ts` are closed."""
 
     chain_ts: int
     through: int
 
 
-def consumed(tasks: Iterable[Needs | None], store_id: int) -> Mark | None:
+def consumed(tasks: Iterable[Needs | None], store_id: int) -> ConsumedMark | None:
     """The mark of a store; None if no file may be deleted. `tasks` are all tasks of the tenant's route; None stands for
     a task without known facts.
     """
@@ -63,7 +63,7 @@ def consumed(tasks: Iterable[Needs | None], store_id: int) -> Mark | None:
     later = min((first_ts for at in several for first_ts in at if first_ts > chain_ts), default=MAX_TS)
     pointed = min((task.pointed.get(store_id, MAX_TS) for task in needs), default=MAX_TS)
     under_way = min(_under_way(task, at, store_id) for task, at in zip(needs, several, strict=True))
-    return Mark(chain_ts, min(through, later - 1, pointed - 1, under_way))
+    return ConsumedMark(chain_ts, min(through, later - 1, pointed - 1, under_way))
 
 
 def begins(tasks: Iterable[Needs | None], store_id: int) -> set[int]:

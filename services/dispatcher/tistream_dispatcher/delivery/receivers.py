@@ -17,7 +17,7 @@ Positions = Mapping[int, tuple[ChainPosition, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """The place of a file: its store, its chain, and its own ts."""
 
     store_id: int
@@ -110,7 +110,7 @@ class Receivers:
                 return chain.at_ts
         return None
 
-    def lacks(self, task_id: int, place: Place) -> bool:
+    def lacks(self, task_id: int, place: FilePlace) -> bool:
         """Whether a known task still has to be sent the file."""
         if task_id not in self.received:
             return False

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from tistream.format.manifest import ChainPosition
 from tistream.wire.file_batch import WATERMARKS, FileBatch, FileRef
-from tistream_dispatcher.delivery.receivers import Place, Receivers
+from tistream_dispatcher.delivery.receivers import FilePlace, Receivers
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Routed:
     watermarks: pa.Table
 
     @property
-    def place(self) -> Place:
-        return Place(self.ref.store_id, self.ref.chain_ts, self.ref.ts)
+    def place(self) -> FilePlace:
+        return FilePlace(self.ref.store_id, self.ref.chain_ts, self.ref.ts)
 
     @property
     def bytes(self) -> int:
@@ -35,7 +35,7 @@ class Routed:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WindowLimits:
     """Limits of a window and of one batch."""
 
     window_files: int
@@ -47,7 +47,7 @@ class Limits:
 class Window:
     """The files between the slowest task and the newest file read."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: WindowLimits) -> None:
         self._limits = limits
         self._files: list[Routed] = []
         self._bytes = 0

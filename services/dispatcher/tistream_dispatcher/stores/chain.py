@@ -203,7 +203,7 @@ class StoreChains:
         self._settle()
 
     def hold(self) -> ChainHold | None:
-        """What blocks the store: a quarantine before a chain without room before a missing file, the oldest first."""
+        """The first that applies of: a quarantine, a chain for which there is no room, the oldest missing file."""
         newest = len(self._chains) - 1
         trouble = self._trouble(newest) if self._chains else self._first_damaged(0, MAX_TS)
         return trouble or self._crowded() or next(self._missing(), None)

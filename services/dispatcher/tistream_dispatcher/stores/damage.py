@@ -41,7 +41,7 @@ class Suspects:
         return now_ms - known.since_ms
 
     def cleared(self, ts: int) -> None:
-        """The file was read, or does not exist any more, or is not needed any more."""
+        """Forget a suspect that was read, no longer exists, or is no longer needed."""
         self._by_ts.pop(ts, None)
 
     def due(self, now_ms: int) -> list[int]:

@@ -86,7 +86,7 @@ class Pace:
         self._soon(now_ms)
 
     def expect(self, now_ms: int, *, expecting: bool) -> None:
-        """Whether a store waits for a missing file, or something could not be read or LISTed."""
+        """Set whether something is expected: a missing file, or a retry after a failed read or LIST."""
         if expecting and not self._expecting:
             self._soon(now_ms)
         self._expecting = expecting

@@ -71,7 +71,7 @@ class StoreFeed:
         self._wide_ms = 0
 
     def close(self) -> None:
-        """The store is not read any more."""
+        """Stop reading the store, and drop what was read ahead."""
         self._ahead.close()
 
     # -- finding -------------------------------------------------------------------------------------------------

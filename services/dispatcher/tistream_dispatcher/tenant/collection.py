@@ -65,7 +65,7 @@ class Consumed:
         self._files: dict[int, Read] = {}
 
     def due(self) -> bool:
-        """Whether to compute them now."""
+        """Whether it is time to compute the consumed files again."""
         return self._every_ms is not None and self._clock.monotonic_ms() >= self._due_ms
 
     def note(self, stores: Mapping[int, StoreChains], needs: Sequence[Needs | None]) -> None:
@@ -90,7 +90,7 @@ class Consumed:
             return self._files
 
 
-class Collector:
+class FileCollector:
     """`step` is a loop's body. `consumed` returns, by tenant and store, the files that no task needs."""
 
     def __init__(

@@ -25,7 +25,7 @@ from tistream.wire.sorter import Hold
 from tistream_dispatcher.delivery.delivery import Delivery, Resync
 from tistream_dispatcher.delivery.receivers import Receivers
 from tistream_dispatcher.delivery.router import Router, TaskSpan
-from tistream_dispatcher.delivery.window import Limits, Window
+from tistream_dispatcher.delivery.window import Window, WindowLimits
 from tistream_dispatcher.metrics import DispatcherMetrics
 from tistream_dispatcher.stores.announced import Announced
 from tistream_dispatcher.stores.change_source import route
@@ -57,7 +57,7 @@ class TenantFeed:
         sorters: SorterClient,
         clock: Clock,
         metrics: DispatcherMetrics,
-        limits: Limits,
+        limits: WindowLimits,
         polling: PollSettings,
         resync: Resync,
         tell: Callable[[], None],

@@ -23,7 +23,7 @@ _AUDIT = tables.audit
 
 
 class Write(Protocol):
-    """A transaction as the owner. Raises Fenced, Unavailable."""
+    """Runs `body` in a transaction that commits only if this process is still the owner. Raises Fenced, Unavailable."""
 
     def __call__(self, body: Callable[[Connection], T]) -> T: ...
 

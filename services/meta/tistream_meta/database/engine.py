@@ -34,7 +34,7 @@ _MYSQL_NOW_MS = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """Limits of MySQL connections. connections: maximum per process. answer_s: seconds to wait for an answer, after
     which a database that hangs or has vanished is given up. It is longer than LOCK_WAIT_S, so that waiting for a lock
     is not taken for a database that hangs.
@@ -44,7 +44,7 @@ class Limits:
     answer_s: float = 4.0
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = ConnectionLimits()
 
 
 def checked_url(url: str) -> URL:
@@ -74,7 +74,7 @@ def _check_options(url: URL) -> None:
             raise ValueError("option 'ssl_check_hostname' is true or false") from None
 
 
-def open_engine(url: str, limits: Limits = DEFAULT_LIMITS) -> Engine:
+def open_engine(url: str, limits: ConnectionLimits = DEFAULT_LIMITS) -> Engine:
     """An engine for `sqlite:///path/meta.db` or `mysql+pymysql://user@host/db`. No connection is opened yet.
 
     Raises ValueError.

@@ -29,7 +29,7 @@ from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
 from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, counter_rows, store_rows, tables, task_rows, tenant_rows, token_rows
 from tistream_meta.database.audit_log import AuditLog
-from tistream_meta.database.engine import DEFAULT_LIMITS, Limits, now_ms, open_engine
+from tistream_meta.database.engine import DEFAULT_LIMITS, ConnectionLimits, now_ms, open_engine
 from tistream_meta.database.tenant_ends import TenantEnds
 from tistream_meta.database.transactions import CommitUnknown, Transactions, translated
 from tistream_meta.database.usage_book import UsageBook
@@ -65,7 +65,7 @@ class Repository:
         self._unsure: Row[int, int] | None = None  # (owner_rev, lease_until_ms) of an election that may have been won
 
     @classmethod
-    def open(cls, url: str, node_id: str, limits: Limits = DEFAULT_LIMITS) -> Repository:
+    def open(cls, url: str, node_id: str, limits: ConnectionLimits = DEFAULT_LIMITS) -> Repository:
         """Open the database at `url`, as database.open_engine takes it."""
         return cls(open_engine(url, limits), node_id)
 

@@ -142,7 +142,7 @@ tokens = Table(
     Column("revoked_ms", BigInteger),
 )
 
-# Changes with their actors: audit/log.py. No row is ever changed; retention deletes rows.
+# Changes with their actors: audit_log.py. No row is ever changed; retention deletes rows.
 audit = Table(
     "audit",
     metadata,

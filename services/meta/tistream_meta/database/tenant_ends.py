@@ -32,7 +32,7 @@ _OF_TENANT = (tables.tasks, tables.stores, tables.tenant_usage, tables.tenant_st
 
 
 class Write(Protocol):
-    """A transaction as the owner. Raises Fenced, Unavailable."""
+    """Runs `body` in a transaction that commits only if this process is still the owner. Raises Fenced, Unavailable."""
 
     def __call__(self, body: Callable[[Connection], T]) -> T: ...
 
@@ -44,7 +44,7 @@ class TenantEnds:
         self._write, self._now_ms = write, now_ms
 
     def pause(self, key: TenantKey, *, paused: bool) -> tuple[Tenant, Change | None]:
-        """Stop to read a tenant's files, or continue. Idempotent. Raises UnknownName, InvalidRequest."""
+        """Stop reading a tenant's files, or resume. Idempotent. Raises UnknownName, InvalidRequest."""
         return self._write(lambda connection: self._set(connection, key, paused=int(paused)))
 
     def delete_in(self, key: TenantKey, grace_ms: int) -> tuple[Tenant, Change | None]:

@@ -32,7 +32,7 @@ class Start:
 
 
 class Standing(Enum):
-    """What a start is to the name that it uses."""
+    """Whether a start may use the name under which it registers or sends heartbeats."""
 
     REGISTERED = "registered"
     UNKNOWN = "unknown"  # not registered; may register

@@ -33,14 +33,14 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of moves."""
+class MoveLimits:
+    """Limits of balancing: tasks that move at a time, and how far above the mean load a sorter may be."""
 
     moves_max: int = MOVES_MAX
     uneven: float = UNEVEN
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = MoveLimits()
 
 
 class Loads:
@@ -82,7 +82,7 @@ def schedule(
     placements: Sequence[Placement],
     nodes: Mapping[str, NodeState],
     load: Mapping[int, float],
-    limits: Limits = DEFAULT_LIMITS,
+    limits: MoveLimits = DEFAULT_LIMITS,
 ) -> list[Command]:
     """The steps to execute now; empty if nothing needs to change. The `load` of a task is 1 if it is not known.
 
@@ -112,7 +112,7 @@ def spread(
     nodes: Mapping[str, NodeState],
     load: Mapping[int, float],
     loads: Loads,
-    limits: Limits,
+    limits: MoveLimits,
 ) -> list[Command]:
     """Moves away from nodes that are being drained, and to sorters with a lower load, within the budget."""
     if not loads.of:
@@ -164,7 +164,7 @@ def _moves(
     nodes: Mapping[str, NodeState],
     load: Mapping[int, float],
     loads: Loads,
-    limits: Limits,
+    limits: MoveLimits,
 ) -> Iterator[Command]:
     """Moves in the order of their priority: first away from nodes that are being drained, then from overloaded sorters
     to the least loaded.

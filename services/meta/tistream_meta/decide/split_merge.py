@@ -27,7 +27,7 @@ MARGIN_TS = from_physical_ms(3_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SorterReport:
     """The last report of a task's sorter. `load`: bytes per second. `split_key`: empty if not known. `settled_ms`: how
     long the sorter has worked under this epoch; `still_ms`: how long its progress has not moved; both as far as this
     owner knows.
@@ -43,7 +43,7 @@ class Told:
     still_ms: int = 0
 
 
-NOTHING_TOLD = Told()
+NO_REPORT = SorterReport()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class CarryOn:
-    """These children take the place of those parents."""
+    """The sealed `parents` are replaced by their `children` in the route table."""
 
     tenant: TenantKey
     parents: tuple[int, ...]
@@ -107,11 +107,11 @@ class Wish:
     why: str
 
 
-def carried_on(tasks: Iterable[Task], told: Mapping[int, Told]) -> list[CarryOn]:
+def carried_on(tasks: Iterable[Task], told: Mapping[int, SorterReport]) -> list[CarryOn]:
     """The sets of sealed parents that cover the same keys as their children, with the children."""
     ended: dict[tuple[TenantKey, tuple[Child, ...]], list[Task]] = defaultdict(list)
     for task in tasks:
-        children = told.get(task.task_id, NOTHING_TOLD).sealed
+        children = told.get(task.task_id, NO_REPORT).sealed
         if children:
             ended[task.tenant, children].append(task)
     out = []
@@ -122,7 +122,7 @@ def carried_on(tasks: Iterable[Task], told: Mapping[int, Told]) -> list[CarryOn]
     return out
 
 
-def forgotten(tasks: Sequence[Task], told: Mapping[int, Told]) -> list[Order]:
+def forgotten(tasks: Sequence[Task], told: Mapping[int, SorterReport]) -> list[Order]:
     """Orders of merges that the database does not have although one part is sealed, for example after a restore. They
     are ordered again as final.
 
@@ -131,12 +131,12 @@ def forgotten(tasks: Sequence[Task], told: Mapping[int, Told]) -> list[Order]:
     out = []
     seen: set[tuple[TenantKey, int]] = set()
     for task in tasks:
-        children = told.get(task.task_id, NOTHING_TOLD).sealed
+        children = told.get(task.task_id, NO_REPORT).sealed
         if len(children) != 1 or children[0].span == task.span or (task.tenant, children[0].task_id) in seen:
             continue
         seen.add((task.tenant, children[0].task_id))
         parents = [one for one in tasks if one.tenant == task.tenant and one.span.overlaps(children[0].span)]
-        waiting = [told.get(one.task_id, NOTHING_TOLD) for one in parents]
+        waiting = [told.get(one.task_id, NO_REPORT) for one in parents]
         stops = {one.stop_at for one in waiting if one.sealed != children}
         known = all(one.seal is not None and one.seal.final and one.seal.children == children for one in parents)
         if known or len(stops) != 1 or None in stops or _around([one.span for one in parents]) != children[0].span:
@@ -146,7 +146,9 @@ def forgotten(tasks: Sequence[Task], told: Mapping[int, Told]) -> list[Order]:
     return out
 
 
-def under_way(tasks: Iterable[Task], told: Mapping[int, Told], age_ms: Mapping[int, int], rules: Rules) -> list[Order]:
+def under_way(
+    tasks: Iterable[Task], told: Mapping[int, SorterReport], age_ms: Mapping[int, int], rules: Rules
+) -> list[Order]:
     """The next step of each ordered merge: another stop, the permission to seal, or a withdrawal.
 
     `age_ms`: task id -> how long this owner has known the task's order.
@@ -159,7 +161,7 @@ def under_way(tasks: Iterable[Task], told: Mapping[int, Told], age_ms: Mapping[i
     for parents in by_child.values():
         ids, seal = tuple(task.task_id for task in parents), parents[0].seal
         assert seal is not None
-        heard = [told.get(task.task_id, NOTHING_TOLD) for task in parents]
+        heard = [told.get(task.task_id, NO_REPORT) for task in parents]
         if seal.final:
             continue  # one of them may be sealed, so the merge cannot be withdrawn
         if any(one.sealed == seal.children for one in heard):  # a restored database has forgotten the permission
@@ -178,7 +180,7 @@ def under_way(tasks: Iterable[Task], told: Mapping[int, Told], age_ms: Mapping[i
 
 def wishes(
     tasks: Sequence[Task],
-    told: Mapping[int, Told],
+    told: Mapping[int, SorterReport],
     sorters: int,
     rules: Rules = DEFAULT_RULES,
     age_ms: Mapping[int, int] = MappingProxyType({}),
@@ -201,10 +203,10 @@ def wishes(
         counts[task.tenant] += 1
     mean = sum(one.load for one in told.values()) / max(1, sorters)
     out: list[Wish] = []
-    for task in sorted(tasks, key=lambda task: -told.get(task.task_id, NOTHING_TOLD).load):
+    for task in sorted(tasks, key=lambda task: -told.get(task.task_id, NO_REPORT).load):
         if len(out) >= budget:
             return out
-        one = told.get(task.task_id, NOTHING_TOLD)
+        one = told.get(task.task_id, NO_REPORT)
         if one.load < rules.hot:
             break
         if sorters < 2 or one.load <= rules.uneven * mean:
@@ -216,7 +218,7 @@ def wishes(
     for left, right in pairwise(tasks):
         if len(out) >= budget:
             break
-        ours, theirs = (told.get(task.task_id, NOTHING_TOLD) for task in (left, right))
+        ours, theirs = (told.get(task.task_id, NO_REPORT) for task in (left, right))
         if (
             left.tenant == right.tenant
             and counts[left.tenant] > rules.tasks_min
@@ -235,7 +237,7 @@ def wishes(
     return out
 
 
-def merge(left: Task, right: Task, ours: Told, theirs: Told, why: str) -> Wish:
+def merge(left: Task, right: Task, ours: SorterReport, theirs: SorterReport, why: str) -> Wish:
     """The merge of two neighbours."""
     span = _around([left.span, right.span])
     assert span is not None
@@ -249,7 +251,7 @@ def halves(span: KeySpan, key: bytes) -> tuple[KeySpan, KeySpan] | None:
     return KeySpan(span.start, key), KeySpan(key, span.end)
 
 
-def _ready(task: Task, told: Told, rules: Rules) -> bool:
+def _ready(task: Task, told: SorterReport, rules: Rules) -> bool:
     settled = told.held and told.settled_ms >= rules.settle_ms
     return settled and task.seal is None and task.next_node is None and not told.sealed
 
@@ -261,7 +263,7 @@ def own_stop(stop_at: int, child: Child) -> int:
     return stop_at & ~_LOGICAL | child.task_id & _LOGICAL
 
 
-def _stop(told: Iterable[Told]) -> int:
+def _stop(told: Iterable[SorterReport]) -> int:
     return max(one.progress_ts for one in told) + MARGIN_TS
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Child, Task
 from tistream_meta.decide.placement import Placement
-from tistream_meta.decide.split_merge import NOTHING_TOLD, Told
+from tistream_meta.decide.split_merge import NO_REPORT, SorterReport
 
 MEASURING_MS = 30_000  # how long a sorter must have held a task before its load counts as measured
 
@@ -121,15 +121,15 @@ class Reports:
             return None
         return one.fenced_by if one.fenced_by >= task.task_epoch else None
 
-    def told(self, task: Task, now_ms: int) -> Told:
+    def told(self, task: Task, now_ms: int) -> SorterReport:
         """The last report of the task's sorter about it. `now_ms`: monotonic."""
         one = self._holding(task.sorter_node, task.task_id)
         if one is None:
-            return NOTHING_TOLD
+            return NO_REPORT
         if one.task_epoch != task.task_epoch:  # a seal is final, whichever epoch reports it
-            return Told(sealed=one.sealed)
+            return SorterReport(sealed=one.sealed)
         heard, key = self._of[task.sorter_node or ""], (one.task_id, one.task_epoch)
-        return Told(
+        return SorterReport(
             held=not one.sealed,
             load=one.load,
             split_key=one.split_key,

@@ -178,7 +178,7 @@ class Scheduler:
         (change,) = self._take_orders([order], asked=True)
         return change, tuple(_ids(order.seal.children))
 
-    def _working(self, book: Book, task_id: int, now_ms: int) -> tuple[Task, seals.Told]:
+    def _working(self, book: Book, task_id: int, now_ms: int) -> tuple[Task, seals.SorterReport]:
         """A running task without an order. Raises InvalidRequest otherwise."""
         task = _find(book, task_id)
         if task.seal is not None:
@@ -230,7 +230,9 @@ class Scheduler:
                 )
         return out
 
-    def _concerned(self, book: Book, task_ids: Iterable[int], now_ms: int) -> tuple[list[Task], dict[int, seals.Told]]:
+    def _concerned(
+        self, book: Book, task_ids: Iterable[int], now_ms: int
+    ) -> tuple[list[Task], dict[int, seals.SorterReport]]:
         tasks = [book.tasks[task_id] for task_id in sorted(task_ids) if task_id in book.tasks]
         return tasks, {task.task_id: self._reports.told(task, now_ms) for task in tasks}
 

@@ -36,7 +36,7 @@ from tistream_meta.owner.node_liveness import HeardNodes
 from tistream_meta.owner.reports import Holding, Reports
 from tistream_meta.owner.route_board import RouteBoard
 from tistream_meta.owner.scheduler import Scheduler
-from tistream_meta.owner.store_keeping import StoreKeeping, Told
+from tistream_meta.owner.store_keeping import ReportedStore, StoreKeeping
 from tistream_meta.owner.store_rules import StoreRules
 from tistream_meta.tenants import snapshot
 from tistream_meta.tenants.tenant_rules import TenantRules
@@ -288,7 +288,7 @@ class MetaServer:
         seen: Mark = NOTHING_SEEN,
         sequence: int = 0,
         holdings: Sequence[Holding] = (),
-        stores: Sequence[Told] = (),
+        stores: Sequence[ReportedStore] = (),
     ) -> tuple[int, int, int]:
         """Take a heartbeat; returns (owner_rev, route version, milliseconds until the next heartbeat).
 

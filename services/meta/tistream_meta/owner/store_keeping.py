@@ -21,7 +21,7 @@ LOOK_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedStore:
     """One store of a heartbeat. `load` is as in store_policy; None: not measured yet."""
 
     tenant: TenantKey
@@ -47,7 +47,7 @@ class StoreKeeping:
         self._moved_ms = None
         self._look_ms = 0
 
-    def hear(self, book: Book, node_id: str, told: Iterable[Told]) -> bool:
+    def hear(self, book: Book, node_id: str, told: Iterable[ReportedStore]) -> bool:
         """Take the stores of a dispatcher's heartbeat; returns whether there are new stores."""
         self._heard.add(node_id)
         for one in told:
@@ -62,8 +62,8 @@ class StoreKeeping:
         return bool(self._found)
 
     def due(self, book: Book, dispatchers: Mapping[str, NodeState], now_ms: int, *, turned: bool) -> list[Given]:
-        """Assignments of stores that are new or go to another dispatcher now. All stores are looked at if a node's
-        state has `turned`, else once in LOOK_MS.
+        """Assignments of stores that are new or go to another dispatcher now. `turned`: the state of a node has
+        changed, so all stores are examined; otherwise they are examined once in LOOK_MS.
         """
         self._found = {
             key: store

@@ -50,7 +50,7 @@ from tistream_meta.decide.incarnations import Start
 from tistream_meta.decide.model import Child, Encryption, Retention
 from tistream_meta.owner.reports import Holding
 from tistream_meta.owner.route_table import tenant_info
-from tistream_meta.owner.store_keeping import Told
+from tistream_meta.owner.store_keeping import ReportedStore
 from tistream_meta.routes.audit_routes import AuditedRoute
 from tistream_meta.routes.forwarding import OwnersRoute
 from tistream_meta.routes.forwarding import elsewhere as _elsewhere
@@ -220,7 +220,7 @@ def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAn
         return owner.heartbeat(node_id, body, seen, body.sequence, body.tasks, body.stores)
     holdings = [_holding(task) for task in body.tasks]
     start = Start(body.instance, body.start_epoch)
-    stores = [Told(TenantKey(one.cluster_id, one.tenant_id), one.store_id, one.load) for one in body.stores]
+    stores = [ReportedStore(TenantKey(one.cluster_id, one.tenant_id), one.store_id, one.load) for one in body.stores]
     owner_rev, version, next_ms = _server(request).heartbeat(node_id, start, seen, body.sequence, holdings, stores)
     return HeartbeatAnswer(owner_rev=owner_rev, route_version=version, next_ms=next_ms)
 

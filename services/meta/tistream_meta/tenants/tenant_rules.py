@@ -57,7 +57,7 @@ class TenantRules:
         return self._done(lambda: self.repository.set_limits(key, limits))
 
     def pause(self, key: TenantKey, *, paused: bool) -> Tenant:
-        """Stop to read a tenant's files, or continue. Raises UnknownName, InvalidRequest."""
+        """Stop reading a tenant's files, or resume. Raises UnknownName, InvalidRequest."""
         return self._done(lambda: self.repository.ends.pause(key, paused=paused))
 
     def delete(self, key: TenantKey, confirm: str, grace_ms: int) -> Tenant:

@@ -11,8 +11,8 @@ from tistream.storage.measured import Traffic
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Neighbouring segments to merge into the object `key`, in order. As many of the first ones are taken as fit into
-    `unpacked_max` bytes in memory."""
+    """Neighbouring segments to merge into the object `key`, in order. Only the first ones are merged that together fit
+    into `unpacked_max` bytes of memory."""
 
     tenant: TenantKey
     task_id: int

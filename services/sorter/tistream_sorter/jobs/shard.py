@@ -32,7 +32,7 @@ class ShardFile:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreRules:
+class StorageRules:
     """Where values that are not flushed yet are stored (docs/adr/0007). All limits are in bytes.
 
     point_bytes_min: if the pending values of one row group have at least this size, they stay in the change file.
@@ -71,7 +71,7 @@ class Shard:
     sealed: tuple[PendingPart, ...] = ()
     swept: frozenset[str] = frozenset()
     scanned: tuple[KeySpan, ...] = ()
-    store: StoreRules = field(default_factory=StoreRules)
+    store: StorageRules = field(default_factory=StorageRules)
     lookup: tuple[SegmentRef, ...] | None = None
 
     @property

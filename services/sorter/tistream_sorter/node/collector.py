@@ -1,4 +1,4 @@
-"""Garbage collection: deletes the objects that collection.py selects (docs/adr/0009). All I/O; decides nothing."""
+"""Garbage collection: deletes the objects that upkeep/gc_plan.py selects (docs/adr/0009). All I/O; decides nothing."""
 
 from __future__ import annotations
 

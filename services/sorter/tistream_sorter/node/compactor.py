@@ -1,4 +1,4 @@
-"""Runs the merges that compaction.py selects, as jobs. Commits nothing: the task's next manifest does."""
+"""Runs the merges that upkeep/compaction_plan.py selects, as jobs. Commits nothing: the task's next manifest does."""
 
 from __future__ import annotations
 

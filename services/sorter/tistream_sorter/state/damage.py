@@ -46,7 +46,7 @@ class Damages:
         return known is not None and now_ms < known.retry_ms
 
     def taken(self, ref: FileRef) -> None:
-        """A file was taken: the damaged one was repaired, or a newer chain ends the quarantine of the older one."""
+        """Record that a file was taken. It ends the damage of its chain up to it, and of the store's older chains."""
         for known in [known for known in self.by_chain.values() if known.store_id == ref.store_id]:
             same = known.chain_ts == ref.chain_ts and known.ts <= ref.ts
             if same or known.chain_ts < ref.chain_ts:

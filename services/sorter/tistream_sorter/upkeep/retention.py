@@ -23,7 +23,7 @@ class Readable:
     )  # (when it was first seen to be durable, flushed_ts)
 
     def through(self, flushed_ts: int, now_ms: int) -> int:
-        """The highest such ts. `flushed_ts` is durable now."""
+        """Record that `flushed_ts` is durable now. Return the highest ts durable for `pause_ms`; 0: none is."""
         if not self._flushed or flushed_ts > self._flushed[-1][1]:
             self._flushed.append((now_ms, flushed_ts))
         while len(self._flushed) > 1 and now_ms - self._flushed[1][0] >= self.pause_ms:

@@ -12,7 +12,7 @@ from tistream.format.manifest import PendingPart
 from tistream.model.span import KeySpan
 from tistream.wire.file_batch import RowGroupRef
 from tistream_sorter.jobs.pruning import ReadRules
-from tistream_sorter.jobs.shard import ShardFile, StoreRules
+from tistream_sorter.jobs.shard import ShardFile, StorageRules
 from tistream_sorter.upkeep.key_scale import KEY_BYTES, Load, between, evenly
 
 ROW_BYTES = 128  # estimated cost of a row besides its values, in memory and time
@@ -32,7 +32,7 @@ class CutRules:
     shard_bytes_min: int
     shard_work_max: int = 128 << 20
     rows_small: int = 16_384
-    store: StoreRules = field(default_factory=StoreRules)
+    store: StorageRules = field(default_factory=StorageRules)
 
 
 @dataclass(frozen=True, slots=True)

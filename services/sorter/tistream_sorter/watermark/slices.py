@@ -315,7 +315,7 @@ class SliceMap(SliceArrays):
 
     @property
     def changes(self) -> int:
-        """The number of slice changes, by single rows, of the last file."""
+        """How often the watermark rows of the last file changed a slice, counted row by row."""
         return self._changes
 
     def _able(self) -> Int64s:

@@ -173,7 +173,7 @@ class Waiting:
         return [rows.get(one) for one in found]
 
     def kept(self, keep: npt.NDArray[np.bool_]) -> Waiting:
-        """The rows where `keep`."""
+        """The rows for which the mask `keep` is True."""
         return Waiting(self._frame.filter(pl.Series(keep)))
 
     def and_also(self, *others: Waiting) -> Waiting:

@@ -1,4 +1,4 @@
-"""Decodes cells of decimals to text, with the column's fraction digits (docs/formats.md, row values)."""
+"""Decodes cells of decimals to text, with the column's fraction digits (upstream-formats 4.4)."""
 
 from __future__ import annotations
 

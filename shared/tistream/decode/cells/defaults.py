@@ -1,4 +1,4 @@
-"""Parses origin defaults: the values of columns that were added after a row was written (docs/formats.md)."""
+"""Parses origin defaults: the values of columns that were added after a row was written (upstream-formats 4.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the columns of a clustered primary key from the record key (docs/formats.md, record keys)."""
+"""Reads the columns of a clustered primary key from the record key (upstream-formats 3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decodes cells of binary JSON and of vectors to JSON text (docs/formats.md, row values).
+"""Decodes cells of binary JSON and of vectors to JSON text (upstream-formats 4.4).
 
 Entries of a document have the offsets of their values, so in a hostile document many entries can share a value and the
 text can become very long. If no two entries share bytes, the text has at most EXPANSION bytes for each byte of the

@@ -1,4 +1,4 @@
-"""Decodes cells of integers, years, bits and floats to numbers (docs/formats.md, row values)."""
+"""Decodes cells of integers, years, bits and floats to numbers (upstream-formats 4.4)."""
 
 from __future__ import annotations
 

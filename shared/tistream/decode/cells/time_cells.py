@@ -1,4 +1,4 @@
-"""Decodes cells of dates, datetimes, timestamps and durations to text (docs/formats.md, row values).
+"""Decodes cells of dates, datetimes, timestamps and durations to text (upstream-formats 4.4).
 
 Months and days may be zero, so the values are text and not Arrow dates.
 """

@@ -1,4 +1,4 @@
-"""One version of a table, parsed from TiDB's TableInfo JSON (pkg/meta/model; reference: docs/formats.md).
+"""One version of a table, parsed from TiDB's TableInfo JSON (upstream-formats 5.1).
 
 `tistream.schema.history` decides which version is visible at a ts.
 """

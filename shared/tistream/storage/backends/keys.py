@@ -1,4 +1,4 @@
-"""Validity of keys, equal for every store, so that a key that works on one works on all."""
+"""Which object keys are valid: the same rules for every backend, so a key that works on one works on all."""
 
 from __future__ import annotations
 

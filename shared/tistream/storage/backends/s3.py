@@ -15,7 +15,7 @@ from urllib3.exceptions import HTTPError
 
 from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, InvalidRequest, NotFoundYet
 from tistream.storage.backends.keys import MAX_KEY_BYTES, check_key
-from tistream.storage.backends.s3_errors import CONDITIONS, Place, S3Error, status_of
+from tistream.storage.backends.s3_errors import CONDITIONS, BucketPlace, S3Error, status_of
 from tistream.storage.backends.s3_parts import PartsMissing, PartsUpload, ViewFile, crc32_of
 from tistream.storage.backends.tenant_keys import TenantKeys
 from tistream.storage.multipart import MULTIPART_BYTES, PART_BYTES
@@ -89,7 +89,7 @@ class S3ObjectStore:
         self._bucket, self._prefix, self._list_page = bucket, prefix, list_page
         self._multipart_bytes, self._part_bytes = multipart_bytes, part_bytes
         self.keys = TenantKeys()
-        self._place = Place(bucket, prefix, endpoint, self.keys)
+        self._place = BucketPlace(bucket, prefix, endpoint, self.keys)
         self._honoured: set[str] = set()
         self._requests = _Requests()
 

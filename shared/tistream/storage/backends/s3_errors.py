@@ -68,7 +68,7 @@ _WAYS_OUT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BucketPlace:
     """The location of a store's objects, for messages."""
 
     bucket: str

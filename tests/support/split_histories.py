@@ -23,7 +23,8 @@ SECOND = 1_000 << 18
 class History:
     """One cluster's files, and what happens to tasks and sorters while they arrive."""
 
-    def __init__(self, config: ClusterConfig, seed: int, ms: int = 4_000) -> None:
+    def __init__(self, config: ClusterConfig, seed: int, ms: int = 4_000, keep_ms: int | None = None) -> None:
+        """`keep_ms`: how long tasks keep rows; then readers do not compare rows, and only the audit looks."""
         self.upstream = simulated.run(config, seed, ms)
         self.truth = self.upstream.cluster.truth.rows
         self.keys = sorted(set(self.truth["key"]))
@@ -39,6 +40,8 @@ class History:
             collect=CollectRules(few.choice([0, 20, 20_000]), 10),
             compact=CompactRules(fan_in=few.choice([2, 3, 16]), small_bytes=few.choice([1 << 14, 8 << 20])),
         )
+        self.world.keep_ms = keep_ms
+        self.world.assign()
         self.readers = [PoolReader(self.world, self.world.route())]
 
     def run(self) -> None:
@@ -61,9 +64,8 @@ class History:
         assert self.world.progress_ts() >= self.upstream.end_ts
         self.readers.append(PoolReader(self.world, self.world.route()))
         for reader in self.readers:
-            reader.refresh()
+            self._read(reader)
             assert reader.resolved_ts >= self.upstream.end_ts
-            assert_frame_equal(reader.rows(), self.truth)
 
     def something(self) -> None:
         """What may happen between two files."""
@@ -118,4 +120,5 @@ class History:
 
     def _read(self, reader: PoolReader) -> None:
         reader.refresh()
-        assert_frame_equal(reader.rows(), self.truth.filter(pl.col("commit_ts") <= reader.resolved_ts))
+        if self.world.keep_ms is None:
+            assert_frame_equal(reader.rows(), self.truth.filter(pl.col("commit_ts") <= reader.resolved_ts))

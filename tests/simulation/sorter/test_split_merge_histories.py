@@ -24,6 +24,12 @@ def test_the_same_where_one_thing_happens_often(config: ClusterConfig) -> None:
     History(config, 3005).run()
 
 
+def test_what_a_task_names_is_not_collected_though_its_keys_are_those_of_another() -> None:
+    """A merge is cut at other keys than the parents had: a child lists segments of a parent whose keys are not its own,
+    and retention drops them from the other children first."""
+    History(LOSING, 4007, keep_ms=300).run()
+
+
 def test_histories_meet_what_they_have_to() -> None:
     met = [History(WILD, seed, 3_000) for seed in cases([3], [1, 2])]
     for history in met:

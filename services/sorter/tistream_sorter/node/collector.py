@@ -11,7 +11,7 @@ from tistream.errors import TiStreamError
 from tistream.format.manifest import PendingPart
 from tistream.format.segment import SegmentRef
 from tistream.model.ids import TenantKey
-from tistream.model.span import KeySpan
+from tistream.model.span import WHOLE, KeySpan
 from tistream.pool.lineage import Lineage
 from tistream.schema import log_format
 from tistream.storage import layout
@@ -97,7 +97,9 @@ class Collector:
             return False
         view = TaskObjects(self._objects, tenant, ancestor).follow()
         assert view.last is not None, "an ancestor was sealed, and its seal stays"
-        covers = Lineage(self._objects, tenant).covers(_Sealed(ancestor, view.last.span), None)
+        # All descendants, not those of the ancestor's keys alone: after a merge a child task lists the segments of each
+        # parent, also those without a key of its own span.
+        covers = Lineage(self._objects, tenant).covers(_Sealed(ancestor, WHOLE), None)
         logs = {cover.log.task_id: cover.log for cover in covers}
         if min(logs) != state.identity.task_id:
             return False

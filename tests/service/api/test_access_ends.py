@@ -1,9 +1,11 @@
 """What is under way when a token ends, a flood, a meta server that is away: on real services."""
-# Attack: a body that names its tenant twice
+# Attack: a body that names its tenant twice, a giant body, and one with very many mistakes
 # Attack: streams and long polls whose token is revoked or expires: they end, others continue
-# Attack: a tenant that floods; an issuer that changes its keys; no meta server
-# Attack: more requests than threads; bodies with a hundred thousand mistakes; a tenant that uses all of its limit:
-#   its operator gets through
+# Attack: a tenant that floods, or whose requests take long: its 429s, and the answers of others; many tokens of one
+#   tenant share its limit
+# Attack: endless rejections: they are delayed, other requests are not; a tenant that uses all of its limit: its
+#   operator gets through
+# Attack: an issuer that changes its keys; no meta server
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Whose request is answered when: a line each, and none holds what others need."""
-# Attack: requests that each take a minute: other tenants are answered; thousands of tokens of one tenant share one
-#   queue
+# Attack: an endless queue of one tenant, and a tenant that uses all of its requests and pulls: others are answered
 
 from __future__ import annotations
 

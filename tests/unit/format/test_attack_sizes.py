@@ -1,5 +1,5 @@
 """A few bytes that claim to be very many: refused by what the footer says, before anything is unpacked."""
-# Attack: pages larger than their footer says; endless footers
+# Attack: footers of many megabytes; a thousand row groups; row groups and watermark rows above the limits
 
 from __future__ import annotations
 

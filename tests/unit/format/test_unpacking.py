@@ -1,5 +1,6 @@
 """Files of a few kilobytes that unpack to gigabytes are refused before they are, and others read as they are."""
-# Attack: files of 50 KB that unpack to 14 GiB
+# Attack: files of kilobytes whose dictionaries and encodings unpack to gigabytes; pages that unpack to more than
+#   their footer states; pages without end
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
@@ -16,15 +17,25 @@ def test_generated_pages_are_up_to_date() -> None:
         assert (ROOT / path).read_text() == text, f"run scripts/generated-docs: {path} is not up to date"
 
 
-def test_the_marker_of_a_generated_page_names_what_made_it() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    for page in (ROOT / "docs").rglob("*.md"):
-        first = page.read_text().partition("\n")[0]
-        if not first.startswith("<!--"):
-            continue
-        found = GENERATED.fullmatch(first)
-        assert found is not None, f"{page}: {first}"
-        kind, _, target = found[1].rpartition(" ")
-        assert (ROOT / target).exists() if not kind else kind == "make" and f"\n{target}:" in makefile, (
-            f"{page}: {first}"
-        )
+def test_the_first_line_of_a_generated_page_names_a_command_that_exists() -> None:
+    """`make TARGET`, a script of the repository, or `python -m MODULE`."""
+    generated = [path for path in (ROOT / "docs").rglob("*.md") if path.read_text().startswith(GENERATED)]
+    assert generated
+    for page in generated:
+        command = re.search(r"`([^`]+)`", page.read_text().partition("\n")[0])
+        assert command is not None, page
+        assert _exists(*command[1].split()), page
+
+
+def _exists(*words: str) -> bool:
+    if "make" in words:
+        return re.search(rf"^{re.escape(words[-1])}:", (ROOT / "Makefile").read_text(), re.MULTILINE) is not None
+    if "-m" in words:
+        return any(ROOT.glob(f"*/{words[-1].replace('.', '/')}.py"))
+    return (ROOT / words[0]).is_file()
+
+
+def test_a_command_that_does_not_exist_is_noticed() -> None:
+    there = (("make", "chaos"), ("scripts/chaos",), ("python", "-m", "support.words"))
+    missing = (("make", "nothing"), ("scripts/nothing",), ("python", "-m", "support.nothing"))
+    assert [_exists(*words) for words in (*there, *missing)] == [True, True, True, False, False, False]

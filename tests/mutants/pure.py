@@ -40,6 +40,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "tistream_sorter.match.liveness": ("test_kernel.py", "test_review_pipelined.py"),
     "tistream_sorter.jobs.pruning": ("test_huge_pruning.py",),
     "tistream_schema.expected_tasks": ("test_expected_tasks.py",),
+    "tistream_meta.decide.balance": ("test_policies.py", "test_store_policy.py"),
     "tistream_meta.decide.policies": ("test_policies.py",),
     "tistream_meta.decide.store_policy": ("test_store_policy.py",),
     "tistream_meta.decide.placement": ("test_scheduling_model.py",),

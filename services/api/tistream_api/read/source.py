@@ -13,6 +13,7 @@ from tistream.concurrency import Lock
 from tistream.errors import Gone, Unavailable
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import MAX_TS, Window
+from tistream.pool.segment_index import SegmentIndex
 from tistream.schema.history import History, ListedTable
 from tistream.schema.visible import TableVersion, fold
 from tistream_api.read import plan
@@ -21,7 +22,6 @@ from tistream_api.read.events import Ddls
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.plan import GroupRef
 from tistream_api.read.row_events import Interval, Shapes
-from tistream_api.read.segment_index import SegmentIndex
 from tistream_api.read.shared_work import Made
 from tistream_api.read.source_contract import GroupIndex, T, Worked
 

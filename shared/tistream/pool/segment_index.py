@@ -1,4 +1,4 @@
-"""The live segments of one task, found by window. Pure. Segments are usually appended, as in a task's log."""
+"""Live segments of a task or of a tenant, found by window. Pure. Segments are usually appended, as in a task's log."""
 
 from __future__ import annotations
 

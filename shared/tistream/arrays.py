@@ -1,4 +1,4 @@
-"""Names for one-dimensional numpy arrays by the type of their values."""
+"""Names for one-dimensional numpy arrays by the type of their values. Pure."""
 
 from __future__ import annotations
 

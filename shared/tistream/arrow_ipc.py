@@ -1,4 +1,4 @@
-"""Arrow tables as bytes: the IPC stream format."""
+"""Arrow tables as bytes: the IPC stream format. Pure."""
 
 from __future__ import annotations
 

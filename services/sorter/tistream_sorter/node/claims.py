@@ -19,12 +19,12 @@ from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.manifest_log import ManifestLog, Sealed
 from tistream.storage.object_store import ObjectStore
 from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.node.garbage import Garbage
 from tistream_sorter.node.tick_trace import TickTrace
 from tistream_sorter.state.task_state import TaskIdentity, TaskState, first_state, recovered_state
 from tistream_sorter.task.from_parents import inherited_state
 from tistream_sorter.task.seal_orders import others
 from tistream_sorter.task.task import Task, TickLimits
-from tistream_sorter.upkeep.gc_plan import Garbage
 
 log = logging.getLogger(__name__)
 

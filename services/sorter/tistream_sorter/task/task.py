@@ -1,4 +1,4 @@
-"""One task in this process: its state, its inbox, and the decision what to do next. Pure, but for its lock.
+"""One task in this process: its state, its inbox, and the decision what to do next. No I/O.
 
 Only the tick thread changes `state`; routes offer files and read. The lock protects the inbox, and is never held for
 long.

@@ -43,7 +43,7 @@ from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.assignment import TaskRules, coming_tasks, seal_orders, wanted_tasks
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.progress import ProgressFeed
-from tistream_sorter.task.task import TickLimits
+from tistream_sorter.task.turn import TickLimits
 from tistream_sorter.upkeep.shards import CutRules
 
 CLOCK = SystemClock()

@@ -23,7 +23,7 @@ There are two kinds of writers. They differ in what follows when a number is los
 
 * `commit`, for a *holder*, whose work another holder must not repeat. It loses its right to write when a rival has
   fenced it, which the caller decides (`lost`, `passed`). The doubt outlives the call: until it is settled, the holder
-  may put nothing but the same bytes, and no error but CommitStateUnknown leaves this undecided.
+  may put nothing but the same bytes.
 * `append`, for replicas that write the same content. The loser adopts the winner's entry by reading on, so that a
   doubt needs no memory: whatever the number holds is read before the next entry is written.
 

@@ -223,7 +223,7 @@ class World:
         server: MetaServer = self.meta.app.state.server
         since_ms = self.meta_clock.monotonic_ms()
         names = ("sorter-1", *self.dispatchers)
-        eventually(lambda: all(server._heard._heard_ms.get(name, 0) > since_ms for name in names))
+        eventually(lambda: all(server.owned().heard._heard_ms.get(name, 0) > since_ms for name in names))
 
     def notify(self, tenant: TenantKey, store_id: int, ts: int) -> None:
         """A lost announcement costs latency only."""

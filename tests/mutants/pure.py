@@ -11,6 +11,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "tistream.model.span": ("test_router.py", "test_slices.py", "test_shard_cuts.py"),
     "tistream.model.ts": ("test_window_edges.py",),
     "tistream.format.task_view": ("test_manifest_log.py",),
+    "tistream.storage.numbered_log": ("test_numbered_log.py", "test_manifest_log.py", "test_durable_log.py"),
     "tistream.schema.history": ("test_history.py", "test_history_model.py"),
     "tistream.schema.timeline": ("test_timeline.py",),
     "tistream.pool.lineage": ("test_lineage.py",),

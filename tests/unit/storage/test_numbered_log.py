@@ -157,6 +157,19 @@ def test_a_doubt_outlives_a_commit_until_it_is_settled_or_forgotten() -> None:
     assert entries_of(objects).follow(0).entries == [b"one", b"two", b"other"]
 
 
+def test_after_an_unknown_answer_a_refusal_settles_nothing() -> None:
+    """The first put may yet arrive, so another entry must not follow."""
+    objects = FaultyObjectStore(MemoryObjectStore(), [Fault.DELAYED, Fault.REFUSED, Fault.REFUSED])
+    log = log_of(objects)
+    with pytest.raises(CommitStateUnknown, match="refused"):
+        log.commit(1, b"one", lost=not_fenced, passed=fenced)
+    objects.deliver()
+    with pytest.raises(AssertionError, match="earlier word"):
+        log.commit(1, b"other", lost=not_fenced, passed=fenced)
+    log.commit(1, b"one", lost=not_fenced, passed=fenced)
+    assert entries_of(objects).follow(0).entries == [b"one"]
+
+
 class Keyless(MemoryObjectStore):
     """A store whose key cannot be used."""
 
@@ -180,4 +193,15 @@ def test_a_put_is_tried_again_but_for_errors_that_end_the_call(
     log = log_of(objects, puts=Retries(3, (1.0, 2.0), ends_on), slept=slept)
     with pytest.raises(Unavailable):
         log.append(1, b"one")
+    assert slept == pauses
+
+
+@pytest.mark.parametrize(("ends_on", "pauses"), [((KeyUnusable,), []), ((), [1.0, 2.0, 2.0])])
+def test_the_floor_is_tried_again_but_for_errors_that_end_the_call(
+    ends_on: tuple[type[Unavailable], ...], pauses: list[float]
+) -> None:
+    slept, floors = list[float](), Retries(4, (1.0, 2.0), ends_on)
+    log = NumberedLog(entries_of(Keyless()), slept.append, puts=RETRIES, floors=floors)
+    with pytest.raises(KeyUnusable):
+        log.raise_floor(1)
     assert slept == pauses

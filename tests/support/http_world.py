@@ -43,7 +43,7 @@ from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.assignment import TaskRules, coming_tasks, seal_orders, wanted_tasks
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.progress import ProgressFeed
-from tistream_sorter.task.task import TickLimits
+from tistream_sorter.task.turn import TickLimits
 from tistream_sorter.upkeep.shards import CutRules
 
 CLOCK = SystemClock()
@@ -223,7 +223,7 @@ class World:
         server: MetaServer = self.meta.app.state.server
         since_ms = self.meta_clock.monotonic_ms()
         names = ("sorter-1", *self.dispatchers)
-        eventually(lambda: all(server._heard._heard_ms.get(name, 0) > since_ms for name in names))
+        eventually(lambda: all(server.owned().heard._heard_ms.get(name, 0) > since_ms for name in names))
 
     def notify(self, tenant: TenantKey, store_id: int, ts: int) -> None:
         """A lost announcement costs latency only."""

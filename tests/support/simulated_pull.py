@@ -17,6 +17,7 @@ from tistream.decode.keys import table_ids
 from tistream.decode.rows import decode_rows
 from tistream.format.segment import SCHEMA
 from tistream.model.ids import TenantKey
+from tistream.pool.segment_index import SegmentIndex
 from tistream.pool.writer import write_segment
 from tistream.schema.history import History
 from tistream.schema.tidb.meta_change import DDL_JOB_TABLE_ID, MetaDecoder, MetaRow
@@ -29,7 +30,6 @@ from tistream_api.read.cursor import Position, Scope
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.row_events import Barrier
 from tistream_api.read.scan import Budget, Scan
-from tistream_api.read.segment_index import SegmentIndex
 from tistream_api.read.source import TenantSource
 from tistream_api.read.source_contract import Batch
 from tistream_api.request.params import PullParams

@@ -35,8 +35,10 @@ from tistream_sorter.metrics import SorterMetrics
 from tistream_sorter.node.assignment import TaskRules, kept, seal_orders, wanted_tasks
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.tick_jobs import Runner
-from tistream_sorter.task.task import Task, TickLimits
+from tistream_sorter.task.mailbox import FlushedByAll
+from tistream_sorter.task.task import Task
 from tistream_sorter.task.tick import TaskFile
+from tistream_sorter.task.turn import TickLimits
 from tistream_sorter.upkeep.compaction_plan import CompactRules
 from tistream_sorter.upkeep.gc_plan import COLLECT_DEFAULT, CollectRules
 from tistream_sorter.upkeep.shards import CutRules
@@ -233,7 +235,7 @@ class SplitWorld:
             if task.task_id not in self.rows:
                 continue
             if len(known) == len(held):
-                task.flushed_by_all(min(known))
+                task.leave(FlushedByAll(min(known)))
             received = task.received()
             files = []
             for (store, chain), by_prev in self._arrived.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.contenders.scheduling import STEP_MS, ManyNodes
 from bench.measure import Bench
-from tistream_meta.decide.policies import UNEVEN
+from tistream_meta.decide.balance import UNEVEN
 
 WHAT = (
     "one meta server (SQLite on local disk), 1,000 simulated sorters and 100,000 tasks of 1,000 tenants on a virtual "

@@ -124,14 +124,14 @@ class ManyNodes:
             objects.put(layout.schema_snap(key), b'{"version":1,"snapshot_ts":100,"databases":[]}')
             self.server.tenant_rules.create(key)
         self.server.activate_tenants()
-        self.load = {task.task_id: self._rng.lognormvariate(10, 1) for task, _, _ in self.server.tasks()}
+        self.load = {task.task_id: self._rng.lognormvariate(10, 1) for task, _, _ in self.server.owned().tasks()}
 
     def join(self) -> None:
         """One more sorter."""
         self._joined += 1
         name = f"sorter-{self._joined}"
-        start = Start("a", self.server.new_start(name))
-        self.server.register(name, "sorter", f"http://{name}", start)
+        start = Start("a", self.server.owned().new_start(name))
+        self.server.owned().register(name, "sorter", f"http://{name}", start)
         self.sorters[name] = SimulatedSorter(name, start, self._now() + self._rng.randrange(1_000))
 
     def leave(self, count: int) -> None:
@@ -159,7 +159,7 @@ class ManyNodes:
             for one in beat.tasks
         ]
         seen = Mark(beat.owner_rev, beat.route_version)
-        return self.server.heartbeat(sorter.name, sorter.start, seen, beat.sequence, holdings)[2]
+        return self.server.owned().heartbeat(sorter.name, sorter.start, seen, beat.sequence, holdings)[2]
 
     def _follow(self, sorter: SimulatedSorter, now_ms: int) -> None:
         newest = self.server.routes().current()

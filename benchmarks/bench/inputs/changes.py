@@ -18,11 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.inputs import mixed_rows
+from tistream.arrays import Int64s
 from tistream.format.change_file import COMMIT, OP_PUT, PREWRITE, SCHEMA, VERSION, WATERMARK
 from tistream.model.ids import TenantKey
 from tistream.storage import layout
-
-Ints = npt.NDArray[np.int64]
 
 CLUSTER = "7"
 TENANT = TenantKey(CLUSTER, "bench")
@@ -78,10 +77,10 @@ class Written:
 class _Events:
     """Entries of one second, in order of time. Prewrites have `value_at`, a row of this second's values."""
 
-    position: Ints
-    start_ts: Ints
-    commit_ts: Ints  # 0 for a prewrite
-    time: Ints
+    position: Int64s
+    start_ts: Int64s
+    commit_ts: Int64s  # 0 for a prewrite
+    time: Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +171,9 @@ def _region_width(load: Load) -> int:
     return -(-(load.tables << HANDLE_BITS) // load.regions)
 
 
-def _shared(regions: Ints, bounds: Ints) -> Iterator[Ints]:
+def _shared(regions: Int64s, bounds: Int64s) -> Iterator[Int64s]:
     """Rows of the regions, region by region, for row groups: of a large region its own, of small ones together."""
-    small: list[Ints] = []
+    small: list[Int64s] = []
     held = 0
     for one in regions[bounds[regions + 1] > bounds[regions]]:
         rows = np.arange(bounds[one], bounds[one + 1])
@@ -195,11 +194,11 @@ def _joined(left: _Events, right: _Events) -> _Events:
     return _Events(*(np.concatenate([getattr(left, name), getattr(right, name)]) for name in names))
 
 
-def _where(events: _Events, which: npt.NDArray[np.bool_] | Ints) -> _Events:
+def _where(events: _Events, which: npt.NDArray[np.bool_] | Int64s) -> _Events:
     return _Events(events.position[which], events.start_ts[which], events.commit_ts[which], events.time[which])
 
 
-def keys_of(position: Ints, first_table: int = FIRST_TABLE) -> pa.Array:
+def keys_of(position: Int64s, first_table: int = FIRST_TABLE) -> pa.Array:
     """The record keys of positions, 19 bytes each: table by table, handle by handle."""
     out = np.zeros((len(position), 19), np.uint8)
     out[:, 0], out[:, 9], out[:, 10] = ord("t"), ord("_"), ord("r")
@@ -214,7 +213,7 @@ def _binary(rows: npt.NDArray[np.uint8]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
 
 
-def _groups(load: Load, rng: np.random.Generator, events: _Events, region: Ints, log_index: Ints) -> list[pa.Table]:
+def _groups(load: Load, rng: np.random.Generator, events: _Events, region: Int64s, log_index: Int64s) -> list[pa.Table]:
     prewrite = events.commit_ts == 0
     per_row = 60 + (load.value_bytes + load.old_value_bytes) // 2
     step = max(1, min(GROUP_ROWS, GROUP_BYTES // per_row))
@@ -251,7 +250,7 @@ def rows_of(rng: np.random.Generator, valid: npt.NDArray[np.bool_]) -> pa.Array:
     return values.take(pa.array(rng.integers(0, len(values), len(valid)), mask=~valid))
 
 
-def _watermarks(load: Load, regions: Ints, first: Ints, last: Ints, resolved_ts: int) -> pa.Table:
+def _watermarks(load: Load, regions: Int64s, first: Int64s, last: Int64s, resolved_ts: int) -> pa.Table:
     count = len(regions)
     inner = keys_of(np.arange(1, load.regions) * _region_width(load), load.first_table)
     edges = pa.concat_arrays([pa.array([b""], pa.binary()), inner, pa.array([b""], pa.binary())])

@@ -20,13 +20,13 @@ from bench.inputs.changes import (
     GROUP_ROWS,
     HANDLE_BITS,
     TENANT,
-    Ints,
     file_of,
     keys_of,
     snapshot_ts,
     table_of,
     values_of,
 )
+from tistream.arrays import Int64s
 from tistream.format.change_file import COMMIT, OP_PUT, PREWRITE, WATERMARK
 from tistream.storage import layout
 
@@ -208,7 +208,7 @@ def _small(rng: np.random.Generator, store: _Store, number: int) -> None:
 
 
 def _entries(
-    region: _Region, position: Ints, start_ts: int | Ints, commit_ts: int | Ints | None
+    region: _Region, position: Int64s, start_ts: int | Int64s, commit_ts: int | Int64s | None
 ) -> dict[str, pa.Array]:
     """Prewrites, or commits, of one region, in the order of its log."""
     count = len(position)

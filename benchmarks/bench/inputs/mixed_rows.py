@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from support.row_bytes import row_v2
+from tistream.arrays import Int64s
 from tistream.format.segment import OP_PUT, SCHEMA
-
-Ints = npt.NDArray[np.int64]
 
 FILE = Path(__file__).with_name("mixed_rows.parquet")
 TABLE_ID = 116
@@ -97,7 +95,7 @@ def committed(count: int, low_ts: int, *, updates: float = 0.0, tables: int = 1,
     )
 
 
-def keys(table_ids: Ints, handles: Ints) -> pa.Array:
+def keys(table_ids: Int64s, handles: Int64s) -> pa.Array:
     """Record keys."""
     out = np.zeros((len(handles), 19), np.uint8)
     out[:, 0], out[:, 9], out[:, 10] = b"t"[0], b"_"[0], b"r"[0]

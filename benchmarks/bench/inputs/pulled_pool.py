@@ -11,6 +11,7 @@ from bench.inputs.changes import TENANT
 from bench.inputs.mixed_rows import schema_snap
 from tistream.clock import SystemClock
 from tistream.format.segment import SegmentRef
+from tistream.pool.segment_index import SegmentIndex
 from tistream.schema.history import History
 from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage.measured import MeasuredObjectStore
@@ -22,7 +23,6 @@ from tistream_api.read.cursor import Position, Scope
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.row_events import Barrier
 from tistream_api.read.scan import Budget, Scan
-from tistream_api.read.segment_index import SegmentIndex
 from tistream_api.read.source import TenantSource
 from tistream_api.read.source_contract import Batch
 from tistream_api.request.params import PullParams

@@ -7,16 +7,14 @@ import zlib
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench.inputs.changes import FIRST_MS, TENANT
+from tistream.arrays import Int64s
 from tistream.format.change_file import SCHEMA, VERSION, WATERMARK
 from tistream.storage import layout
-
-Ints = npt.NDArray[np.int64]
 
 SNAPSHOT_TS = FIRST_MS << 18
 REGIONS_A_TABLE = 10
@@ -27,7 +25,7 @@ ENTRIES_A_SECOND = 3  # of each region's log
 class _Regions:
     """Of one store, in the order of their ids."""
 
-    ids: Ints
+    ids: Int64s
     start: pa.Array
     end: pa.Array
 

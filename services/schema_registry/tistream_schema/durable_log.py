@@ -1,28 +1,16 @@
-"""The registry's log in object storage: numbered objects, each created by one conditional put, and their floor.
+"""The registry's log in object storage: a numbered log (tistream/storage/numbered_log.py) of schema records.
 
 Several incarnations of the registry may work at once (a paused one, and its successor). All read the same committed
-pool, and the one that puts a number first decides its content. The others take that object and continue after it.
-
-The floor names a base, at which readers begin. It only rises, and objects below it may be deleted at any moment. As
-with manifests, it is read again after each object that the reader relies on. An object below the floor proves nothing,
-because a put that was under way for long can bring a deleted object back.
+pool, and the one that puts a number first decides its content. The others take that object and continue after it. So
+nothing fences a writer: the loser of a number reads on.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tistream.errors import (
-    CommitConflict,
-    CommitStateUnknown,
-    CorruptObject,
-    NotFoundYet,
-    TiStreamError,
-    Unavailable,
-)
-from tistream.format import floor as floor_format
+from tistream.errors import CommitStateUnknown, CorruptObject, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.schema import log_format
 from tistream.schema.log_format import BaseHead, LogObject
@@ -30,21 +18,53 @@ from tistream.schema.records import Record
 from tistream.schema.tidb.snapshot import parse_snapshot
 from tistream.storage import layout
 from tistream.storage.in_pieces import PIECE_BYTES, in_pieces
+from tistream.storage.numbered_log import NumberedLog, NumberedObjects, Retries
 from tistream.storage.object_store import ObjectStore
-
-log = logging.getLogger(__name__)
 
 # limit of a schema_snap: 120,000 tables. Four times as much may be held, of the registry's 3 GiB.
 SNAPSHOT_BYTES = 640 << 20
 _ATTEMPTS = 5
-_PAUSE_S = 0.2
-_PLANS = 10  # times that the floor may overtake one call
+_PAUSES = (0.2,)
+# A store that does not answer ends an append, because the tenant's loop has a backoff of its own.
+_PUTS = Retries(_ATTEMPTS, _PAUSES, ends_on=(Unavailable,))
+_FLOORS = Retries(_ATTEMPTS, _PAUSES, ends_on=())
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaPayload:
+    """Objects of one tenant's schema log as entries of a numbered log. Readers may begin at a base."""
+
+    tenant: TenantKey
+    noun = "schema log object"
+
+    @property
+    def what(self) -> str:
+        return f"the schema log of {self.tenant}"
+
+    @property
+    def floor_key(self) -> str:
+        return layout.schema_floor(self.tenant)
+
+    def key(self, number: int) -> str:
+        return layout.schema_log(self.tenant, number)
+
+    def decode(self, number: int, body: bytes) -> LogObject:
+        key = self.key(number)
+        found = log_format.decode(key, body)
+        if (found.tenant, found.number) != (self.tenant, number):
+            raise CorruptObject(key, f"belongs to {found.tenant}, number {found.number}")
+        return found
+
+    def why_not_base(self, number: int, entry: LogObject | None) -> str | None:
+        if entry is None:
+            return f"names object {number}, which is not there"
+        return f"names object {number}, which is no base" if entry.base is None else None
 
 
 @dataclass(slots=True)
 class DurableLog:
     """The log of one tenant. `number`: the last object read or written; `high_ts`: its end; 0 before the first. `base`:
-    the newest base among them. `floor`: the floor as last seen; 0: there was no floor.
+    the newest base among them.
     """
 
     objects: ObjectStore
@@ -55,7 +75,17 @@ class DurableLog:
     number: int = field(default=0, init=False)
     high_ts: int = field(default=0, init=False)
     base: int = field(default=0, init=False)
-    floor: int = field(default=0, init=False)
+    _entries: NumberedObjects[LogObject] = field(init=False)
+    _log: NumberedLog[LogObject] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._entries = NumberedObjects(self.objects, SchemaPayload(self.tenant))
+        self._log = NumberedLog(self._entries, self.sleep, puts=_PUTS, floors=_FLOORS)
+
+    @property
+    def floor(self) -> int:
+        """The floor as last seen; 0: there was no floor."""
+        return self._entries.floor_seen
 
     def catch_up(self) -> list[LogObject]:
         """Read the objects after the last known one, until there are no more. If they have been collected meanwhile,
@@ -65,12 +95,13 @@ class DurableLog:
             CorruptObject: an object is damaged, or the floor does not name a base.
             Unavailable: no answer came; the position in the log is unchanged.
         """
-        position = self.number, self.high_ts, self.base
-        try:
-            return self._catch_up()
-        except TiStreamError:
-            self.number, self.high_ts, self.base = position
-            raise
+        run = self._entries.follow(self.number)
+        self._check_windows(run.entries, 0 if run.restarted else self.high_ts)
+        if run.restarted:
+            self.number = self.high_ts = self.base = 0
+        for found in run.entries:
+            self._take(found)
+        return run.entries
 
     def begin(self) -> list[LogObject]:
         """Write object 1 from the tenant's schema_snap. Raises NotFoundYet, CorruptObject (of schema_snap)."""
@@ -116,17 +147,7 @@ class DurableLog:
         """Let readers begin at the newest base. Once this returns, objects below it may be deleted. Raises
         Unavailable.
         """
-        problem: TiStreamError = Unavailable(f"floor of the schema log of {self.tenant}: lost every race")
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                self.sleep(_PAUSE_S)
-            try:
-                self._raise_floor_once()
-            except (CommitConflict, CommitStateUnknown, Unavailable) as error:
-                problem = error
-            else:
-                return
-        raise problem
+        self._log.raise_floor(self.base)
 
     def collect(self, below: int) -> int:
         """Delete every object with a number below `below`, a present or former floor; returns their number."""
@@ -140,90 +161,25 @@ class DurableLog:
             self.objects.delete(key)
         return len(keys)
 
-    def _raise_floor_once(self) -> None:
-        key, body = layout.schema_floor(self.tenant), floor_format.encode(self.base)
-        try:
-            version = self.objects.head(key).version  # before the body: a change between shows in put_if
-            current = floor_format.decode(key, self.objects.get(key))
-        except NotFoundYet:
-            self.objects.put_new(key, body)
-            self.floor = self.base
-            return
-        if current < self.base:
-            self.objects.put_if(key, body, version)
-        self.floor = max(current, self.base)
-
-    def _catch_up(self) -> list[LogObject]:
-        for _ in range(_PLANS):
-            first = self.number + 1 if self.number else max(1, self._read_floor())
-            try:
-                found = self._from(first)
-            except CorruptObject:
-                if self._read_floor() <= first:
-                    raise  # else it is below the floor and not a part of the log any more
-            else:
-                if self._read_floor() <= first:
-                    return found
-            self.number = self.high_ts = self.base = 0
-        raise Unavailable(f"the floor of the schema log of {self.tenant} moves faster than it can be read")
-
-    def _from(self, first: int) -> list[LogObject]:
-        if self.number or first == 1:
-            return list(self._run())
-        key = layout.schema_floor(self.tenant)
-        try:
-            base = self._read(first)
-        except NotFoundYet as error:
-            raise CorruptObject(key, f"names object {first}, which is not there") from error
-        if base.base is None:
-            raise CorruptObject(key, f"names object {first}, which is no base")
-        return [base, *self._run()]
-
-    def _run(self) -> Iterator[LogObject]:
-        while True:
-            try:
-                yield self._read(self.number + 1)
-            except NotFoundYet:
-                return
-
     def _put(self, log_object: LogObject) -> list[LogObject]:
-        key = layout.schema_log(self.tenant, log_object.number)
-        body = log_format.encode(log_object)
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                self.sleep(_PAUSE_S)
-            try:
-                self.objects.put_new(key, body)
-            except CommitStateUnknown:
-                continue
-            except CommitConflict:
-                # Our own object, if an earlier attempt succeeded after all; else another's. Either way it counts.
-                if found := self.catch_up():
-                    return found
-                continue  # it was another conflict: put again
-            if self._read_floor() > log_object.number:
-                return self.catch_up()  # others have passed this number long ago, so the object that was put is garbage
-            self._take(log_object)
-            return [log_object]
-        raise Unavailable(f"{key}: unknown whether it was written, {_ATTEMPTS} times")
-
-    def _read_floor(self) -> int:
-        key = layout.schema_floor(self.tenant)
         try:
-            self.floor = max(self.floor, floor_format.decode(key, self.objects.get(key)))
-        except NotFoundYet:
-            return self.floor
-        return self.floor
+            counts = self._log.append(log_object.number, log_format.encode(log_object))
+        except CommitStateUnknown as error:
+            if isinstance(error.__cause__, Unavailable):
+                raise error.__cause__ from None  # the object counts if it is there: the next append reads it
+            raise Unavailable(f"{error.key}: unknown whether it was written, {_ATTEMPTS} times") from error
+        if not counts:
+            return self.catch_up()
+        self._take(log_object)
+        return [log_object]
 
-    def _read(self, number: int) -> LogObject:
-        key = layout.schema_log(self.tenant, number)
-        found = log_format.decode(key, self.objects.get(key))
-        if (found.tenant, found.number) != (self.tenant, number):
-            raise CorruptObject(key, f"belongs to {found.tenant}, number {found.number}")
-        if self.number and found.low_ts != self.high_ts:
-            raise CorruptObject(key, f"begins at {found.low_ts}; the object before it ends at {self.high_ts}")
-        self._take(found)
-        return found
+    def _check_windows(self, entries: Sequence[LogObject], high_ts: int) -> None:
+        """Check that each object begins where the one before it ends. `high_ts`: where the log ended; 0: anywhere."""
+        for found in entries:
+            if high_ts and found.low_ts != high_ts:
+                key = layout.schema_log(self.tenant, found.number)
+                raise CorruptObject(key, f"begins at {found.low_ts}; the object before it ends at {high_ts}")
+            high_ts = found.high_ts
 
     def _take(self, found: LogObject) -> None:
         self.number, self.high_ts = found.number, found.high_ts

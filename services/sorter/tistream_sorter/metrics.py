@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from tistream.format.manifest import Manifest
 from tistream.service.observe.metrics import stale_routes
 from tistream.wire.sorter import Hold
 
@@ -77,6 +78,17 @@ class SorterMetrics:
             ("invariant",),
             registry=registry,
         )
+
+    def count_commit(self, manifest: Manifest, before: Mapping[str, int], waited_ms: Iterable[int]) -> None:
+        """Count a committed manifest. `before`: the counters of the manifest before it. `waited_ms`: of each of its
+        files the time since it arrived."""
+        self.manifests.inc()
+        self.segments.inc(len(manifest.segments))
+        self.segment_bytes.inc(sum(segment.size for segment in manifest.segments))
+        for what, total in manifest.counters.items():
+            self.rows.labels(what).inc(max(0, total - before.get(what, 0)))
+        for one in waited_ms:
+            self.file_seconds.observe(max(0, one) / 1000)
 
 
 class HoldsTold(Collector):

@@ -16,6 +16,7 @@ from tistream.wire import file_batch
 from tistream.wire.sorter import Coverage, FilesReceipt, ProgressPage, StoreNeed, TaskList
 from tistream_sorter.node.node import SorterNode
 from tistream_sorter.node.progress import ProgressFeed
+from tistream_sorter.task.mailbox import FlushedByAll
 from tistream_sorter.task.status import chains
 from tistream_sorter.task.tick import TaskFile
 
@@ -64,7 +65,7 @@ def accept_files(
             unknown.append(task_id)
             continue
         if batch.flushed_ts is not None:
-            task.flushed_by_all(batch.flushed_ts)
+            task.leave(FlushedByAll(batch.flushed_ts))
         full &= not task.offer(files, clock.monotonic_ms())
         received[task_id] = chains(task.received())
     node.wake()

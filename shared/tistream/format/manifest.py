@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 import zstandard
 
+from tistream import arrow_ipc
 from tistream.errors import CorruptObject
 from tistream.format.segment import RowGroupInfo, SegmentRef
 from tistream.format.source_file import SourceFile
@@ -183,18 +184,11 @@ class Manifest:
     waiting: pa.Table | None = None
 
 
-def _ipc(table: pa.Table | None) -> bytes:
-    if table is None:
-        return b""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
 def encode(manifest: Manifest) -> bytes:
     """The object's bytes. Equal manifests give equal bytes."""
-    slices, waiting = _ipc(manifest.slices), _ipc(manifest.waiting)
+    slices, waiting = (
+        b"" if table is None else arrow_ipc.to_bytes(table) for table in (manifest.slices, manifest.waiting)
+    )
     live = manifest.live_segments
     header = {
         "cluster_id": manifest.tenant.cluster_id,
@@ -274,4 +268,4 @@ def decode(key: str, data: bytes) -> Manifest:
 
 
 def _table(data: bytes) -> pa.Table | None:
-    return pa.ipc.open_stream(data).read_all() if data else None
+    return arrow_ipc.from_bytes(data) if data else None

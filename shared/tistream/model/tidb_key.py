@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tistream.arrays import Bytes
+
 META_TABLE_ID = 0  # stands for the table id in rows of `m` keys
 PREFIX_BYTES = 11  # 't', 8 bytes of table id, '_', 'r' or 'i'
 TAIL_BYTES = 8
@@ -18,8 +20,6 @@ SIGN = np.uint64(1 << 63)
 
 _BIG_ENDIAN = np.dtype(">u8")
 _RECORD_MARK, _INDEX_MARK = (int.from_bytes(mark, "little") for mark in (b"_r", b"_i"))
-
-Bytes = npt.NDArray[np.uint8]
 
 
 class KeyKind(IntEnum):

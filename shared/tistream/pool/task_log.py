@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tistream.errors import UnknownName
 from tistream.format.segment import SegmentRef
 from tistream.format.task_view import NOTHING, TaskView
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
+from tistream.pool.segment_index import SegmentIndex
 from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.object_store import ObjectStore
 
@@ -20,7 +19,7 @@ class TaskLog:
     def __init__(self, objects: ObjectStore, tenant: TenantKey, task_id: int) -> None:
         self._task = TaskObjects(objects, tenant, task_id)
         self._view = NOTHING
-        self._bounds: tuple[np.ndarray, np.ndarray] | None = None
+        self._index = SegmentIndex()
 
     def refresh(self) -> bool:
         """Read the manifests committed since the last refresh, and return whether there were any. Without new ones it
@@ -30,12 +29,8 @@ class TaskLog:
             CorruptObject, InvariantBroken: the task's manifests are damaged, or contradict each other.
             Unavailable: the object store does not answer; the log is unchanged.
         """
-        view = self._task.follow(self._view)
-        moved = view.number != self._view.number
-        if view.segments is not self._view.segments:
-            self._bounds = None
-        self._view = view
-        return moved
+        before, self._view = self._view, self._task.follow(self._view)
+        return self._view.number != before.number
 
     @property
     def view(self) -> TaskView:
@@ -88,11 +83,5 @@ class TaskLog:
 
     def segments_overlapping(self, window: Window) -> list[SegmentRef]:
         """Live segments that may hold rows of the window, in commit order."""
-        if not self._view.segments:
-            return []
-        if self._bounds is None:
-            lows = np.array([segment.commit_ts_min for segment in self._view.segments], np.int64)
-            highs = np.array([segment.commit_ts_max for segment in self._view.segments], np.int64)
-            self._bounds = lows, highs
-        lows, highs = self._bounds
-        return [self._view.segments[at] for at in np.flatnonzero((lows <= window.high) & (highs > window.low))]
+        self._index.update(self._view.segments)
+        return self._index.overlapping(window)

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tistream.arrays import Int64s
 from tistream.errors import InvariantBroken
 from tistream.format.segment import SCHEMA, RowGroupInfo, SegmentRef
 
@@ -29,8 +29,6 @@ NARROW_SPREAD = 0.25  # lengths are similar if their standard deviation is at mo
 LEVEL, FASTEST_LEVEL = 1, -1
 SQUEEZED = 0.95  # a sample whose compressed size is above this fraction does not compress
 VALUES = ("key", "value", "old_value")
-
-Ints = npt.NDArray[np.int64]
 
 
 def write_segment(
@@ -66,7 +64,7 @@ def write_segment(
 
 
 def row_group_cuts(
-    table_ids: Ints, row_bytes: Ints | None = None, packed_rows: int = PACKED_ROWS
+    table_ids: Int64s, row_bytes: Int64s | None = None, packed_rows: int = PACKED_ROWS
 ) -> list[tuple[int, int]]:
     """[start, end) of each row group, for rows sorted by table. Small tables are packed together and not split; a large
     table has row groups of its own.
@@ -92,14 +90,14 @@ def row_group_cuts(
     return [piece for cut in cuts for piece in _cut_by_bytes(*cut, row_bytes)]
 
 
-def _runs(table_ids: Ints) -> Iterator[tuple[int, int]]:
+def _runs(table_ids: Int64s) -> Iterator[tuple[int, int]]:
     """[start, end) of each run of equal table ids."""
     edges = np.flatnonzero(table_ids[1:] != table_ids[:-1]) + 1
     bounds = [0, *edges.tolist(), len(table_ids)]
     return pairwise(bounds)
 
 
-def _cut_by_bytes(start: int, end: int, row_bytes: Ints) -> Iterator[tuple[int, int]]:
+def _cut_by_bytes(start: int, end: int, row_bytes: Int64s) -> Iterator[tuple[int, int]]:
     ends = np.cumsum(row_bytes[start:end])
     done = 0
     while start < end:
@@ -110,7 +108,7 @@ def _cut_by_bytes(start: int, end: int, row_bytes: Ints) -> Iterator[tuple[int, 
         done = int(ends[len(ends) - (end - start) - 1])
 
 
-def _row_bytes(table: pa.Table) -> Ints | None:
+def _row_bytes(table: pa.Table) -> Int64s | None:
     """Bytes of each row's key and values; None if no row group can reach GROUP_BYTES."""
     if table.nbytes <= GROUP_BYTES:
         return None
@@ -121,15 +119,15 @@ def _row_bytes(table: pa.Table) -> Ints | None:
     return total if widest * SPLIT_ROWS > GROUP_BYTES else None
 
 
-def _ints(table: pa.Table, name: str) -> Ints:
+def _ints(table: pa.Table, name: str) -> Int64s:
     column = table.column(name)
     if column.null_count:
         raise InvariantBroken(8, f"segment column {name} contains nulls")
-    out: Ints = column.to_numpy()
+    out: Int64s = column.to_numpy()
     return out
 
 
-def _check_order(table_ids: Ints, commit_ts: Ints) -> None:
+def _check_order(table_ids: Int64s, commit_ts: Int64s) -> None:
     if not len(table_ids):
         raise InvariantBroken(10, "a segment has no rows")
     ids = table_ids[1:] >= table_ids[:-1]
@@ -138,7 +136,7 @@ def _check_order(table_ids: Ints, commit_ts: Ints) -> None:
         raise InvariantBroken(8, "a segment's rows are not sorted by table_id, commit_ts")
 
 
-def _info(table_ids: Ints, commit_ts: Ints) -> RowGroupInfo:
+def _info(table_ids: Int64s, commit_ts: Int64s) -> RowGroupInfo:
     return RowGroupInfo(
         len(table_ids), int(table_ids[0]), int(table_ids[-1]), int(commit_ts.min()), int(commit_ts.max())
     )
@@ -186,7 +184,7 @@ def _sample(column: pa.ChunkedArray) -> list[bytes]:
     return [value for at in range(0, len(column), step) if (value := column[at].as_py())]
 
 
-def _lengths(column: pa.ChunkedArray) -> Ints:
+def _lengths(column: pa.ChunkedArray) -> Int64s:
     """Bytes of each value; 0 for null."""
     out = [np.zeros(0, np.int64)]
     for chunk in column.chunks:

@@ -1,34 +1,24 @@
 """The commit protocol of a task's manifests (design.md 4): claim, commit, floor. Fencing depends on storage alone.
 
-One conditional put per number decides who wrote it. A holder first wins an empty claim with its epoch; a holder that
-sees a higher epoch stops. After an unknown answer the same bytes are put at the same number, to find out what happened.
+The manifests are a numbered log (numbered_log.py), which decides who wrote a number, settles unknown answers and raises
+the floor. Here is what fences: a holder first wins an empty claim with its epoch; a holder that sees a higher epoch
+stops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import NoReturn
 
-from tistream import concurrency, trace
-from tistream.errors import (
-    CommitConflict,
-    CommitStateUnknown,
-    Fenced,
-    InvariantBroken,
-    KeyUnusable,
-    NotFoundYet,
-    RetryableError,
-    TiStreamError,
-    Unavailable,
-)
-from tistream.format import floor as floor_format
+from tistream import concurrency
+from tistream.errors import CommitConflict, Fenced, InvariantBroken, NotFoundYet, Unavailable
 from tistream.format import manifest as manifest_format
 from tistream.format.manifest import KIND_CLAIM, KIND_SEAL, Manifest
 from tistream.format.task_view import NOTHING, TaskView, extend
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
-from tistream.storage import layout
-from tistream.storage.manifest_follow import TaskObjects
+from tistream.storage.manifest_follow import ManifestPayload, TaskObjects
+from tistream.storage.numbered_log import NumberedLog, NumberedObjects, Retries
 from tistream.storage.object_store import ObjectStore
 
 # Pauses between attempts of one call. They are short, because the caller has other tasks to work on and this task's
@@ -59,13 +49,13 @@ class ManifestLog:
         span: KeySpan,
         sleep: Callable[[float], None] = concurrency.sleep,
     ) -> None:
-        self._objects = objects
+        payload, retries = ManifestPayload(tenant, task_id), Retries(ATTEMPTS, BACKOFF_SECONDS)
+        self._what = payload.what
         self._task = TaskObjects(objects, tenant, task_id)
+        self._log = NumberedLog(NumberedObjects(objects, payload), sleep, puts=retries, floors=retries)
         self._tenant, self._task_id, self._span = tenant, task_id, span
-        self._sleep = sleep
         self._view = NOTHING
         self._epoch: int | None = None  # of this holder, once claimed
-        self._in_doubt: bytes | None = None  # the manifest that this holder may have put at the next number
 
     @property
     def view(self) -> TaskView:
@@ -79,7 +69,8 @@ class ManifestLog:
 
     def recover(self) -> TaskView:
         """Read what is committed: floor, checkpoint, and everything after it. Drops an earlier claim."""
-        self._epoch, self._in_doubt = None, None
+        self._epoch = None
+        self._log.forget_doubt()
         self._view = self._task.follow()
         if self._view.state is not None and self._view.state.span != self._span:
             raise InvariantBroken(1, f"{self._what} covers {self._view.state.span}, not {self._span}")
@@ -110,7 +101,7 @@ class ManifestLog:
             self._refuse_if_over(epoch)
             claim = self._claim_manifest(epoch, nonce, now_ms)
             try:
-                self._put(claim.number, manifest_format.encode(claim))
+                self._log.put(claim.number, manifest_format.encode(claim))
             except CommitConflict:
                 self._view = self._task.follow(self._view)
                 continue
@@ -138,28 +129,16 @@ class ManifestLog:
             Unavailable: nothing happened; commit again.
             InvariantBroken: the number had been collected before.
         """
-        assert self._epoch is not None, "commit before claim"
-        assert (manifest.number, manifest.task_epoch) == (self.next_number, self._epoch), "not the next manifest"
+        assert (manifest.number, manifest.task_epoch) == (self.next_number, self._held), "not the next manifest"
         assert (manifest.tenant, manifest.task_id) == (self._tenant, self._task_id), "another task's manifest"
         assert manifest.span == self._span, "another span"
         body = manifest_format.encode(manifest)
-        assert self._in_doubt in (None, body), "the number may hold an earlier manifest: put that one again"
         view = extend(self._view, [manifest])  # refuses what readers would refuse, before it is written
         try:
-            self._put(manifest.number, body)
-        except CommitStateUnknown:
-            self._in_doubt = body
-            raise
-        except CommitConflict as error:
-            self._in_doubt = body
-            with self._unknown_until_read(manifest.number):
-                self._refuse_if_fenced(manifest.number, self._epoch)
+            self._log.commit(manifest.number, body, lost=self._refuse_if_fenced, passed=self._refuse_below_floor)
+        except CommitConflict:
             self._epoch = None
-            raise error
-        self._in_doubt = body
-        with self._unknown_until_read(manifest.number):
-            self._check_floor(manifest.number, self._epoch)
-        self._in_doubt = None
+            raise
         self._view = view
         return view
 
@@ -174,63 +153,7 @@ class ManifestLog:
             raise InvariantBroken(
                 12, f"{self._what}: manifest {checkpoint} is not a checkpoint and cannot be the floor"
             )
-        problem: TiStreamError = Unavailable(f"{self._what}: lost every race for the floor")
-        for _ in self._attempts():
-            try:
-                return self._raise_floor_once(checkpoint)
-            except KeyUnusable:
-                raise  # it takes longer to come back than this waits
-            except (CommitConflict, CommitStateUnknown, Unavailable) as error:
-                problem = error
-        raise problem
-
-    def _raise_floor_once(self, checkpoint: int) -> int:
-        key, body = layout.floor(self._tenant, self._task_id), floor_format.encode(checkpoint)
-        try:
-            # Read before the body, so that put_if detects a change in between.
-            version = self._objects.head(key).version
-            current = floor_format.decode(key, self._objects.get(key))
-        except NotFoundYet:
-            self._objects.put_new(key, body)
-            return checkpoint
-        if current < checkpoint:
-            self._objects.put_if(key, body, version)
-        return max(current, checkpoint)
-
-    def _put(self, number: int, body: bytes) -> None:
-        """Put `body` at `number`, and again after an unknown answer, until it is known who holds the number."""
-        key = layout.manifest(self._tenant, self._task_id, number)
-        doubtful = self._in_doubt is not None
-        problem: TiStreamError = Unavailable(f"cannot write {key}")
-        for _ in self._attempts():
-            try:
-                try:
-                    with trace.child("put manifest", attributes={"tistream.bytes": len(body)}):
-                        self._objects.put_new(key, body)
-                    return
-                except CommitConflict:
-                    if self._objects.get(key) == body:
-                        return
-                    raise
-            except CommitStateUnknown as error:
-                doubtful, problem = True, error
-            except NotFoundYet:
-                pass  # collected between the two calls, or the conflict was another one: put again
-            except Unavailable as error:
-                problem = error
-                if isinstance(error, KeyUnusable):
-                    break  # it takes longer to come back than this waits
-        if not doubtful:
-            raise problem
-        reason = problem.reason if isinstance(problem, CommitStateUnknown) else str(problem)
-        raise CommitStateUnknown(key, reason) from problem
-
-    def _attempts(self) -> Iterator[None]:
-        """Yield once, and again after each pause."""
-        yield
-        for at in range(ATTEMPTS - 1):
-            self._sleep(BACKOFF_SECONDS[min(at, len(BACKOFF_SECONDS) - 1)])
-            yield
+        return self._log.raise_floor(checkpoint)
 
     def _claim_manifest(self, epoch: int, nonce: str, now_ms: int) -> Manifest:
         flushed_ts = self._view.flushed_ts
@@ -259,20 +182,12 @@ class ManifestLog:
         if self._view.epoch >= epoch:
             raise Fenced(self._what, held_epoch=epoch, current_epoch=self._view.epoch)
 
-    @contextmanager
-    def _unknown_until_read(self, number: int) -> Iterator[None]:
-        """Convert retryable errors: the result of a write shows only in what is read after it, so without an answer it
-        is unknown."""
-        try:
-            yield
-        except RetryableError as error:
-            raise CommitStateUnknown(layout.manifest(self._tenant, self._task_id, number), str(error)) from error
-
-    def _refuse_if_fenced(self, number: int, held: int) -> None:
+    def _refuse_if_fenced(self, number: int) -> None:
         """Raise Fenced if a commit at `number` lost to a manifest of a newer epoch.
 
         The other manifest may have been collected since: then later manifests show who wrote it.
         """
+        held = self._held
         try:
             current = self._task.manifest(number).task_epoch
         except NotFoundYet:
@@ -283,19 +198,17 @@ class ManifestLog:
             self._epoch = None
             raise Fenced(self._what, held_epoch=held, current_epoch=current)
 
-    def _check_floor(self, number: int, epoch: int) -> None:
-        """Raise Fenced or InvariantBroken if the number is below the floor: other holders went on long ago, and what
-        was put there is garbage."""
-        checkpoint = self._task.floor()
-        if number >= checkpoint:
-            return
+    def _refuse_below_floor(self, number: int, floor: int) -> NoReturn:
+        """Raise Fenced or InvariantBroken: other holders went on long ago, and what was put at `number` is garbage."""
+        held = self._held
         # Without an answer the claim stays valid, and the same manifest is put again.
         current = self._task.follow().epoch
         self._epoch = None
-        if current > epoch:
-            raise Fenced(self._what, held_epoch=epoch, current_epoch=current)
-        raise InvariantBroken(11, f"{self._what}: manifest {number} was put below the floor {checkpoint}")
+        if current > held:
+            raise Fenced(self._what, held_epoch=held, current_epoch=current)
+        raise InvariantBroken(11, f"{self._what}: manifest {number} was put below the floor {floor}")
 
     @property
-    def _what(self) -> str:
-        return f"task {self._task_id} of {self._tenant}"
+    def _held(self) -> int:
+        assert self._epoch is not None, "commit before claim"
+        return self._epoch

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tistream import arrow_ipc
 from tistream.format.source_file import weight
 
 CONTENT_TYPE = "application/vnd.apache.arrow.stream"
@@ -109,11 +110,7 @@ def encode(batch: FileBatch) -> bytes:
     if batch.flushed_ts is not None:
         header["flushed_ts"] = batch.flushed_ts
     table = batch.watermarks.cast(WATERMARKS).replace_schema_metadata({"tistream.files": json.dumps(header)})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    body: bytes = sink.getvalue().to_pybytes()
-    return body
+    return arrow_ipc.to_bytes(table)
 
 
 def _group_json(group: RowGroupRef) -> list[Any]:
@@ -155,7 +152,7 @@ def decode(body: bytes) -> FileBatch:
 
 
 def _decode(body: bytes) -> FileBatch:
-    table = pa.ipc.open_stream(body).read_all()
+    table = arrow_ipc.from_bytes(body)
     header: dict[str, Any] = json.loads((table.schema.metadata or {})[b"tistream.files"])
     if header["version"] != 1:
         raise ValueError(f"file batch version {header['version']}")

@@ -29,7 +29,7 @@ def claim_against_the_same_epoch(original: Function) -> Function:
     return lambda self, epoch: original(self, epoch + 1)
 
 
-@mutant("tistream:ManifestLog._put", invariants=(7, 11), catchers=(FENCED,))
+@mutant("tistream:NumberedLog.put", invariants=(7, 11), catchers=(FENCED,))
 def foreign_manifest_taken_for_the_own(original: Function) -> Function:
     """Whoever finds the number taken believes that it was its own put."""
 
@@ -44,20 +44,18 @@ def foreign_manifest_taken_for_the_own(original: Function) -> Function:
     return broken
 
 
-@mutant("tistream:ManifestLog._put", invariants=(7, 10, 11), catchers=(FENCED,))
+@mutant("tistream:NumberedLog.put", invariants=(7, 10, 11), catchers=(FENCED,))
 def manifest_overwritten(original: Function) -> Function:
     """The put of a manifest is not conditional."""
 
     def broken(self: Any, number: int, body: bytes) -> None:
-        from tistream.storage import layout
-
-        self._objects.put(layout.manifest(self._tenant, self._task_id, number), body)
+        self._objects.put(self._payload.key(number), body)
 
     return broken
 
 
 @mutant(
-    "tistream:ManifestLog._put",
+    "tistream:NumberedLog.put",
     invariants=(7, 11),
     catchers=("test_a_lost_answer_whose_number_went_to_a_newer_epoch_is_fenced",),
 )
@@ -68,9 +66,8 @@ def unknown_answer_is_failure(original: Function) -> Function:
 
 def _put_once(self: Any, number: int, body: bytes, *, believed: bool) -> None:
     from tistream.errors import CommitStateUnknown, Unavailable
-    from tistream.storage import layout
 
-    key = layout.manifest(self._tenant, self._task_id, number)
+    key = self._payload.key(number)
     try:
         self._objects.put_new(key, body)
     except CommitStateUnknown as error:
@@ -78,16 +75,15 @@ def _put_once(self: Any, number: int, body: bytes, *, believed: bool) -> None:
             raise Unavailable(f"cannot write {key}") from error
 
 
-@mutant("tistream:ManifestLog._raise_floor_once", invariants=(3, 12), catchers=("test_the_floor_only_rises",))
+@mutant("tistream:NumberedLog._raise_floor_once", invariants=(3, 12), catchers=("test_the_floor_only_rises",))
 def floor_goes_down(original: Function) -> Function:
     """The floor is lowered by whoever comes late."""
 
     def broken(self: Any, checkpoint: int) -> int:
         from tistream.format import floor
-        from tistream.storage import layout
 
         original(self, checkpoint)
-        self._objects.put(layout.floor(self._tenant, self._task_id), floor.encode(checkpoint))
+        self._objects.put(self._payload.floor_key, floor.encode(checkpoint))
         return checkpoint
 
     return broken

@@ -58,7 +58,7 @@ def replaced_start_registers_again(original: Function) -> Function:
 
 
 @mutant(
-    "tistream_meta:policies._lost",
+    "tistream_meta:is_lost",
     invariants=(21,),
     catchers=("test_it_comes_to_rest_with_every_task_at_a_sorter_that_is_there",),
 )

@@ -79,7 +79,7 @@ def test_tenants_of_a_database_without_retention_are_kept_for_ever(engine):
         connection.execute(text("INSERT INTO tenants (cluster_id, tenant_id, created_ms) VALUES ('7', 'acme', 1)"))
     repository = owner(engine)
     assert [tenant.retention_ms for tenant in repository.plan().tenants] == [None]
-    assert repository.set_retention(ACME, WEEK)[0].retention_ms == WEEK.ms
+    assert repository.set_rule(ACME, WEEK)[0].retention_ms == WEEK.ms
 
 
 def test_a_key_is_kept_through_all_that_happens_to_a_tenant_and_changes_as_it_is_told(engine):
@@ -93,13 +93,13 @@ def test_a_key_is_kept_through_all_that_happens_to_a_tenant_and_changes_as_it_is
             repository.create_tenant(ACME, encryption=other)
     for made in (repository.set_problem(ACME, "why"), repository.activate(ACME, 5, [KeySpan(b"", b"")])):
         assert [tenant.kms_key_id for tenant in made.tenants] == ["k1"]
-    changed, change = repository.set_encryption(ACME, Encryption("k2"))
+    changed, change = repository.set_rule(ACME, Encryption("k2"))
     assert (changed.kms_key_id, change.tenants) == ("k2", (changed,))
-    assert repository.set_encryption(ACME, Encryption("k2"))[1] is None
-    assert repository.set_retention(ACME, WEEK)[0].kms_key_id == "k2"
-    assert repository.set_encryption(ACME, Encryption(None))[0].kms_key_id is None
+    assert repository.set_rule(ACME, Encryption("k2"))[1] is None
+    assert repository.set_rule(ACME, WEEK)[0].kms_key_id == "k2"
+    assert repository.set_rule(ACME, Encryption(None))[0].kms_key_id is None
     with pytest.raises(UnknownName):
-        repository.set_encryption(TenantKey("7", "nobody"), Encryption("k"))
+        repository.set_rule(TenantKey("7", "nobody"), Encryption("k"))
 
 
 def test_retention_is_kept_through_all_that_happens_to_a_tenant(engine):
@@ -119,21 +119,21 @@ def test_a_change_of_retention_is_a_new_version_and_the_same_again_is_none(engin
     repository.create_tenant(ACME, None, WEEK)
     repository.activate(ACME, 42, (WHOLE,))
     version = repository.plan().version
-    assert repository.set_retention(ACME, WEEK)[1] is None
+    assert repository.set_rule(ACME, WEEK)[1] is None
     assert repository.plan().version == version
-    tenant, change = repository.set_retention(ACME, FOR_EVER)
+    tenant, change = repository.set_rule(ACME, FOR_EVER)
     assert (tenant.snapshot_ts, tenant.retention_ms) == (42, None)
     assert change.version == repository.plan().version > version
     assert change.tenants == repository.plan().tenants == (tenant,)
     with pytest.raises(UnknownName):
-        repository.set_retention(TenantKey("7", "nobody"), WEEK)
+        repository.set_rule(TenantKey("7", "nobody"), WEEK)
 
 
 def test_who_is_not_the_owner_any_more_changes_no_retention(engine):
     first, second = owner(engine), owner(engine)
     second.create_tenant(ACME)
     with pytest.raises(Fenced):
-        first.set_retention(ACME, WEEK)
+        first.set_rule(ACME, WEEK)
     assert second.plan().tenants[0].retention_ms is None
 
 

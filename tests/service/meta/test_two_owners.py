@@ -50,7 +50,7 @@ def test_an_owner_whose_lease_went_to_another_steps_down(tmp_path: Path, knows: 
     """Whether or not its own clock says that the lease is over."""
     clock = ManualClock(1_000_000)
     old = owner(tmp_path, "old", clock)
-    old.register("sorter-1", "sorter", "http://127.0.0.1:1", Start("a", old.new_start("sorter-1")))
+    old.owned().register("sorter-1", "sorter", "http://127.0.0.1:1", Start("a", old.owned().new_start("sorter-1")))
     assert old.not_ready() is None
     with create_engine(f"sqlite:///{tmp_path}/meta.db").begin() as connection:
         connection.execute(text("UPDATE owner SET lease_until_ms = 0"))
@@ -59,12 +59,14 @@ def test_an_owner_whose_lease_went_to_another_steps_down(tmp_path: Path, knows: 
     new = owner(tmp_path, "new", ManualClock(1_000_000))
     assert new.not_ready() is None
     with pytest.raises(Unavailable, match="the owner"):
-        old.register("sorter-2", "sorter", "http://127.0.0.1:2", Start("b", 2))
+        old.owned().register("sorter-2", "sorter", "http://127.0.0.1:2", Start("b", 2))
     assert not old.is_owner()
     with pytest.raises(Unavailable):
         old.tenant_rules.create(TenantKey("7", "acme"))
     old.look_after_nodes()  # has nothing to look after any more
-    _, version = new.register("sorter-3", "sorter", "http://127.0.0.1:3", Start("c", new.new_start("sorter-3")))
+    _, version = new.owned().register(
+        "sorter-3", "sorter", "http://127.0.0.1:3", Start("c", new.owned().new_start("sorter-3"))
+    )
     table = new.routes().wait(Mark(2, version - 1), 0)
     assert table is not None
     assert table.services["sorter"] == ["http://127.0.0.1:1", "http://127.0.0.1:3"]

@@ -15,13 +15,13 @@ from support.review_world import SNAPSHOT, TENANT, change, review_world
 from support.row_bytes import compact, row_v2
 from support.schema_records import column, database, name, table, table_info
 from tistream.format.segment import SCHEMA, SegmentRef
+from tistream.pool.segment_index import SegmentIndex
 from tistream.pool.writer import write_segment
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream_api.read.cursor import Place, Position, Scope
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.plan import OP_DELETE, OP_PUT
 from tistream_api.read.scan import Budget, Scan
-from tistream_api.read.segment_index import SegmentIndex
 from tistream_api.read.source import TenantSource
 
 COMMIT_TS, END_TS = 500, 1_000

@@ -63,12 +63,14 @@ def test_an_owner_whose_lease_has_run_out_judges_nobody_until_it_is_the_owner_ag
         partial(MetaClient, HttpClient()),
     )
     server.hold_lease()
-    _, version = server.register("sorter-1", "sorter", "http://sorter-1", Start("i", server.new_start("sorter-1")))
+    _, version = server.owned().register(
+        "sorter-1", "sorter", "http://sorter-1", Start("i", server.owned().new_start("sorter-1"))
+    )
     clock.advance(lease_ms + TIMINGS.lost_ms)  # in which it heard nobody, since nobody was to take it for the owner
     server.look_after_nodes()
     server.hold_lease()
     server.look_after_nodes()
-    assert [(node.node_id, state) for node, state, _, _ in server.nodes()] == [("sorter-1", NodeState.ALIVE)]
+    assert [(node.node_id, state) for node, state, _, _ in server.owned().nodes()] == [("sorter-1", NodeState.ALIVE)]
     current = server.routes().current()
     assert current is not None
     assert current.version == version, "it was not told to be lost meanwhile"

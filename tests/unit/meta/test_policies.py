@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.effort import examples
 from tistream_meta.decide.liveness import Liveness, NodeState, node_state
 from tistream_meta.decide.placement import TRANSITIONS, Phase, Placement, Step, WrongStep
-from tistream_meta.decide.policies import Command, Loads, MoveLimits, schedule, urgent
+from tistream_meta.decide.policies import Command, MoveLimits, expected_loads, schedule, urgent
 
 ALIVE, SUSPECT, LOST, DRAINING = NodeState.ALIVE, NodeState.SUSPECT, NodeState.LOST, NodeState.DRAINING
 NODES = ["a", "b", "c"]
@@ -177,7 +177,9 @@ def test_a_sorter_that_joins_is_given_its_share_though_nobody_had_too_much() -> 
 
 
 def test_tasks_that_come_after_a_sorter_has_gone_and_another_has_joined_go_to_the_least_loaded_of_those_there() -> None:
-    known = Loads(["a", "b"], [Placement(1, "a", 1, held=True), Placement(2, "b", 1, held=True)], {1: 5.0, 2: 2.0})
+    known = expected_loads(
+        ["a", "b"], [Placement(1, "a", 1, held=True), Placement(2, "b", 1, held=True)], {1: 5.0, 2: 2.0}
+    )
     there = dict.fromkeys(("a", "c"), ALIVE)
     loads = known.among(there)
     assert loads.of == {"a": 5.0, "c": 0.0}

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from support.effort import examples
 from tistream.model.ids import TenantKey
+from tistream_meta.decide.balance import UNEVEN
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Node, Plan, Store, Tenant
-from tistream_meta.decide.store_policy import RESTING, UNEVEN, Loads, allot
+from tistream_meta.decide.store_policy import RESTING, Loads, allot
 from tistream_meta.owner.catalog import Book
 from tistream_meta.owner.store_keeping import MOVES_MAX, MOVES_MS, ReportedStore, StoreKeeping
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
+from support.faulty_store import Fault, FaultyObjectStore
 from support.schema_records import name, table_info, version
 from tistream.errors import CommitStateUnknown, CorruptObject, NotFoundYet, Unavailable
 from tistream.model.ids import TenantKey
@@ -95,6 +96,19 @@ def test_an_answer_that_stays_unknown_is_an_error_and_can_be_tried_again() -> No
     with pytest.raises(Unavailable, match="unknown whether it was written"):
         log.begin()
     assert [found.number for found in log.begin()] == [1]
+
+
+def test_a_store_that_refuses_ends_the_call_as_it_says_so_also_after_an_unknown_answer() -> None:
+    """The tenant's loop has a backoff of its own, and shows a key that cannot be used as such."""
+    for faults, slept in (([Fault.REFUSED], 0), ([Fault.DELAYED, Fault.REFUSED], 1)):
+        objects, pauses = FaultyObjectStore(MemoryObjectStore(), faults), list[float]()
+        objects.put(layout.schema_snap(TENANT), orjson.dumps(SNAP))
+        log = DurableLog(objects, TENANT, "n", pauses.append)
+        with pytest.raises(Unavailable, match=r"^refused$"):
+            log.begin()
+        assert (len(pauses), log.number) == (slept, 0)
+        objects.deliver()
+        assert [found.number for found in log.begin()] == [1]
 
 
 def test_a_damaged_or_foreign_object_is_refused() -> None:

@@ -16,8 +16,9 @@ from tistream_schema.metrics import SchemaMetrics
 from tistream_schema.sorter_progress import SorterProgress
 from tistream_sorter.node.progress import ProgressFeed
 from tistream_sorter.state.task_state import TaskIdentity, first_state
-from tistream_sorter.task.task import Task, TickLimits
+from tistream_sorter.task.task import Task
 from tistream_sorter.task.tick import CutRules
+from tistream_sorter.task.turn import TickLimits
 
 URL = "http://sorter-1"
 LIMITS = TickLimits(1 << 20, 10_000, 99, CutRules(1, 1 << 20))
@@ -33,7 +34,8 @@ def task(number: int, epoch: int = 1) -> Task:
 
 def moved(one: Task) -> None:
     """As a commit does: another state."""
-    one.state = first_state(one.state.identity, one.state.number + 1)
+    with one.turn() as turn:
+        turn.state = first_state(one.state.identity, one.state.number + 1)
 
 
 class Sorter:

@@ -20,7 +20,7 @@ from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.object_store import Body
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.jobs.shard import Shard, ShardResult, StorageRules
-from tistream_sorter.task.task import TickLimits
+from tistream_sorter.task.turn import TickLimits
 from tistream_sorter.upkeep.sweep import EVERY_MS
 
 TINY = TinyTenant()

@@ -62,10 +62,11 @@ def committed(world: SplitWorld) -> list[int]:
 def one_half_sealed() -> SplitWorld:
     world = at_rest()
     ordered(world, STOP, final=True)
-    world.task(3).stopped = "hangs"
+    world.task(3).stop("hangs")
     world.node.tick()
     assert [last(world, one).kind == KIND_SEAL for one in (2, 3)] == [True, False]
-    world.task(3).stopped = None
+    with world.task(3).turn() as turn:
+        turn.stopped = None
     return world
 
 
@@ -126,7 +127,7 @@ def test_the_one_that_does_not_lead_neither_goes_on_nor_ends_before_it_has_read_
     world = at_rest()
     held = world.node.find(2)
     assert held is not None
-    held.stopped = "paused"
+    held.stop("paused")
     ordered(world, None)
     for _ in range(5):
         world.node.tick()
@@ -135,7 +136,8 @@ def test_the_one_that_does_not_lead_neither_goes_on_nor_ends_before_it_has_read_
     for _ in range(5):
         world.node.tick()
     assert last(world, 3).kind != KIND_SEAL
-    held.stopped = None
+    with held.turn() as turn:
+        turn.stopped = None
     for _ in range(3):
         world.clock.advance(1_000)
         world.node.tick()

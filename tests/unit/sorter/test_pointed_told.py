@@ -10,7 +10,8 @@ from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.storage import layout
 from tistream_sorter.state.task_state import TaskIdentity, TaskState, first_state
-from tistream_sorter.task.task import Task, TickLimits
+from tistream_sorter.task.task import Task
+from tistream_sorter.task.turn import TickLimits
 from tistream_sorter.upkeep.shards import CutRules
 
 TENANT = TenantKey("7", "acme")
@@ -44,9 +45,10 @@ def test_by_store_the_oldest_of_all_parts() -> None:
 def test_only_a_manifest_moves_it() -> None:
     before, after = state(part(UNMATCHED, (1, 200))), state(part(UNMATCHED, (1, 500)))
     held = task(before)
-    held.state = after  # a tick that is under way, or files taken without one
-    assert pointed(held) == {1: 200}
-    held.committed(after, 0, 1_000)
+    with held.turn() as turn:
+        turn.state = after  # a tick that is under way, or files taken without one
+        assert pointed(held) == {1: 200}
+        turn.committed(after, 0, 1_000)
     assert pointed(held) == {1: 500}
 
 
@@ -54,5 +56,6 @@ def test_an_heir_says_nothing_before_its_first_manifest() -> None:
     begun = state(part(UNMATCHED, (1, 200)), inherited=True)
     held = task(begun)
     assert pointed(held) is None
-    held.committed(replace(begun, inherited=False), 0, 1_000)
+    with held.turn() as turn:
+        turn.committed(replace(begun, inherited=False), 0, 1_000)
     assert pointed(held) == {1: 200}

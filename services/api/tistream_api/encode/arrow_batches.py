@@ -11,13 +11,14 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from tistream.arrays import Int64s
 from tistream.decode.cells.kinds import arrow_type, kind_of
 from tistream.schema.tidb.sql_type import sql_type
 from tistream.schema.tidb.table import Column
 from tistream.schema.visible import TableVersion
 from tistream_api.encode.end import End
 from tistream_api.read.cursor import Place
-from tistream_api.read.events import Ddls, Events, Image, Ints, Rows
+from tistream_api.read.events import Ddls, Events, Image, Rows
 
 VERSION = "1"
 BATCH_ROWS = 16_384
@@ -133,7 +134,7 @@ class _TableBatches:
         self._schema = row_schema(first.version)
         self._row_fields, self._key_fields = (list(self._schema.field(name).type) for name in ("row", "key"))
 
-    def batch(self, events: Events, seq: Ints) -> pa.RecordBatch:
+    def batch(self, events: Events, seq: Int64s) -> pa.RecordBatch:
         """A batch of these events, which must belong to these sets."""
         new, old = (self._places(events, "new_at", self._new), self._places(events, "old_at", self._old))
         columns = [
@@ -148,7 +149,7 @@ class _TableBatches:
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _key(self, new: Ints, old: Ints) -> pa.Array:
+    def _key(self, new: Int64s, old: Int64s) -> pa.Array:
         """The keys of the new rows; of a delete, the key of the old row."""
         deletes = new < 0
         if not deletes.any():
@@ -158,11 +159,11 @@ class _TableBatches:
         both = [pa.concat_arrays(pair) for pair in zip(self._new.keys, self._old.keys, strict=True)]
         return _struct(both, self._key_fields, np.where(deletes, old + self._new.rows, new))
 
-    def _places(self, events: Events, name: str, side: _Side | None) -> Ints:
+    def _places(self, events: Events, name: str, side: _Side | None) -> Int64s:
         """Values of a field of Rows, one for each event. With a `side` they are row indexes, counted through the images
         of all sets."""
         if len(self._sets) == 1:
-            out: Ints = getattr(self._sets[0], name)[events.at]
+            out: Int64s = getattr(self._sets[0], name)[events.at]
             return out
         found = np.empty(len(events), np.int64)
         for number, (source, one) in enumerate(zip(self._numbers.tolist(), self._sets, strict=True)):
@@ -184,7 +185,7 @@ class _Side:
         self.keys = [_joined(arrays) for arrays in zip(*(image.keys for image in there), strict=True)]
 
 
-def _struct(arrays: Sequence[pa.Array], fields: list[pa.Field], places: Ints) -> pa.Array:
+def _struct(arrays: Sequence[pa.Array], fields: list[pa.Field], places: Int64s) -> pa.Array:
     """A struct array of these columns at `places`; a negative place is null."""
     gone = places < 0
     if gone.all():

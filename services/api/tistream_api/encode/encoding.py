@@ -1,4 +1,4 @@
-"""The encoders and formats of a pull's answer (docs/api.md, "Formats")."""
+"""The encoders and formats of a pull's answer (docs/api.md, "Formats"). Pure."""
 
 from __future__ import annotations
 

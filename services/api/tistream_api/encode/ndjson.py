@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
+from tistream.arrays import Bytes, Int64s
 from tistream.decode.cells.string_cells import gather_bytes
 from tistream.decode.json_lines import Group, LineWriter, Part
 from tistream.decode.json_text import object_parts, quoted
@@ -17,13 +17,12 @@ from tistream.decode.kernels.render_kernel import Form
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.tidb.table import Table
 from tistream_api.encode.end import End
-from tistream_api.read.events import Ddls, Events, Image, Ints, Rows
+from tistream_api.read.events import Ddls, Events, Image, Rows
 
 PIECE_BYTES = 1 << 20
 MIXED_EVENTS = 16_384  # events of several tables are rendered table by table, at most this number at once
 
 _OPS = pa.array(["delete", "put"], pa.large_string())
-Bytes = npt.NDArray[np.uint8]
 
 
 class NdjsonEncoder:
@@ -84,7 +83,7 @@ def _mixed(events: Events) -> Bytes:
     return _gathered(np.concatenate(data), places, sizes)
 
 
-def _gathered(data: Bytes, places: Ints, sizes: Ints) -> Bytes:
+def _gathered(data: Bytes, places: Int64s, sizes: Int64s) -> Bytes:
     out = np.empty(len(data), np.uint8)
     data.flags.writeable = False
     gather_bytes(data, places, sizes, out, np.empty(len(sizes) + 1, np.int64), np.empty(len(sizes), np.bool_))

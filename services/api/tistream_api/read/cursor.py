@@ -1,4 +1,4 @@
-"""Where a pull stands, and the opaque text that says so.
+"""Where a pull stands, and the opaque text that says so. Pure.
 
 The text is urlsafe base64 without padding of
 

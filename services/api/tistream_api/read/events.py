@@ -11,16 +11,14 @@ from dataclasses import dataclass, fields
 from itertools import groupby
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tistream.arrays import Int64s
 from tistream.schema.ddl_event import DdlEvent
 from tistream.schema.visible import TableVersion
 from tistream_api.read.cursor import Place, Position
-
-Ints = npt.NDArray[np.int64]
 
 _KEY = pa.binary()
 _OBJECT_BYTES = 2_048  # upper estimate of the memory of an array or a ddl event, in addition to its cells
@@ -46,12 +44,12 @@ class Rows:
     version: TableVersion
     new: Image | None
     old: Image | None
-    commit_ts: Ints
-    start_ts: Ints
-    schema_version: Ints
-    op: Ints  # 0 delete, 1 put
-    new_at: Ints
-    old_at: Ints
+    commit_ts: Int64s
+    start_ts: Int64s
+    schema_version: Int64s
+    op: Int64s  # 0 delete, 1 put
+    new_at: Int64s
+    old_at: Int64s
     raw: pa.Array  # raw keys
 
     def __len__(self) -> int:
@@ -73,11 +71,11 @@ class Ddls:
         return len(self.events)
 
     @property
-    def commit_ts(self) -> Ints:
+    def commit_ts(self) -> Int64s:
         return np.array([event.commit_ts for event in self.events], np.int64)
 
     @property
-    def number(self) -> Ints:
+    def number(self) -> Int64s:
         same = groupby(self.events, key=lambda event: event.commit_ts)
         return np.array([at for _, found in same for at, _ in enumerate(found, 1)], np.int64)
 
@@ -87,13 +85,13 @@ class Events:
     """Events in the order in which they are sent: event i is event `at[i]` of `sets[source[i]]`."""
 
     sets: tuple[Rows | Ddls, ...]
-    commit_ts: Ints
-    place: Ints  # Place.ROW or Place.DDL
-    start_ts: Ints
-    table_id: Ints  # logical id; of a ddl event, its number
-    op: Ints
-    source: Ints
-    at: Ints
+    commit_ts: Int64s
+    place: Int64s  # Place.ROW or Place.DDL
+    start_ts: Int64s
+    table_id: Int64s  # logical id; of a ddl event, its number
+    op: Int64s
+    source: Int64s
+    at: Int64s
 
     def __len__(self) -> int:
         return len(self.commit_ts)
@@ -129,10 +127,10 @@ class Events:
         return events if events._keys_ascend() else events._take(events._with_keys())
 
     @property
-    def _order(self) -> list[Ints]:
+    def _order(self) -> list[Int64s]:
         return [self.commit_ts, self.place, self.start_ts, self.table_id, self.op]
 
-    def _take(self, places: Ints | slice) -> Events:
+    def _take(self, places: Int64s | slice) -> Events:
         columns = [getattr(self, field.name)[places] for field in fields(self)[1:]]
         return Events(self.sets, *columns)
 
@@ -160,7 +158,7 @@ class Events:
         """Events `start` (inclusive) to `end` (exclusive)."""
         return self._take(slice(start, end))
 
-    def chosen(self, places: Ints) -> Events:
+    def chosen(self, places: Int64s) -> Events:
         """The events at these indexes."""
         return self._take(places)
 
@@ -189,24 +187,24 @@ class Events:
         keys = [one.raw.cast(_KEY) if isinstance(one, Rows) else pa.array([b""] * len(one), _KEY) for one in self.sets]
         return keys[0] if len(keys) == 1 else pa.concat_arrays(keys)
 
-    def _key_at(self) -> Ints:
+    def _key_at(self) -> Int64s:
         begins = np.cumsum([0, *(len(one) for one in self.sets)])
         return begins[self.source] + self.at
 
-    def _with_keys(self) -> Ints:
+    def _with_keys(self) -> Int64s:
         keys = self._raw_keys().take(pa.array(self._key_at()))
         columns = {str(number): column for number, column in enumerate(self._order)}
         frame = pl.DataFrame({**columns, "key": pl.from_arrow(keys)})
         return frame.select(pl.arg_sort_by(frame.columns).cast(pl.Int64)).to_series().to_numpy()
 
 
-def _joined(parts: list[Ints]) -> Ints:
+def _joined(parts: list[Int64s]) -> Int64s:
     if len(parts) == 1:
         return parts[0]
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _numbers(one: Rows | Ddls, name: int) -> Ints:
+def _numbers(one: Rows | Ddls, name: int) -> Int64s:
     """Column `name` of the sort order, for one set."""
     count = len(one)
     if isinstance(one, Ddls):
@@ -216,7 +214,7 @@ def _numbers(one: Rows | Ddls, name: int) -> Ints:
             one.op)[name]  # fmt: skip
 
 
-def ascend(columns: list[Ints]) -> bool:
+def ascend(columns: list[Int64s]) -> bool:
     """Whether rows are in lexicographic order of these columns."""
     equal = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
     for column in columns:

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tistream.arrays import Int64s
 from tistream.errors import NotFoundYet, Unavailable
 from tistream.format.segment import SCHEMA
 from tistream.model.ts import Window
@@ -19,7 +20,7 @@ from tistream_api.read.cursor import Place, Position, Scope
 from tistream_api.read.events import NOTHING, Events
 from tistream_api.read.plan import GroupRef, Piece, Run
 from tistream_api.read.row_events import Barrier, Shapes, render
-from tistream_api.read.source_contract import Batch, Ints, Source
+from tistream_api.read.source_contract import Batch, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class GroupRows:
     """Some rows of a row group, by their indexes in it, ascending."""
 
     group: GroupRef
-    at: Ints
+    at: Int64s
 
     def read(self, source: Source) -> pa.Table:
         """Read the rows."""

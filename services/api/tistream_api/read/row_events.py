@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tistream.arrays import Int64s
 from tistream.decode.kernels.arrow_buffers import number_array, validity
 from tistream.decode.keys import int_handles
 from tistream.decode.row_compare import same_rows
@@ -19,8 +20,6 @@ from tistream.format.segment import OP_PUT as STORED_PUT
 from tistream.schema.visible import TableVersion
 from tistream_api.read.events import Image, Rows, ascend
 from tistream_api.read.plan import OP_DELETE, OP_PUT
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,8 @@ class Shapes:
 
     intervals: Mapping[int, Sequence[Interval]]
     unknown: frozenset[int]
-    version_ts: Ints
-    versions: Ints
+    version_ts: Int64s
+    versions: Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +174,7 @@ class _Part:
         self.barriers.append(Barrier(commit_ts, name, physical_id, key, reason))
 
 
-def _taken(values: pa.Array, rows: Ints) -> pa.Array:
+def _taken(values: pa.Array, rows: Int64s) -> pa.Array:
     """`values` at distinct `rows`; not copied if these are all of them in order."""
     if len(rows) == len(values) and (np.diff(rows) == 1).all():
         return values

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tistream.arrays import Int64s
 from tistream.errors import NotFoundYet, Unavailable
 from tistream.format.segment import SCHEMA
 from tistream.model.ts import Window
@@ -21,7 +22,7 @@ from tistream_api.read.events import Events
 from tistream_api.read.oversized_commit import Crowd, GroupRows
 from tistream_api.read.plan import Cut, GroupRef
 from tistream_api.read.row_events import render
-from tistream_api.read.source_contract import Batch, GroupIndex, Ints, Source, Worked
+from tistream_api.read.source_contract import Batch, GroupIndex, Source, Worked
 
 PAGE_ROWS_MIN = 4_096
 PAGE_FIRST_ROWS_MIN = 16
@@ -63,8 +64,8 @@ class _Found:
 
     begins: int
     rows: GroupRows
-    commit_ts: Ints
-    table_id: Ints
+    commit_ts: Int64s
+    table_id: Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +99,14 @@ class _Weights:
         """Bytes of all these rows."""
         ids, counts = np.unique(rows.column("table_id").to_numpy(), return_counts=True)
         images = IMAGES if rows.column("old_value").null_count < len(rows) else 1
-        weights: Ints = np.array(self._each(ids), np.int64)
+        weights: Int64s = np.array(self._each(ids), np.int64)
         return images * int((weights * counts).sum())
 
-    def heaviest(self, ids: Sequence[Ints]) -> int:
+    def heaviest(self, ids: Sequence[Int64s]) -> int:
         """Bytes of the heaviest row of the tables with these physical ids."""
         return max(self._each(np.unique(np.concatenate(ids))))
 
-    def _each(self, ids: Ints) -> list[int]:
+    def _each(self, ids: Int64s) -> list[int]:
         """Bytes of a row of each of these ids, in the heaviest version of the window."""
         ones: list[int] = ids.tolist()
         if missing := [one for one in ones if one not in self._known]:
@@ -162,7 +163,7 @@ class Scan:
             self._low = step.high
             self._rows = min(self._rows * CHUNK_GROWTH, self._budget.rows)
 
-    def _step(self, groups: Sequence[GroupRef], end: int, ids: Ints | None) -> Worked[_Step]:
+    def _step(self, groups: Sequence[GroupRef], end: int, ids: Int64s | None) -> Worked[_Step]:
         """Make the next chunk. The result is shared with all pulls at the same position."""
         near = [ref for ref in groups if ref.info.commit_ts_max > self._low]
         high, near = plan.coarse_cut(near, Window(self._low, end), max(self._budget.index_rows, self._rows))
@@ -178,7 +179,7 @@ class Scan:
             return Worked(step, None, ())
         return Worked(step, batch.events.held_bytes, [part.group for part in taken.parts])
 
-    def _look(self, near: list[GroupRef], window: Window, ids: Ints | None) -> tuple[int, list[_Found]]:
+    def _look(self, near: list[GroupRef], window: Window, ids: Int64s | None) -> tuple[int, list[_Found]]:
         """The rows of the row groups that the window and the scope may select. The returned high end is lower than the
         window's if the look-up costs too much.
 
@@ -255,7 +256,7 @@ class Scan:
         return replace(batch, events=batch.events.after(self._start))
 
 
-def _chosen(ref: GroupRef, index: GroupIndex, window: Window, ids: Ints | None) -> tuple[Ints, Ints]:
+def _chosen(ref: GroupRef, index: GroupIndex, window: Window, ids: Int64s | None) -> tuple[Int64s, Int64s]:
     """The indexes of the rows that the window and the scope may select, and their commit_ts."""
     if ref.info.table_id_min == ref.info.table_id_max > 0:  # one selected table, in the order of commit_ts
         low, high = (int(np.searchsorted(index.commit_ts, ts, side="right")) for ts in (window.low, window.high))

@@ -6,13 +6,14 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from tistream.arrays import Int64s
 from tistream.concurrency import Lock
 from tistream.errors import Gone, Unavailable
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import MAX_TS, Window
+from tistream.pool.segment_index import SegmentIndex
 from tistream.schema.history import History, ListedTable
 from tistream.schema.visible import TableVersion, fold
 from tistream_api.read import plan
@@ -21,11 +22,8 @@ from tistream_api.read.events import Ddls
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.plan import GroupRef
 from tistream_api.read.row_events import Interval, Shapes
-from tistream_api.read.segment_index import SegmentIndex
 from tistream_api.read.shared_work import Made
 from tistream_api.read.source_contract import GroupIndex, T, Worked
-
-Ints = npt.NDArray[np.int64]
 
 
 def not_kept(ts: int, earliest_ts: int) -> Gone:
@@ -74,7 +72,7 @@ class TenantSource:
                 raise not_kept(window.low, retained_ts)
             return [segment for index in self._segments() for segment in index.overlapping(window)]
 
-    def physical_ids(self, scope: Scope, window: Window) -> Ints | None:
+    def physical_ids(self, scope: Scope, window: Window) -> Int64s | None:
         if scope.database is None:
             return None
         with self._lock:

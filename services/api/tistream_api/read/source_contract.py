@@ -6,10 +6,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from tistream.arrays import Int64s
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import Window
 from tistream_api.read.cursor import Scope
@@ -17,7 +16,6 @@ from tistream_api.read.events import Ddls, Events
 from tistream_api.read.plan import GroupRef
 from tistream_api.read.row_events import Barrier, Shapes
 
-Ints = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 
@@ -35,8 +33,8 @@ class Worked(Generic[T]):
 class GroupIndex:
     """The table_id and commit_ts of a row group's rows, and the bytes that had to be decoded to read them."""
 
-    table_id: Ints
-    commit_ts: Ints
+    table_id: Int64s
+    commit_ts: Int64s
     decoded_bytes: int
 
 
@@ -52,7 +50,7 @@ class Source(Protocol):
     def replan(self) -> None:
         """Read the tasks' logs again, because a segment has disappeared."""
 
-    def physical_ids(self, scope: Scope, window: Window) -> Ints | None:
+    def physical_ids(self, scope: Scope, window: Window) -> Int64s | None:
         """The physical ids, ascending, that the scope's rows may have in the window; None: any."""
 
     def shapes(self, scope: Scope, ids: Sequence[int], window: Window) -> Shapes:

@@ -18,6 +18,7 @@ from tistream.errors import TiStreamError, Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.pool.lineage import Cover, Lineage, SharedSegments, reached
+from tistream.pool.segment_index import SegmentIndex
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.schema_client import SchemaReplica
 from tistream.wire.clients.sorter_client import SorterClient
@@ -25,7 +26,6 @@ from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream.wire.sorter import TaskStatus
 from tistream_api.read.group_cache import GroupCache
 from tistream_api.read.row_events import Barrier
-from tistream_api.read.segment_index import SegmentIndex
 from tistream_api.read.source import TenantSource, not_kept
 from tistream_api.tenant.served_progress import EVERY_MS, ServedProgress
 

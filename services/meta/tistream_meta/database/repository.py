@@ -24,7 +24,6 @@ from tistream.errors import Fenced, Superseded, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
-from tistream.wire.limits import Limits as TenantLimits
 from tistream.wire.tokens import KnownTokens, StoreToken, TokenInfo
 from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, counter_rows, store_rows, tables, task_rows, tenant_rows, token_rows
@@ -191,17 +190,9 @@ class Repository:
 
         return self._change_tenant(key, create)
 
-    def set_retention(self, key: TenantKey, retention: Retention) -> tuple[Tenant, Change | None]:
-        """Set how long a tenant's rows are kept. Idempotent. Raises UnknownName."""
-        return self._change_tenant(key, lambda connection: tenant_rows.set_retention(connection, key, retention))
-
-    def set_limits(self, key: TenantKey, limits: TenantLimits) -> tuple[Tenant, Change | None]:
-        """Set the quotas of a tenant. Idempotent. Raises UnknownName."""
-        return self._change_tenant(key, lambda connection: tenant_rows.set_limits(connection, key, limits))
-
-    def set_encryption(self, key: TenantKey, encryption: Encryption) -> tuple[Tenant, Change | None]:
-        """Set the key that a tenant's objects are encrypted with. Idempotent. Raises UnknownName."""
-        return self._change_tenant(key, lambda connection: tenant_rows.set_encryption(connection, key, encryption))
+    def set_rule(self, key: TenantKey, rule: tenant_rows.Rule) -> tuple[Tenant, Change | None]:
+        """Set a tenant's retention, encryption key or quotas. Idempotent. Raises UnknownName."""
+        return self._change_tenant(key, lambda connection: tenant_rows.set_rule(connection, key, rule))
 
     def _change_tenant(
         self, key: TenantKey, change: Callable[[Connection], tuple[Tenant, bool]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, update
@@ -11,6 +12,8 @@ from tistream.model.ids import TenantKey
 from tistream.wire.limits import Limits
 from tistream_meta.database import tables
 from tistream_meta.decide.model import Encryption, Retention, Tenant
+
+Rule = Retention | Encryption | Limits  # what an operator sets of a tenant
 
 _SAME = and_(
     tables.quotas.c.cluster_id == tables.tenants.c.cluster_id, tables.quotas.c.tenant_id == tables.tenants.c.tenant_id
@@ -90,35 +93,27 @@ def start(connection: Connection, key: TenantKey, snapshot_ts: int) -> Tenant | 
     return one(connection, key) if changed.rowcount == 1 else None
 
 
-def set_retention(connection: Connection, key: TenantKey, retention: Retention) -> tuple[Tenant, bool]:
-    """Set how long a tenant's rows are kept. Returns the tenant, and whether it changed. Raises UnknownName."""
-    known = one(connection, key)
-    if known.retention_ms == retention.ms:
+def set_rule(connection: Connection, key: TenantKey, rule: Rule) -> tuple[Tenant, bool]:
+    """Store one rule of a tenant. Returns the tenant, and whether it changed. Raises UnknownName."""
+    known, tenants, quotas = one(connection, key), tables.tenants, tables.quotas
+    match rule:
+        case Retention(ms):
+            wanted = replace(known, retention_ms=ms)
+        case Encryption(kms_key_id):
+            wanted = replace(known, kms_key_id=kms_key_id)
+        case Limits():
+            wanted = replace(known, limits=rule)
+    if wanted == known:
         return known, False
-    connection.execute(update(tables.tenants).where(is_key(key)).values(retention_ms=retention.ms))
-    return one(connection, key), True
-
-
-def set_limits(connection: Connection, key: TenantKey, limits: Limits) -> tuple[Tenant, bool]:
-    """Set the quotas of a tenant. Returns the tenant, and whether it changed. Raises UnknownName."""
-    known, quotas = one(connection, key), tables.quotas
-    if known.limits == limits:
-        return known, False
-    connection.execute(delete(quotas).where(quotas.c.cluster_id == key.cluster_id, quotas.c.tenant_id == key.tenant_id))
-    names = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
-    connection.execute(insert(quotas).values(**names, **limits.model_dump()))
-    return one(connection, key), True
-
-
-def set_encryption(connection: Connection, key: TenantKey, encryption: Encryption) -> tuple[Tenant, bool]:
-    """Set the key that a tenant's objects are encrypted with. Returns the tenant, and whether it changed. Raises
-    UnknownName.
-    """
-    known = one(connection, key)
-    if known.kms_key_id == encryption.kms_key_id:
-        return known, False
-    connection.execute(update(tables.tenants).where(is_key(key)).values(kms_key_id=encryption.kms_key_id))
-    return one(connection, key), True
+    if wanted.limits != known.limits:
+        names = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
+        of_tenant = and_(quotas.c.cluster_id == key.cluster_id, quotas.c.tenant_id == key.tenant_id)
+        connection.execute(delete(quotas).where(of_tenant))
+        connection.execute(insert(quotas).values(**names, **wanted.limits.model_dump()))
+    else:
+        kept = {"retention_ms": wanted.retention_ms, "kms_key_id": wanted.kms_key_id}
+        connection.execute(update(tenants).where(is_key(key)).values(**kept))
+    return wanted, True
 
 
 def of_cluster(connection: Connection, cluster_id: str) -> tuple[Tenant, ...]:

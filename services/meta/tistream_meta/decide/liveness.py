@@ -13,6 +13,7 @@ earliest.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -32,6 +33,11 @@ class NodeState(Enum):
     SUSPECT = "suspect"
     LOST = "lost"
     DRAINING = "draining"
+
+
+def is_lost(node: str | None, nodes: Mapping[str, NodeState]) -> bool:
+    """Whether what the node has must go to another: it is lost or not known, or there is no node."""
+    return node is None or nodes.get(node, NodeState.LOST) is NodeState.LOST
 
 
 @dataclass(frozen=True, slots=True)

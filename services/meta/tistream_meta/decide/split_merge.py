@@ -19,6 +19,7 @@ from types import MappingProxyType
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import from_physical_ms
+from tistream_meta.decide.balance import UNEVEN
 from tistream_meta.decide.model import Child, Seal, Task
 
 _LOGICAL = from_physical_ms(1) - 1  # bits of a ts
@@ -64,7 +65,7 @@ class Rules:
 
     hot: float = 4 << 20
     cold: float = 256 << 10
-    uneven: float = 1.2
+    uneven: float = UNEVEN
     settle_ms: int = 60_000
     under_way_max: int = 4
     patience_ms: int = 60_000

@@ -13,15 +13,15 @@ grows by about the time that it takes to ask the sorters and to LIST.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from tistream.model.ids import TenantKey
-from tistream_meta.decide.liveness import NodeState
+from tistream_meta.decide.balance import UNEVEN, Move, NodeLoads, Weighed, drain, even_out
+from tistream_meta.decide.liveness import NodeState, is_lost
 from tistream_meta.decide.model import Store
 
-UNEVEN = 1.2  # times the mean load: a dispatcher above it gives stores away
 # Load of a store that pushes nothing, in the unit of loads: as much as a file with some regions each second. With it,
 # stores that are idle or not measured yet count.
 RESTING = 1_000.0
@@ -60,72 +60,48 @@ def allot(stores: Sequence[Store], nodes: Mapping[str, NodeState], loads: Loads,
     alive = [node for node, state in nodes.items() if state is NodeState.ALIVE]
     if not alive:
         return []
-    shares = _Shares(alive, stores, loads)
-    homeless = [store for store in stores if _lost(store.dispatcher_node, nodes)]
+    shares = _expected_loads(alive, stores, loads)
     given = []
-    for store in _heaviest_first(homeless, loads):
-        why = "new" if store.dispatcher_node is None else f"{store.dispatcher_node} is lost"
-        given.append(Given(shares.give(store, shares.least()), why))
-    for move in _moves([store for store in stores if not _lost(store.dispatcher_node, nodes)], nodes, loads, shares):
-        if budget <= 0:
-            break
-        given.append(move)
-        budget -= 1
+    for one in _heaviest_first((store for store in stores if is_lost(store.dispatcher_node, nodes)), loads):
+        node = shares.least()
+        shares.give(node, one.amount)
+        why = f"{one.node} is lost" if one.node else "new"
+        given.append(Given(replace(one.item, dispatcher_node=node), why))
+    kept = [store for store in stores if not is_lost(store.dispatcher_node, nodes)]
+    given += (
+        Given(replace(move.item, dispatcher_node=move.target), move.why, taken=True)
+        for move in islice(_moves(kept, nodes, loads, shares), max(0, budget))
+    )
     return given
-
-
-def _lost(node: str | None, nodes: Mapping[str, NodeState]) -> bool:
-    return node is None or nodes.get(node, NodeState.LOST) is NodeState.LOST
 
 
 def _weight(store: Store, loads: Loads) -> float:
     return RESTING + loads.get(store.key, 0.0)
 
 
-def _heaviest_first(stores: Iterable[Store], loads: Loads) -> list[Store]:
-    return sorted(stores, key=lambda store: (-_weight(store, loads), store.key))
+def _heaviest_first(stores: Iterable[Store], loads: Loads) -> list[Weighed[Store]]:
+    weighed = [Weighed(store, store.dispatcher_node or "", _weight(store, loads)) for store in stores]
+    return sorted(weighed, key=lambda one: (-one.amount, one.item.key))
 
 
-class _Shares:
-    """The load that each live dispatcher will have."""
-
-    def __init__(self, nodes: Iterable[str], stores: Iterable[Store], loads: Loads) -> None:
-        self.of = dict.fromkeys(sorted(nodes), 0.0)
-        self._loads = loads
-        for store in stores:
-            if store.dispatcher_node in self.of:
-                self.of[store.dispatcher_node] += _weight(store, loads)
-        self._heap = [(amount, node) for node, amount in self.of.items()]
-        heapq.heapify(self._heap)
-
-    def least(self) -> str:
-        """The dispatcher with the lowest load; of equals the first by name."""
-        while self._heap[0][0] != self.of[self._heap[0][1]]:
-            node = self._heap[0][1]
-            heapq.heapreplace(self._heap, (self.of[node], node))
-        return self._heap[0][1]
-
-    def give(self, store: Store, node: str) -> Store:
-        """The store with this dispatcher; its load counts there from now on."""
-        amount = _weight(store, self._loads)
-        for of, change in ((store.dispatcher_node, -amount), (node, amount)):
-            if of in self.of:
-                self.of[of] += change
-                heapq.heappush(self._heap, (self.of[of], of))
-        return replace(store, dispatcher_node=node)
+def _expected_loads(nodes: Iterable[str], stores: Iterable[Store], loads: Loads) -> NodeLoads:
+    """The load of each live dispatcher."""
+    of = dict.fromkeys(sorted(nodes), 0.0)
+    for store in stores:
+        if store.dispatcher_node in of:
+            of[store.dispatcher_node] += _weight(store, loads)
+    return NodeLoads(of)
 
 
-def _moves(stores: Sequence[Store], nodes: Mapping[str, NodeState], loads: Loads, shares: _Shares) -> Iterator[Given]:
+def _moves(
+    stores: Sequence[Store], nodes: Mapping[str, NodeState], loads: Loads, shares: NodeLoads
+) -> Iterator[Move[Store]]:
     """Moves in the order of their priority: first away from dispatchers that are being drained, then from overloaded
     dispatchers to the least loaded.
     """
     leaving = [store for store in stores if nodes[store.dispatcher_node or ""] is NodeState.DRAINING]
-    for store in _heaviest_first(leaving, loads):
-        yield Given(shares.give(store, shares.least()), f"{store.dispatcher_node} is drained", taken=True)
-    enough = UNEVEN * sum(shares.of.values()) / len(shares.of)
+    yield from drain(_heaviest_first(leaving, loads), shares)
+    enough = UNEVEN * shares.mean()
     heavy = {node for node, amount in shares.of.items() if amount > enough}
-    for store in _heaviest_first([store for store in stores if store.dispatcher_node in heavy], loads):
-        source, target, amount = store.dispatcher_node or "", shares.least(), _weight(store, loads)
-        # Move only if both come nearer to the mean: else two dispatchers would hand one store to and fro.
-        if shares.of[source] > enough and shares.of[target] + amount < shares.of[source]:
-            yield Given(shares.give(store, target), f"{source} has more to do than others", taken=True)
+    here = [store for store in stores if store.dispatcher_node in heavy]
+    yield from even_out(_heaviest_first(here, loads), shares, UNEVEN, fill=False)

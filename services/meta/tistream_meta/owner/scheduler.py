@@ -14,10 +14,11 @@ from dataclasses import replace
 from tistream.errors import InvalidRequest, UnknownName
 from tistream_meta.database.repository import Repository
 from tistream_meta.decide import split_merge as seals
+from tistream_meta.decide.balance import NodeLoads
 from tistream_meta.decide.liveness import NodeState
 from tistream_meta.decide.model import Change, Child, Seal, Task
 from tistream_meta.decide.placement import Phase, Placement, Step, WrongStep
-from tistream_meta.decide.policies import Command, Loads, alive, spread, urgent
+from tistream_meta.decide.policies import Command, alive, expected_loads, spread, urgent
 from tistream_meta.decide.scheduling_rules import SchedulingRules
 from tistream_meta.owner.catalog import Book
 from tistream_meta.owner.reports import Reports
@@ -42,7 +43,7 @@ class Scheduler:
         self._repository, self._reports, self._rules = repository, reports, rules
         self._news: set[int] = set()  # tasks that have changed and were not looked at since
         self._homeless: set[int] = set()  # tasks that were looked at while no sorter was alive
-        self._loads = Loads((), (), {})
+        self._loads = NodeLoads({})
         self._spread_at_ms: float = 0
         self._ordered_ms: dict[int, int] = {}  # task -> when this owner learned of the order to seal it
         self._withdrawn_ms: dict[int, int] = {}  # task -> when a merge of it was withdrawn last
@@ -84,7 +85,7 @@ class Scheduler:
         load = self._known_loads(tasks, now_ms)
         placements = [self._reports.placement(task) for task in tasks]
         there = alive(sorters)
-        self._loads = Loads(there, placements, load)
+        self._loads = expected_loads(there, placements, load)
         limits = replace(self._rules.moves, moves_max=max(self._rules.moves.moves_max, len(there)))
         # A new owner receives the first reports one after the other. Sorters without a report are not idle.
         commands = spread(placements, sorters, load, self._loads, limits) if self._reports.heard(there) else []

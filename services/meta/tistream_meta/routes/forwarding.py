@@ -11,6 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from tistream import acting
 from tistream.errors import Unavailable
 from tistream.wire.clients.meta_client import MetaClient
+from tistream_meta.owner.owners_work import OwnersWork
 from tistream_meta.owner.server import MetaServer
 from tistream_meta.routes.audit_routes import AuditedRoute, actor_of
 
@@ -21,6 +22,11 @@ def server_of(request: Request) -> MetaServer:
     """The meta server of this process."""
     server: MetaServer = request.app.state.server
     return server
+
+
+def owned_of(request: Request) -> OwnersWork:
+    """What only the owner does. Raises Unavailable if this process is not the owner."""
+    return server_of(request).owned()
 
 
 def elsewhere(request: Request) -> MetaClient | None:

@@ -1,4 +1,4 @@
-"""HTTP routes of the meta server. They parse requests, call MetaServer and translate answers.
+"""HTTP routes of the meta server. They parse requests, call MetaServer or the owner's work, and translate answers.
 
 `/v1/*` is public and comes through the API server; `/upcall/v1/*` is for the platform's own processes. A meta server
 that is not the owner serves reads from the database and the routes, and forwards other requests to the owner.
@@ -54,6 +54,7 @@ from tistream_meta.owner.store_keeping import ReportedStore
 from tistream_meta.routes.audit_routes import AuditedRoute
 from tistream_meta.routes.forwarding import OwnersRoute
 from tistream_meta.routes.forwarding import elsewhere as _elsewhere
+from tistream_meta.routes.forwarding import owned_of as _owned
 from tistream_meta.routes.forwarding import server_of as _server
 
 _TS = re.compile(r"[0-9]{1,20}")
@@ -108,7 +109,7 @@ def notify(request: Request, body: Notification) -> Accepted:
         store_id=parse_store_id(body.store_id),
         ts=int(body.ts),
     )
-    _server(request).announce(announcement)
+    _owned(request).announce(announcement)
     return Accepted()
 
 
@@ -126,7 +127,7 @@ def list_nodes(request: Request) -> NodeList:
                 tasks=tasks,
                 stores=stores,
             )
-            for node, state, tasks, stores in _server(request).nodes()
+            for node, state, tasks, stores in _owned(request).nodes()
         ]
     )
 
@@ -136,7 +137,7 @@ def drain_node(request: Request, node_id: NodeId, body: DrainNode) -> Accepted:
     """Move all tasks and stores off a node and assign none to it; `draining: false` takes that back. So does its next
     start.
     """
-    _server(request).drain(node_id, body.draining)
+    _owned(request).drain(node_id, body.draining)
     return Accepted()
 
 
@@ -157,7 +158,7 @@ def list_tasks(request: Request) -> TaskInfoList:
                 phase=placement.phase.value,
                 load=load,
             )
-            for task, placement, load in _server(request).tasks()
+            for task, placement, load in _owned(request).tasks()
         ]
     )
 
@@ -165,7 +166,7 @@ def list_tasks(request: Request) -> TaskInfoList:
 @of_owner.post("/v1/tasks/{task_id}/move", status_code=202, operation_id="MoveTask")
 def move_task(request: Request, task_id: int, body: MoveTask) -> Accepted:
     """Let another sorter prepare to take a task over."""
-    _server(request).move(task_id, body.node_id)
+    _owned(request).move(task_id, body.node_id)
     return Accepted()
 
 
@@ -173,13 +174,13 @@ def move_task(request: Request, task_id: int, body: MoveTask) -> Accepted:
 def split_task(request: Request, task_id: int, body: SplitTask) -> Children:
     """Split a task into two: at `key`, or where that halves the load."""
     key = None if body.key is None else _key(body.key, "key")
-    return Children(children=list(_server(request).split(task_id, key)))
+    return Children(children=list(_owned(request).split(task_id, key)))
 
 
 @of_owner.post("/v1/tasks/{task_id}/merge", status_code=202, operation_id="MergeTasks")
 def merge_tasks(request: Request, task_id: int, body: MergeTasks) -> Children:
     """Merge two neighbouring tasks into one."""
-    return Children(children=list(_server(request).merge(task_id, body.neighbour)))
+    return Children(children=list(_owned(request).merge(task_id, body.neighbour)))
 
 
 def _key(text: str, parameter: str) -> bytes:
@@ -199,7 +200,7 @@ def show_owner(request: Request) -> OwnerInfo:
 @of_owner.post("/upcall/v1/nodes/{node_id}/starts", operation_id="NewStart")
 def new_start(request: Request, node_id: NodeId) -> NewStart:
     """A new start_epoch for a process that will register."""
-    return NewStart(start_epoch=_server(request).new_start(node_id))
+    return NewStart(start_epoch=_owned(request).new_start(node_id))
 
 
 @of_owner.put("/upcall/v1/nodes/{node_id}", operation_id="RegisterNode")
@@ -208,7 +209,7 @@ def register_node(request: Request, node_id: NodeId, body: RegisterNode) -> Regi
     registered.
     """
     start = Start(body.instance, body.start_epoch)
-    node, version = _server(request).register(node_id, body.role, body.url, start)
+    node, version = _owned(request).register(node_id, body.role, body.url, start)
     return Registered(start_epoch=node.start_epoch, route_version=version)
 
 
@@ -221,7 +222,7 @@ def heartbeat(request: Request, node_id: NodeId, body: Heartbeat) -> HeartbeatAn
     holdings = [_holding(task) for task in body.tasks]
     start = Start(body.instance, body.start_epoch)
     stores = [ReportedStore(TenantKey(one.cluster_id, one.tenant_id), one.store_id, one.load) for one in body.stores]
-    owner_rev, version, next_ms = _server(request).heartbeat(node_id, start, seen, body.sequence, holdings, stores)
+    owner_rev, version, next_ms = _owned(request).heartbeat(node_id, start, seen, body.sequence, holdings, stores)
     return HeartbeatAnswer(owner_rev=owner_rev, route_version=version, next_ms=next_ms)
 
 
@@ -271,7 +272,7 @@ def announcements(request: Request, after: int = 0, wait_ms: WaitMs = 0) -> Anno
     """Announced files with a sequence above `after`; waits for one if needed."""
     if (owner := _elsewhere(request)) is not None:
         return owner.announcements(after, wait_ms)
-    return _server(request).announcements().after(after, wait_ms)
+    return _owned(request).announcements.after(after, wait_ms)
 
 
 router.include_router(of_owner)

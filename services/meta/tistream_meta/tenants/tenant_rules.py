@@ -45,16 +45,16 @@ class TenantRules:
 
     def set_retention(self, key: TenantKey, retention: Retention) -> Tenant:
         """Set how long a tenant's rows are kept. Raises UnknownName."""
-        return self._done(lambda: self.repository.set_retention(key, retention))
+        return self._done(lambda: self.repository.set_rule(key, retention))
 
     def set_encryption(self, key: TenantKey, encryption: Encryption) -> Tenant:
         """Set the key that a tenant's new objects are encrypted with. Raises UnknownName, InvalidRequest."""
         self._check(encryption)
-        return self._done(lambda: self.repository.set_encryption(key, encryption))
+        return self._done(lambda: self.repository.set_rule(key, encryption))
 
     def set_limits(self, key: TenantKey, limits: Limits) -> Tenant:
         """Set the quotas of a tenant. Raises UnknownName."""
-        return self._done(lambda: self.repository.set_limits(key, limits))
+        return self._done(lambda: self.repository.set_rule(key, limits))
 
     def pause(self, key: TenantKey, *, paused: bool) -> Tenant:
         """Stop reading a tenant's files, or resume. Raises UnknownName, InvalidRequest."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tistream.arrays import Bools, Int64s
 from tistream.errors import CorruptObject, NotFoundYet
 from tistream.format.manifest import PendingPart
 from tistream.format.segment import SegmentRef
@@ -19,7 +20,7 @@ from tistream.model.span import shown_key
 from tistream.pool.rows import read_row_groups
 from tistream.storage.change_reader import read_source
 from tistream.storage.object_store import ObjectStore
-from tistream_sorter.jobs.pointers import NOWHERE, Bools, Fetch, Int64s, SourceBook, fetches, renumbered
+from tistream_sorter.jobs.pointers import NOWHERE, Fetch, SourceBook, fetches, renumbered
 from tistream_sorter.match.contracts import READY_SCHEMA, READY_WIDE, UNMATCHED_SCHEMA, wide
 from tistream_sorter.match.key_range import inside
 

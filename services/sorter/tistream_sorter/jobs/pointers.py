@@ -12,12 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from tistream.arrays import Bools, Int64s
 from tistream.format.source_file import SourceFile, SourceGroup
-
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 GROUP_SHIFT, SOURCE_SHIFT = 31, 47
 ROWS_MAX, GROUPS_MAX, SOURCES_MAX = 1 << GROUP_SHIFT, 1 << (SOURCE_SHIFT - GROUP_SHIFT), 1 << (63 - SOURCE_SHIFT)

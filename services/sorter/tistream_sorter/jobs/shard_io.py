@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tistream import arrow_ipc
 from tistream.concurrency import new_executor
 from tistream.errors import CorruptObject, KeyUnusable, NotFoundYet, TiStreamError
 from tistream.format.manifest import PendingPart
@@ -131,7 +132,7 @@ def process_shard(objects: ObjectStore, shard: Shard, target: Target, stages: St
     stages.over("read")
     if bad:
         return ShardResult(shard.task_id, shard.number, bad_files=bad)
-    history, scans = (pa.ipc.open_stream(data).read_all() for data in (shard.history, shard.scans))
+    history, scans = (arrow_ipc.from_bytes(data) for data in (shard.history, shard.scans))
     held = _read_pending(objects, shard, changes, book)
     stages.over("read pending")
     fresh = _without_sealed(changes, held.sealed)

@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tistream.arrays import Int64s
 from tistream.format import segment
 from tistream.model.tidb_key import KeyParts, key_parts
 from tistream_sorter.match.contracts import (
@@ -26,7 +27,6 @@ from tistream_sorter.match.contracts import (
     widened,
 )
 from tistream_sorter.match.exact import NEW
-from tistream_sorter.match.packed import Int64s
 from tistream_sorter.match.pairs import PLAIN_COMMIT, PLAIN_PREWRITE, UNUSUAL, WHOLE, Entries
 
 _NEWEST = pl.CompatLevel.newest()

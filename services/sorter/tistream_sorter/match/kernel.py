@@ -13,12 +13,12 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from tistream.arrays import Int64s
 from tistream.model.tidb_key import KeyKind
 from tistream.model.ts import Window
 from tistream_sorter.match.bank import Bank
 from tistream_sorter.match.exact import IDENTITY, NEW, resolve
 from tistream_sorter.match.order import segment_order
-from tistream_sorter.match.packed import Int64s
 from tistream_sorter.match.pairs import settle
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from tistream.arrays import Bools, Int64s
 from tistream.model.tidb_key import KeyKind, KeyParts
-from tistream_sorter.match.packed import Int64s, stable_order
-
-Bools = npt.NDArray[np.bool_]
+from tistream_sorter.match.packed import stable_order
 
 
 def segment_order(commit_ts: Int64s, start_ts: Int64s, parts: KeyParts, keys: pl.Series, rows: Int64s) -> Int64s:

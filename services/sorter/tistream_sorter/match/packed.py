@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-Int64s = npt.NDArray[np.int64]
-UInt64s = npt.NDArray[np.uint64]
+from tistream.arrays import Int64s, UInt64s
+
 WORD = 64
 
 

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tistream.arrays import Int64s, UInt64s
 from tistream.model.tidb_key import KeyParts
-from tistream_sorter.match.packed import WORD, Int64s, UInt64s, sort_words, stable_order
+from tistream_sorter.match.packed import WORD, sort_words, stable_order
 
 PLAIN_PREWRITE, PLAIN_COMMIT, WHOLE, UNUSUAL = 0, 1, 2, 3
 CLASS_BITS = 2

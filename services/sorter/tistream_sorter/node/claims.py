@@ -19,12 +19,13 @@ from tistream.storage.manifest_follow import TaskObjects
 from tistream.storage.manifest_log import ManifestLog, Sealed
 from tistream.storage.object_store import ObjectStore
 from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.node.garbage import Garbage
 from tistream_sorter.node.tick_trace import TickTrace
 from tistream_sorter.state.task_state import TaskIdentity, TaskState, first_state, recovered_state
 from tistream_sorter.task.from_parents import inherited_state
 from tistream_sorter.task.seal_orders import others
-from tistream_sorter.task.task import Task, TickLimits
-from tistream_sorter.upkeep.gc_plan import Garbage
+from tistream_sorter.task.task import Task
+from tistream_sorter.task.turn import TickLimits, Turn
 
 log = logging.getLogger(__name__)
 
@@ -175,19 +176,19 @@ class Claims:
             return 0
         return served.resolved_ts if served.snapshot_ts == identity.snapshot_ts else 0
 
-    def read_others(self, one: Held, now_ms: int) -> None:
+    def read_others(self, one: Held, turn: Turn, now_ms: int) -> None:
         """Read the logs of the other parents of a merge, if the task's next step depends on them. `now_ms`: monotonic.
         Raises the errors of a read."""
-        wanted = one.task.to_read
+        wanted = turn.to_read
         if not wanted:
             one.reads = 0
         if not wanted or now_ms < one.read_ms:
             return
         one.reads += 1
         one.read_ms = now_ms if one.reads < READS_AT_ONCE else now_ms + READ_AGAIN_MS
-        state = one.task.state
+        state = turn.state
         views = [TaskObjects(self._objects, state.identity.tenant, task_id).follow() for task_id in wanted]
-        one.task.heard(others(state, views))
+        turn.heard(others(state, views))
 
     def _parent(self, identity: TaskIdentity, task_id: int) -> TaskView:
         return TaskObjects(self._objects, identity.tenant, task_id).follow()

@@ -12,6 +12,7 @@ from tistream.format.segment import SegmentRef
 from tistream.storage.measured import MeasuredObjectStore
 from tistream_sorter.jobs.rewrite import Rewrite, Rewritten
 from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.task.mailbox import Wasted
 from tistream_sorter.task.status import log_fields
 from tistream_sorter.task.task import Task
 from tistream_sorter.upkeep.compaction_plan import CompactRules, Pauses, rewrite
@@ -105,9 +106,9 @@ class Compactor:
         self._pauses.worked(task.task_id)
         self._metrics.compacted.inc(len(done.inputs))
         self._metrics.compacted_bytes.inc(done.output.size)
-        task.rewritten(done)
+        task.leave(done)
 
     def _failed(self, task: Task, unit: Rewrite) -> None:
         """Record a failed merge. Its output may exist; no manifest will name it, so its key is garbage."""
         self._metrics.compact_failures.inc()
-        task.wasted(unit.key)
+        task.leave(Wasted(unit.key))

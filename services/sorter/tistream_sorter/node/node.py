@@ -22,9 +22,11 @@ from tistream_sorter.node.reports import reports
 from tistream_sorter.node.tick_jobs import Runner, TickJobs
 from tistream_sorter.node.tick_trace import TickTrace
 from tistream_sorter.state.task_state import TaskIdentity, TaskState
+from tistream_sorter.task.mailbox import Keep
 from tistream_sorter.task.status import log_fields
-from tistream_sorter.task.task import Task, TickLimits
+from tistream_sorter.task.task import Task
 from tistream_sorter.task.tick import Plan
+from tistream_sorter.task.turn import TickLimits
 from tistream_sorter.upkeep.gc_plan import dropped, manifests_below
 from tistream_sorter.watermark.slice_work import passed_over
 
@@ -103,7 +105,7 @@ class SorterNode:
                     self._held.pop(task_id, None)
                     self._sealed.pop(task_id, None)
         for task in self.tasks():
-            task.keep(keep.get(task.state.identity.tenant))
+            task.leave(Keep(keep.get(task.state.identity.tenant)))
             self._give(task, orders)
         self._claims.keep_only(epochs)
         new = [identity for identity in wanted if current.get(identity.task_id) != identity.task_epoch]
@@ -115,7 +117,7 @@ class SorterNode:
                     self._sealed[identity.task_id] = opened
                 self.tell()
             elif opened is not None:
-                opened.task.keep(keep.get(identity.tenant))
+                opened.task.leave(Keep(keep.get(identity.tenant)))
                 self._give(opened.task, orders)
                 with self._lock:
                     self._held[identity.task_id] = opened
@@ -184,21 +186,8 @@ class SorterNode:
             if one.beside is not None:
                 commits += self._ended(one)
                 continue
-            try:
-                self._claims.read_others(one, now_ms)
-            except TiStreamError as error:  # the task waits, and the read is repeated
-                self._trouble(one, f"cannot read the other parents of the merge: {error}")
-            began_ms, began_ns = self._clock.monotonic_ms(), trace.now_ns()
-            one.garbage.note(one.task.settle(began_ms), began_ms)
-            try:
-                due = one.task.due(self._clock.monotonic_ms(), self._clock.now_ms(), self._new_nonce())
-            except Exception as error:  # a fault of one tenant's input: the other tasks continue
-                self._stop(one, error)
-                continue
+            due = self._due(one, now_ms)
             unfinished |= one.task.unfinished
-            if due is not None and trace.on():
-                told = due if isinstance(due, Plan) else due[0]
-                one.trace = TickTrace.begun(one.task.state, told, began_ns)
             if isinstance(due, Plan) and due.work > self._large_work:
                 one.beside = self._beside.submit(self._run_beside, one, due)
                 one.beside.add_done_callback(lambda _: self.wake())
@@ -214,6 +203,25 @@ class SorterNode:
         if plans:
             self._metrics.tick_seconds.observe((self._clock.monotonic_ms() - began) / 1000)
         return any(done) or unfinished
+
+    def _due(self, one: Held, now_ms: int) -> Plan | tuple[Manifest, TaskState] | None:
+        """One turn of a task: its next step, if there is one. Its trace begins."""
+        with one.task.turn() as turn:
+            try:
+                self._claims.read_others(one, turn, now_ms)
+            except TiStreamError as error:  # the task waits, and the read is repeated
+                self._trouble(one, f"cannot read the other parents of the merge: {error}")
+            began_ms, began_ns = self._clock.monotonic_ms(), trace.now_ns()
+            one.garbage.note(turn.settle(began_ms), began_ms)
+            try:
+                due = turn.due(self._clock.monotonic_ms(), self._clock.now_ms(), self._new_nonce())
+            except Exception as error:  # a fault of one tenant's input: the other tasks continue
+                self._stop(one, error)
+                return None
+        if due is not None and trace.on():
+            told = due if isinstance(due, Plan) else due[0]
+            one.trace = TickTrace.begun(one.task.state, told, began_ns)
+        return due
 
     def _run_beside(self, one: Held, due: Plan) -> list[tuple[Held, Manifest, TaskState, int]]:
         """Run a large tick in its own thread. The tick that finds it ended commits it, because a commit is short."""
@@ -250,7 +258,7 @@ class SorterNode:
         if held.task.trouble is None or now_ms - held.told_ms >= TROUBLE_AGAIN_MS:
             held.told_ms = now_ms
             log.warning("tick failed", extra={**log_fields(held.task.state), "reason": reason})
-        held.task.trouble = reason
+        held.task.fail(reason)
 
     def _commit(self, held: Held, manifest: Manifest, after: TaskState, files: int) -> bool:
         """Commit a manifest; return whether it was committed. If that is unknown, its trace continues."""
@@ -284,9 +292,12 @@ class SorterNode:
         except Exception as error:  # an unknown writer has taken the number, or worse: only a new epoch may continue
             self._stop(held, error)
             return False
-        self._observe(held.task, manifest, before, files)
-        held.garbage.note(dropped(durable, manifest, after), self._clock.monotonic_ms())
-        held.task.committed(after, files, self._clock.monotonic_ms())
+        with held.task.turn() as turn:
+            now_ms = self._clock.now_ms()
+            waited_ms = [now_ms - file.ref.arrived_ms for file in turn.queued(files)]
+            self._metrics.count_commit(manifest, before.counters, waited_ms)
+            held.garbage.note(dropped(durable, manifest, after), self._clock.monotonic_ms())
+            turn.committed(after, files, self._clock.monotonic_ms())
         if manifest.live_segments is not None:
             self._raise_floor(held, manifest.number)
         if before.stop_at != manifest.stop_at:
@@ -316,20 +327,10 @@ class SorterNode:
             held.garbage.note(manifests_below(held.task.durable, held.floor, floor), self._clock.monotonic_ms())
             held.floor = floor
 
-    def _observe(self, task: Task, manifest: Manifest, before: TaskState, files: int) -> None:
-        self._metrics.manifests.inc()
-        self._metrics.segments.inc(len(manifest.segments))
-        self._metrics.segment_bytes.inc(sum(segment.size for segment in manifest.segments))
-        for what, total in manifest.counters.items():
-            self._metrics.rows.labels(what).inc(max(0, total - before.counters.get(what, 0)))
-        now_ms = self._clock.now_ms()
-        for file in task.queued(files):
-            self._metrics.file_seconds.observe(max(0, now_ms - file.ref.arrived_ms) / 1000)
-
     def _stop(self, held: Held, error: Exception) -> None:
         known = isinstance(error, TiStreamError)
         reason = str(error) if known else f"{type(error).__name__}: {error}"
-        held.task.stopped = reason
+        held.task.stop(reason)
         self._metrics.broken.labels(str(error.number) if isinstance(error, InvariantBroken) else "none").inc()
         self._metrics.stopped.inc()
         fields = {**log_fields(held.task.state), "error": reason}

@@ -1,5 +1,4 @@
-"""Incremental progress of many tasks: a follower polls for those that changed since its last call. Pure, but for its
-lock."""
+"""Incremental progress of many tasks: a follower polls for those that changed since its last call. Thread-safe."""
 
 from __future__ import annotations
 

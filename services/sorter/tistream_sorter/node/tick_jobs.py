@@ -109,7 +109,7 @@ class TickJobs:
         if any(task.trouble != told for task in tasks):
             log.error("job failed", exc_info=error, extra={"tasks": [task.task_id for task in tasks]})
         for task in tasks:
-            task.trouble = told
+            task.fail(told)
 
     def _concluded(
         self, held: Held, done: Plan, results: list[ShardResult] | None
@@ -121,7 +121,8 @@ class TickJobs:
             self._metrics.damaged.inc()
             for reason in {reason for result in results for reason in result.bad_files.values()}:
                 log.warning("change file cannot be read", extra={"task_id": task.task_id, "reason": reason})
-            task.refused(done, results, self._clock.monotonic_ms())
+            with task.turn() as turn:
+                turn.refused(done, results, self._clock.monotonic_ms())
             return None
         if reasons := [(result.key_unusable, str(result.failed)) for result in results if result.failed]:
             key_unusable, reason = max(reasons)

@@ -1,1 +1,1 @@
-"""One task: its inbox, its ticks, and the state that it begins with. Pure, but for the task's lock."""
+"""One task: its inbox, its ticks, and the state that it begins with. All but the task itself is pure."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tistream import arrow_ipc
 from tistream.errors import InvariantBroken
 from tistream.format.manifest import READY, SEALED, UNMATCHED, Manifest, PendingPart
 from tistream.model.span import KeySpan
@@ -193,15 +194,15 @@ def plan(
     served_ts = max(state.served_ts, state.told_ts)
     found = tuple(_shard_file(seq, file, identity.task_id) for seq, file in files)
     sources = tuple(file for file in found if file.wanted)
-    scans = _ipc(pa.concat_tables([SCANS_SCHEMA.empty_table(), *after.scans]))
+    scans = arrow_ipc.to_bytes(pa.concat_tables([SCANS_SCHEMA.empty_table(), *after.scans]))
     scanned = after.history.scanned()
     pieces = cut(identity.span, sources, state.pending, ReadRules(window.high, rules.rows_small, scanned, swept), rules)
     # With few slices each shard gets the whole history.
-    whole = _ipc(after.history.table()) if len(after.slices) < CLIP_SLICES else None
+    whole = arrow_ipc.to_bytes(after.history.table()) if len(after.slices) < CLIP_SLICES else None
     shards = []
     for number, span in enumerate(cut_at(pieces.spans, bounds)):
         mine, unmatched = touching(sources, span), _of_kind(state.pending, UNMATCHED, span)
-        history = _ipc(after.history.table(touched(span, mine, unmatched))) if whole is None else whole
+        history = arrow_ipc.to_bytes(after.history.table(touched(span, mine, unmatched))) if whole is None else whole
         shard = Shard(
             tenant=identity.tenant,
             task_id=identity.task_id,
@@ -300,10 +301,3 @@ def _carried(
         left = [piece for shard, piece in pieces if (part.key, piece.start) not in consumed[shard.number]]
         out += [part] if len(left) == len(pieces) else [replace(part, span=piece) for piece in left]
     return tuple(out)
-
-
-def _ipc(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())

@@ -1,4 +1,4 @@
-"""Which objects of a task are garbage (docs/adr/0009), and since when. Pure, but for its lock; times are monotonic ms.
+"""Which objects of a task are garbage (docs/adr/0009). Pure.
 
 Objects are a task's own. Of those that it shares with other children of a sealed task, `unnamed` finds the garbage.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tistream.concurrency import new_lock
 from tistream.format.manifest import Manifest, PendingPart
 from tistream.format.segment import SegmentRef
 from tistream.storage import layout
@@ -24,35 +23,6 @@ class CollectRules:
 
 
 COLLECT_DEFAULT = CollectRules()
-
-
-class Garbage:
-    """Keys that no manifest names any more, each with the time of that observation. Used by the tick thread and by the
-    thread that deletes."""
-
-    def __init__(self) -> None:
-        self._lock = new_lock()
-        self._since_ms: dict[str, int] = {}  # ordered by time
-
-    def note(self, keys: Iterable[str], now_ms: int) -> bool:
-        """Add garbage; known keys keep their time. Return whether any key is new."""
-        with self._lock:
-            known = len(self._since_ms)
-            for key in keys:
-                self._since_ms.setdefault(key, now_ms)
-            return len(self._since_ms) > known
-
-    def due(self, now_ms: int, grace_ms: int, count_max: int) -> list[str]:
-        """At most `count_max` keys whose grace time is over, oldest first."""
-        with self._lock:
-            ready = (key for key, since_ms in self._since_ms.items() if now_ms - since_ms >= grace_ms)
-            return [key for key, _ in zip(ready, range(count_max), strict=False)]
-
-    def deleted(self, keys: Iterable[str]) -> None:
-        """Remove keys that have been deleted."""
-        with self._lock:
-            for key in keys:
-                self._since_ms.pop(key, None)
 
 
 def dropped(before: TaskState, manifest: Manifest, after: TaskState) -> set[str]:

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tistream.arrays import Int64s
 from tistream.model.span import KeySpan
-from tistream_sorter.watermark.slice_cuts import Cuts, Int64s, Places, int64s, whole
+from tistream_sorter.watermark.slice_cuts import Cuts, Places, int64s, whole
 from tistream_sorter.watermark.slice_work import Runs
 from tistream_sorter.watermark.watermark_rows import Waiting, Watermark
 

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from tistream.arrays import Bools, Int64s
 
 _FEW = 256  # below this number, keys are not sorted before the search
 _SINGLE = 8  # below this number, keys are looked up one by one: a vectorized search has a high fixed cost

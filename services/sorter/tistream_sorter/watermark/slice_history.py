@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tistream.arrays import Int64s
 from tistream.model.span import KeySpan, joined
 from tistream_sorter.watermark.slice_cuts import Cuts
 
@@ -20,7 +21,6 @@ NO_SCAN = -1
 NOT_CONNECTED = -1
 SCANNED_MAX = 64  # maximum number of spans that `History.scanned` returns
 
-Int64s = npt.NDArray[np.int64]
 
 HISTORY = pa.schema(
     [

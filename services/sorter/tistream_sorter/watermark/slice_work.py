@@ -6,7 +6,8 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tistream_sorter.watermark.slice_cuts import Cuts, Int64s
+from tistream.arrays import Int64s
+from tistream_sorter.watermark.slice_cuts import Cuts
 from tistream_sorter.watermark.watermark_rows import Waiting
 
 # Waiting rows of a task, and slice changes by one file: several times the number of regions of any store.

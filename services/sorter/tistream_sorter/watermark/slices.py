@@ -27,10 +27,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tistream.arrays import Bools, Int64s
 from tistream.model.span import KeySpan
 from tistream.model.ts import MAX_TS
 from tistream_sorter.watermark.slice_arrays import NO_REGION, SliceArrays
-from tistream_sorter.watermark.slice_cuts import Bools, Int64s, Places, int64s, whole
+from tistream_sorter.watermark.slice_cuts import Places, int64s, whole
 from tistream_sorter.watermark.slice_history import NO_SCAN, NOT_CONNECTED, Changes, History
 from tistream_sorter.watermark.slice_work import (
     CHANGES_MAX,

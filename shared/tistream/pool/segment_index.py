@@ -1,14 +1,13 @@
-"""The live segments of one task, found by window. Pure. Segments are usually appended, as in a task's log."""
+"""Live segments of a task or of a tenant, found by window. Pure. Segments are usually appended, as in a task's log."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
+from tistream.arrays import Int64s
 from tistream.format.segment import SegmentRef
 from tistream.model.ts import Window
-
-Ints = npt.NDArray[np.int64]
 
 
 class SegmentIndex:
@@ -16,9 +15,9 @@ class SegmentIndex:
 
     def __init__(self) -> None:
         self._segments: tuple[SegmentRef, ...] = ()
-        self._lows: Ints = np.empty(0, np.int64)
-        self._highs: Ints = np.empty(0, np.int64)
-        self._rows: Ints = np.empty(0, np.int64)
+        self._lows: Int64s = np.empty(0, np.int64)
+        self._highs: Int64s = np.empty(0, np.int64)
+        self._rows: Int64s = np.empty(0, np.int64)
 
     def update(self, segments: tuple[SegmentRef, ...]) -> None:
         """Replace the live segments. Cheap if segments were only appended."""
@@ -39,7 +38,7 @@ class SegmentIndex:
         """The segments that may hold rows of the window, in commit order."""
         return [self._segments[at] for at in self._fit(window)]
 
-    def beginnings(self, window: Window) -> tuple[Ints, Ints]:
+    def beginnings(self, window: Window) -> tuple[Int64s, Int64s]:
         """The lowest commit_ts and the row counts of the segments that `overlapping` returns."""
         fit = self._fit(window)
         return self._lows[fit], self._rows[fit]

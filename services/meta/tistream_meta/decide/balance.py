@@ -1,0 +1,94 @@
+"""Even load on nodes: which node has the lowest load, and which items move to it. Pure.
+
+`policies` uses it for tasks on sorters, `store_policy` for stores on dispatchers. Each decides which of its items may
+move, in which order, and how many at a time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+UNEVEN = 1.2  # times the mean load: a node above it has too much; one below 1/UNEVEN of the mean has too little
+
+
+class NodeLoads:
+    """The load that each live node will have: an item that moves counts at its destination."""
+
+    def __init__(self, of: Mapping[str, float]) -> None:
+        self.of = {node: of[node] for node in sorted(of)}
+        self._heap = [(amount, node) for node, amount in self.of.items()]
+        heapq.heapify(self._heap)
+
+    def among(self, nodes: Iterable[str]) -> NodeLoads:
+        """The same loads for the nodes that are alive now; a new one starts at 0."""
+        return NodeLoads({node: self.of.get(node, 0.0) for node in nodes})
+
+    def least(self) -> str:
+        """The node with the lowest load; of equals the first by name. There must be a node."""
+        while True:
+            amount, node = self._heap[0]
+            if amount == self.of[node]:
+                return node
+            heapq.heapreplace(self._heap, (self.of[node], node))
+
+    def mean(self) -> float:
+        """The mean load of a node. There must be a node."""
+        return sum(self.of.values()) / len(self.of)
+
+    def give(self, node: str, amount: float) -> None:
+        """Count `amount` at a node."""
+        self.of[node] += amount
+        heapq.heappush(self._heap, (self.of[node], node))
+
+    def move(self, source: str | None, target: str, amount: float) -> None:
+        """Count `amount` at `target` in place of `source`, which may be a node that is not alive, or none."""
+        if source is not None and source in self.of:
+            self.give(source, -amount)
+        self.give(target, amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed(Generic[Item]):
+    """An item with its load, and the node that has it."""
+
+    item: Item
+    node: str
+    amount: float
+
+
+@dataclass(frozen=True, slots=True)
+class Move(Generic[Item]):
+    """The next node of an item, and why."""
+
+    item: Item
+    target: str
+    why: str
+
+
+def drain(items: Iterable[Weighed[Item]], loads: NodeLoads) -> Iterator[Move[Item]]:
+    """Move each item to the node with the lowest load. `loads` counts every move that is taken from the iterator."""
+    for one in items:
+        target = loads.least()
+        loads.move(one.node, target, one.amount)
+        yield Move(one.item, target, f"{one.node} is drained")
+
+
+def even_out(items: Iterable[Weighed[Item]], loads: NodeLoads, uneven: float, *, fill: bool) -> Iterator[Move[Item]]:
+    """Move items from nodes above `uneven` times the mean load to the node with the lowest load. `fill`: also from
+    nodes above the mean, while the node with the lowest load is below the mean divided by `uneven`.
+
+    Items are considered in their order, each once. `loads` counts every move that is taken from the iterator.
+    """
+    mean = loads.mean()
+    for one in items:
+        source, target = one.node, loads.least()
+        much, little = loads.of[source] > uneven * mean, fill and loads.of[target] * uneven < mean
+        # Move only if both come nearer to the mean: else two nodes would hand one item to and fro.
+        if (much or (little and loads.of[source] > mean)) and loads.of[target] + one.amount < loads.of[source]:
+            loads.move(source, target, one.amount)
+            yield Move(one.item, target, f"{source} has more to do than others")

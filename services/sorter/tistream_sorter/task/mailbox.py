@@ -1,0 +1,219 @@
+"""What other threads leave for a task: files, orders, and notes. The next turn takes it (turn.py). Thread-safe.
+
+The lock here is the only one of a task. It protects what threads share and is held for a moment; nothing is decided and
+nothing waits while it is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tistream.concurrency import new_lock
+from tistream.errors import InvalidRequest
+from tistream.model.ts import MAX_TS
+from tistream.wire.file_batch import FileRef
+from tistream.wire.meta import SealOrder
+from tistream.wire.sorter import Hold
+from tistream_sorter.jobs.rewrite import Rewritten
+from tistream_sorter.state.damage import Damages
+from tistream_sorter.state.positions import Positions, closed, outlived
+from tistream_sorter.state.task_state import TaskState
+from tistream_sorter.task.inbox import Inbox
+from tistream_sorter.task.seal_orders import Order, may_stop, read_order
+from tistream_sorter.task.status import no_room
+from tistream_sorter.task.tick import TaskFile, emptied
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How long committed rows are kept; None: for ever."""
+
+    ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadThrough:
+    """The schema registry has durably read the pool up to `ts`. Rows above it must be kept."""
+
+    ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlushedByAll:
+    """The manifests of all tasks of the tenant cover `ts`, so readers can have read up to it. Rows above it must be
+    kept, because readers wait for the slowest task. The highest value counts."""
+
+    ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class NothingLeftOf:
+    """No object is left of a sealed ancestor: it is removed from the heritage."""
+
+    task_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wasted:
+    """An object that may exist will never be named by a manifest."""
+
+    key: str
+
+
+Note = Keep | ReadThrough | FlushedByAll | NothingLeftOf | Wasted | Rewritten  # Rewritten: a compaction is complete
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """The notes as of one moment. `rewritten` and `wasted` are handed over once; of the others the present value
+    counts."""
+
+    keep_ms: int | None
+    read_ts: int
+    flushed_by_all: int
+    nothing_left_of: frozenset[int]
+    rewritten: list[Rewritten]
+    wasted: list[str]
+
+
+class Mailbox:
+    """The shared part of one task."""
+
+    def __init__(self, state: TaskState, files_max: int, *, read_by_registry: bool) -> None:
+        self._lock = new_lock()
+        self._files_max = files_max
+        self._inbox = Inbox(state.positions)
+        self._damages = Damages()
+        self._notes = Notes(None, 0 if read_by_registry else MAX_TS, 0, frozenset(), [], [])
+        self._sent: SealOrder | None = None  # the order as it was given
+        self._order: Order | None = None  # the same, if it can be obeyed
+        self._in_turn = False
+
+    # -- any thread ----------------------------------------------------------------------------------------------
+
+    def leave(self, note: Note) -> None:
+        """Leave a note for the next turn."""
+        with self._lock:
+            notes = self._notes
+            match note:
+                case Keep(ms):
+                    self._notes = replace(notes, keep_ms=ms)
+                case ReadThrough(ts):
+                    self._notes = replace(notes, read_ts=ts)
+                case FlushedByAll(ts):
+                    self._notes = replace(notes, flushed_by_all=max(notes.flushed_by_all, ts))
+                case NothingLeftOf(task_id):
+                    self._notes = replace(notes, nothing_left_of=notes.nothing_left_of | {task_id})
+                case Wasted(key):
+                    notes.wasted.append(key)
+                case Rewritten():
+                    notes.rewritten.append(note)
+
+    def obey(self, order: SealOrder | None, state: TaskState) -> str | None:
+        """Set the owner's present order (None: none). For a new order that cannot be obeyed, return the reason."""
+        with self._lock:
+            if order == self._sent:
+                return None
+            self._sent, self._order = order, None
+            try:
+                self._order = found = None if order is None else read_order(order, state.identity)
+            except InvalidRequest as error:
+                return str(error)
+        if found is not None and found.stop_at is not None and not may_stop(state, found):
+            return f"stop_at {found.stop_at} lies below the progress {state.progress_ts}"
+        return None
+
+    def offer(self, files: Sequence[TaskFile], durable: TaskState, now_ms: int) -> bool:
+        """Queue the files that follow their chains; False if the inbox is full, and then none is queued. `durable`: the
+        state of the newest manifest."""
+        with self._lock:
+            if len(self._inbox.files) + len(files) > self._files_max and self._inbox.files:
+                return False
+            for file in files:
+                if outlived(durable.positions, durable.flushed_ts, file.ref):
+                    continue
+                if not self._damages.refuses(file.ref, now_ms):
+                    late = closed(durable.positions, durable.flushed_ts, file.ref)
+                    self._inbox.offer(emptied(file) if late else file)
+            return True
+
+    def received(self) -> Positions:
+        """The positions after all queued files."""
+        with self._lock:
+            return self._inbox.positions
+
+    def holds(self, monotonic_ms: int) -> tuple[Positions, list[Hold]]:
+        """The positions after all queued files, and the holds of files that are damaged or have no room."""
+        with self._lock:
+            received, holds = self._inbox.positions, self._damages.holds(monotonic_ms)
+            return received, holds + [no_room(ref, received) for ref in self._inbox.crowded()]
+
+    def has_files(self) -> bool:
+        """Whether a file is queued."""
+        with self._lock:
+            return bool(self._inbox.files)
+
+    def has_rewritten(self) -> bool:
+        """Whether a compaction is complete that no turn has taken."""
+        with self._lock:
+            return bool(self._notes.rewritten)
+
+    def nothing_left_of(self) -> frozenset[int]:
+        """Ancestors of which no object is left."""
+        with self._lock:
+            return self._notes.nothing_left_of
+
+    # -- the turn -------------------------------------------------------------------------------------------------
+
+    def begin_turn(self) -> None:
+        """Begin a turn. A second one at the same time is a fault of the program."""
+        with self._lock:
+            assert not self._in_turn, "two turns of one task at the same time"
+            self._in_turn = True
+
+    def end_turn(self) -> None:
+        """End the turn."""
+        with self._lock:
+            self._in_turn = False
+
+    def order(self) -> Order | None:
+        """The owner's present order."""
+        with self._lock:
+            return self._order
+
+    def notes(self) -> Notes:
+        """Take the notes."""
+        with self._lock:
+            taken = self._notes
+            self._notes = replace(taken, rewritten=[], wasted=[])
+            return taken
+
+    def peek(self, bytes_max: int, task_id: int) -> list[TaskFile]:
+        """The files of the next tick; see Inbox.peek."""
+        with self._lock:
+            return self._inbox.peek(bytes_max, task_id)
+
+    def queued(self, count: int) -> list[TaskFile]:
+        """The first `count` files of the inbox."""
+        with self._lock:
+            return self._inbox.files[:count]
+
+    def took(self, files: Sequence[TaskFile]) -> None:
+        """Remove the first files, because a manifest or the state in memory has them."""
+        with self._lock:
+            self._inbox.taken(len(files))
+            for file in files:
+                self._damages.taken(file.ref)
+
+    def committed(self, after: TaskState) -> None:
+        """A manifest has `after`: drop the closed chains that it has dropped."""
+        with self._lock:
+            self._inbox.committed(after.positions, after.flushed_ts)
+
+    def forget(self, positions: Positions, bad: Sequence[tuple[FileRef, str]], now_ms: int) -> None:
+        """Drop files that cannot be read (each with the reason), and the later files of their chains."""
+        with self._lock:
+            for ref, reason in bad:
+                self._damages.note(ref, reason, now_ms)
+            self._inbox.forget(positions, [ref.key for ref, _ in bad])

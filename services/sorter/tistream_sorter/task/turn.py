@@ -1,0 +1,205 @@
+"""A turn of one task: what the tick does next, and what a commit changes. No I/O.
+
+`Task.turn` is the only door to a Turn, and lets one caller in at a time. So nothing here takes a lock; what other
+threads left is read from the mailbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tistream.format.manifest import Manifest
+from tistream.wire.file_batch import FileRef
+from tistream_sorter.jobs.shard import ShardResult
+from tistream_sorter.state.task_state import Retention, TaskState
+from tistream_sorter.task.inbox import groups_of
+from tistream_sorter.task.mailbox import Mailbox
+from tistream_sorter.task.restate import manifest_of
+from tistream_sorter.task.seal_orders import Order, Others, must_read, next_step, other_parents
+from tistream_sorter.task.tick import FileRefused, Plan, Taken, Taking, TaskFile, needs_job, plan, rested, take
+from tistream_sorter.upkeep.compaction_plan import COMPACT_DEFAULT, CompactRules, replaced
+from tistream_sorter.upkeep.gc_plan import COLLECT_DEFAULT, CollectRules
+from tistream_sorter.upkeep.load import LoadMeter
+from tistream_sorter.upkeep.retention import Readable
+from tistream_sorter.upkeep.shards import CutRules
+from tistream_sorter.upkeep.sweep import Sweeps
+
+TAKE_STEPS = 4_096  # slice changes by one task before the other tasks have their turn: about 50 ms
+
+
+@dataclass(frozen=True, slots=True)
+class TickLimits:
+    """Limits of one tick of one task; see SorterSettings.tick."""
+
+    bytes_max: int
+    idle_manifest_ms: int
+    inbox_files_max: int
+    cut: CutRules
+    large_work: int = 256 << 20  # a tick with more work (shards.Cut) runs as a job of its own
+    collect: CollectRules = COLLECT_DEFAULT
+    compact: CompactRules | None = COMPACT_DEFAULT  # None: no compaction
+    take_steps: int = TAKE_STEPS
+
+
+class Turn:
+    """The state of a task, and the decisions of its tick. Other threads read `state`, `durable`, `stopped`, `trouble`,
+    `unfinished` and `load`, each of which is replaced as a whole.
+
+    state: with what was taken into memory. durable: the state that the newest manifest contains. stopped: why nothing
+    is done any more. trouble: why the last tick failed; it is retried.
+    """
+
+    def __init__(self, state: TaskState, limits: TickLimits, mail: Mailbox) -> None:
+        self.state = state
+        self.durable = state
+        self.stopped: str | None = None
+        self.trouble: str | None = None
+        self.load = LoadMeter(state.identity.span)
+        self._limits = limits
+        self._mail = mail
+        self._others: Others | None = None  # the other parents of a merge, as read for the next tick
+        self._idle_at_ms: int | None = None  # when to write progress without changes; None = at once
+        self._sweeps = Sweeps()
+        self._sweeping: frozenset[str] = frozenset()  # large parts that the present tick scans for dead locks
+        self._readable = Readable(limits.collect.grace_ms)
+        self._taking: Taking | None = None  # in progress; `state` does not change until it has ended
+
+    @property
+    def rests(self) -> bool:
+        """Whether a tick would do nothing: no file is queued, and a manifest has all that was taken."""
+        return not self._mail.has_files() and not self.state.unwritten and not self.state.unflushed
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the next call of `due` continues work that is in progress."""
+        return self._taking is not None
+
+    @property
+    def to_read(self) -> list[int]:
+        """The other parents of a merge, if their logs must be read for the next step."""
+        state = self.state
+        if self.stopped is not None or self._taking is not None:
+            return []
+        if not must_read(state, self._mail.order()):
+            return []
+        return other_parents(state)
+
+    def heard(self, others: Others | None) -> None:
+        """Set the content of the other parents' logs; None if they could not be read."""
+        self._others = others
+
+    def settle(self, now_ms: int) -> list[str]:
+        """Apply the notes of other threads to the state. Returns keys of objects that no manifest will name. Monotonic
+        time."""
+        if self._taking is not None:
+            return []
+        notes = self._mail.notes()
+        readable_ts = self._readable.through(min(self.durable.flushed_ts, notes.flushed_by_all), now_ms)
+        read_ts = notes.read_ts if notes.keep_ms is None else min(notes.read_ts, readable_ts)
+        state, rule = self.state, Retention(notes.keep_ms, read_ts)
+        if state.retention != rule:
+            state = replace(state, retention=rule)
+        if not notes.nothing_left_of.isdisjoint(state.heritage):
+            state = replace(state, heritage=tuple(one for one in state.heritage if one not in notes.nothing_left_of))
+        vain = notes.wasted
+        for one in notes.rewritten:
+            assert one.output is not None
+            after = replaced(state, one)
+            if after is None:  # retention has dropped some of the inputs meanwhile
+                vain.append(one.output.key)
+            else:
+                state = after
+        self.state = state
+        return vain
+
+    def due(self, now_ms: int, wall_ms: int, nonce: str) -> Plan | tuple[Manifest, TaskState] | None:
+        """The next step: a tick to run, a manifest that only records progress, or nothing. `now_ms`: monotonic;
+        `wall_ms`: wall clock.
+
+        Files without entries that flush nothing are taken into the state without a job or a manifest. `unfinished` work
+        continues at the next call.
+        """
+        order = self._mail.order()
+        if self.stopped is None and self._taking is None and (asked := self._asked(order, nonce, wall_ms)) is not None:
+            return asked
+        if self.stopped is not None or self.rests:
+            return None
+        idle = self._idle_at_ms is None or now_ms >= self._idle_at_ms
+        if (found := self._taken(now_ms, idle=idle)) is None:
+            return None
+        files, taken = found
+        if needs_job(taken[0], files, sweep=idle):
+            history = taken[0].history
+            self._sweeping = self._sweeps.due(self.state.pending, history, self._limits.cut.rows_small, now_ms)
+            bounds = () if order is None else order.bounds
+            return plan(self.state, taken, nonce, self._limits.cut, self._sweeping, bounds)
+        self.state = rested(taken[0])
+        self._mail.took(files)
+        if not idle:
+            return None
+        raised = replace(self.state, flushed_ts=self.state.progress_ts)
+        return manifest_of(raised, self.state.flushed_ts, (), nonce, wall_ms)
+
+    def _taken(self, now_ms: int, *, idle: bool) -> tuple[Sequence[TaskFile], Taken] | None:
+        """The files of this tick and the state after them. None if there is nothing to do, if the work is not finished
+        after `take_steps`, or if a file was refused."""
+        if (taking := self._taking) is None:
+            files = self._mail.peek(self._limits.bytes_max, self.state.identity.task_id)
+            if not files and not idle and not self.state.unflushed:
+                return None
+            taking = Taking(self.state, files)
+        self._taking = None
+        try:
+            taken = taking.go_on(self._limits.take_steps)
+        except FileRefused as refused:
+            self._mail.forget(self.state.positions, [(refused.ref, refused.reason)], now_ms)
+            return None
+        if taken is None:
+            self._taking = taking
+            return None
+        return [file for _, file in taken[1]], taken
+
+    def _asked(self, order: Order | None, nonce: str, wall_ms: int) -> Plan | tuple[Manifest, TaskState] | None:
+        """The step that precedes any file: the first manifest of a child task, or the owner's order."""
+        state = self.state
+        if state.inherited:
+            return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
+        step, self._others = next_step(state, order, self._others), None
+        if step is None and state.restate and self.rests:
+            return manifest_of(state, state.flushed_ts, (), nonce, wall_ms)
+        if step is None:
+            return None
+        self._sweeping = frozenset()
+        bound = replace(state, stop_at=step.stop_at, merge=step.merge)
+        # A manifest drops the history of the slices, so pending locks must be judged by it before. And after a stop was
+        # withdrawn, rows may be pending below the watermark. One tick does both, independent of the bounds of parts.
+        unheard, unflushed = state.unwritten > 0, bound.progress_ts > state.flushed_ts
+        if (unheard or unflushed) and needs_job(bound, (), sweep=unheard):
+            return plan(bound, take(bound, ()), nonce, self._limits.cut, bounds=() if order is None else order.bounds)
+        raised = replace(bound, flushed_ts=bound.progress_ts)
+        return manifest_of(raised, state.flushed_ts, (), nonce, wall_ms, step.children)
+
+    def queued(self, count: int) -> list[TaskFile]:
+        """The first `count` files of the inbox: those that the present tick has read."""
+        return self._mail.queued(count)
+
+    def committed(self, after: TaskState, files: int, now_ms: int) -> None:
+        """A manifest was committed that covers the first `files` files of the inbox. Monotonic time."""
+        self._sweeps.swept(self._sweeping, now_ms)
+        self._sweeping = frozenset()
+        self._idle_at_ms = now_ms + self._limits.idle_manifest_ms
+        self.trouble = None
+        taken, task_id = self._mail.queued(files), after.identity.task_id
+        self.load.took((group for file in taken for group in groups_of(file, task_id)), now_ms)
+        self._mail.took(taken)
+        self.durable = after
+        self.state = after
+        self._mail.committed(after)
+
+    def refused(self, done: Plan, results: Sequence[ShardResult], now_ms: int) -> None:
+        """Shards found damaged files: drop them and the later files of their chains. The dispatcher sends them
+        again."""
+        reasons = {seq: reason for result in results for seq, reason in result.bad_files.items()}
+        bad: list[tuple[FileRef, str]] = [(file.ref, reasons[seq]) for seq, file in done.files if seq in reasons]
+        self._mail.forget(self.state.positions, bad, now_ms)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from fastapi import APIRouter, Depends, FastAPI
+from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, Gauge
 from starlette.middleware import Middleware
 
@@ -53,10 +54,12 @@ from tistream_api.read.group_cache import GroupCache, Keeping
 from tistream_api.read.scan import Budget
 from tistream_api.request.head_requests import HeadRequests
 from tistream_api.request.params import LAG_MINUTES_MAX
+from tistream_api.request.query_string import on_invalid, strict_query
 from tistream_api.request.raw_path import RawPath
 from tistream_api.routes.audit_routes import build_audit_router
 from tistream_api.routes.console_pages import build_pages
 from tistream_api.routes.insight_routes import build_insight_router
+from tistream_api.routes.openapi import schemas
 from tistream_api.routes.operator_routes import build_operator_router
 from tistream_api.routes.pull_routes import build_router
 from tistream_api.routes.store_routes import build_store_router
@@ -249,22 +252,25 @@ def _add_gates(app: FastAPI, callers: Callers, peers: Peers, refusals: Refusals)
 def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:
     """Add the routes behind the gate. Raises NotDeclared if a route does not declare its access, or if any other route
     is not open to everybody."""
+    app.add_exception_handler(RequestValidationError, on_invalid)
     app.router.redirect_slashes = False  # a redirect would be sent before the gate, to any host that the request names
     app.include_router(build_pages())
     for router in routers:
-        app.include_router(router, dependencies=[Depends(gate.check)])
+        app.include_router(router, dependencies=[Depends(gate.check), Depends(strict_query)])
     refuse_undeclared(app.routes, [route for router in routers for route in router.routes])
-    _tell_scheme(app)
+    _complete_document(app)
     app.user_middleware.append(Middleware(HeadRequests))  # inside all middleware that counts requests
 
 
-def _tell_scheme(app: FastAPI) -> None:
-    """Add the security scheme of the tokens to the OpenAPI document."""
+def _complete_document(app: FastAPI) -> None:
+    """Add the tokens' security scheme, and the schemas of problems and events, to the OpenAPI document."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = made()
-        document.setdefault("components", {})["securitySchemes"] = SCHEME
+        components = document.setdefault("components", {})
+        components["securitySchemes"] = SCHEME
+        components["schemas"] |= schemas()
         document["paths"][METRICS]["get"]["security"] = SECURITY  # metrics_gate.py
         return document
 

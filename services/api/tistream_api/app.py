@@ -14,8 +14,10 @@ from typing import Any, Protocol
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry, Gauge
 from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
 
 from tistream import decode
 from tistream.clock import Clock
@@ -36,7 +38,7 @@ from tistream.wire.clients.client import DEADLINE_S, HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.clients.token_client import TokenClient
 from tistream_api.admission.delayed_rejections import SlowRefusals
-from tistream_api.admission.gate import SCHEME, SECURITY, Gate, refuse_undeclared
+from tistream_api.admission.gate import SCHEME, SECURITY, Access, Gate, every_route, refuse_undeclared
 from tistream_api.admission.memory_budget import Memory
 from tistream_api.admission.memory_limit import give_back, memory_limit, pull_bytes
 from tistream_api.admission.metering import Served
@@ -257,13 +259,15 @@ def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:
     app.include_router(build_pages())
     for router in routers:
         app.include_router(router, dependencies=[Depends(gate.check), Depends(strict_query)])
-    refuse_undeclared(app.routes, [route for router in routers for route in router.routes])
-    _complete_document(app)
+    guarded = [route for router in routers for route in router.routes]
+    refuse_undeclared(app.routes, guarded)
+    _complete_document(app, guarded)
     app.user_middleware.append(Middleware(HeadRequests))  # inside all middleware that counts requests
 
 
-def _complete_document(app: FastAPI) -> None:
-    """Add the tokens' security scheme, and the schemas of problems and events, to the OpenAPI document."""
+def _complete_document(app: FastAPI, guarded: Sequence[BaseRoute]) -> None:
+    """Add to the OpenAPI document the security scheme of the tokens, the access that each route requires, and the
+    schemas of problems and events."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -271,6 +275,10 @@ def _complete_document(app: FastAPI) -> None:
         components = document.setdefault("components", {})
         components["securitySchemes"] = SCHEME
         components["schemas"] |= schemas()
+        for route in every_route(guarded):
+            assert isinstance(route, APIRoute)
+            for method in route.methods or ():
+                document["paths"][route.path_format][method.lower()] |= Access.of(route).shown()
         document["paths"][METRICS]["get"]["security"] = SECURITY  # metrics_gate.py
         return document
 

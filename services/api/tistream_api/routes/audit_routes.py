@@ -23,8 +23,8 @@ def build_audit_router(meta: MetaClient) -> APIRouter:
         operation_id="AuditLog",
         response_model=AuditPage,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(),
     )
+    @OPERATE_PLATFORM
     def audit_log(query: AuditPart) -> Response:
         """Changes, with their actor, address, old and new values: the first entries above `after`, or the newest;
         oldest first."""

@@ -42,8 +42,8 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
         operation_id="Overview",
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OVERVIEW.declared(),
     )
+    @gate.OVERVIEW
     def overview(request: Request) -> TenantsOverview:
         """Progress and hold of every tenant that the token may read or operate, from this server's memory. `parts`:
         databases and tables that the token names, below a tenant."""
@@ -59,8 +59,8 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
         operation_id="TenantLag",
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.READ_TENANT.declared(),
     )
+    @gate.READ_TENANT
     def tenant_lag(cluster_id: str, tenant_id: str, query: LagMinutes) -> LagSamples:
         """Seconds that each stage was behind the wall clock over the last minutes, as this server measured them."""
         return sampler.lags(view_of(cluster_id, tenant_id), query.minutes)
@@ -70,8 +70,8 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
         operation_id="DdlHistory",
         tags=["tenant"],
         responses=openapi.LIST_PROBLEMS,
-        openapi_extra=gate.READ_TENANT.declared(),
     )
+    @gate.READ_TENANT
     def ddl_history(cluster_id: str, tenant_id: str, query: DdlBefore) -> DdlPage:
         """DDL events of the tenant, newest first. If `more` is true, continue below the last event's commit_ts."""
         return lists.ddl(view_of(cluster_id, tenant_id), query.before_ts, query.limit)
@@ -81,8 +81,8 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
         operation_id="TableSchema",
         tags=["list"],
         responses=openapi.LIST_PROBLEMS,
-        openapi_extra=gate.READ_TABLE.declared(),
     )
+    @gate.READ_TABLE
     def table_schema(cluster_id: str, tenant_id: str, db: str, table: str, query: At) -> TableColumns:
         """Columns of the table, view or sequence that has the name at `ts`."""
         return lists.schema(view_of(cluster_id, tenant_id), name_of(db), name_of(table), query.ts)

@@ -41,8 +41,8 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         operation_id="ListNodes",
         response_model=NodeList,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(),
     )
+    @OPERATE_PLATFORM
     def list_nodes() -> Response:
         """All processes except the meta servers, and whether each is alive, suspect, lost or draining."""
         return forward("GET", "/v1/nodes")
@@ -53,8 +53,9 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         response_model=Accepted,
         status_code=202,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"draining": {"type": "boolean"}})),
+        openapi_extra=openapi.json_doc({"draining": {"type": "boolean"}}),
     )
+    @OPERATE_PLATFORM
     def drain_node(node_id: str, body: Body) -> Response:
         """Move all tasks and stores off a node and assign it none: `{"draining": true}`; false ends that."""
         return forward("POST", f"/v1/nodes/{_safe(_NODE, node_id)}/drain", body)
@@ -64,8 +65,8 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         operation_id="ListTasks",
         response_model=TaskInfoList,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(),
     )
+    @OPERATE_PLATFORM
     def list_tasks() -> Response:
         """All tasks: the sorter of each, its epoch and its phase."""
         return forward("GET", "/v1/tasks")
@@ -76,8 +77,9 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         response_model=Accepted,
         status_code=202,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"node_id": {"type": "string"}})),
+        openapi_extra=openapi.json_doc({"node_id": {"type": "string"}}),
     )
+    @OPERATE_PLATFORM
     def move_task(task_id: str, body: Body) -> Response:
         """Move a task to another sorter, once that has prepared: `{"node_id": "sorter-2"}`."""
         return forward("POST", f"/v1/tasks/{_safe(_TASK, task_id)}/move", body)
@@ -88,8 +90,9 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         response_model=Children,
         status_code=202,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"key": {"type": ["string", "null"]}}, optional=True)),
+        openapi_extra=openapi.json_doc({"key": {"type": ["string", "null"]}}, optional=True),
     )
+    @OPERATE_PLATFORM
     def split_task(task_id: str, body: Body) -> Response:
         """Split a task in two: `{"key": "7480…"}` (hexadecimal), or `{}` to split it where it halves the load."""
         return forward("POST", f"/v1/tasks/{_safe(_TASK, task_id)}/split", body)
@@ -100,8 +103,9 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         response_model=Children,
         status_code=202,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"neighbour": {"type": "integer"}})),
+        openapi_extra=openapi.json_doc({"neighbour": {"type": "integer"}}),
     )
+    @OPERATE_PLATFORM
     def merge_tasks(task_id: str, body: Body) -> Response:
         """Merge a task with a neighbour: `{"neighbour": 4}`."""
         return forward("POST", f"/v1/tasks/{_safe(_TASK, task_id)}/merge", body)
@@ -111,8 +115,8 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
         operation_id="Owner",
         response_model=OwnerInfo,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(),
     )
+    @OPERATE_PLATFORM
     def owner() -> Response:
         """The meta server that decides, and its election number."""
         return forward("GET", "/v1/owner")

@@ -20,7 +20,7 @@ from tistream.wire.meta import Accepted, Notification, TenantInfo, TenantList
 from tistream.wire.sorter import Coverage
 from tistream.wire.tokens import Grant
 from tistream_api.admission import gate
-from tistream_api.admission.gate import Access, Gate, caller_of, turn_of
+from tistream_api.admission.gate import Gate, caller_of, turn_of
 from tistream_api.admission.metering import part_of
 from tistream_api.auth.access import Resource, may, may_some
 from tistream_api.encode.compression import coding_of
@@ -107,7 +107,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -
         found = pulls.answer(view, scope, asked, still, part.add_rows, counted, may_read, gone)
         return StreamingResponse(iter(found), headers=headers, media_type=media_type)
 
-    def pull_route(path: str, operation_id: str, access: Access) -> Callable[[Call], Call]:
+    def pull_route(path: str, operation_id: str) -> Callable[[Call], Call]:
         return router.get(
             TENANT + path,
             operation_id=operation_id,
@@ -115,22 +115,25 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -
             response_class=StreamingResponse,
             dependencies=[Depends(watched)],
             responses=openapi.PULL_PROBLEMS,
-            openapi_extra=access.declared(openapi.pull_doc()),
+            openapi_extra=openapi.pull_doc(),
         )
 
-    @pull_route("/databases/{db}/tables/{table}/changes", "PullTable", gate.READ_TABLE)
+    @pull_route("/databases/{db}/tables/{table}/changes", "PullTable")
+    @gate.READ_TABLE
     def pull_table(
         request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: TablePull
     ) -> Response:
         """Changes of the table that has the name at each time."""
         return answer(request, query, _view(tenants, cluster_id, tenant_id), db, table)
 
-    @pull_route("/databases/{db}/changes", "PullDB", gate.READ_DATABASE)
+    @pull_route("/databases/{db}/changes", "PullDB")
+    @gate.READ_DATABASE
     def pull_db(request: Request, cluster_id: str, tenant_id: str, db: str, query: Pull) -> Response:
         """Changes of the tables that are in the database at each time."""
         return answer(request, query, _view(tenants, cluster_id, tenant_id), db)
 
-    @pull_route("/changes", "PullTenant", gate.READ_TENANT)
+    @pull_route("/changes", "PullTenant")
+    @gate.READ_TENANT
     def pull_tenant(request: Request, cluster_id: str, tenant_id: str, query: Pull) -> Response:
         """Changes of every table."""
         return answer(request, query, _view(tenants, cluster_id, tenant_id))
@@ -142,8 +145,8 @@ def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
         operation_id="ListDBs",
         tags=["list"],
         responses=openapi.LIST_PROBLEMS,
-        openapi_extra=gate.LIST_DATABASES.declared(),
     )
+    @gate.LIST_DATABASES
     def list_dbs(request: Request, cluster_id: str, tenant_id: str, query: At) -> DatabaseList:
         """Databases at a time: those in which the token may read something."""
         found = lists.databases(_view(tenants, cluster_id, tenant_id), query.ts)
@@ -156,8 +159,8 @@ def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
         operation_id="ListTables",
         tags=["list"],
         responses=openapi.LIST_PROBLEMS,
-        openapi_extra=gate.LIST_TABLES.declared(),
     )
+    @gate.LIST_TABLES
     def list_tables(request: Request, cluster_id: str, tenant_id: str, db: str, query: At) -> TableNames:
         """Base tables of a database at a time: those that the token may read."""
         found = lists.tables(_view(tenants, cluster_id, tenant_id), name_of(db), query.ts)
@@ -172,8 +175,8 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
         operation_id="TenantStatus",
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.READ_TENANT.declared(),
     )
+    @gate.READ_TENANT
     def tenant_status(cluster_id: str, tenant_id: str) -> TenantProgress:
         """The tenant's progress, and what holds it back."""
         return status.status(_view(tenants, cluster_id, tenant_id))
@@ -183,8 +186,8 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
         operation_id="TenantPlacement",
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.READ_TENANT.declared(),
     )
+    @gate.READ_TENANT
     def tenant_placement(cluster_id: str, tenant_id: str) -> TenantPlacement:
         """Which node holds each of the tenant's tasks and stores, and what it waits for."""
         return status.placement(_view(tenants, cluster_id, tenant_id))
@@ -194,8 +197,8 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
         operation_id="Coverage",
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.READ_TENANT.declared(),
     )
+    @gate.READ_TENANT
     def coverage(cluster_id: str, tenant_id: str, query: CoverageRange) -> Coverage:
         """Slices of a key range, each with the entry of its region's log up to which it is covered."""
         return status.coverage(_view(tenants, cluster_id, tenant_id), query.start_key, query.end_key)
@@ -215,8 +218,9 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         tags=["tenant"],
         status_code=201,
         responses=openapi.CREATE_PROBLEMS,
-        openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.create_doc()),
+        openapi_extra=openapi.create_doc(),
     )
+    @gate.OPERATE_CLUSTER
     def create_tenant(cluster_id: str, body: Body) -> Response:
         """Register a tenant: `{"tenant_id": "acme"}`. Optional: how long its rows are kept: `"retention_ms":
         "604800000"`; a key of its own: `"kms_key_id": "arn:…"`; its index entries, for restores: `"index_keys": true`.
@@ -229,8 +233,9 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         response_model=TenantInfo,
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc({"retention_ms": openapi.RETENTION})),
+        openapi_extra=openapi.json_doc({"retention_ms": openapi.RETENTION}),
     )
+    @gate.OPERATE_TENANT
     def set_retention(cluster_id: str, tenant_id: str, body: Body) -> Response:
         """Set how long a tenant's rows are kept after their commit: `{"retention_ms": "604800000"}`; null: forever."""
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/retention", body)
@@ -241,8 +246,9 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         response_model=TenantInfo,
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.json_doc({"kms_key_id": openapi.KMS_KEY_ID})),
+        openapi_extra=openapi.json_doc({"kms_key_id": openapi.KMS_KEY_ID}),
     )
+    @gate.OPERATE_CLUSTER
     def set_encryption(cluster_id: str, tenant_id: str, body: Body) -> Response:
         """Set the encryption of a tenant's new objects: `{"kms_key_id": "arn:…"}` (SSE-KMS); null: no key of its own.
         Requires operate on the cluster, because the platform can use the keys of others too."""
@@ -254,8 +260,8 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         response_model=TenantList,
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.LIST_TENANTS.declared(),
     )
+    @gate.LIST_TENANTS
     def list_tenants(request: Request, cluster_id: str) -> Response:
         """A cluster's tenants: those that the token may read or operate."""
         answer = meta.request("GET", at_meta(cluster_id))
@@ -274,8 +280,9 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
         tags=["tenant"],
         status_code=202,
         responses=openapi.NOTIFY_PROBLEMS,
-        openapi_extra=gate.PUSH.declared(openapi.body_doc("cluster_id", "tenant_id", "store_id", "ts")),
+        openapi_extra=openapi.body_doc("cluster_id", "tenant_id", "store_id", "ts"),
     )
+    @gate.PUSH
     def notify(body: Body) -> Response:
         """Announce a file: `{"cluster_id", "tenant_id", "store_id", "ts"}`, all strings."""
         # Serialized again from what the gate has read, so that no member is interpreted in two ways.

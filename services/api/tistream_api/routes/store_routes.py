@@ -36,8 +36,9 @@ def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[T
         response_model=Retired,
         status_code=202,
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc(_DISCARD, optional=True)),
+        openapi_extra=openapi.json_doc(_DISCARD, optional=True),
     )
+    @gate.OPERATE_TENANT
     def retire_store(cluster_id: str, tenant_id: str, store_id: str, body: Body) -> Response:
         """Retire a store that no longer exists: its files are no longer read and are deleted, and it leaves `status`.
         Returns 400 with the reason while a slice waits for it or a task needs its files, and, without `{"discard":

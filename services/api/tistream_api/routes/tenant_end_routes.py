@@ -27,8 +27,9 @@ def build_tenant_end_router(meta: MetaClient) -> APIRouter:
         operation_id="PauseTenant",
         response_model=TenantInfo,
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc({"paused": {"type": "boolean", "example": True}})),
+        openapi_extra=openapi.json_doc({"paused": {"type": "boolean", "example": True}}),
     )
+    @gate.OPERATE_TENANT
     def pause_tenant(cluster_id: str, tenant_id: str, body: Body) -> Response:
         """Stop reading a tenant's input: `{"paused": true}`; committed data is still served. False: resume."""
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/pause", body)
@@ -39,8 +40,9 @@ def build_tenant_end_router(meta: MetaClient) -> APIRouter:
         response_model=TenantInfo,
         status_code=202,
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.deletion_doc()),
+        openapi_extra=openapi.deletion_doc(),
     )
+    @gate.OPERATE_CLUSTER
     def delete_tenant(cluster_id: str, tenant_id: str, body: Body) -> Response:
         """Delete a tenant and all its data: `{"confirm": "acme", "grace_ms": "86400000"}`. During the grace period (by
         default a day) it is paused, and DELETE cancels the deletion."""
@@ -51,8 +53,8 @@ def build_tenant_end_router(meta: MetaClient) -> APIRouter:
         operation_id="KeepTenant",
         response_model=TenantInfo,
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OPERATE_CLUSTER.declared(),
     )
+    @gate.OPERATE_CLUSTER
     def keep_tenant(cluster_id: str, tenant_id: str) -> Response:
         """Cancel the deletion of a tenant during its grace period."""
         return forward("DELETE", f"{at_meta(cluster_id, tenant_id)}/deletion")

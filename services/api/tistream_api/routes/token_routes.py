@@ -54,8 +54,9 @@ def build_token_router(
         response_model=MadeToken,
         status_code=201,
         responses=openapi.TOKEN_PROBLEMS,
-        openapi_extra=OPERATE_OWN.declared(_NEW),
+        openapi_extra=_NEW,
     )
+    @OPERATE_OWN
     def create_token(request: Request, body: Body) -> Response:
         """Create a token. The caller's token must have operate on what it grants, and it expires no later than that.
         Its text is returned this once."""
@@ -88,8 +89,8 @@ def build_token_router(
         operation_id="ListTokens",
         response_model=TokenList,
         responses=openapi.TOKEN_PROBLEMS,
-        openapi_extra=OPERATE_OWN.declared(),
     )
+    @OPERATE_OWN
     def list_tokens(request: Request) -> Response:
         """The tokens that the caller could have created, without their secrets."""
         shown = TokenList(tokens=_own(request))
@@ -100,8 +101,8 @@ def build_token_router(
         operation_id="RevokeToken",
         response_model=TokenInfo,
         responses=openapi.TOKEN_PROBLEMS,
-        openapi_extra=OPERATE_OWN.declared(),
     )
+    @OPERATE_OWN
     def revoke_token(request: Request, token_id: str) -> Response:
         """Revoke a token. It is rejected from now on; revoking it again is not an error."""
         name = name_of(token_id)

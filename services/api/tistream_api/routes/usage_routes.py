@@ -29,8 +29,8 @@ def build_usage_router(meta: MetaClient) -> APIRouter:
         operation_id="TenantUsage",
         response_model=Usage,
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=READ_TENANT.declared(),
     )
+    @READ_TENANT
     def tenant_usage(cluster_id: str, tenant_id: str, query: UsageHours) -> Response:
         """A tenant's usage by hour: bytes in, stored and served, rows, requests to object storage."""
         return forward("GET", f"{at_meta(cluster_id, tenant_id)}/usage?{query.text()}")
@@ -40,8 +40,8 @@ def build_usage_router(meta: MetaClient) -> APIRouter:
         operation_id="Quotas",
         response_model=QuotasInfo,
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=READ_TENANT.declared(),
     )
+    @READ_TENANT
     def quotas(cluster_id: str, tenant_id: str) -> Response:
         """A tenant's quotas, and the bytes that it stores now."""
         return forward("GET", f"{at_meta(cluster_id, tenant_id)}/quotas")
@@ -51,8 +51,9 @@ def build_usage_router(meta: MetaClient) -> APIRouter:
         operation_id="SetQuotas",
         response_model=QuotasInfo,
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=OPERATE_CLUSTER.declared(openapi.quotas_doc()),
+        openapi_extra=openapi.quotas_doc(),
     )
+    @OPERATE_CLUSTER
     def set_quotas(cluster_id: str, tenant_id: str, body: Body) -> Response:
         """Set a tenant's quotas: `{"requests_per_second": 50}`; a quota that is left out has the settings' value."""
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/quotas", body)

@@ -13,8 +13,11 @@ from functools import partial
 from typing import Any, Protocol
 
 from fastapi import APIRouter, Depends, FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry, Gauge
 from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
 
 from tistream import decode
 from tistream.clock import Clock
@@ -35,7 +38,7 @@ from tistream.wire.clients.client import DEADLINE_S, HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.clients.token_client import TokenClient
 from tistream_api.admission.delayed_rejections import SlowRefusals
-from tistream_api.admission.gate import SCHEME, SECURITY, Gate, refuse_undeclared
+from tistream_api.admission.gate import SCHEME, SECURITY, Access, Gate, every_route, refuse_undeclared
 from tistream_api.admission.memory_budget import Memory
 from tistream_api.admission.memory_limit import give_back, memory_limit, pull_bytes
 from tistream_api.admission.metering import Served
@@ -53,10 +56,12 @@ from tistream_api.read.group_cache import GroupCache, Keeping
 from tistream_api.read.scan import Budget
 from tistream_api.request.head_requests import HeadRequests
 from tistream_api.request.params import LAG_MINUTES_MAX
+from tistream_api.request.query_string import on_invalid, strict_query
 from tistream_api.request.raw_path import RawPath
 from tistream_api.routes.audit_routes import build_audit_router
 from tistream_api.routes.console_pages import build_pages
 from tistream_api.routes.insight_routes import build_insight_router
+from tistream_api.routes.openapi import schemas
 from tistream_api.routes.operator_routes import build_operator_router
 from tistream_api.routes.pull_routes import build_router
 from tistream_api.routes.store_routes import build_store_router
@@ -249,22 +254,31 @@ def _add_gates(app: FastAPI, callers: Callers, peers: Peers, refusals: Refusals)
 def _include(app: FastAPI, gate: Gate, routers: Sequence[APIRouter]) -> None:
     """Add the routes behind the gate. Raises NotDeclared if a route does not declare its access, or if any other route
     is not open to everybody."""
+    app.add_exception_handler(RequestValidationError, on_invalid)
     app.router.redirect_slashes = False  # a redirect would be sent before the gate, to any host that the request names
     app.include_router(build_pages())
     for router in routers:
-        app.include_router(router, dependencies=[Depends(gate.check)])
-    refuse_undeclared(app.routes, [route for router in routers for route in router.routes])
-    _tell_scheme(app)
+        app.include_router(router, dependencies=[Depends(gate.check), Depends(strict_query)])
+    guarded = [route for router in routers for route in router.routes]
+    refuse_undeclared(app.routes, guarded)
+    _complete_document(app, guarded)
     app.user_middleware.append(Middleware(HeadRequests))  # inside all middleware that counts requests
 
 
-def _tell_scheme(app: FastAPI) -> None:
-    """Add the security scheme of the tokens to the OpenAPI document."""
+def _complete_document(app: FastAPI, guarded: Sequence[BaseRoute]) -> None:
+    """Add to the OpenAPI document the security scheme of the tokens, the access that each route requires, and the
+    schemas of problems and events."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = made()
-        document.setdefault("components", {})["securitySchemes"] = SCHEME
+        components = document.setdefault("components", {})
+        components["securitySchemes"] = SCHEME
+        components["schemas"] |= schemas()
+        for route in every_route(guarded):
+            assert isinstance(route, APIRoute)
+            for method in route.methods or ():
+                document["paths"][route.path_format][method.lower()] |= Access.of(route).shown()
         document["paths"][METRICS]["get"]["security"] = SECURITY  # metrics_gate.py
         return document
 

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from urllib.parse import urlencode
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
+from support.query import parse
 from tistream.errors import InvalidRequest
-from tistream_api.request.params import parse_coverage, parse_list, parse_none, parse_pull
+from tistream_api.request.queries import (
+    AtQuery,
+    AuditQuery,
+    CoverageQuery,
+    DdlQuery,
+    LagQuery,
+    PullQuery,
+    TablePullQuery,
+    UsageQuery,
+)
+from tistream_api.request.query_string import check, parameters
 
 WRONG = {
     b"": "start_ts",
@@ -44,41 +59,109 @@ WRONG = {
 @pytest.mark.parametrize(("query", "parameter"), WRONG.items())
 def test_wrong_pull_parameters_are_named(query: bytes, parameter: str) -> None:
     with pytest.raises(InvalidRequest) as error:
-        parse_pull(query)
+        parse(PullQuery, query)
     assert error.value.extra["parameter"] == parameter
     assert parameter in str(error.value)
 
 
 def test_right_pull_parameters() -> None:
-    found = parse_pull(b"start_ts=05&end_ts=9223372036854775807&limit=7&wait_ms=60000&follow=false&format=ndjson")
+    found = parse(PullQuery, b"start_ts=05&end_ts=9223372036854775807&limit=7&wait_ms=60000&follow=false&format=ndjson")
     assert (found.start_ts, found.cursor, found.end_ts) == (5, None, 2**63 - 1)
     assert (found.limit, found.wait_ms, found.follow) == (7, 60_000, False)
-    default = parse_pull(b"cursor=a%2Db")
+    default = parse(PullQuery, b"cursor=a%2Db")
     assert (default.cursor, default.limit, default.wait_ms, default.follow) == ("a-b", 10_000, 0, False)
-    assert parse_pull(b"start_ts=5&follow=true&wait_ms=5").follow
-    assert parse_pull(b"&start_ts=5&").start_ts == 5
+    assert parse(PullQuery, b"start_ts=5&follow=true&wait_ms=5").follow
+    assert parse(PullQuery, b"&start_ts=5&").start_ts == 5
 
 
-@given(st.binary(max_size=60))
-def test_any_bytes_are_parsed_or_refused(query: bytes) -> None:
-    for parse in (parse_pull, parse_list, parse_coverage, parse_none):
-        try:
-            parse(query)
-        except InvalidRequest:
-            continue
+MODELS = (AtQuery, AuditQuery, CoverageQuery, DdlQuery, LagQuery, PullQuery, TablePullQuery, UsageQuery)
+
+
+@given(st.sampled_from(MODELS), st.binary(max_size=60))
+def test_any_bytes_are_parsed_or_refused(model: type[BaseModel], query: bytes) -> None:
+    with suppress(InvalidRequest):
+        parse(model, query)
+
+
+@given(st.sampled_from(MODELS), st.data())
+def test_any_value_of_a_known_parameter_is_parsed_or_refused(model: type[BaseModel], data: st.DataObject) -> None:
+    given = data.draw(st.dictionaries(st.sampled_from(parameters(model)), st.text(max_size=50)))
+    try:
+        query = urlencode(given).encode()
+    except UnicodeEncodeError:
+        return
+    with suppress(InvalidRequest):
+        parse(model, query)
+
+
+@pytest.mark.parametrize(
+    ("model", "query", "detail"),
+    [
+        (PullQuery, b"start_ts=x", "start_ts 'x' is not a decimal number from 0 to 9223372036854775807"),
+        (PullQuery, b"start_ts=1&limit=0", "limit 0 does not lie from 1 to 1000000"),
+        (PullQuery, b"start_ts=", "start_ts is empty"),
+        (PullQuery, b"cursor=", "cursor is empty"),
+        (PullQuery, b"start_ts=1&format=", "format is empty"),
+        (PullQuery, b"start_ts=1&start_ts=1", "start_ts is given more than once"),
+        (PullQuery, b"start_ts=1&follow=on", "follow 'on' is neither true nor false"),
+        (PullQuery, b"start_ts=1&format=json", "format is not one of ndjson, arrow, parquet"),
+        (PullQuery, b"start_ts=1&events=row", "events is not one of all, rows, ddl"),
+        (PullQuery, b"start_ts=5&end_ts=4", "end_ts 4 lies below start_ts 5"),
+        (
+            PullQuery,
+            b"start_ts=5&follow=true&format=parquet",
+            "format parquet is made of whole files: it does not go with follow=true",
+        ),
+        (AtQuery, b"at=1", "unknown parameter 'at'; this call takes ts"),
+        (CoverageQuery, b"start_key=7", "start_key '7' is not hexadecimal, two digits a byte"),
+        (CoverageQuery, b"start_key=" + b"7" * 32_770, "start_key is longer than 16384 bytes"),
+        (CoverageQuery, b"start_key=74&end_key=74", "end_key does not lie above start_key"),
+        (LagQuery, b"minutes=61", "minutes 61 does not lie from 1 to 60"),
+        (DdlQuery, b"before_ts=0", "before_ts 0 does not lie from 1 to 9223372036854775807"),
+        (UsageQuery, b"from=yesterday", "from 'yesterday' is not a decimal number from 0 to 1000000000000000"),
+        (UsageQuery, b"from_ms=1", "unknown parameter 'from_ms'; this call takes from, to"),
+        (AuditQuery, b"cluster_id=7", "cluster_id and tenant_id are given together"),
+        (AuditQuery, b"cluster_id=7&tenant_id=..", "tenant_id '..' is not of the form [A-Za-z0-9][A-Za-z0-9_-]{0,62}"),
+        (AtQuery, b"ts=%ff", "the query is not UTF-8, percent-encoded"),
+        (AtQuery, "ts=\u00e9".encode(), "the query is not UTF-8, percent-encoded"),
+    ],
+)
+def test_details_name_the_parameter_and_a_right_value(model: type[BaseModel], query: bytes, detail: str) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        parse(model, query)
+    assert str(error.value) == detail
+
+
+def test_numbers_that_pydantic_would_read_are_refused() -> None:
+    for text in (b"%205", b"5%20", b"1_000", b"%2B5", b"5.0", b"0x5", b"true", b"%D9%A5"):
+        with pytest.raises(InvalidRequest, match="limit"):
+            parse(PullQuery, b"start_ts=1&limit=" + text)
+
+
+def test_queries_for_the_meta_server_hold_what_was_given() -> None:
+    assert parse(AuditQuery, b"").text() == "limit=100"
+    assert parse(AuditQuery, b"after=4&cluster_id=7&tenant_id=acme").text() == (
+        "after=4&limit=100&cluster_id=7&tenant_id=acme"
+    )
+    assert parse(UsageQuery, b"").text() == ""
+    assert parse(UsageQuery, b"to=9&from=07").text() == "from=7&to=9"
 
 
 def test_lists_and_coverage() -> None:
-    assert parse_list(b"") is None
-    assert parse_list(b"ts=12") == 12
-    assert parse_coverage(b"") == (b"", b"")
-    assert parse_coverage(b"start_key=7480&end_key=") == (b"t\x80", b"")
-    assert parse_coverage(b"start_key=aB&end_key=Ac") == (b"\xab", b"\xac")
+    assert parse(AtQuery, b"").ts is None
+    assert parse(AtQuery, b"ts=12").ts == 12
+    for query, keys in (
+        (b"", (b"", b"")),
+        (b"start_key=7480&end_key=", (b"t\x80", b"")),
+        (b"start_key=aB&end_key=Ac", (b"\xab", b"\xac")),
+    ):
+        asked = parse(CoverageQuery, query)
+        assert (asked.start_key, asked.end_key) == keys
     for wrong in (b"start_key=7", b"start_key=zz", b"start_key=74&end_key=74", b"start_key=74&end_key=73", b"key=1"):
         with pytest.raises(InvalidRequest):
-            parse_coverage(wrong)
+            parse(CoverageQuery, wrong)
     for wrong in (b"ts=x", b"ts=", b"ts=1&ts=2", b"start_ts=1"):
         with pytest.raises(InvalidRequest):
-            parse_list(wrong)
+            parse(AtQuery, wrong)
     with pytest.raises(InvalidRequest):
-        parse_none(b"a=1")
+        check(b"a=1", ())

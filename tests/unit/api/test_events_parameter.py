@@ -11,15 +11,21 @@ import pytest
 
 from support.arrow_answer import arrow_batches, events_of, parquet_events, stream_end
 from support.pull_world import World, golden_world
+from support.query import parse
 from support.review_world import SNAPSHOT, change, review_world
 from support.row_bytes import compact, row_v2
 from support.schema_records import DONE, column, database, drop, job, table, table_info
 from tistream.errors import InvalidRequest
 from tistream_api.read.cursor import Position, Scope, decode
 from tistream_api.read.scan import Budget
-from tistream_api.request.params import parse_pull
+from tistream_api.request.params import PullParams
+from tistream_api.request.queries import PullQuery, TablePullQuery
 
 Event = dict[str, Any]
+
+
+def parse_pull(query: bytes, *, one_table: bool) -> PullParams:
+    return parse(TablePullQuery if one_table else PullQuery, query).asked()
 
 
 def ndjson(body: bytes) -> list[Event]:

@@ -15,17 +15,7 @@ def app_with(router: APIRouter) -> FastAPI:
     return app
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        None,
-        {"security": []},
-        {DECLARED: "read"},
-        {DECLARED: {"action": "read", "scope": "everything"}},
-        {DECLARED: {"action": "look", "scope": "table"}},
-        {DECLARED: {"action": "", "scope": "table"}},
-    ],
-)
+@pytest.mark.parametrize("extra", [None, {"security": []}, READ_TABLE.shown()])
 def test_a_route_that_does_not_say_who_may_call_it_is_refused(extra: dict | None) -> None:
     router, inner = APIRouter(), APIRouter()
 
@@ -42,7 +32,8 @@ def test_a_route_that_does_not_say_who_may_call_it_is_refused(extra: dict | None
 def test_a_route_beside_the_gate_is_refused_though_it_says_who_may_call_it() -> None:
     app = FastAPI(docs_url=None, redoc_url=None)
 
-    @app.get("/v1/new", openapi_extra=OPERATE_PLATFORM.declared(), include_in_schema=False)
+    @app.get("/v1/new", include_in_schema=False)
+    @OPERATE_PLATFORM
     def new() -> None:
         """A route."""
 
@@ -54,14 +45,15 @@ def test_what_is_declared_is_what_is_read() -> None:
     router = APIRouter()
     access = Access(("read", "operate"), "cluster", partly=True)
 
-    @router.get("/v1/new", openapi_extra=access.declared({"parameters": []}))
+    @router.get("/v1/new")
+    @access
     def new() -> None:
         """A route."""
 
     refuse_undeclared(app_with(router).routes, router.routes)
     [route] = router.routes
     assert Access.of(route) == access
-    assert READ_TABLE.declared()[DECLARED] == {"action": "read", "scope": "table"}
+    assert READ_TABLE.shown()[DECLARED] == {"action": "read", "scope": "table"}
 
 
 @pytest.mark.parametrize(

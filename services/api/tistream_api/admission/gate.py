@@ -1,15 +1,15 @@
 """The gate before every route: authenticates the caller, checks its grants, and applies rate limits. It does not look
 at what exists: its answer is the same for an object that exists and one that does not.
 
-Each route declares its access in the OpenAPI document, as `x-tistream-access`. A route that does not is refused when
-the app is built.
+Each route declares its access with a decorator (`@READ_TABLE`), and the OpenAPI document shows it as
+`x-tistream-access`. A route that does not is refused when the app is built.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, TypeVar
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
@@ -35,13 +35,15 @@ OPEN = frozenset(
     ("/healthz", "/readyz", "/openapi.json", "/metrics", "/", "/docs", "/console", "/console/{name:path}")
 )  # the gate of /metrics is metrics_gate.py
 ANNOUNCEMENT_BYTES_MAX = 1 << 10  # A valid announcement is less than half as long
-_ACTIONS = get_args(Action)
-_LEVELS = {"platform": 0, "cluster": 1, "tenant": 2, "database": 3, "table": 4}
+Scope = Literal["platform", "cluster", "tenant", "database", "table"]
+_LEVELS: dict[Scope, int] = {"platform": 0, "cluster": 1, "tenant": 2, "database": 3, "table": 4}
+_ATTRIBUTE = "tistream_access"
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 _PARAMETERS = ("cluster_id", "tenant_id", "db", "table")
 
 
 class NotDeclared(Exception):
-    """A route does not declare who may call it, or declares it in an unknown form."""
+    """A route does not declare who may call it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +55,29 @@ class Access:
     """
 
     actions: tuple[Action, ...]
-    scope: str
+    scope: Scope
     partly: bool = False
     in_body: bool = False
 
-    def declared(self, extra: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The route's openapi_extra: `extra` with this access added."""
-        told: dict[str, Any] = {"action": "|".join(self.actions), "scope": self.scope}
-        told |= {"partly": True} if self.partly else {}
-        told |= {"in": "body"} if self.in_body else {}
-        return {**(extra or {}), "security": SECURITY, DECLARED: told}
+    def __call__(self, endpoint: Endpoint) -> Endpoint:
+        """Declare that the endpoint's route requires this access: a decorator, below the route's."""
+        setattr(endpoint, _ATTRIBUTE, self)
+        return endpoint
+
+    def shown(self) -> dict[str, Any]:
+        """Members of the route's operation in the OpenAPI document."""
+        said: dict[str, Any] = {"action": "|".join(self.actions), "scope": self.scope}
+        said |= {"partly": True} if self.partly else {}
+        said |= {"in": "body"} if self.in_body else {}
+        return {"security": SECURITY, DECLARED: said}
 
     @classmethod
     def of(cls, route: object) -> Access:
         """The access that a route has declared. Raises NotDeclared."""
-        told = (getattr(route, "openapi_extra", None) or {}).get(DECLARED)
-        if not isinstance(told, dict) or told.get("scope") not in _LEVELS:
-            raise NotDeclared(f"route {getattr(route, 'path', route)} does not declare {DECLARED}")
-        actions = tuple(told["action"].split("|"))
-        if not actions or set(actions) - set(_ACTIONS):
-            raise NotDeclared(f"route {getattr(route, 'path', route)}: {actions} are no actions")
-        return cls(actions, told["scope"], bool(told.get("partly")), told.get("in") == "body")
+        access = getattr(getattr(route, "endpoint", None), _ATTRIBUTE, None)
+        if not isinstance(access, Access):
+            raise NotDeclared(f"route {getattr(route, 'path', route)} does not declare its access")
+        return access
 
 
 READ_TABLE = Access(("read",), "table")

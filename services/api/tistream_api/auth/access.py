@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tistream.schema.visible import fold
+from tistream.wire.api import ReadablePart
 from tistream.wire.tokens import ANY, Action, Grant
 
 
@@ -34,12 +35,13 @@ def may_some(grants: Iterable[Grant], action: Action, resource: Resource) -> boo
     return any(action in grant.actions and _touches(grant, resource) for grant in grants)
 
 
-def parts(grants: Iterable[Grant]) -> list[dict[str, str | None]]:
+def parts(grants: Iterable[Grant]) -> list[ReadablePart]:
     """Databases and tables that grants below a tenant allow to read. `table` is null for a whole database."""
     named = {about(grant) for grant in grants if "read" in grant.actions}
     found = {(one.cluster, one.tenant, one.database, one.table) for one in named if one.database is not None}
     names = ("cluster_id", "tenant_id", "database", "table")
-    return [dict(zip(names, one, strict=True)) for one in sorted(found, key=lambda one: [name or "" for name in one])]
+    ordered = sorted(found, key=lambda one: [name or "" for name in one])
+    return [ReadablePart.model_validate(dict(zip(names, one, strict=True))) for one in ordered]
 
 
 def may_give(grants: Iterable[Grant], given: Iterable[Grant]) -> bool:

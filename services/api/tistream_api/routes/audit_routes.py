@@ -4,14 +4,13 @@ name every tenant and the addresses of its operators.
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi.responses import Response
 
+from tistream.wire.audit import AuditPage
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_api.admission.gate import OPERATE_PLATFORM
-from tistream_api.request import params
+from tistream_api.request.queries import AuditPart
 from tistream_api.routes import openapi
 
 
@@ -22,14 +21,14 @@ def build_audit_router(meta: MetaClient) -> APIRouter:
     @router.get(
         "/v1/audit",
         operation_id="AuditLog",
+        response_model=AuditPage,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(openapi.audit_doc()),
     )
-    def audit_log(request: Request) -> Response:
+    @OPERATE_PLATFORM
+    def audit_log(query: AuditPart) -> Response:
         """Changes, with their actor, address, old and new values: the first entries above `after`, or the newest;
         oldest first."""
-        asked = urlencode(params.parse_audit(request.scope["query_string"]))
-        answer = meta.request("GET", f"/v1/audit?{asked}")
+        answer = meta.request("GET", f"/v1/audit?{query.text()}")
         return Response(answer.content, answer.status_code, media_type="application/json")
 
     return router

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from fastapi import APIRouter, Request
 
 from tistream.model.ids import TenantKey
+from tistream.wire.api import DdlPage, LagSamples, TableColumns, TenantsOverview
 from tistream.wire.tokens import Grant
 from tistream_api.admission import gate
 from tistream_api.admission.gate import caller_of
 from tistream_api.auth.access import Resource, may, parts
-from tistream_api.request import params
+from tistream_api.request.queries import At, DdlBefore, LagMinutes
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
 from tistream_api.status.lag_sampler import LagSampler
@@ -42,53 +42,49 @@ def build_insight_router(tenants: Tenants, lists: Lists, status: TenantStatus, s
         operation_id="Overview",
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OVERVIEW.declared(),
     )
-    def overview(request: Request) -> dict[str, Any]:
+    @gate.OVERVIEW
+    def overview(request: Request) -> TenantsOverview:
         """Progress and hold of every tenant that the token may read or operate, from this server's memory. `parts`:
         databases and tables that the token names, below a tenant."""
-        params.parse_none(request.scope["query_string"])
         grants = caller_of(request).grants
         found = sorted(tenants.views().items(), key=lambda item: str(item[0]))
         views = [view for key, view in found if _may_see(grants, key)]
         unheard = sampler.unheard()
         pictures = ((view.route, status.glance(view, sampler.stores(view), unheard)) for view in views)
-        return {"tenants": [summary(route, picture) for route, picture in pictures], "parts": parts(grants)}
+        return TenantsOverview(tenants=[summary(route, picture) for route, picture in pictures], parts=parts(grants))
 
     @router.get(
         TENANT + "/lag",
         operation_id="TenantLag",
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.READ_TENANT.declared(openapi.lag_doc()),
     )
-    def tenant_lag(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
+    @gate.READ_TENANT
+    def tenant_lag(cluster_id: str, tenant_id: str, query: LagMinutes) -> LagSamples:
         """Seconds that each stage was behind the wall clock over the last minutes, as this server measured them."""
-        minutes = params.parse_lag(request.scope["query_string"])
-        return sampler.lags(view_of(cluster_id, tenant_id), minutes)
+        return sampler.lags(view_of(cluster_id, tenant_id), query.minutes)
 
     @router.get(
         TENANT + "/ddl",
         operation_id="DdlHistory",
         tags=["tenant"],
         responses=openapi.LIST_PROBLEMS,
-        openapi_extra=gate.READ_TENANT.declared(openapi.ddl_doc()),
     )
-    def ddl_history(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
+    @gate.READ_TENANT
+    def ddl_history(cluster_id: str, tenant_id: str, query: DdlBefore) -> DdlPage:
         """DDL events of the tenant, newest first. If `more` is true, continue below the last event's commit_ts."""
-        before_ts, limit = params.parse_ddl(request.scope["query_string"])
-        return lists.ddl(view_of(cluster_id, tenant_id), before_ts, limit)
+        return lists.ddl(view_of(cluster_id, tenant_id), query.before_ts, query.limit)
 
     @router.get(
         TENANT + "/databases/{db}/tables/{table}/schema",
         operation_id="TableSchema",
         tags=["list"],
         responses=openapi.LIST_PROBLEMS,
-        openapi_extra=gate.READ_TABLE.declared(openapi.list_doc()),
     )
-    def table_schema(request: Request, cluster_id: str, tenant_id: str, db: str, table: str) -> dict[str, Any]:
+    @gate.READ_TABLE
+    def table_schema(cluster_id: str, tenant_id: str, db: str, table: str, query: At) -> TableColumns:
         """Columns of the table, view or sequence that has the name at `ts`."""
-        ts = params.parse_list(request.scope["query_string"])
-        return lists.schema(view_of(cluster_id, tenant_id), name_of(db), name_of(table), ts)
+        return lists.schema(view_of(cluster_id, tenant_id), name_of(db), name_of(table), query.ts)
 
     return router

@@ -1,93 +1,21 @@
-"""Parameters and answers in the OpenAPI document. params.py parses the parameters, from the raw query."""
+"""Answers and bodies in the OpenAPI document; FastAPI describes the parameters, from the models in queries.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
 from tistream.model.retention import RETENTION_MAX_MS, RETENTION_MIN_MS
-from tistream.wire.audit import LIMIT_DEFAULT as AUDIT_LIMIT
-from tistream.wire.audit import LIMIT_MAX as AUDIT_LIMIT_MAX
+from tistream.wire.api import Problem
+from tistream.wire.changes import CHANGES
 from tistream.wire.limits import QUOTA_MAX, Limits
 from tistream.wire.meta import DELETE_GRACE_MS, KMS_KEY_ID_PATTERN
 from tistream_api.encode.encoding import FORMATS
-from tistream_api.request.params import (
-    DDL_LIMIT_DEFAULT,
-    DDL_LIMIT_MAX,
-    EVENTS,
-    LAG_MINUTES_MAX,
-    LIMIT_DEFAULT,
-    LIMIT_MAX,
-    WAIT_MS_MAX,
-)
 
-_TS = {"type": "string", "pattern": "^[0-9]{1,19}$"}
-
-
-def _query(name: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
-
-
-_PULL = [
-    _query("start_ts", _TS, "exclusive; either this or cursor. May lie ahead of resolved_ts, up to the present"),
-    _query("cursor", {"type": "string"}, "where an answer ended; either this or start_ts"),
-    _query("end_ts", _TS, "inclusive, at least start_ts; give it with each request"),
-    _query(
-        "limit",
-        {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
-        "row and ddl events in the answer",
-    ),
-    _query(
-        "wait_ms",
-        {"type": "integer", "minimum": 0, "maximum": WAIT_MS_MAX, "default": 0},
-        "long poll: wait that long for an event",
-    ),
-    _query("follow", {"type": "boolean", "default": False}, "endless stream; not with limit, end_ts or parquet"),
-    _query(
-        "format",
-        {"type": "string", "enum": list(FORMATS), "default": next(iter(FORMATS))},
-        "of the answer: lines of JSON, Arrow IPC streams (see events), or a tar archive of Parquet files",
-    ),
-    _query(
-        "events",
-        {"type": "string", "enum": list(EVENTS)},
-        "which events the answer has; default: all. format=arrow has no default: rows is one IPC stream with one "
-        "schema (of PullTable alone; a page ends before the schema changes), ddl is one IPC stream, all is several "
-        "IPC streams one after the other",
-    ),
-]
-_LIST = [_query("ts", _TS, "as of this time; default: the newest")]
-_HEX = {"type": "string", "pattern": "^([0-9a-fA-F]{2})*$"}
-_COVERAGE = [
-    _query("start_key", _HEX, "hexadecimal, inclusive; empty: from the first key"),
-    _query("end_key", _HEX, "hexadecimal, exclusive; empty: to the last key"),
-]
-_LAG = [
-    _query(
-        "minutes",
-        {"type": "integer", "minimum": 1, "maximum": LAG_MINUTES_MAX, "default": LAG_MINUTES_MAX},
-        "how far back",
-    ),
-]
-_DDL = [
-    _query("before_ts", _TS, "exclusive; default: the newest"),
-    _query(
-        "limit",
-        {"type": "integer", "minimum": 1, "maximum": DDL_LIMIT_MAX, "default": DDL_LIMIT_DEFAULT},
-        "events in the answer",
-    ),
-]
-
-_MS = {"type": "string", "pattern": "^[0-9]{1,16}$"}
-_USAGE = [
-    _query("from", _MS, "milliseconds since the Unix epoch, inclusive; default: a day before `to`"),
-    _query("to", _MS, "milliseconds since the Unix epoch, exclusive; default: the end of the present hour"),
-]
-_AUDIT = [
-    _query("after", {"type": "integer", "minimum": 0}, "the entries above this seq; default: the newest ones"),
-    _query("limit", {"type": "integer", "minimum": 1, "maximum": AUDIT_LIMIT_MAX, "default": AUDIT_LIMIT}, "how many"),
-    _query("cluster_id", {"type": "string"}, "with tenant_id: what is about that tenant alone"),
-    _query("tenant_id", {"type": "string"}, "with cluster_id"),
-]
+_SCHEMAS = "#/components/schemas/{model}"
+_TYPES = ("row", "ddl", "resolved", "continue")
 LIMIT: dict[str, Any] = {
     "type": ["integer", "null"],
     "minimum": 0,
@@ -106,20 +34,7 @@ KMS_KEY_ID: dict[str, Any] = {
     "description": "id, alias or ARN of a key of the object store's key management; null: no key of its own",
 }
 _STAMP = {"type": "string", "pattern": "^[0-9]+$"}
-_PROBLEM = {
-    "application/problem+json": {
-        "schema": {
-            "type": "object",
-            "required": ["type", "title", "status", "detail"],
-            "properties": {
-                "type": {"type": "string"},
-                "title": {"type": "string"},
-                "status": {"type": "integer"},
-                "detail": {"type": "string"},
-            },
-        }
-    }
-}
+_PROBLEM = {"application/problem+json": {"schema": {"$ref": _SCHEMAS.format(model="Problem")}}}
 _TOLD = {
     400: "a bad parameter, or a bad body",
     401: "no token, or one that is not valid",
@@ -132,6 +47,8 @@ _TOLD = {
     503: "cannot be answered yet; Retry-After",
 }
 
+# Models that no route's response_model names: FastAPI describes those alone
+_MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [(model, "serialization") for model in (Problem, *CHANGES)]
 Responses = dict[int | str, dict[str, Any]]
 
 
@@ -151,42 +68,25 @@ OPERATE_PROBLEMS = problems(400, 404, 503)
 TOKEN_PROBLEMS = problems(400, 404, 409, 503)
 
 
+def schemas() -> dict[str, Any]:
+    """The schemas of the components that `problems` and `pull_doc` refer to."""
+    _, found = models_json_schema(_MODELS, ref_template=_SCHEMAS)
+    defined: dict[str, Any] = found["$defs"]
+    return defined
+
+
 def pull_doc() -> dict[str, Any]:
     """openapi_extra of the three pulls."""
-    text, bytes_ = {"schema": {"type": "string"}}, {"schema": {"type": "string", "format": "binary"}}
-    content = {form.media_type: text if name == "ndjson" else bytes_ for name, form in FORMATS.items()}
+    names = {name: _SCHEMAS.format(model=model.__name__) for name, model in zip(_TYPES, CHANGES, strict=True)}
+    line: dict[str, Any] = {
+        "description": "one line; the last one is of type resolved or continue",
+        "oneOf": [{"$ref": ref} for ref in names.values()],
+        "discriminator": {"propertyName": "type", "mapping": names},
+    }
+    bytes_ = {"schema": {"type": "string", "format": "binary"}}
+    content = {form.media_type: {"schema": line} if name == "ndjson" else bytes_ for name, form in FORMATS.items()}
     events = {"description": "events in the format asked for; ndjson: one a line", "content": content}
-    return {"parameters": _PULL, "responses": {"200": events}}
-
-
-def list_doc() -> dict[str, Any]:
-    """openapi_extra of the two lists."""
-    return {"parameters": _LIST}
-
-
-def coverage_doc() -> dict[str, Any]:
-    """openapi_extra of coverage."""
-    return {"parameters": _COVERAGE}
-
-
-def lag_doc() -> dict[str, Any]:
-    """openapi_extra of TenantLag."""
-    return {"parameters": _LAG}
-
-
-def ddl_doc() -> dict[str, Any]:
-    """openapi_extra of DdlHistory."""
-    return {"parameters": _DDL}
-
-
-def usage_doc() -> dict[str, Any]:
-    """openapi_extra of usage."""
-    return {"parameters": _USAGE}
-
-
-def audit_doc() -> dict[str, Any]:
-    """openapi_extra of AuditLog."""
-    return {"parameters": _AUDIT}
+    return {"responses": {"200": events}}
 
 
 def quotas_doc() -> dict[str, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi.responses import Response
 
 from tistream.errors import UnknownName
 from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.meta import Accepted, Children, NodeList, OwnerInfo, TaskInfoList
 from tistream_api.admission.gate import OPERATE_PLATFORM
-from tistream_api.request import params
 from tistream_api.request.bodies import Body
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
@@ -32,80 +32,93 @@ def build_operator_router(meta: MetaClient) -> APIRouter:
     """The routes of `tistream node`, `tistream task` and `tistream owner`."""
     router = APIRouter(tags=["operate"])
 
-    def forward(request: Request, method: str, path: str, body: bytes | None = None) -> Response:
-        params.parse_none(request.scope["query_string"])
+    def forward(method: str, path: str, body: bytes | None = None) -> Response:
         answer = meta.request(method, path, body)
         return Response(answer.content, answer.status_code, media_type="application/json")
 
     @router.get(
         "/v1/nodes",
         operation_id="ListNodes",
+        response_model=NodeList,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(),
     )
-    def list_nodes(request: Request) -> Response:
+    @OPERATE_PLATFORM
+    def list_nodes() -> Response:
         """All processes except the meta servers, and whether each is alive, suspect, lost or draining."""
-        return forward(request, "GET", "/v1/nodes")
+        return forward("GET", "/v1/nodes")
 
     @router.post(
         "/v1/nodes/{node_id}/drain",
         operation_id="DrainNode",
+        response_model=Accepted,
         status_code=202,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"draining": {"type": "boolean"}})),
+        openapi_extra=openapi.json_doc({"draining": {"type": "boolean"}}),
     )
-    def drain_node(request: Request, node_id: str, body: Body) -> Response:
+    @OPERATE_PLATFORM
+    def drain_node(node_id: str, body: Body) -> Response:
         """Move all tasks and stores off a node and assign it none: `{"draining": true}`; false ends that."""
-        return forward(request, "POST", f"/v1/nodes/{_safe(_NODE, node_id)}/drain", body)
+        return forward("POST", f"/v1/nodes/{_safe(_NODE, node_id)}/drain", body)
 
     @router.get(
         "/v1/tasks",
         operation_id="ListTasks",
+        response_model=TaskInfoList,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(),
     )
-    def list_tasks(request: Request) -> Response:
+    @OPERATE_PLATFORM
+    def list_tasks() -> Response:
         """All tasks: the sorter of each, its epoch and its phase."""
-        return forward(request, "GET", "/v1/tasks")
+        return forward("GET", "/v1/tasks")
 
     @router.post(
         "/v1/tasks/{task_id}/move",
         operation_id="MoveTask",
+        response_model=Accepted,
         status_code=202,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"node_id": {"type": "string"}})),
+        openapi_extra=openapi.json_doc({"node_id": {"type": "string"}}),
     )
-    def move_task(request: Request, task_id: str, body: Body) -> Response:
+    @OPERATE_PLATFORM
+    def move_task(task_id: str, body: Body) -> Response:
         """Move a task to another sorter, once that has prepared: `{"node_id": "sorter-2"}`."""
-        return forward(request, "POST", f"/v1/tasks/{_safe(_TASK, task_id)}/move", body)
+        return forward("POST", f"/v1/tasks/{_safe(_TASK, task_id)}/move", body)
 
     @router.post(
         "/v1/tasks/{task_id}/split",
         operation_id="SplitTask",
+        response_model=Children,
         status_code=202,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"key": {"type": ["string", "null"]}}, optional=True)),
+        openapi_extra=openapi.json_doc({"key": {"type": ["string", "null"]}}, optional=True),
     )
-    def split_task(request: Request, task_id: str, body: Body) -> Response:
+    @OPERATE_PLATFORM
+    def split_task(task_id: str, body: Body) -> Response:
         """Split a task in two: `{"key": "7480…"}` (hexadecimal), or `{}` to split it where it halves the load."""
-        return forward(request, "POST", f"/v1/tasks/{_safe(_TASK, task_id)}/split", body)
+        return forward("POST", f"/v1/tasks/{_safe(_TASK, task_id)}/split", body)
 
     @router.post(
         "/v1/tasks/{task_id}/merge",
         operation_id="MergeTasks",
+        response_model=Children,
         status_code=202,
         responses=openapi.OPERATE_PROBLEMS,
-        openapi_extra=OPERATE_PLATFORM.declared(openapi.json_doc({"neighbour": {"type": "integer"}})),
+        openapi_extra=openapi.json_doc({"neighbour": {"type": "integer"}}),
     )
-    def merge_tasks(request: Request, task_id: str, body: Body) -> Response:
+    @OPERATE_PLATFORM
+    def merge_tasks(task_id: str, body: Body) -> Response:
         """Merge a task with a neighbour: `{"neighbour": 4}`."""
-        return forward(request, "POST", f"/v1/tasks/{_safe(_TASK, task_id)}/merge", body)
+        return forward("POST", f"/v1/tasks/{_safe(_TASK, task_id)}/merge", body)
 
     @router.get(
-        "/v1/owner", operation_id="Owner", responses=openapi.OPERATE_PROBLEMS, openapi_extra=OPERATE_PLATFORM.declared()
+        "/v1/owner",
+        operation_id="Owner",
+        response_model=OwnerInfo,
+        responses=openapi.OPERATE_PROBLEMS,
     )
-    def owner(request: Request) -> Response:
+    @OPERATE_PLATFORM
+    def owner() -> Response:
         """The meta server that decides, and its election number."""
-        return forward(request, "GET", "/v1/owner")
+        return forward("GET", "/v1/owner")
 
     return router

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
-from typing import Any
 
 import orjson
 from fastapi import APIRouter, Depends, Request
@@ -15,11 +14,13 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from tistream.concurrency import new_event
+from tistream.wire.api import DatabaseList, TableNames, TenantPlacement, TenantProgress
 from tistream.wire.clients.meta_client import MetaClient
-from tistream.wire.meta import Notification
+from tistream.wire.meta import Accepted, Notification, TenantInfo, TenantList
+from tistream.wire.sorter import Coverage
 from tistream.wire.tokens import Grant
 from tistream_api.admission import gate
-from tistream_api.admission.gate import Access, Gate, caller_of, turn_of
+from tistream_api.admission.gate import Gate, caller_of, turn_of
 from tistream_api.admission.metering import part_of
 from tistream_api.auth.access import Resource, may, may_some
 from tistream_api.encode.compression import coding_of
@@ -27,10 +28,10 @@ from tistream_api.encode.encoding import FORMATS
 from tistream_api.encode.shown_names import MayRead
 from tistream_api.pull.start import Pulls
 from tistream_api.read.cursor import Scope
-from tistream_api.request import params
 from tistream_api.request.bodies import Body, read
 from tistream_api.request.head_requests import is_head
 from tistream_api.request.meta_paths import at_meta
+from tistream_api.request.queries import At, CoverageRange, Pull, PullQuery, TablePull
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
 from tistream_api.status.tenant_status import TenantStatus
@@ -40,7 +41,6 @@ from tistream_api.tenant.tenants import Tenants
 
 Call = Callable[..., Response]
 PULL: list[str | Enum] = ["pull"]
-TABLE_NAMES = 2  # names of a database and of a table in it
 TENANT = "/v1/clusters/{cluster_id}/tenants/{tenant_id}"
 
 
@@ -91,17 +91,11 @@ async def watched(request: Request) -> AsyncIterator[None]:
         watching.cancel()
 
 
-def _query(request: Request) -> bytes:
-    query: bytes = request.scope["query_string"]
-    return query
-
-
 def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -> None:
-    def answer(request: Request, view: TenantView, *names: str) -> Response:
-        asked = params.parse_pull(_query(request), one_table=len(names) == TABLE_NAMES)
+    def answer(request: Request, query: PullQuery, view: TenantView, *names: str) -> Response:
         scope = Scope(view.tenant, *map(name_of, names))
         still, part = guard.still(caller_of(request)), part_of(request.scope)
-        asked = replace(asked, coding=coding_of(request.headers.get("accept-encoding"), asked.format))
+        asked = query.asked(coding_of(request.headers.get("accept-encoding"), query.format))
         headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": asked.coding} if asked.coding else {})
         media_type = FORMATS[asked.format].media_type
         may_read = _readable(caller_of(request).grants, view)
@@ -113,7 +107,7 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -
         found = pulls.answer(view, scope, asked, still, part.add_rows, counted, may_read, gone)
         return StreamingResponse(iter(found), headers=headers, media_type=media_type)
 
-    def pull_route(path: str, operation_id: str, access: Access) -> Callable[[Call], Call]:
+    def pull_route(path: str, operation_id: str) -> Callable[[Call], Call]:
         return router.get(
             TENANT + path,
             operation_id=operation_id,
@@ -121,23 +115,28 @@ def _add_pulls(router: APIRouter, tenants: Tenants, pulls: Pulls, guard: Gate) -
             response_class=StreamingResponse,
             dependencies=[Depends(watched)],
             responses=openapi.PULL_PROBLEMS,
-            openapi_extra=access.declared(openapi.pull_doc()),
+            openapi_extra=openapi.pull_doc(),
         )
 
-    @pull_route("/databases/{db}/tables/{table}/changes", "PullTable", gate.READ_TABLE)
-    def pull_table(request: Request, cluster_id: str, tenant_id: str, db: str, table: str) -> Response:
+    @pull_route("/databases/{db}/tables/{table}/changes", "PullTable")
+    @gate.READ_TABLE
+    def pull_table(
+        request: Request, cluster_id: str, tenant_id: str, db: str, table: str, query: TablePull
+    ) -> Response:
         """Changes of the table that has the name at each time."""
-        return answer(request, _view(tenants, cluster_id, tenant_id), db, table)
+        return answer(request, query, _view(tenants, cluster_id, tenant_id), db, table)
 
-    @pull_route("/databases/{db}/changes", "PullDB", gate.READ_DATABASE)
-    def pull_db(request: Request, cluster_id: str, tenant_id: str, db: str) -> Response:
+    @pull_route("/databases/{db}/changes", "PullDB")
+    @gate.READ_DATABASE
+    def pull_db(request: Request, cluster_id: str, tenant_id: str, db: str, query: Pull) -> Response:
         """Changes of the tables that are in the database at each time."""
-        return answer(request, _view(tenants, cluster_id, tenant_id), db)
+        return answer(request, query, _view(tenants, cluster_id, tenant_id), db)
 
-    @pull_route("/changes", "PullTenant", gate.READ_TENANT)
-    def pull_tenant(request: Request, cluster_id: str, tenant_id: str) -> Response:
+    @pull_route("/changes", "PullTenant")
+    @gate.READ_TENANT
+    def pull_tenant(request: Request, cluster_id: str, tenant_id: str, query: Pull) -> Response:
         """Changes of every table."""
-        return answer(request, _view(tenants, cluster_id, tenant_id))
+        return answer(request, query, _view(tenants, cluster_id, tenant_id))
 
 
 def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
@@ -146,30 +145,28 @@ def _add_lists(router: APIRouter, tenants: Tenants, lists: Lists) -> None:
         operation_id="ListDBs",
         tags=["list"],
         responses=openapi.LIST_PROBLEMS,
-        openapi_extra=gate.LIST_DATABASES.declared(openapi.list_doc()),
     )
-    def list_dbs(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
+    @gate.LIST_DATABASES
+    def list_dbs(request: Request, cluster_id: str, tenant_id: str, query: At) -> DatabaseList:
         """Databases at a time: those in which the token may read something."""
-        ts = params.parse_list(_query(request))
-        found = lists.databases(_view(tenants, cluster_id, tenant_id), ts)
+        found = lists.databases(_view(tenants, cluster_id, tenant_id), query.ts)
         grants, tenant = caller_of(request).grants, (name_of(cluster_id), name_of(tenant_id))
-        shown = [name for name in found["databases"] if may_some(grants, "read", Resource(*tenant, name))]
-        return {**found, "databases": shown}
+        shown = [name for name in found.databases if may_some(grants, "read", Resource(*tenant, name))]
+        return DatabaseList(ts=found.ts, databases=shown)
 
     @router.get(
         TENANT + "/databases/{db}/tables",
         operation_id="ListTables",
         tags=["list"],
         responses=openapi.LIST_PROBLEMS,
-        openapi_extra=gate.LIST_TABLES.declared(openapi.list_doc()),
     )
-    def list_tables(request: Request, cluster_id: str, tenant_id: str, db: str) -> dict[str, Any]:
+    @gate.LIST_TABLES
+    def list_tables(request: Request, cluster_id: str, tenant_id: str, db: str, query: At) -> TableNames:
         """Base tables of a database at a time: those that the token may read."""
-        ts = params.parse_list(_query(request))
-        found = lists.tables(_view(tenants, cluster_id, tenant_id), name_of(db), ts)
+        found = lists.tables(_view(tenants, cluster_id, tenant_id), name_of(db), query.ts)
         grants, database = caller_of(request).grants, (name_of(cluster_id), name_of(tenant_id), name_of(db))
-        shown = [table for table in found["tables"] if may(grants, "read", Resource(*database, table["name"]))]
-        return {**found, "tables": shown}
+        shown = [table for table in found.tables if may(grants, "read", Resource(*database, table.name))]
+        return TableNames(ts=found.ts, database=found.database, tables=shown)
 
 
 def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> None:
@@ -178,11 +175,10 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
         operation_id="TenantStatus",
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.READ_TENANT.declared(),
     )
-    def tenant_status(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
+    @gate.READ_TENANT
+    def tenant_status(cluster_id: str, tenant_id: str) -> TenantProgress:
         """The tenant's progress, and what holds it back."""
-        params.parse_none(_query(request))
         return status.status(_view(tenants, cluster_id, tenant_id))
 
     @router.get(
@@ -190,11 +186,10 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
         operation_id="TenantPlacement",
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.READ_TENANT.declared(),
     )
-    def tenant_placement(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
+    @gate.READ_TENANT
+    def tenant_placement(cluster_id: str, tenant_id: str) -> TenantPlacement:
         """Which node holds each of the tenant's tasks and stores, and what it waits for."""
-        params.parse_none(_query(request))
         return status.placement(_view(tenants, cluster_id, tenant_id))
 
     @router.get(
@@ -202,12 +197,11 @@ def _add_status(router: APIRouter, tenants: Tenants, status: TenantStatus) -> No
         operation_id="Coverage",
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.READ_TENANT.declared(openapi.coverage_doc()),
     )
-    def coverage(request: Request, cluster_id: str, tenant_id: str) -> dict[str, Any]:
+    @gate.READ_TENANT
+    def coverage(cluster_id: str, tenant_id: str, query: CoverageRange) -> Coverage:
         """Slices of a key range, each with the entry of its region's log up to which it is covered."""
-        start, end = params.parse_coverage(_query(request))
-        return status.coverage(_view(tenants, cluster_id, tenant_id), start, end)
+        return status.coverage(_view(tenants, cluster_id, tenant_id), query.start_key, query.end_key)
 
 
 def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
@@ -220,53 +214,56 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
     @router.post(
         "/v1/clusters/{cluster_id}/tenants",
         operation_id="CreateTenant",
+        response_model=TenantInfo,
         tags=["tenant"],
         status_code=201,
         responses=openapi.CREATE_PROBLEMS,
-        openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.create_doc()),
+        openapi_extra=openapi.create_doc(),
     )
-    def create_tenant(request: Request, cluster_id: str, body: Body) -> Response:
+    @gate.OPERATE_CLUSTER
+    def create_tenant(cluster_id: str, body: Body) -> Response:
         """Register a tenant: `{"tenant_id": "acme"}`. Optional: how long its rows are kept: `"retention_ms":
         "604800000"`; a key of its own: `"kms_key_id": "arn:…"`; its index entries, for restores: `"index_keys": true`.
         """
-        params.parse_none(_query(request))
         return forward("POST", at_meta(cluster_id), body)
 
     @router.put(
         TENANT + "/retention",
         operation_id="SetRetention",
+        response_model=TenantInfo,
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc({"retention_ms": openapi.RETENTION})),
+        openapi_extra=openapi.json_doc({"retention_ms": openapi.RETENTION}),
     )
-    def set_retention(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
+    @gate.OPERATE_TENANT
+    def set_retention(cluster_id: str, tenant_id: str, body: Body) -> Response:
         """Set how long a tenant's rows are kept after their commit: `{"retention_ms": "604800000"}`; null: forever."""
-        params.parse_none(_query(request))
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/retention", body)
 
     @router.put(
         TENANT + "/encryption",
         operation_id="SetEncryption",
+        response_model=TenantInfo,
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.json_doc({"kms_key_id": openapi.KMS_KEY_ID})),
+        openapi_extra=openapi.json_doc({"kms_key_id": openapi.KMS_KEY_ID}),
     )
-    def set_encryption(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
+    @gate.OPERATE_CLUSTER
+    def set_encryption(cluster_id: str, tenant_id: str, body: Body) -> Response:
         """Set the encryption of a tenant's new objects: `{"kms_key_id": "arn:…"}` (SSE-KMS); null: no key of its own.
         Requires operate on the cluster, because the platform can use the keys of others too."""
-        params.parse_none(_query(request))
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/encryption", body)
 
     @router.get(
         "/v1/clusters/{cluster_id}/tenants",
         operation_id="ListTenants",
+        response_model=TenantList,
         tags=["tenant"],
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.LIST_TENANTS.declared(),
     )
+    @gate.LIST_TENANTS
     def list_tenants(request: Request, cluster_id: str) -> Response:
         """A cluster's tenants: those that the token may read or operate."""
-        params.parse_none(_query(request))
         answer = meta.request("GET", at_meta(cluster_id))
         found, grants = orjson.loads(answer.content), caller_of(request).grants
         shown = []
@@ -279,13 +276,14 @@ def _add_forwarded(router: APIRouter, meta: MetaClient) -> None:
     @router.post(
         "/v1/notifications",
         operation_id="Notify",
+        response_model=Accepted,
         tags=["tenant"],
         status_code=202,
         responses=openapi.NOTIFY_PROBLEMS,
-        openapi_extra=gate.PUSH.declared(openapi.body_doc("cluster_id", "tenant_id", "store_id", "ts")),
+        openapi_extra=openapi.body_doc("cluster_id", "tenant_id", "store_id", "ts"),
     )
-    def notify(request: Request, body: Body) -> Response:
+    @gate.PUSH
+    def notify(body: Body) -> Response:
         """Announce a file: `{"cluster_id", "tenant_id", "store_id", "ts"}`, all strings."""
-        params.parse_none(_query(request))
         # Serialized again from what the gate has read, so that no member is interpreted in two ways.
         return forward("POST", "/v1/notifications", read(Notification, body).model_dump_json().encode())

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi.responses import Response
 
 from tistream.errors import FatalError, InvalidRequest, Unavailable, UnknownName
 from tistream.model.ids import TenantKey, parse_store_id
+from tistream.wire.api import Retired
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.meta import RetireOrder, RetireStore, TenantRoute
 from tistream.wire.sorter import StoreNeed
 from tistream_api.admission import gate
-from tistream_api.request import params
 from tistream_api.request.bodies import Body, read
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
@@ -33,15 +33,16 @@ def build_store_router(meta: MetaClient, http: HttpClient, route_of: Callable[[T
     @router.post(
         TENANT + "/stores/{store_id}/retire",
         operation_id="RetireStore",
+        response_model=Retired,
         status_code=202,
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc(_DISCARD, optional=True)),
+        openapi_extra=openapi.json_doc(_DISCARD, optional=True),
     )
-    def retire_store(request: Request, cluster_id: str, tenant_id: str, store_id: str, body: Body) -> Response:
+    @gate.OPERATE_TENANT
+    def retire_store(cluster_id: str, tenant_id: str, store_id: str, body: Body) -> Response:
         """Retire a store that no longer exists: its files are no longer read and are deleted, and it leaves `status`.
         Returns 400 with the reason while a slice waits for it or a task needs its files, and, without `{"discard":
         true}`, if it has files that were never read. A store that pushes again is discovered again."""
-        params.parse_none(request.scope["query_string"])
         key = TenantKey.parse(name_of(cluster_id), name_of(tenant_id))
         name = name_of(store_id)
         if not _STORE.fullmatch(name):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi.responses import Response
 
 from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.meta import TenantInfo
 from tistream_api.admission import gate
-from tistream_api.request import params
 from tistream_api.request.bodies import Body
 from tistream_api.request.meta_paths import at_meta
 from tistream_api.routes import openapi
@@ -25,36 +25,38 @@ def build_tenant_end_router(meta: MetaClient) -> APIRouter:
     @router.put(
         TENANT + "/pause",
         operation_id="PauseTenant",
+        response_model=TenantInfo,
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OPERATE_TENANT.declared(openapi.json_doc({"paused": {"type": "boolean", "example": True}})),
+        openapi_extra=openapi.json_doc({"paused": {"type": "boolean", "example": True}}),
     )
-    def pause_tenant(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
+    @gate.OPERATE_TENANT
+    def pause_tenant(cluster_id: str, tenant_id: str, body: Body) -> Response:
         """Stop reading a tenant's input: `{"paused": true}`; committed data is still served. False: resume."""
-        params.parse_none(request.scope["query_string"])
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/pause", body)
 
     @router.put(
         TENANT + "/deletion",
         operation_id="DeleteTenant",
+        response_model=TenantInfo,
         status_code=202,
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OPERATE_CLUSTER.declared(openapi.deletion_doc()),
+        openapi_extra=openapi.deletion_doc(),
     )
-    def delete_tenant(request: Request, cluster_id: str, tenant_id: str, body: Body) -> Response:
+    @gate.OPERATE_CLUSTER
+    def delete_tenant(cluster_id: str, tenant_id: str, body: Body) -> Response:
         """Delete a tenant and all its data: `{"confirm": "acme", "grace_ms": "86400000"}`. During the grace period (by
         default a day) it is paused, and DELETE cancels the deletion."""
-        params.parse_none(request.scope["query_string"])
         return forward("PUT", f"{at_meta(cluster_id, tenant_id)}/deletion", body)
 
     @router.delete(
         TENANT + "/deletion",
         operation_id="KeepTenant",
+        response_model=TenantInfo,
         responses=openapi.TENANT_PROBLEMS,
-        openapi_extra=gate.OPERATE_CLUSTER.declared(),
     )
-    def keep_tenant(request: Request, cluster_id: str, tenant_id: str) -> Response:
+    @gate.OPERATE_CLUSTER
+    def keep_tenant(cluster_id: str, tenant_id: str) -> Response:
         """Cancel the deletion of a tenant during its grace period."""
-        params.parse_none(request.scope["query_string"])
         return forward("DELETE", f"{at_meta(cluster_id, tenant_id)}/deletion")
 
     return router

@@ -17,7 +17,6 @@ from tistream.wire.tokens import GRANTS_MAX, MadeToken, NewToken, StoreToken, To
 from tistream_api.admission.gate import OPERATE_OWN, caller_of
 from tistream_api.auth.access import may_give
 from tistream_api.auth.callers import Callers
-from tistream_api.request import params
 from tistream_api.request.bodies import Body, read
 from tistream_api.request.raw_path import name_of
 from tistream_api.routes import openapi
@@ -52,14 +51,15 @@ def build_token_router(
     @router.post(
         "/v1/tokens",
         operation_id="CreateToken",
+        response_model=MadeToken,
         status_code=201,
         responses=openapi.TOKEN_PROBLEMS,
-        openapi_extra=OPERATE_OWN.declared(_NEW),
+        openapi_extra=_NEW,
     )
+    @OPERATE_OWN
     def create_token(request: Request, body: Body) -> Response:
         """Create a token. The caller's token must have operate on what it grants, and it expires no later than that.
         Its text is returned this once."""
-        params.parse_none(request.scope["query_string"])
         if callers is None:
             # Without authentication anyone could create a token that becomes valid when authentication is switched on.
             raise AuthOff(
@@ -87,24 +87,24 @@ def build_token_router(
     @router.get(
         "/v1/tokens",
         operation_id="ListTokens",
+        response_model=TokenList,
         responses=openapi.TOKEN_PROBLEMS,
-        openapi_extra=OPERATE_OWN.declared(),
     )
+    @OPERATE_OWN
     def list_tokens(request: Request) -> Response:
         """The tokens that the caller could have created, without their secrets."""
-        params.parse_none(request.scope["query_string"])
         shown = TokenList(tokens=_own(request))
         return Response(shown.model_dump_json(), media_type="application/json")
 
     @router.delete(
         "/v1/tokens/{token_id}",
         operation_id="RevokeToken",
+        response_model=TokenInfo,
         responses=openapi.TOKEN_PROBLEMS,
-        openapi_extra=OPERATE_OWN.declared(),
     )
+    @OPERATE_OWN
     def revoke_token(request: Request, token_id: str) -> Response:
         """Revoke a token. It is rejected from now on; revoking it again is not an error."""
-        params.parse_none(request.scope["query_string"])
         name = name_of(token_id)
         if name not in {token.token_id for token in _own(request)}:
             raise UnknownName("no such token that this one may revoke")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tistream.concurrency import new_lock
 from tistream.model.ids import TenantKey
+from tistream.wire.api import LagSamples
 from tistream_api.status.stage_lags import STAGES, UNKNOWN
 
 
@@ -38,7 +38,7 @@ class LagHistory:
                 ring[self._next] = [np.nan if one == UNKNOWN else one / 1000 for one in lag]
             self._next = (self._next + 1) % self._size
 
-    def of(self, tenant: TenantKey, since_ms: int) -> dict[str, Any]:
+    def of(self, tenant: TenantKey, since_ms: int) -> LagSamples:
         """`at_ms` and, for each stage, seconds behind the wall clock, oldest first; null if unknown.
 
         Samples from before the tenant's first one are left out.
@@ -59,4 +59,4 @@ class LagHistory:
             stage: [None if math.isnan(lag) else round(lag, 3) for lag in rows[:, place].tolist()]
             for place, stage in enumerate(STAGES)
         }
-        return {"at_ms": [str(at_ms) for at_ms in times.tolist()], "stages": columns}
+        return LagSamples(at_ms=[str(at_ms) for at_ms in times.tolist()], stages=columns)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
 from tistream.clock import Clock
 from tistream.errors import TiStreamError
 from tistream.model.ids import TenantKey
+from tistream.wire.api import LagSamples
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.dispatcher import StoreList, StoreStatus
 from tistream.wire.sorter import Hold
@@ -46,7 +46,7 @@ class LagSampler:
         """The stores of a tenant in the last sample."""
         return store_statuses.merged(view.route, self._answers.get(view.tenant, []))
 
-    def lags(self, view: TenantView, minutes: int) -> dict[str, Any]:
+    def lags(self, view: TenantView, minutes: int) -> LagSamples:
         """The answer of TenantLag."""
         return self._history.of(view.tenant, self._clock.now_ms() - minutes * 60_000)
 

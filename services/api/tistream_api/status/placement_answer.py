@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tistream.wire.api import StorePlace, TaskPlace, TenantPlacement
 from tistream.wire.meta import TaskRoute, TenantRoute
 from tistream_api.status.lateness import Picture
 
 
-def holders(picture: Picture, route: TenantRoute) -> dict[str, Any]:
+def holders(picture: Picture, route: TenantRoute) -> TenantPlacement:
     """The answer of the placement call: tasks in key order, stores by id."""
-    return {"tasks": [_task(picture, task) for task in route.tasks], "stores": _stores(picture, route)}
+    return TenantPlacement(tasks=[_task(picture, task) for task in route.tasks], stores=_stores(picture, route))
 
 
-def _task(picture: Picture, task: TaskRoute) -> dict[str, Any]:
+def _task(picture: Picture, task: TaskRoute) -> TaskPlace:
     status = picture.statuses.get(task.task_id)
-    return {
-        "task_id": str(task.task_id),
-        "start_key": task.start_key,
-        "end_key": task.end_key,
-        "sorter": task.sorter_node,
-        "next_sorter": task.next_node,
-        "task_epoch": str(task.task_epoch),
-        "resolved_ts": None if status is None else str(status.progress_ts),
-        "waits": _task_waits(picture, task),
-    }
+    return TaskPlace(
+        task_id=str(task.task_id),
+        start_key=task.start_key,
+        end_key=task.end_key,
+        sorter=task.sorter_node,
+        next_sorter=task.next_node,
+        task_epoch=str(task.task_epoch),
+        resolved_ts=None if status is None else str(status.progress_ts),
+        waits=_task_waits(picture, task),
+    )
 
 
 def _task_waits(picture: Picture, task: TaskRoute) -> str | None:
@@ -44,7 +43,7 @@ def _task_waits(picture: Picture, task: TaskRoute) -> str | None:
     return None if task.next_node is None else f"{task.next_node} prepares to take it over"
 
 
-def _stores(picture: Picture, route: TenantRoute) -> list[dict[str, Any]]:
+def _stores(picture: Picture, route: TenantRoute) -> list[StorePlace]:
     """The stores that the route names, and those that dispatchers report in addition."""
     told = {store.store_id: store for store in picture.stores}
     named = {store.store_id: store.dispatcher_node for store in route.stores or ()}
@@ -54,11 +53,11 @@ def _stores(picture: Picture, route: TenantRoute) -> list[dict[str, Any]]:
         store = told.get(store_id)
         hold = None if store is None or store.hold is None else store.hold.reason
         found.append(
-            {
-                "store_id": str(store_id),
-                "dispatcher": named.get(store_id),
-                "last_file_ts": None if store is None else str(store.last_file_ts),
-                "waits": hold or waits.get(str(store_id)),
-            }
+            StorePlace(
+                store_id=str(store_id),
+                dispatcher=named.get(store_id),
+                last_file_ts=None if store is None else str(store.last_file_ts),
+                waits=hold or waits.get(str(store_id)),
+            )
         )
     return found

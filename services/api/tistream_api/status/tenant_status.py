@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from tistream.clock import Clock
 from tistream.errors import FatalError, TiStreamError, Unavailable
 from tistream.model.span import KeySpan
 from tistream.storage import layout
+from tistream.wire.api import TenantPlacement, TenantProgress
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.schema_client import SchemaClient
 from tistream.wire.dispatcher import StoreList, StoreStatus
@@ -31,25 +31,24 @@ class TenantStatus:
     tenants: Tenants
     clock: Clock
 
-    def status(self, view: TenantView) -> dict[str, Any]:
+    def status(self, view: TenantView) -> TenantProgress:
         """The answer of the status call."""
         view.wait_fresh()
         picture = self._picture(view)
-        hold = held_by(picture)
-        return {
-            "resolved_ts": str(picture.resolved_ts),
-            "flushed_ts": str(view.flushed_ts()),
+        return TenantProgress(
+            resolved_ts=str(picture.resolved_ts),
+            flushed_ts=str(view.flushed_ts()),
             # 0 would be a lag since 1970.
-            "lag_seconds": round(picture.lag_seconds, 3) if picture.resolved_ts > 0 else None,
-            "held_by": hold.model_dump() if hold else None,
-        }
+            lag_seconds=round(picture.lag_seconds, 3) if picture.resolved_ts > 0 else None,
+            held_by=held_by(picture),
+        )
 
-    def placement(self, view: TenantView) -> dict[str, Any]:
+    def placement(self, view: TenantView) -> TenantPlacement:
         """The answer of the placement call."""
         view.wait_fresh()
         return holders(self._picture(view), view.route)
 
-    def coverage(self, view: TenantView, start: bytes, end: bytes) -> dict[str, Any]:
+    def coverage(self, view: TenantView, start: bytes, end: bytes) -> Coverage:
         """The answer of the coverage call: slices in key order. Raises Unavailable if a sorter does not answer."""
         view.wait_fresh()
         view.earliest_ts()
@@ -67,7 +66,7 @@ class TenantStatus:
                 slices.extend(self.http.get(url, Coverage, query).slices)
             except FatalError as error:  # the sorter has just started, and does not hold the task yet
                 raise Unavailable(f"task {task.task_id}: {error}") from error
-        return {"slices": [one.model_dump() for one in slices]}
+        return Coverage(slices=slices)
 
     def _picture(self, view: TenantView) -> Picture:
         unreachable: list[Hold] = []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from tistream.clock import Clock
 from tistream.errors import InvalidRequest, Unavailable, UnknownName
 from tistream.model.ts import Window, from_physical_ms
 from tistream.schema.ddl_event import DdlEvent
+from tistream.wire.api import DatabaseList, DdlPage, ShownColumn, TableColumns, TableName, TableNames
+from tistream.wire.changes import DdlChange
 from tistream.wire.schema_views import column_views
 from tistream_api.encode.ndjson import ddl_object
 from tistream_api.read.cursor import Scope
@@ -22,43 +23,40 @@ class Lists:
     clock: Clock
     wait_ms: int
 
-    def databases(self, view: TenantView, ts: int | None) -> dict[str, Any]:
+    def databases(self, view: TenantView, ts: int | None) -> DatabaseList:
         """The answer of ListDBs. Raises Gone, InvalidRequest, Unavailable."""
         at = self._time(view, ts)
-        return {"ts": str(at), "databases": view.source.databases(at)}
+        return DatabaseList(ts=str(at), databases=view.source.databases(at))
 
-    def tables(self, view: TenantView, database: str, ts: int | None) -> dict[str, Any]:
+    def tables(self, view: TenantView, database: str, ts: int | None) -> TableNames:
         """The answer of ListTables. Raises UnknownName, Gone, InvalidRequest, Unavailable."""
         at = self._time(view, ts)
         found = view.source.tables(at, database)
         if found is None:
             raise UnknownName(f"no database {database!r} at {at}")
         tables = [
-            {"name": table.name, "table_id": str(table.table_id), "schema_version": str(table.schema_version)}
+            TableName(name=table.name, table_id=str(table.table_id), schema_version=str(table.schema_version))
             for table in found
         ]
-        return {"ts": str(at), "database": database, "tables": tables}
+        return TableNames(ts=str(at), database=database, tables=tables)
 
-    def schema(self, view: TenantView, database: str, table: str, ts: int | None) -> dict[str, Any]:
+    def schema(self, view: TenantView, database: str, table: str, ts: int | None) -> TableColumns:
         """The answer of TableSchema. Raises UnknownName, Gone, InvalidRequest, Unavailable."""
         at = self._time(view, ts)
         version = view.source.table(at, database, table)
         if version is None:
             raise UnknownName(f"no table {database}.{table} at {at}")
-        return {
-            "ts": str(at),
-            "database": version.database,
-            "table": version.table.name,
-            "table_id": str(version.table.id),
-            "kind": version.table.kind,
-            "schema_version": str(view.source.schema_version(at)),
-            "columns": [
-                column.model_dump(include={"name", "sql_type", "charset", "collation", "nullable", "key"})
-                for column in column_views(version.table)
-            ],
-        }
+        return TableColumns(
+            ts=str(at),
+            database=version.database,
+            table=version.table.name,
+            table_id=str(version.table.id),
+            kind=version.table.kind,
+            schema_version=str(view.source.schema_version(at)),
+            columns=[ShownColumn(**column.model_dump(exclude={"id"})) for column in column_views(version.table)],
+        )
 
-    def ddl(self, view: TenantView, before_ts: int | None, limit: int) -> dict[str, Any]:
+    def ddl(self, view: TenantView, before_ts: int | None, limit: int) -> DdlPage:
         """The answer of DdlHistory: the newest events below `before_ts`, newest first. Raises Gone, Unavailable."""
         view.wait_fresh()
         view.check_known()
@@ -67,12 +65,12 @@ class Lists:
         events: tuple[DdlEvent, ...] = ()
         if high > earliest_ts:
             events = view.source.ddl_events(Scope(view.tenant), Window(earliest_ts, high)).events
-        return {
-            "resolved_ts": str(resolved_ts),
-            "earliest_ts": str(earliest_ts),
-            "events": [ddl_object(event) for event in reversed(events[-limit:])],
-            "more": len(events) > limit,
-        }
+        return DdlPage(
+            resolved_ts=str(resolved_ts),
+            earliest_ts=str(earliest_ts),
+            events=[DdlChange.model_validate(ddl_object(event)) for event in reversed(events[-limit:])],
+            more=len(events) > limit,
+        )
 
     def _time(self, view: TenantView, ts: int | None) -> int:
         view.wait_fresh()

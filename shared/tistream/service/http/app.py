@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any
 
 import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.concurrency import contextmanager_in_threadpool
-from fastapi.responses import Response
+from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CollectorRegistry, generate_latest
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -35,6 +36,10 @@ THREADS = 256
 BODY_BYTES_MAX = 64 << 20
 # Methods that are metric labels; all others share one.
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"))
+
+_NOT_READY: dict[int | str, dict[str, Any]] = {
+    503: {"description": "not ready", "content": {problems.MEDIA_TYPE: {"schema": {"type": "object"}}}}
+}
 
 
 def new_app(
@@ -101,7 +106,7 @@ def _add_probes(app: FastAPI, ready: Callable[[], str | None], registry: Collect
         """The process is up."""
         return {"status": "ok", "service": app.title, "version": tistream.__version__}
 
-    @app.get("/readyz", tags=["operations"], operation_id="Ready", responses={503: {"description": "not ready"}})
+    @app.get("/readyz", tags=["operations"], operation_id="Ready", response_model=dict[str, str], responses=_NOT_READY)
     def readyz() -> Response:
         """The service can do its work; otherwise 503 and the reason."""
         reason = "stopping" if app.state.stopping.is_set() else ready()
@@ -109,7 +114,7 @@ def _add_probes(app: FastAPI, ready: Callable[[], str | None], registry: Collect
             return problems.problem_response(503, "not-ready", reason)
         return Response(b'{"status":"ready"}', media_type="application/json")
 
-    @app.get("/metrics", tags=["operations"], operation_id="Metrics")
+    @app.get("/metrics", tags=["operations"], operation_id="Metrics", response_class=PlainTextResponse)
     def metrics() -> Response:
         """Metrics in the Prometheus text format."""
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4; charset=utf-8")

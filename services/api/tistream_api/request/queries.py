@@ -1,0 +1,210 @@
+"""The query parameters of each call, as models: FastAPI reads them, and describes them in the OpenAPI document.
+
+Their validators raise ValueError, which query_string.py turns into a 400 that names the parameter (design.md 5).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Self, get_args
+from urllib.parse import urlencode
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+
+from tistream.model.ids import TenantKey
+from tistream.model.ts import MAX_TS
+from tistream.wire.audit import LIMIT_DEFAULT as AUDIT_LIMIT
+from tistream.wire.audit import LIMIT_MAX as AUDIT_LIMIT_MAX
+from tistream.wire.changes import TS_PATTERN
+from tistream_api.request.params import (
+    ALL,
+    ENDLESS_FORMATS,
+    FORMATS,
+    LAG_MINUTES_MAX,
+    LIMIT_DEFAULT,
+    LIMIT_MAX,
+    ROWS,
+    WAIT_MS_MAX,
+    EventKinds,
+    FormatName,
+    PullParams,
+)
+from tistream_api.request.query_string import WrongQuery
+from tistream_api.request.query_types import Decimal, Flag, HexKey, OptionalText, OptionalTs
+
+WALL_MS_MAX = 10**15  # the year 33658
+DDL_LIMIT_DEFAULT = 100
+DDL_LIMIT_MAX = 1_000
+MAX_SEQ = (1 << 63) - 1
+
+Events = Annotated[EventKinds | None, WithJsonSchema({"type": "string", "enum": list(get_args(EventKinds))})]
+WallMs = Annotated[int | None, Decimal(0, WALL_MS_MAX, "^[0-9]{1,16}$")]
+
+
+class QueryModel(BaseModel):
+    """Base of the models. Values are strings from the query; nothing is converted beyond what a type says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PullQuery(QueryModel):
+    """PullDB and PullTenant. Exactly one of `start_ts` and `cursor`."""
+
+    one_table: ClassVar[bool] = False
+
+    start_ts: OptionalTs = Field(
+        default=None, description="exclusive; either this or cursor. May lie ahead of resolved_ts, up to the present"
+    )
+    cursor: OptionalText = Field(default=None, description="where an answer ended; either this or start_ts")
+    end_ts: OptionalTs = Field(default=None, description="inclusive, at least start_ts; give it with each request")
+    limit: Annotated[int, Decimal(1, LIMIT_MAX)] = Field(
+        default=LIMIT_DEFAULT, description="row and ddl events in the answer"
+    )
+    wait_ms: Annotated[int, Decimal(0, WAIT_MS_MAX)] = Field(
+        default=0, description="long poll: wait that long for an event"
+    )
+    follow: Flag = Field(default=False, description="endless stream; not with limit, end_ts or parquet")
+    format: FormatName = Field(
+        default=FORMATS[0],
+        description="of the answer: lines of JSON, Arrow IPC streams (see events), or a tar archive of Parquet files",
+    )
+    events: Events = Field(
+        default=None,
+        description="which events the answer has; default: all. format=arrow has no default: rows is one IPC stream "
+        "with one schema (of PullTable alone; a page ends before the schema changes), ddl is one IPC stream, all is "
+        "several IPC streams one after the other",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.start_ts is None) == (self.cursor is None):
+            raise WrongQuery("give either start_ts or cursor, and not both", "start_ts")
+        for name in ("limit", "end_ts"):
+            if self.follow and name in self.model_fields_set:
+                raise WrongQuery(f"follow=true is an endless stream: it does not go with {name}", name)
+        if self.follow and self.format not in ENDLESS_FORMATS:
+            text = f"format {self.format} is made of whole files: it does not go with follow=true"
+            raise WrongQuery(text, "format")
+        if self.start_ts is not None and self.end_ts is not None and self.end_ts < self.start_ts:
+            raise WrongQuery(f"end_ts {self.end_ts} lies below start_ts {self.start_ts}", "end_ts")
+        if self.format == "arrow":
+            self._check_one_stream()
+        return self
+
+    def _check_one_stream(self) -> None:
+        """A reader may take the first of several IPC streams for the whole answer, so with format=arrow a client must
+        ask explicitly for several."""
+        if self.events is None:
+            raise WrongQuery(
+                "events is wanted with format=arrow: events=rows (one table's rows, one IPC stream of one schema), "
+                "events=ddl (DDL events, one IPC stream) or events=all (several IPC streams, one after the other)",
+                "events",
+            )
+        if self.events == ROWS and not self.one_table:
+            raise WrongQuery(
+                "events=rows goes with format=arrow where one table is pulled: several tables have no one schema. "
+                "Pull a table, or ask for events=all or format=parquet",
+                "events",
+            )
+
+    def asked(self, coding: str | None = None) -> PullParams:
+        """The parameters as the pull takes them. `coding`: the Content-Encoding of the answer."""
+        events = ALL if self.events is None else self.events
+        return PullParams(
+            self.start_ts, self.cursor, self.end_ts, self.limit, self.wait_ms, self.follow, self.format, events, coding
+        )
+
+
+class TablePullQuery(PullQuery):
+    """PullTable."""
+
+    one_table: ClassVar[bool] = True
+
+
+class AtQuery(QueryModel):
+    """ListDBs, ListTables and TableSchema."""
+
+    ts: OptionalTs = Field(default=None, description="as of this time; default: the newest")
+
+
+class CoverageQuery(QueryModel):
+    """Coverage: the key range `[start_key, end_key)`; an empty end is unbounded."""
+
+    start_key: HexKey = Field(default=b"", description="hexadecimal, inclusive; empty: from the first key")
+    end_key: HexKey = Field(default=b"", description="hexadecimal, exclusive; empty: to the last key")
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        if self.end_key and self.end_key <= self.start_key:
+            raise WrongQuery("end_key does not lie above start_key", "end_key")
+        return self
+
+
+class LagQuery(QueryModel):
+    """TenantLag."""
+
+    minutes: Annotated[int, Decimal(1, LAG_MINUTES_MAX)] = Field(default=LAG_MINUTES_MAX, description="how far back")
+
+
+class DdlQuery(QueryModel):
+    """DdlHistory."""
+
+    before_ts: Annotated[int | None, Decimal(1, MAX_TS, TS_PATTERN)] = Field(
+        default=None, description="exclusive; default: the newest"
+    )
+    limit: Annotated[int, Decimal(1, DDL_LIMIT_MAX)] = Field(
+        default=DDL_LIMIT_DEFAULT, description="events in the answer"
+    )
+
+
+class ForwardedQuery(QueryModel):
+    """Base of the queries that the meta server answers."""
+
+    def text(self) -> str:
+        """The query string for the meta server: the parameters that are given, and the defaults that are not null."""
+        return urlencode(self.model_dump(by_alias=True, exclude_none=True))
+
+
+class UsageQuery(ForwardedQuery):
+    """TenantUsage."""
+
+    from_ms: WallMs = Field(
+        default=None,
+        alias="from",
+        description="milliseconds since the Unix epoch, inclusive; default: a day before `to`",
+    )
+    to_ms: WallMs = Field(
+        default=None,
+        alias="to",
+        description="milliseconds since the Unix epoch, exclusive; default: the end of the present hour",
+    )
+
+
+class AuditQuery(ForwardedQuery):
+    """AuditLog."""
+
+    after: Annotated[int | None, Decimal(0, MAX_SEQ)] = Field(
+        default=None, description="the entries above this seq; default: the newest ones"
+    )
+    limit: Annotated[int, Decimal(1, AUDIT_LIMIT_MAX)] = Field(default=AUDIT_LIMIT, description="how many")
+    cluster_id: OptionalText = Field(default=None, description="with tenant_id: what is about that tenant alone")
+    tenant_id: OptionalText = Field(default=None, description="with cluster_id")
+
+    @model_validator(mode="after")
+    def _one_tenant(self) -> Self:
+        if (self.cluster_id is None) != (self.tenant_id is None):
+            raise WrongQuery("cluster_id and tenant_id are given together", "tenant_id")
+        if self.cluster_id is not None and self.tenant_id is not None:
+            TenantKey.parse(self.cluster_id, self.tenant_id)  # its InvalidRequest names the invalid one
+        return self
+
+
+# As parameters of routes
+Pull = Annotated[PullQuery, Query()]
+TablePull = Annotated[TablePullQuery, Query()]
+At = Annotated[AtQuery, Query()]
+CoverageRange = Annotated[CoverageQuery, Query()]
+LagMinutes = Annotated[LagQuery, Query()]
+DdlBefore = Annotated[DdlQuery, Query()]
+UsageHours = Annotated[UsageQuery, Query()]
+AuditPart = Annotated[AuditQuery, Query()]

@@ -1,0 +1,93 @@
+"""Strictness about query strings that typed models do not give, for every route behind the gate.
+
+Nothing is guessed: an unknown, repeated or malformed parameter is a 400 that names it. The models in queries.py check
+the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+
+from tistream.errors import InvalidRequest
+from tistream.service.http import problems
+
+NAME_MAX = 80  # characters of an unknown parameter's name that an answer repeats
+
+
+class WrongQuery(ValueError):
+    """A rule about a parameter that concerns the others too. Raised by the models' own validators."""
+
+    def __init__(self, text: str, parameter: str) -> None:
+        super().__init__(text)
+        self.parameter = parameter
+
+
+async def strict_query(request: Request) -> None:
+    """A dependency of every route, after the gate. Raises InvalidRequest, naming the parameter."""
+    check(request.scope["query_string"], names_of(request.scope["route"]))
+
+
+def names_of(route: APIRoute) -> list[str]:
+    """The query parameters of a route, from its model; empty if it takes none."""
+    models = [field.field_info.annotation for field in route.dependant.query_params]
+    return [name for model in models for name in parameters(model)]
+
+
+def parameters(model: Any) -> list[str]:
+    """The names of a query model's parameters."""
+    assert isinstance(model, type)
+    assert issubclass(model, BaseModel)
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def check(query: bytes, known: Sequence[str]) -> None:
+    """Check that each name is known and given once, and that all is UTF-8. Raises InvalidRequest."""
+    seen: set[str] = set()
+    for part in filter(None, query.split(b"&")):
+        raw_name, _, raw_value = part.partition(b"=")
+        name, _ = _text(raw_name), _text(raw_value)
+        if name not in known:
+            allowed = f"this call takes {', '.join(known)}" if known else "this call takes none"
+            shown = name[:NAME_MAX]
+            raise InvalidRequest(f"unknown parameter {shown!r}; {allowed}", {"parameter": shown})
+        if name in seen:
+            raise InvalidRequest(f"{name} is given more than once", {"parameter": name})
+        seen.add(name)
+
+
+def _text(raw: bytes) -> str:
+    """Decode a name or a value. Bytes that are not ASCII must be percent-encoded (RFC 3986 2.1): the models read the
+    query with another decoder, and both must read the same."""
+    try:
+        return unquote_to_bytes(raw.decode("ascii").replace("+", " ")).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequest("the query is not UTF-8, percent-encoded") from error
+
+
+def refusal(errors: Iterable[Any]) -> InvalidRequest:
+    """The problem for the first error of a query model."""
+    first = next(iter(errors))
+    if isinstance(wrong := first.get("ctx", {}).get("error"), WrongQuery):
+        return InvalidRequest(str(wrong), {"parameter": wrong.parameter})
+    name = str(first["loc"][-1])
+    if first["input"] == "":
+        reason = "is empty"
+    elif first["type"] == "literal_error":
+        reason = f"is not one of {first['ctx']['expected']}".replace("'", "").replace(" or ", ", ")
+    else:
+        reason = str(first.get("ctx", {}).get("error", first["msg"]))
+    return InvalidRequest(f"{name} {reason}", {"parameter": name})
+
+
+def on_invalid(_request: Request, error: Exception) -> Response:
+    """The answer to a request whose query model is invalid, for FastAPI."""
+    assert isinstance(error, RequestValidationError)
+    return problems.for_error(refusal(error.errors()))

@@ -1,0 +1,164 @@
+"""The API server's HTTP contract: the answers that it gives itself. Ids and times are decimal strings.
+
+The answers that it forwards are in meta.py, usage.py, audit.py and tokens.py, the lines of pulls in changes.py.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from tistream.wire.changes import DdlChange, Id, Stamp, Version
+from tistream.wire.sorter import Hold, Wire
+
+TenantState = Literal["live", "late", "damaged", "waiting", "paused"]
+
+
+class Problem(Wire):
+    """An RFC 9457 problem: every answer of 4xx and 5xx. Some have further members, such as `parameter`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    type: str = Field(pattern="^tistream:", description="`tistream:` and the problem's code, which does not change")
+    title: str
+    status: int
+    detail: str
+    cause_id: str | None = Field(default=None, description="the services' logs have it in each line of this request")
+    parameter: str | None = Field(default=None, description="the query parameter that is wrong")
+
+
+class DatabaseList(Wire):
+    """The answer of ListDBs."""
+
+    ts: Stamp
+    databases: list[str]
+
+
+class TableName(Wire):
+    """One table of a list."""
+
+    name: str
+    table_id: Id
+    schema_version: Version
+
+
+class TableNames(Wire):
+    """The answer of ListTables."""
+
+    ts: Stamp
+    database: str
+    tables: list[TableName]
+
+
+class ShownColumn(Wire):
+    """A column that SELECT shows. `sql_type` as in SHOW COLUMNS; `key`: it is part of an event's `key`."""
+
+    name: str
+    sql_type: str
+    charset: str
+    collation: str
+    nullable: bool
+    key: bool
+
+
+class TableColumns(Wire):
+    """The answer of TableSchema. `kind`: table, view or sequence."""
+
+    ts: Stamp
+    database: str
+    table: str
+    table_id: Id
+    kind: str
+    schema_version: Version
+    columns: list[ShownColumn]
+
+
+class DdlPage(Wire):
+    """The answer of DdlHistory, newest first. `more`: continue below the last event's commit_ts."""
+
+    resolved_ts: Stamp
+    earliest_ts: Stamp
+    events: list[DdlChange]
+    more: bool
+
+
+class TenantProgress(Wire):
+    """The answer of TenantStatus. `lag_seconds` is null until the tenant's snapshot was taken."""
+
+    resolved_ts: Stamp
+    flushed_ts: Stamp
+    lag_seconds: float | None
+    held_by: Hold | None
+
+
+class TaskPlace(Wire):
+    """Which sorter holds a task, and why the task waits, if it does."""
+
+    task_id: Id
+    start_key: str
+    end_key: str
+    sorter: str | None
+    next_sorter: str | None
+    task_epoch: Id
+    resolved_ts: Stamp | None
+    waits: str | None
+
+
+class StorePlace(Wire):
+    """Which dispatcher reads a store, and why the store waits, if it does."""
+
+    store_id: Id
+    dispatcher: str | None
+    last_file_ts: Stamp | None
+    waits: str | None
+
+
+class TenantPlacement(Wire):
+    """The answer of TenantPlacement: tasks in key order, stores by id."""
+
+    tasks: list[TaskPlace]
+    stores: list[StorePlace]
+
+
+class TenantSummary(Wire):
+    """One tenant of the overview. `state`: waiting means that nothing can be read yet; `waits` has the reason."""
+
+    cluster_id: str
+    tenant_id: str
+    state: TenantState
+    resolved_ts: Stamp | None
+    lag_seconds: float | None
+    held_by: Hold | None
+    waits: str | None
+    tasks: int
+    stores: int
+    retention_ms: str | None
+
+
+class ReadablePart(Wire):
+    """A database or a table that the token names. `table` null: the whole database."""
+
+    cluster_id: str
+    tenant_id: str
+    database: str
+    table: str | None
+
+
+class TenantsOverview(Wire):
+    """The answer of Overview."""
+
+    tenants: list[TenantSummary]
+    parts: list[ReadablePart]
+
+
+class LagSamples(Wire):
+    """The answer of TenantLag. `at_ms`: milliseconds since the Unix epoch, oldest first; `stages`: by name of the
+    stage, seconds behind the wall clock at each of these times, null if unknown."""
+
+    at_ms: list[str]
+    stages: dict[str, list[float | None]]
+
+
+class Retired(Wire):
+    """The answer (202) of RetireStore: an empty object."""

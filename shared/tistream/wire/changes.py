@@ -1,0 +1,78 @@
+"""The lines of a pull's answer with `format=ndjson` (design.md 5), for the OpenAPI document and for clients.
+
+The API server renders lines without these models; a test validates what it sends against them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from tistream.wire.sorter import Wire
+
+TS_PATTERN = "^[0-9]{1,19}$"
+Stamp = Annotated[str, Field(pattern=TS_PATTERN, description="a TSO, decimal")]
+Version = Annotated[str, Field(pattern=TS_PATTERN, description="of the schema, decimal")]
+Id = Annotated[str, Field(pattern="^[0-9]{1,19}$")]
+Columns = Annotated[
+    dict[str, Any],
+    Field(
+        description="by name. 64-bit integers, BIT, DECIMAL, times, ENUM and SET are strings; BINARY and BLOB are "
+        "base64; JSON is itself; VECTOR is an array of numbers"
+    ),
+]
+
+
+class InvolvedTable(Wire):
+    """A database and a table in it. `table` is empty if the job is about the database."""
+
+    database: str
+    table: str
+
+
+class RowChange(Wire):
+    """One row: as SELECT shows it at commit_ts, and just before it."""
+
+    type: Literal["row"]
+    op: Literal["put", "delete"]
+    commit_ts: Stamp
+    start_ts: Stamp
+    database: str
+    table: str
+    table_id: Id
+    schema_version: Version
+    key: Columns
+    row: Columns | None = Field(description="null after a delete")
+    old_row: Columns | None = Field(description="null if there was no row")
+
+
+class DdlChange(Wire):
+    """One DDL job, at the first commit_ts at which SELECT shows it."""
+
+    type: Literal["ddl"]
+    commit_ts: Stamp
+    database: str
+    table: str
+    query: str
+    action: str = Field(description="TiDB's name of the job's type, as `add column`")
+    schema_version: Version
+    involved: list[InvolvedTable] = Field(description="by their names before and after it")
+
+
+class Resolved(Wire):
+    """All events at or below `resolved_ts` were sent. The last line of a page; now and then in a stream."""
+
+    type: Literal["resolved"]
+    resolved_ts: Stamp
+    cursor: str
+
+
+class Continue(Wire):
+    """The page ended inside a commit_ts, which has more events than `limit`."""
+
+    type: Literal["continue"]
+    cursor: str
+
+
+CHANGES = (RowChange, DdlChange, Resolved, Continue)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,16 +16,25 @@ from support.golden import GoldenSet
 from support.pull_world import World, committed, golden_world, task_cuts
 from support.sql_values import from_json
 from tistream.model.span import KeySpan
+from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
 from tistream.pool.versions.plan import Shard
+from tistream.schema.visible import TableVersion
+from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.points import point_cursor
 from tistream_api.points.list_rows import RowsPage
 from tistream_api.points.named_table import ranges_asked, shape_of, table_at
-from tistream_api.points.point_cursor import Kind
+from tistream_api.points.net_changes import parts_between
+from tistream_api.points.net_page import NetPage, NetPart, diff_parts
+from tistream_api.points.point_cursor import Kind, PointPosition
 from tistream_api.points.pool_reads import CachedReader, PoolReads
 from tistream_api.points.row_formats import ENCODERS
-from tistream_api.read.cursor import Scope
+from tistream_api.points.row_history import RowHistory
+from tistream_api.points.squash import squash_parts
+from tistream_api.points.transaction import Transaction
+from tistream_api.read.cursor import Position, Scope, decode
 from tistream_api.read.group_cache import GroupCache
+from tistream_api.read.scan import Budget
 
 Line = dict[str, Any]
 
@@ -73,6 +82,67 @@ class PointWorld:
         assert end["type"] == "end"
         assert end["ts"] == str(ts)
         return rows
+
+    def diff(self, database: str, table: str, low: int, high: int, limit: int = 1_000_000) -> list[Line]:
+        """The events of DiffTable, page after page of `limit` events."""
+        scope = Scope(self.loaded.tenant, database, table)
+        before, after = (self._named(scope, ts) for ts in (low, high))
+        parts = diff_parts(parts_between(before, after, self._versions(low, high), low, high))
+        return self._net(Kind.DIFF, scope, parts, low, high, limit)
+
+    def squash(self, *names: str, low: int, high: int, limit: int = 1_000_000, ddl: bool = True) -> list[Line]:
+        """The events of a squashed pull, page after page."""
+        scope = Scope(self.loaded.tenant, *names)
+        before, after = (self.world.source.tables_at(ts, scope) for ts in (low, high))
+        parts = squash_parts(before, after, self._versions(low, high), low, high, ddl=ddl)
+        return self._net(Kind.SQUASH, scope, parts, low, high, limit)
+
+    def _net(self, kind: Kind, scope: Scope, parts: Sequence[NetPart], low: int, high: int, limit: int) -> list[Line]:
+        at, found = PointPosition(low, high), []
+        while True:
+            page = NetPage(
+                kind, scope, parts, at, limit, self.world.source, self.reads, NdjsonEncoder(),
+                lambda *_: None, lambda _: None, lambda: False,
+            )  # fmt: skip
+            *events, end = map(json.loads, b"".join(page.pieces()).splitlines())
+            assert len(events) <= limit
+            found += events
+            if end["type"] == "resolved":
+                assert end["resolved_ts"] == str(high)
+                assert decode(scope, end["cursor"]) == Position(high)
+                return found
+            if end["cursor"] is None:
+                assert end == {"type": "end", "from": str(low), "to": str(high), "cursor": None}
+                return found
+            at = point_cursor.decode(kind, scope, end["cursor"])
+
+    def _named(self, scope: Scope, ts: int) -> TableVersion | None:
+        return next(iter(self.world.source.tables_at(ts, scope)), None)
+
+    def _versions(self, low: int, high: int) -> tuple[int, int]:
+        return self.world.source.schema_version(low), self.world.source.schema_version(high)
+
+    def history(self, database: str, table: str, key: Line, low: int, high: int, limit: int = 10_000) -> list[Line]:
+        """The versions of RowHistory, answer after answer."""
+        found: list[Line] = []
+        while True:
+            one = RowHistory(
+                Scope(self.loaded.tenant, database, table), key, Window(low, high), limit, self.world.source, self.reads
+            )
+            answer = one.answer()
+            found += answer["versions"]
+            if answer["next_to"] is None:
+                return found
+            assert int(answer["next_to"]) < high
+            high = int(answer["next_to"])
+
+    def transaction(self, start_ts: int) -> list[Line]:
+        """The lines of GetTransaction."""
+        one = Transaction(
+            Scope(self.loaded.tenant), start_ts, self.loaded.snapshot_ts, self.loaded.end_ts, self.world.source,
+            self.reads.reader, Budget(), lambda *_: None, lambda _: None,
+        )  # fmt: skip
+        return [json.loads(line) for line in b"".join(one.pieces()).splitlines()]
 
     def state(self, database: str, table: str, ts: int, types: dict[str, str]) -> Counter[Row]:
         """The rows at `ts` in the form of compare.Change. `types` are the SQL types of the columns, by name; empty: the

@@ -85,9 +85,8 @@ def test_every_page_resumes(loaded: Consumer) -> None:
 
 
 def test_now_and_a_time_of_day(loaded: Consumer) -> None:
-    ts, database, table = next(
-        one for one in some_tables(200) if point_world("everything").exists(*one[1:], EVERYTHING.end_ts)
-    )
+    one = point_world("everything")
+    ts, database, table = next(found for found in some_tables(200) if one.exists(*found[1:], EVERYTHING.end_ts))
     path = f"{table_path(database, table)}/rows"
     *rows, end = lines(loaded, f"{path}?ts=now")
     assert int(end["ts"]) >= EVERYTHING.end_ts

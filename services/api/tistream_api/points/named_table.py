@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tistream.decode.handle_bytes import NotAKey, handle_bound, handle_columns, handles_of, key_text
@@ -11,9 +11,10 @@ from tistream.model.span import KeySpan
 from tistream.pool.versions.plan import TableRange, record_prefix, records_of
 from tistream.schema.tidb.table import Table
 from tistream.schema.visible import TableVersion
+from tistream_api.points.pool_reads import PoolReads
 from tistream_api.points.table_rows import Shape
 from tistream_api.read.cursor import Scope
-from tistream_api.read.source import TenantSource
+from tistream_api.read.source import TenantSource, not_kept
 
 
 def table_at(source: TenantSource, scope: Scope, ts: int) -> TableVersion:
@@ -28,13 +29,23 @@ def table_at(source: TenantSource, scope: Scope, ts: int) -> TableVersion:
     return version
 
 
-def check_complete(source: TenantSource, versions: Sequence[TableVersion]) -> None:
-    """Raises NotComplete if a table had rows before the tenant's first change, because these are in no log."""
+def check_complete(source: TenantSource, reads: PoolReads, versions: Iterable[TableVersion], ts: int) -> None:
+    """Check that every row of these tables at `ts` is in the pool.
+
+    Raises:
+        Gone: what the version index has folded is newer than `ts`.
+        NotComplete: a table had rows before the pool's first version of its keys, and they have not been backfilled.
+    """
     for version in versions:
-        if source.older_than_tenant(version.head.physical_ids):
+        shards = reads.over(version.head.physical_ids)
+        base_ts = max((shard.base_ts for shard in shards), default=0)
+        if ts < base_ts:
+            raise not_kept(ts, base_ts)
+        begins_ts = max((shard.begins_ts for shard in shards), default=0)
+        if source.older_than(version.head.physical_ids, begins_ts):
             name = f"{version.database}.{version.head.name}"
             raise NotComplete(
-                f"table {name} existed before the tenant's snapshot, and its rows of then have not been backfilled; "
+                f"table {name} existed before the pool's first version of its rows, and has not been backfilled; "
                 "pull its changes, or run a backfill",
                 {"table": name},
             )

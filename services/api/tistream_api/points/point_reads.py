@@ -57,7 +57,8 @@ class PointReads:
         def pieces(admitted: Admitted) -> Iterator[Piece]:
             at = self._rows_start(view, scope, ask)
             version = table_at(view.source, scope, at.high_ts)
-            check_complete(view.source, [version])
+            reads = self._reads(view, at.high_ts)
+            check_complete(view.source, reads, [version], at.high_ts)
             shape = shape_of(view.source, version, at.high_ts, ask.columns)
             ranges, only = ranges_asked(version, ask.key, ask.from_key, ask.to_key)
             page = RowsPage(
@@ -67,7 +68,7 @@ class PointReads:
                 only,
                 at.key,
                 ask.limit,
-                self._reads(view, at.high_ts),
+                reads,
                 ENCODERS[ask.format](shape),
                 admitted.count,
                 view.met,
@@ -153,11 +154,12 @@ class PointReads:
         def parts(at: PointPosition) -> list[NetPart]:
             assert scope.database is not None
             assert scope.table is not None
-            pair = [view.source.tables_at(ts, scope) for ts in (at.low_ts, at.high_ts)]
-            before, after = (found[0] if found else None for found in pair)
+            named = [view.source.tables_at(ts, scope) for ts in (at.low_ts, at.high_ts)]
+            before, after = (tables[0] if tables else None for tables in named)
             if before is None and after is None:
                 raise UnknownName(f"no table {scope.database}.{scope.table} at {at.low_ts} or at {at.high_ts}")
-            check_complete(view.source, [one for one in (before, after) if one is not None])
+            found = [one for one in (before, after) if one is not None]
+            check_complete(view.source, self._reads(view, at.low_ts), found, at.low_ts)
             return diff_parts(parts_between(before, after, self._versions(view, at), at.low_ts, at.high_ts))
 
         return self._net(view, scope, ask, asking, coding, Kind.DIFF, parts)
@@ -167,7 +169,7 @@ class PointReads:
 
         def parts(at: PointPosition) -> list[NetPart]:
             before, after = (view.source.tables_at(ts, scope) for ts in (at.low_ts, at.high_ts))
-            check_complete(view.source, [*before, *after])
+            check_complete(view.source, self._reads(view, at.low_ts), [*before, *after], at.low_ts)
             if not before and not after and not view.source.bears(scope, at.low_ts, at.high_ts):
                 raise UnknownName(f"nothing has this name between {at.low_ts} and {at.high_ts}")
             versions = self._versions(view, at)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
 
 from tistream.errors import NotFoundYet, Unavailable
+from tistream.format.run import RunRef
 from tistream.format.segment import SegmentRef
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
 from tistream.pool.footers import FooterCache
 from tistream.pool.versions.lookup import newest_at, versions_of
-from tistream.pool.versions.plan import Run, Shard, TableRange
+from tistream.pool.versions.plan import Shard, TableRange, records_of
 from tistream.pool.versions.reader import Opened, Reader, RunGroups, StoreReader
 from tistream.pool.versions.scan import read_range
 from tistream.storage.object_store import ObjectStore
@@ -33,11 +34,11 @@ class CachedReader:
         self._store = StoreReader(objects, footers)
         self._cache = cache
 
-    def groups(self, run: Run) -> RunGroups:
+    def groups(self, run: RunRef) -> RunGroups:
         """See Reader."""
         return self._store.groups(run)
 
-    def open_run(self, run: Run, indexes: Sequence[int]) -> Opened:
+    def open_run(self, run: RunRef, indexes: Sequence[int]) -> Opened:
         """See Reader."""
         return self._store.open_run(run, indexes)
 
@@ -80,6 +81,11 @@ class PoolReads:
                 replans = self._again(error, replans)
             else:
                 return
+
+    def over(self, ids: Iterable[int]) -> list[Shard]:
+        """The shards that may hold rows of these physical ids."""
+        spans = [records_of(one).span for one in ids]
+        return [shard for shard in self.shards() if any(shard.span.overlaps(span) for span in spans)]
 
     def newest(self, places: pa.Table, ts: int) -> pa.Table:
         """versions.lookup.newest_at. Raises as `scan`."""

@@ -61,7 +61,7 @@ class DecodedRows:
 
 
 def decoded(shape: Shape, versions: pa.Table) -> tuple[DecodedRows, Barrier | None]:
-    """Decode puts (tistream.pool.versions.plan.SCHEMA). Rows end before the first one that cannot be decoded, which the
+    """Decode puts (tistream.format.run.SCHEMA). Rows end before the first one that cannot be decoded, which the
     barrier describes."""
     table = shape.version.table
     keys = table.key_columns

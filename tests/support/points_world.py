@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import functools
 import json
+import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
 
 from support import golden
 from support.compare import Row
 from support.golden import GoldenSet
 from support.pull_world import World, committed, golden_world, task_cuts
 from support.sql_values import from_json
+from tistream.format.run import SCHEMA as RUN_SCHEMA
+from tistream.format.run import RunRef
+from tistream.format.segment import OP_PUT
 from tistream.model.span import KeySpan
-from tistream.model.ts import Window
+from tistream.model.ts import MAX_TS, Window
+from tistream.pool import run_writer
 from tistream.pool.footers import FooterCache
+from tistream.pool.rows import read_rows
 from tistream.pool.versions.plan import Shard
 from tistream.schema.visible import TableVersion
+from tistream.storage import layout
 from tistream_api.encode.ndjson import NdjsonEncoder
 from tistream_api.points import point_cursor
 from tistream_api.points.list_rows import RowsPage
@@ -149,6 +161,11 @@ class PointWorld:
         table may be missing."""
         return rows_as(self.lines(database, table, ts), types)
 
+    @property
+    def base_ts(self) -> int:
+        """The lowest ts that can be read; 0 without an index."""
+        return max(shard.base_ts for shard in self.reads.shards())
+
     def exists(self, database: str, table: str, ts: int) -> bool:
         return self.world.source.table(ts, database, table) is not None
 
@@ -159,17 +176,49 @@ def rows_as(lines: list[Line], types: dict[str, str]) -> Counter[Row]:
 
 
 @functools.cache
-def point_world(name: str, tasks: int = 1, ticks: int = 20) -> PointWorld:
-    """A golden set, committed by `tasks` tasks."""
+def point_world(name: str, tasks: int = 1, ticks: int = 20, *, indexed: bool = False) -> PointWorld:
+    """A golden set, committed by `tasks` tasks; `indexed`: with runs up to some ts, and a base at another one."""
     world = golden_world(name, tasks=tasks, ticks=ticks)
     bounds = [b"", *task_cuts(committed(name)[0], tasks), b""]
     shards = [
         Shard(KeySpan(low, high), tuple(index.segments))
         for (low, high), index in zip(pairwise(bounds), world.indexes, strict=True)
     ]
+    if indexed:
+        rng = random.Random(tasks)
+        shards = [indexed_shard(world, shard, rng) for shard in shards]
     cache = GroupCache(world.objects, 64 << 20)
     reads = PoolReads(CachedReader(world.objects, cache, FooterCache()), lambda: shards, lambda: None)
     return PointWorld(golden.load(name), world, reads)
+
+
+def indexed_shard(world: World, shard: Shard, rng: random.Random) -> Shard:
+    """The shard with an index of runs: a base run at the beginning of the set's second tenth, three windows, and the
+    segments above; what the runs hold is taken out of the segments' reach by indexed_ts."""
+    rows = pa.concat_tables([read_rows(world.objects, one, Window(0, MAX_TS)) for one in shard.segments])
+    stamps = np.unique(rows.column("commit_ts").to_numpy())
+    cuts = [int(stamps[len(stamps) * tenth // 10]) for tenth in (1, 3, 6, 8)]
+    frame = pl.from_arrow(rows.select(RUN_SCHEMA.names))
+    assert isinstance(frame, pl.DataFrame)
+    frame = frame.sort("table_id", "key", "commit_ts", descending=[False, False, True])
+    base = frame.filter(pl.col("commit_ts") <= cuts[0]).group_by("table_id", "key", maintain_order=True).first()
+    runs = written(world, base.select(RUN_SCHEMA.names).filter(pl.col("op") == OP_PUT), None, cuts[0], rng)
+    for low, high in pairwise(cuts):
+        some = frame.filter((pl.col("commit_ts") > low) & (pl.col("commit_ts") <= high))
+        runs += written(world, some, low, high, rng)
+    live = tuple(one for one in shard.segments if one.commit_ts_max > cuts[-1])
+    return Shard(shard.span, live, tuple(runs), cuts[-1], cuts[0])
+
+
+def written(world: World, rows: pl.DataFrame, low: int | None, high: int, rng: random.Random) -> list[RunRef]:
+    """One run of these rows, which are in the order of runs, in small row groups."""
+    if not rows.height:
+        return []
+    key = f"{layout.task_prefix(world.tenant, 1)}run/{rng.getrandbits(64):016x}.parquet"
+    with patch.object(run_writer, "GROUP_ROWS", 100):
+        body, ref = run_writer.write_run(rows.to_arrow().cast(RUN_SCHEMA), key, low, high)
+    world.objects.put(key, body)
+    return [ref]
 
 
 def commits(name: str) -> Iterator[tuple[int, list[tuple[str, str, dict[str, str]]]]]:

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from support import golden
 from support.compare import Row
-from support.golden import GoldenSet
 from support.pull_world import World, committed, golden_world, task_cuts
 from support.sql_values import from_json
 from tistream.format.run import SCHEMA as RUN_SCHEMA
@@ -53,9 +52,8 @@ Line = dict[str, Any]
 
 @dataclass
 class PointWorld:
-    """A golden set that can be read at any ts."""
+    """A tenant in memory that can be read at any ts."""
 
-    loaded: GoldenSet
     world: World
     reads: PoolReads
 
@@ -74,7 +72,7 @@ class PointWorld:
         to_key: Line | None = None,
     ) -> bytes:
         """One answer of ListRows."""
-        scope = Scope(self.loaded.tenant, database, table)
+        scope = Scope(self.world.tenant, database, table)
         after = b""
         if cursor is not None:
             at = point_cursor.decode(Kind.ROWS, scope, cursor)
@@ -97,14 +95,14 @@ class PointWorld:
 
     def diff(self, database: str, table: str, low: int, high: int, limit: int = 1_000_000) -> list[Line]:
         """The events of DiffTable, page after page of `limit` events."""
-        scope = Scope(self.loaded.tenant, database, table)
+        scope = Scope(self.world.tenant, database, table)
         before, after = (self._named(scope, ts) for ts in (low, high))
         parts = diff_parts(parts_between(before, after, self._versions(low, high), low, high))
         return self._net(Kind.DIFF, scope, parts, low, high, limit)
 
     def squash(self, *names: str, low: int, high: int, limit: int = 1_000_000, ddl: bool = True) -> list[Line]:
         """The events of a squashed pull, page after page."""
-        scope = Scope(self.loaded.tenant, *names)
+        scope = Scope(self.world.tenant, *names)
         before, after = (self.world.source.tables_at(ts, scope) for ts in (low, high))
         parts = squash_parts(before, after, self._versions(low, high), low, high, ddl=ddl)
         return self._net(Kind.SQUASH, scope, parts, low, high, limit)
@@ -139,7 +137,7 @@ class PointWorld:
         found: list[Line] = []
         while True:
             one = RowHistory(
-                Scope(self.loaded.tenant, database, table), key, Window(low, high), limit, self.world.source, self.reads
+                Scope(self.world.tenant, database, table), key, Window(low, high), limit, self.world.source, self.reads
             )
             answer = one.answer()
             found += answer["versions"]
@@ -151,7 +149,7 @@ class PointWorld:
     def transaction(self, start_ts: int) -> list[Line]:
         """The lines of GetTransaction."""
         one = Transaction(
-            Scope(self.loaded.tenant), start_ts, self.loaded.snapshot_ts, self.loaded.end_ts, self.world.source,
+            Scope(self.world.tenant), start_ts, self.world.snapshot_ts, self.world.end_ts, self.world.source,
             self.reads.reader, Budget(), lambda *_: None, lambda _: None,
         )  # fmt: skip
         return [json.loads(line) for line in b"".join(one.pieces()).splitlines()]
@@ -187,9 +185,14 @@ def point_world(name: str, tasks: int = 1, ticks: int = 20, *, indexed: bool = F
     if indexed:
         rng = random.Random(tasks)
         shards = [indexed_shard(world, shard, rng) for shard in shards]
+    return over(world, shards)
+
+
+def over(world: World, shards: list[Shard]) -> PointWorld:
+    """Reads of these shards of a world."""
     cache = GroupCache(world.objects, 64 << 20)
     reads = PoolReads(CachedReader(world.objects, cache, FooterCache()), lambda: shards, lambda: None)
-    return PointWorld(golden.load(name), world, reads)
+    return PointWorld(world, reads)
 
 
 def indexed_shard(world: World, shard: Shard, rng: random.Random) -> Shard:

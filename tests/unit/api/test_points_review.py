@@ -36,7 +36,7 @@ def v(*numbers: int) -> bytes:
 WITH_B = table(40, 1, shape(100, "t", ["a", column(3, "b", origin_default="7")]))
 
 
-def points(records: Iterable[Record], rows: Sequence[dict[str, Any]], **how: int) -> PointWorld:
+def points(records: Iterable[Record], rows: Sequence[dict[str, Any]], **how: Any) -> PointWorld:
     world = review_world(records, rows)
     segments = tuple(one for index in world.indexes for one in index.segments)
     return over(world, [Shard(WHOLE, segments, **how)])

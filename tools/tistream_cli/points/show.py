@@ -75,7 +75,7 @@ def sign(event: Line) -> str:
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table, as wide as the terminal or, where there is none, as its content."""
+    """Print a table, as wide as the terminal or, without a terminal, as tab-separated lines."""
     console = Console(file=sys.stdout)
     if not console.is_terminal:
         for row in chain([head], rows):

@@ -30,7 +30,15 @@ from tistream_api.request.params import (
     PullParams,
 )
 from tistream_api.request.query_string import WrongQuery
-from tistream_api.request.query_types import Decimal, Flag, HexKey, OptionalText, OptionalTs
+from tistream_api.request.query_types import (
+    SHOWN_MAX,
+    Decimal,
+    Flag,
+    HexKey,
+    OptionalText,
+    OptionalTs,
+    OptionalTsOrText,
+)
 
 WALL_MS_MAX = 10**15  # the year 33658
 DDL_LIMIT_DEFAULT = 100
@@ -52,11 +60,13 @@ class PullQuery(QueryModel):
 
     one_table: ClassVar[bool] = False
 
-    start_ts: OptionalTs = Field(
+    start_ts: OptionalTsOrText = Field(
         default=None, description="exclusive; either this or cursor. May lie ahead of resolved_ts, up to the present"
     )
     cursor: OptionalText = Field(default=None, description="where an answer ended; either this or start_ts")
-    end_ts: OptionalTs = Field(default=None, description="inclusive, at least start_ts; give it with each request")
+    end_ts: OptionalTsOrText = Field(
+        default=None, description="inclusive, at least start_ts; give it with each request"
+    )
     limit: Annotated[int, Decimal(1, LIMIT_MAX)] = Field(
         default=LIMIT_DEFAULT, description="row and ddl events in the answer"
     )
@@ -75,8 +85,17 @@ class PullQuery(QueryModel):
         "several IPC streams one after the other",
     )
 
+    squash: Flag = Field(
+        default=False,
+        description="net changes between start_ts and end_ts: each key once. Not with follow and wait_ms; a cursor "
+        "goes with squash=true until a `resolved`, and then without it",
+    )
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.squash:
+            return self  # point_queries.squash_ask has the rules, and reads times
+        self._check_numbers()
         if (self.start_ts is None) == (self.cursor is None):
             raise WrongQuery("give either start_ts or cursor, and not both", "start_ts")
         for name in ("limit", "end_ts"):
@@ -85,11 +104,17 @@ class PullQuery(QueryModel):
         if self.follow and self.format not in ENDLESS_FORMATS:
             text = f"format {self.format} is made of whole files: it does not go with follow=true"
             raise WrongQuery(text, "format")
-        if self.start_ts is not None and self.end_ts is not None and self.end_ts < self.start_ts:
+        if isinstance(self.start_ts, int) and isinstance(self.end_ts, int) and self.end_ts < self.start_ts:
             raise WrongQuery(f"end_ts {self.end_ts} lies below start_ts {self.start_ts}", "end_ts")
         if self.format == "arrow":
             self._check_one_stream()
         return self
+
+    def _check_numbers(self) -> None:
+        for name in ("start_ts", "end_ts"):
+            if isinstance(text := getattr(self, name), str):
+                reason = f"{name} {text[:SHOWN_MAX]!r} is not a decimal number from 0 to {MAX_TS}"
+                raise WrongQuery(reason, name)
 
     def _check_one_stream(self) -> None:
         """A reader may take the first of several IPC streams for the whole answer, so with format=arrow a client must
@@ -110,6 +135,8 @@ class PullQuery(QueryModel):
     def asked(self, coding: str | None = None) -> PullParams:
         """The parameters as the pull takes them. `coding`: the Content-Encoding of the answer."""
         events = ALL if self.events is None else self.events
+        assert not isinstance(self.start_ts, str)
+        assert not isinstance(self.end_ts, str)
         return PullParams(
             self.start_ts, self.cursor, self.end_ts, self.limit, self.wait_ms, self.follow, self.format, events, coding
         )

@@ -48,6 +48,16 @@ class Decimal:
         return {"type": "integer", "minimum": self.low, "maximum": self.high}
 
 
+class TsOrText(Decimal):
+    """Decimal digits as an int; any other text as it is, for a call that reads times as well."""
+
+    def parse(self, text: object) -> int:
+        """Raises ValueError for a number that is not in range."""
+        if isinstance(text, str) and text and not _DECIMAL.fullmatch(text):
+            return text  # type: ignore[return-value]
+        return Decimal.parse(self, text)
+
+
 def _flag(text: object) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f"{str(text)[:SHOWN_MAX]!r} is neither true nor false")
@@ -70,6 +80,7 @@ def _not_empty(text: str | None) -> str | None:
 
 # An optional parameter is None if it is left out, which no value says; so the schemas have no null.
 OptionalTs = Annotated[int | None, Decimal(0, MAX_TS, TS_PATTERN)]
+OptionalTsOrText = Annotated[int | str | None, TsOrText(0, MAX_TS, TS_PATTERN)]
 OptionalText = Annotated[str | None, AfterValidator(_not_empty), WithJsonSchema({"type": "string", "minLength": 1})]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 HexKey = Annotated[bytes, BeforeValidator(_hex), WithJsonSchema({"type": "string", "pattern": "^([0-9a-fA-F]{2})*$"})]

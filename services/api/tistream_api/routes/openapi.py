@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -60,6 +61,7 @@ def problems(*statuses: int) -> Responses:
 
 
 PULL_PROBLEMS = problems(400, 404, 410, 422, 429, 503)
+POINT_PROBLEMS = problems(400, 404, 409, 410, 422, 429, 503)
 LIST_PROBLEMS = problems(400, 404, 410, 503)
 TENANT_PROBLEMS = problems(400, 404, 503)
 CREATE_PROBLEMS = problems(400, 409, 503)
@@ -87,6 +89,26 @@ def pull_doc() -> dict[str, Any]:
     content = {form.media_type: {"schema": line} if name == "ndjson" else bytes_ for name, form in FORMATS.items()}
     events = {"description": "events in the format asked for; ndjson: one a line", "content": content}
     return {"responses": {"200": events}}
+
+
+def events_doc() -> dict[str, Any]:
+    """openapi_extra of a call that answers with events in the format asked for, and whose parameters are a model."""
+    return {"responses": pull_doc()["responses"]}
+
+
+def rows_doc(media_types: Mapping[str, str]) -> dict[str, Any]:
+    """openapi_extra of ListRows. `media_types` by format."""
+    text, bytes_ = {"schema": {"type": "string"}}, {"schema": {"type": "string", "format": "binary"}}
+    content = {media_type: text if name == "ndjson" else bytes_ for name, media_type in media_types.items()}
+    return {
+        "responses": {"200": {"description": "rows in the format asked for; ndjson: one a line", "content": content}}
+    }
+
+
+def lines_doc() -> dict[str, Any]:
+    """openapi_extra of a call that answers with lines of JSON."""
+    content = {FORMATS["ndjson"].media_type: {"schema": {"type": "string"}}}
+    return {"responses": {"200": {"description": "events, one a line", "content": content}}}
 
 
 def quotas_doc() -> dict[str, Any]:

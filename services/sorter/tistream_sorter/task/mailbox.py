@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 
 from tistream.concurrency import new_lock
 from tistream.errors import InvalidRequest
+from tistream.format.run import RunRef
 from tistream.model.ts import MAX_TS
 from tistream.wire.file_batch import FileRef
 from tistream.wire.meta import SealOrder
 from tistream.wire.sorter import Hold
+from tistream_sorter.jobs.index_unit import IndexUnit
 from tistream_sorter.jobs.rewrite import Rewritten
 from tistream_sorter.state.damage import Damages
 from tistream_sorter.state.positions import Positions, closed, outlived
@@ -61,19 +63,29 @@ class Wasted:
     key: str
 
 
-Note = Keep | ReadThrough | FlushedByAll | NothingLeftOf | Wasted | Rewritten  # Rewritten: a compaction is complete
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A merge of the version index is complete: the next manifest has `written` in the place of the unit's inputs."""
+
+    unit: IndexUnit
+    written: Sequence[RunRef]
+
+
+# Rewritten: a compaction is complete
+Note = Keep | ReadThrough | FlushedByAll | NothingLeftOf | Wasted | Rewritten | Merged
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """The notes as of one moment. `rewritten` and `wasted` are handed over once; of the others the present value
-    counts."""
+    """The notes as of one moment. `rewritten`, `merged` and `wasted` are handed over once; of the others the present
+    value counts."""
 
     keep_ms: int | None
     read_ts: int
     flushed_by_all: int
     nothing_left_of: frozenset[int]
     rewritten: list[Rewritten]
+    merged: list[Merged]
     wasted: list[str]
 
 
@@ -85,7 +97,7 @@ class Mailbox:
         self._files_max = files_max
         self._inbox = Inbox(state.positions)
         self._damages = Damages()
-        self._notes = Notes(None, 0 if read_by_registry else MAX_TS, 0, frozenset(), [], [])
+        self._notes = Notes(None, 0 if read_by_registry else MAX_TS, 0, frozenset(), [], [], [])
         self._sent: SealOrder | None = None  # the order as it was given
         self._order: Order | None = None  # the same, if it can be obeyed
         self._in_turn = False
@@ -109,6 +121,8 @@ class Mailbox:
                     notes.wasted.append(key)
                 case Rewritten():
                     notes.rewritten.append(note)
+                case Merged():
+                    notes.merged.append(note)
 
     def obey(self, order: SealOrder | None, state: TaskState) -> str | None:
         """Set the owner's present order (None: none). For a new order that cannot be obeyed, return the reason."""
@@ -154,10 +168,10 @@ class Mailbox:
         with self._lock:
             return bool(self._inbox.files)
 
-    def has_rewritten(self) -> bool:
-        """Whether a compaction is complete that no turn has taken."""
+    def has_results(self) -> bool:
+        """Whether a compaction or a merge of the version index is complete that no turn has taken."""
         with self._lock:
-            return bool(self._notes.rewritten)
+            return bool(self._notes.rewritten or self._notes.merged)
 
     def nothing_left_of(self) -> frozenset[int]:
         """Ancestors of which no object is left."""
@@ -186,7 +200,7 @@ class Mailbox:
         """Take the notes."""
         with self._lock:
             taken = self._notes
-            self._notes = replace(taken, rewritten=[], wasted=[])
+            self._notes = replace(taken, rewritten=[], merged=[], wasted=[])
             return taken
 
     def peek(self, bytes_max: int, task_id: int) -> list[TaskFile]:

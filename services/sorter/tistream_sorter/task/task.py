@@ -83,8 +83,8 @@ class Task:
 
     @property
     def to_settle(self) -> bool:
-        """Whether a compaction is complete that no manifest contains yet."""
-        return self._mail.has_rewritten() or self.state.restate
+        """Whether a compaction or a merge of the version index is complete that no manifest contains yet."""
+        return self._mail.has_results() or self.state.restate
 
     @property
     def ancestors(self) -> list[int]:

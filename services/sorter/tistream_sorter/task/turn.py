@@ -20,10 +20,12 @@ from tistream_sorter.task.seal_orders import Order, Others, must_read, next_step
 from tistream_sorter.task.tick import FileRefused, Plan, Taken, Taking, TaskFile, needs_job, plan, rested, take
 from tistream_sorter.upkeep.compaction_plan import COMPACT_DEFAULT, CompactRules, replaced
 from tistream_sorter.upkeep.gc_plan import COLLECT_DEFAULT, CollectRules
+from tistream_sorter.upkeep.index_plan import IndexRules
 from tistream_sorter.upkeep.load import LoadMeter
 from tistream_sorter.upkeep.retention import Readable
 from tistream_sorter.upkeep.shards import CutRules
 from tistream_sorter.upkeep.sweep import Sweeps
+from tistream_sorter.upkeep.version_index import merged
 
 TAKE_STEPS = 4_096  # slice changes by one task before the other tasks have their turn: about 50 ms
 
@@ -39,6 +41,7 @@ class TickLimits:
     large_work: int = 256 << 20  # a tick with more work (shards.Cut) runs as a job of its own
     collect: CollectRules = COLLECT_DEFAULT
     compact: CompactRules | None = COMPACT_DEFAULT  # None: no compaction
+    index: IndexRules | None = None  # None: no version index
     take_steps: int = TAKE_STEPS
 
 
@@ -97,7 +100,7 @@ class Turn:
         notes = self._mail.notes()
         readable_ts = self._readable.through(min(self.durable.flushed_ts, notes.flushed_by_all), now_ms)
         read_ts = notes.read_ts if notes.keep_ms is None else min(notes.read_ts, readable_ts)
-        state, rule = self.state, Retention(notes.keep_ms, read_ts)
+        state, rule = self.state, Retention(notes.keep_ms, read_ts, self._limits.index is not None)
         if state.retention != rule:
             state = replace(state, retention=rule)
         if not notes.nothing_left_of.isdisjoint(state.heritage):
@@ -110,6 +113,12 @@ class Turn:
                 vain.append(one.output.key)
             else:
                 state = after
+        for merge in notes.merged:
+            found = merged(state, merge.unit, merge.written)
+            if found is None:
+                vain += [run.key for run in merge.written]
+            else:
+                state = found
         self.state = state
         return vain
 

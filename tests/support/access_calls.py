@@ -16,6 +16,11 @@ DECLARED = "x-tistream-access"
 LEVELS = ("platform", "cluster", "tenant", "database", "table")
 
 
+# What a call cannot do without
+_KEY = quote('{"id":"1"}')
+QUERIES = {"ListRows": "ts=1", "RowHistory": f"key={_KEY}", "DiffTable": "from=1"}
+
+
 @dataclass(frozen=True)
 class Target:
     """What the calls are about: names for the path parameters and members of bodies."""
@@ -26,7 +31,12 @@ class Target:
     table: str
     token_id: str
     others: Mapping[str, str] = field(
-        default_factory=lambda: {"node_id": "no-such-node", "task_id": "999999999", "store_id": "999999999"}
+        default_factory=lambda: {
+            "node_id": "no-such-node",
+            "task_id": "999999999",
+            "store_id": "999999999",
+            "start_ts": "999999999",
+        }
     )
 
     def parameter(self, name: str) -> str:
@@ -63,7 +73,8 @@ class Call:
         path = self.template
         for name in self.parameters:
             path = path.replace(f"{{{name}}}", instead.get(name) or quote(target.parameter(name), safe=""))
-        return f"{path}?start_ts=0" if self.name.startswith("Pull") else path
+        query = "start_ts=0" if self.name.startswith("Pull") else QUERIES.get(self.name)
+        return path if query is None else f"{path}?{query}"
 
     def content(self, target: Target) -> bytes | None:
         """A body that the call takes."""

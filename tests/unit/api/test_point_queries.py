@@ -13,7 +13,7 @@ from tistream_api.points import point_cursor
 from tistream_api.points.point_cursor import Kind, PointPosition
 from tistream_api.read.cursor import Position, Scope
 from tistream_api.read.cursor import encode as pull_cursor
-from tistream_api.request.point_queries import diff_ask, history_ask, no_parameters, rows_ask, squash_ask, when
+from tistream_api.request.point_queries import diff_ask, history_ask, rows_ask, squash_ask, when
 
 KEY = quote('{"id":"1"}')
 
@@ -141,8 +141,6 @@ def test_a_diff_is_between_two_times(query: str, parameter: str) -> None:
 @pytest.mark.parametrize(
     ("query", "parameter"),
     [
-        ("squash=yes&start_ts=1", "squash"),
-        ("squash=false&start_ts=1", "squash"),
         ("squash=true", "start_ts"),
         ("squash=true&start_ts=1&follow=true", "follow"),
         ("squash=true&start_ts=1&wait_ms=5", "wait_ms"),
@@ -159,17 +157,9 @@ def test_a_squashed_pull_is_between_two_times(query: str, parameter: str) -> Non
     assert caught.value.extra == {"parameter": parameter}
 
 
-def test_any_other_pull_is_not_squashed() -> None:
-    assert squash_ask(b"start_ts=1&limit=x") is None
+def test_a_squashed_pull() -> None:
     asked = squash_ask(b"squash=true&start_ts=1&end_ts=2&events=rows")
-    assert asked is not None
     assert (asked.low, asked.high, asked.events) == (1, 2, "rows")
-
-
-def test_a_transaction_takes_no_parameters() -> None:
-    no_parameters(b"")
-    with pytest.raises(InvalidRequest):
-        no_parameters(b"a=1")
 
 
 SCOPE = Scope(TenantKey("7", "acme"), "shop", "orders")

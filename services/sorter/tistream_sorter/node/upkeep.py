@@ -1,0 +1,38 @@
+"""What is done to committed rows beside the ticks: small segments are compacted, and the version index is merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tistream.clock import Clock
+from tistream.storage.measured import MeasuredObjectStore
+from tistream_sorter.metrics import SorterMetrics
+from tistream_sorter.node.compactor import Compactor
+from tistream_sorter.node.index_merger import IndexMerger
+from tistream_sorter.node.tick_jobs import Runner
+from tistream_sorter.task.task import Task
+from tistream_sorter.task.turn import TickLimits
+
+
+class Upkeep:
+    """The kinds of work that the limits ask for. Used by one thread."""
+
+    def __init__(
+        self,
+        objects: MeasuredObjectStore,
+        runner: Runner,
+        limits: TickLimits,
+        clock: Clock,
+        new_nonce: Callable[[], str],
+        metrics: SorterMetrics,
+    ) -> None:
+        self._kinds: list[Compactor | IndexMerger] = []
+        if limits.compact is not None:
+            self._kinds.append(Compactor(objects, runner, limits.compact, clock, new_nonce, metrics))
+        if limits.index is not None:
+            self._kinds.append(IndexMerger(objects, runner, limits.index, clock, new_nonce, metrics))
+
+    def work(self, tasks: Callable[[], Sequence[Task]]) -> bool:
+        """Run one job of each kind for all tasks. Return whether there was anything to do. `tasks`: those that work."""
+        worked = [kind.work(tasks()) for kind in self._kinds]  # each of them, whatever the others found
+        return any(worked)

@@ -92,9 +92,9 @@ class GoldenIndex:
         """Compare all states from the base on; return their number."""
         history, base_ts = self._histories(self.covers)
         checked = 0
-        state = {key: versions[0][1] for key, versions in history.items() if versions[0][0] <= base_ts}
+        below = {key: [value for ts, value in versions if ts <= base_ts] for key, versions in history.items()}
         truth = _state(changes(self.golden.name), base_ts)
-        assert {key: value for key, value in state.items() if value is not None} == truth
+        assert {key: values[-1] for key, values in below.items() if values and values[-1] is not None} == truth
         for commit_ts, rows in sorted(changes(self.golden.name).items()):
             if commit_ts <= base_ts:
                 continue

@@ -408,7 +408,7 @@ class SimPlatform:
         rng = random.Random(self.scheduler.rng.randrange(1 << 30))
         return IndexSettings(
             age_ms=rng.choice([0, 500, 3_000]),
-            wait_ms=rng.choice([0, 2_000, 3_600_000]),
+            wait_ms=rng.choice([0, 1_000, 5_000]),
             run_bytes=rng.choice([1 << 10, 16 << 20]),
             shard_bytes_max=rng.choice([1 << 14, 128 << 20]),
         )

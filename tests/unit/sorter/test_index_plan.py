@@ -296,7 +296,7 @@ class Life:
         return str(self.names)
 
     def _do(self, unit: IndexUnit) -> None:
-        rows = {row for one in (*unit.segments, *unit.runs) for row in self.rows[one.key]}
+        rows = {row for key in unit.inputs for row in self.rows[key]}
         if unit.low_ts is not None:
             rows = {(key, ms) for key, ms in rows if unit.low_ts < at(ms) <= unit.high_ts}
         else:

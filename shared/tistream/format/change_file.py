@@ -29,23 +29,25 @@ OP_NONE, OP_PUT, OP_DELETE = 0, 1, 2
 AFTER = pa.list_(pa.struct([pa.field("region_id", pa.int64()), pa.field("log_index", pa.int64())]))
 SCHEMA = pa.schema(
     [
-        pa.field("type", pa.int32(), nullable=False),
-        pa.field("op_type", pa.int32(), nullable=False),
-        pa.field("region_id", pa.int64(), nullable=False),
-        pa.field("region_version", pa.int64(), nullable=False),
-        pa.field("log_index", pa.int64()),
-        pa.field("key", pa.binary(), nullable=False),
-        pa.field("value", pa.binary()),
-        pa.field("old_value", pa.binary()),
-        pa.field("start_ts", pa.int64()),
-        pa.field("commit_ts", pa.int64()),
-        pa.field("txn_source", pa.int64()),
-        pa.field("generation", pa.int64()),
-        pa.field("end_key", pa.binary()),
-        pa.field("first_index", pa.int64()),
-        pa.field("base_ts", pa.int64()),
-        pa.field("resolved_ts", pa.int64()),
-        pa.field("after", AFTER),
+        pa.field("type", pa.int32(), nullable=False),  # 1 PREWRITE, 2 COMMIT, 3 ROLLBACK, 4 COMMITTED, 100 WATERMARK
+        pa.field("op_type", pa.int32(), nullable=False),  # 1 PUT, 2 DELETE, 0 without meaning, as of a watermark
+        pa.field("region_id", pa.int64(), nullable=False),  # the region that logged the entry; the watermark's region
+        pa.field("region_version", pa.int64(), nullable=False),  # version of its epoch
+        pa.field("log_index", pa.int64()),  # index of the entry in the region's Raft log; last index covered
+        pa.field("key", pa.binary(), nullable=False),  # raw, without a timestamp; start key of the watermark's region
+        pa.field("value", pa.binary()),  # of PREWRITE and COMMITTED
+        pa.field("old_value", pa.binary()),  # of PREWRITE and COMMITTED
+        pa.field("start_ts", pa.int64()),  # of the transaction
+        pa.field("commit_ts", pa.int64()),  # of the transaction
+        pa.field("txn_source", pa.int64()),  # TiDB's bits of the same name
+        pa.field(
+            "generation", pa.int64()
+        ),  # flush of a pipelined transaction, from 1; a (key, start_ts)'s highest wins
+        pa.field("end_key", pa.binary()),  # of a watermark: end key of the region; empty: +infinity
+        pa.field("first_index", pa.int64()),  # of a watermark: first index covered; `log_index + 1` for an empty range
+        pa.field("base_ts", pa.int64()),  # of a watermark: set after a scan (design.md 2)
+        pa.field("resolved_ts", pa.int64()),  # of a watermark: no commit at or below it will follow
+        pa.field("after", AFTER),  # of a watermark, after a split or merge: the logs that this one continues
     ]
 )
 CHANGE_COLUMNS = tuple(SCHEMA.names[:12])

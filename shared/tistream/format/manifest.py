@@ -4,11 +4,9 @@ A task's manifests are numbered from 1 without a hole. Each is one object, creat
 
     b"TSMF" | u32 LE version = 6 | u32 LE crc32 of the rest | zstd( u32 LE header length | header JSON | Arrow IPC )
 
-The Arrow part consists of one IPC stream each for `slices` and `waiting` (tistream_sorter.watermark.slices); the header
-has their lengths. A manifest restates all positions, pending parts, slices and waiting watermarks. Only segments are
-incremental: `segments` are the new ones. `live_segments`, in checkpoint manifests only, are all that readers need,
-including the new ones. The version index (`index`) is restated when it changes and in checkpoints; without an index
-the header does not have the field.
+The Arrow part consists of one IPC stream each for `slices` and `waiting` (tistream_sorter.watermark.slices). A manifest
+restates all positions, pending parts, slices and waiting watermarks. Only segments are incremental. The version index
+(`index`) is restated when it changes and in checkpoints; without an index the header does not have the field.
 """
 
 from __future__ import annotations
@@ -32,9 +30,7 @@ from tistream.model.span import KeySpan
 
 MAGIC = b"TSMF"
 VERSION = 6
-# Version 1 has no sources and row_groups in pending parts. Below version 3 there is no retained_ts and heritage,
-# because there was no garbage collection. Below 4 there is no intake, below 5 no merge, below 6 no version index.
-KNOWN_VERSIONS = (1, 2, 3, 4, 5, 6)
+KNOWN_VERSIONS = (1, 2, 3, 4, 5, 6)  # 1 has no sources and row_groups in pending parts; others: `Manifest`
 
 KIND_CLAIM = "claim"  # empty: records only that an epoch has begun
 KIND_TICK = "tick"
@@ -157,7 +153,36 @@ class Merging:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One decoded manifest."""
+    """One decoded manifest. The header states it in JSON, keys in hexadecimal (docs/formats-fields.md is made of this):
+
+    - `cluster_id`, `tenant_id`, `task_id`, `number`: identity
+    - `kind`: `claim`, `tick`, `checkpoint` or `seal`
+    - `task_epoch`, `nonce`: of the writer
+    - `span`: `[start, end]`
+    - `low_ts`, `flushed_ts`: the window `(low_ts, flushed_ts]`
+    - `segments`: new segments: `key`, `size`, `checksum` (CRC-32 of the object), `rows`, `row_groups`, each `[rows,
+      table_id_min, table_id_max, commit_ts_min, commit_ts_max]`
+    - `live_segments`: checkpoints and seals: all segments; otherwise null
+    - `pending`: all pending parts
+    - `positions`: per store the chains `[first_ts, at_ts]`: all open ones, at most 1,024, and the newest closed ones,
+      to eight in all (docs/adr/0003-several-chains-per-store.md)
+    - `counters`: totals since the task began
+    - `checkpoint`: number of the newest checkpoint at or below this manifest; 0: none
+    - `children`: of a seal: `[task id, start, end]`
+    - `stop_at`: no holder flushes, or reports progress, above it; null: no stop
+    - `merge`: why it stops: `{"child":id,"span":[start,end],"parents":[ids in key order]}`; null without a stop; absent
+      below version 5
+    - `retained_ts`, `schema_retained_ts`: rows at or below may be gone; the same for the schema's keys, lower after
+      some merges. Neither goes down. Absent below version 3
+    - `heritage`: sealed tasks whose objects may still exist, and which the holder collects. Absent below version 3
+    - `intake`: of the task with the tenant's first keys: `hours` (beginning of the hour in ms → bytes of change files
+      first contained in a manifest of it, the newest 72), `through` (as `positions`, where counting is ahead of them).
+      Absent below version 4
+    - `index`: the version index, if it changed, and in checkpoints: per part `span`, `begins_ts`, `base_ts`,
+      `indexed_ts`, `runs` (tistream.format.run). Absent below version 6, and without an index
+    - `written_ms`: the writer's wall clock, informative
+    - `arrow`: lengths of the two Arrow streams in bytes: slices, and watermarks that wait
+    """
 
     tenant: TenantKey
     task_id: int
@@ -166,21 +191,21 @@ class Manifest:
     nonce: str
     kind: str
     span: KeySpan
-    low_ts: int  # the window flushed by this manifest is (low_ts, flushed_ts]
+    low_ts: int
     flushed_ts: int
     segments: tuple[SegmentRef, ...] = ()
     live_segments: tuple[SegmentRef, ...] | None = None
     pending: tuple[PendingPart, ...] = ()
     positions: dict[int, tuple[ChainPosition, ...]] = field(default_factory=dict)
-    counters: dict[str, int] = field(default_factory=dict)  # totals since the task began
-    checkpoint: int = 0  # number of the newest checkpoint manifest at or before this one; 0 = none
+    counters: dict[str, int] = field(default_factory=dict)
+    checkpoint: int = 0
     children: tuple[tuple[int, KeySpan], ...] = ()  # SEAL: (task_id, span)
     stop_at: int | None = None  # no holder may flush above it (merge, design.md 4)
     merge: Merging | None = None  # the merge that set stop_at; None with a stop_at was written before version 5
-    retained_ts: int = 0  # rows at or below it may have been deleted (docs/adr/0009)
-    schema_retained_ts: int = 0  # as retained_ts, for the schema's keys; lower after a merge with a task without them
-    heritage: tuple[int, ...] = ()  # sealed tasks whose objects may still exist
-    written_ms: int = 0  # wall clock of the writer, informative only
+    retained_ts: int = 0
+    schema_retained_ts: int = 0
+    heritage: tuple[int, ...] = ()
+    written_ms: int = 0
     intake: IntakeCount = NOTHING_TAKEN
     slices: pa.Table | None = None
     waiting: pa.Table | None = None

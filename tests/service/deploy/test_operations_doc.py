@@ -1,4 +1,4 @@
-"""docs/operations/runbook.md says for every alert what it means and what to do; defaults of settings fit together."""
+"""docs/operations/alerts.md says for every alert what it means and what to do; defaults of settings fit together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.manifests import ROOT
 from support.settings_classes import SERVICES, settings_class
 from tistream_cli.base_url import DEFAULT_URL
 
-RUNBOOK = ROOT / "docs" / "operations" / "runbook.md"
+PAGE = ROOT / "docs" / "operations" / "alerts.md"
 
 
 def test_on_one_machine_every_service_has_a_port_of_its_own_and_finds_the_meta_server() -> None:
@@ -23,8 +23,8 @@ def test_on_one_machine_every_service_has_a_port_of_its_own_and_finds_the_meta_s
 def test_every_alert_has_its_entry_and_no_entry_is_of_none() -> None:
     groups = yaml.safe_load((ROOT / "deploy" / "monitoring" / "alerts.yaml").read_text())["groups"]
     alerts = [rule["alert"] for group in groups for rule in group["rules"]]
-    text = RUNBOOK.read_text()
-    entries = re.findall(r"^### (TiStream\w+)\n\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
+    text = PAGE.read_text()
+    entries = re.findall(r"^## (TiStream\w+)\n\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
     assert [name for name, _ in entries] == alerts
     for name, entry in entries:
         assert entry.startswith(("*Means:*", "*Means, look at, do:*")), name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,21 @@ def test_pages_are_hard_wrapped() -> None:
 def test_what_is_on_the_list_is_there_and_needs_to_be() -> None:
     for page in sorted(PAGES_TO_DO):
         assert any(True for _ in in_page(page, (ROOT / page).read_text())), page
+
+
+REWRITES = tomllib.loads((ROOT / "tests" / "support" / "rewrites.toml").read_text())["pair"]
+
+
+@pytest.mark.parametrize("pair", REWRITES, ids=lambda pair: pair["before"][:40])
+def test_a_sentence_that_was_rewritten_is_in_plain_technical_english(pair: dict[str, str]) -> None:
+    assert pair["before"] != pair["after"]
+    assert list(in_module("m.py", f'"""{pair["after"]}"""\n')) == []
+
+
+def test_there_are_forty_pairs_of_which_the_check_refuses_some() -> None:
+    refused = [pair for pair in REWRITES if list(in_module("m.py", f'"""{pair["before"]}"""\n'))]
+    assert len(REWRITES) == 40
+    assert len(refused) >= 10
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tistream.service.settings import ServiceSettings, settings_config
-from tistream_sorter.spark import locks as spark_locks
+from tistream.spark import locks as spark_locks
 
 
 class TickSettings(BaseModel):

@@ -6,7 +6,7 @@ import importlib
 
 from tistream.service.settings import ServiceSettings
 
-SERVICES = ("api", "dispatcher", "meta", "schema", "sorter")
+SERVICES = ("api", "dispatcher", "ingest", "meta", "schema", "sorter")
 
 
 def settings_class(service: str) -> type[ServiceSettings]:

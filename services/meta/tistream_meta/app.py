@@ -33,6 +33,7 @@ from tistream_meta.routes.audit_routes import refuse_unaudited
 from tistream_meta.routes.audit_routes import router as audit_router
 from tistream_meta.routes.forwarding import FORWARDED
 from tistream_meta.routes.meta_routes import router
+from tistream_meta.routes.source_routes import router as source_router
 from tistream_meta.routes.store_routes import router as store_router
 from tistream_meta.routes.tenant_end_routes import router as tenant_end_router
 from tistream_meta.routes.token_routes import router as token_router
@@ -127,7 +128,7 @@ def build_app(
     audit = AuditKeeping(repository.audit, server.is_owner, settings.audit_keep_ms)
     app.state.audit = repository.audit
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
-    for each in (router, store_router, tenant_end_router, token_router, usage_router, audit_router):
+    for each in (router, store_router, source_router, tenant_end_router, token_router, usage_router, audit_router):
         app.include_router(each)
     refuse_unaudited(app.routes)
     return app

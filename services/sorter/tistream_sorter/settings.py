@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tistream.service.settings import ServiceSettings, settings_config
 from tistream.spark import locks as spark_locks
+from tistream.spark.settings import SparkSettings
 
 
 class TickSettings(BaseModel):
@@ -85,15 +86,6 @@ class CompactSettings(BaseModel):
     )
     bytes_max: int = Field(default=64 << 20, ge=1 << 20, description="segment bytes that one job reads")
     every_ms: int = Field(default=1_000, ge=10, description="pause while there is nothing to compact")
-
-
-class SparkSettings(BaseModel):
-    """Where the executors are."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    master: str = Field(default="local[*]", description="Spark master: local[*], spark://…, k8s://…")
-    conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings, as JSON")
 
 
 class SorterSettings(ServiceSettings):

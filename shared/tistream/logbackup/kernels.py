@@ -114,7 +114,7 @@ def _varint(data: U8, at: int, end: int) -> Any:
 
 
 @kernel
-def write_records(
+def write_records(  # noqa: PLR0911, PLR0912 - one function, because numba's cache knows no other
     data: U8, at: I64, length: I64, kind: U8, start_ts: I64, short_at: I64, short_length: I64, source: I64
 ) -> int:
     """Parse write records. short_at is -1 without a short value, source -1 without a txn_source.

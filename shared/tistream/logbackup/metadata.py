@@ -56,7 +56,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """One flush of one store. `resolved_ts` and `max_ts` are no watermarks (docs/log-backup.md): they are only shown."""
+    """One flush of one store. `resolved_ts` and `max_ts` are no watermarks (docs/log-backup.md), and only shown."""
 
     store_id: int
     resolved_ts: int

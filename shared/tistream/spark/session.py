@@ -21,8 +21,9 @@ from tistream.spark import locks as spark_locks
 def build_session(master: str, app_name: str, extra: Mapping[str, str], daemon: str) -> SparkSession:
     """A session on `master` (`local[*]`, a standalone URL or k8s://…), with Python workers kept and warm.
 
-    `extra` overrides any setting. `daemon`: the module of `pyspark.daemon` that imports what the jobs need. With a local master, Spark listens on the loopback address only. Driver and executors
-    authenticate each other with a secret, and encrypt.
+    `extra` overrides any setting. `daemon`: the module of `pyspark.daemon` that imports what the jobs need. With a
+    local master, Spark listens on the loopback address only. Driver and executors authenticate each other with a
+    secret, and encrypt.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

@@ -86,8 +86,8 @@ def with_values(changes: pa.Table, values: pa.Table) -> pa.Table:
         one = lost.row(0, named=True)
         raise InvariantBroken(
             31,
-            f"{lost.height} values are not in the log although its checkpoint covers their commits; the first is of key "
-            f"{shown_key(one['key'])}, start_ts {one['start_ts']}, commit_ts {one['commit_ts']}",
+            f"{lost.height} values are not in the log although its checkpoint covers their commits; the first is of "
+            f"key {shown_key(one['key'])}, start_ts {one['start_ts']}, commit_ts {one['commit_ts']}",
         )
     filled = pl.when("long").then("long_value").otherwise("value").alias("value")
     return joined.with_columns(filled).select(CHANGES.names).to_arrow().cast(CHANGES)

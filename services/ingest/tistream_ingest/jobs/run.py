@@ -1,7 +1,8 @@
 """Runs releases as Spark jobs, on local[*] or a cluster.
 
-One job a release, in two stages: shards are prepared, and their rows are shuffled to the change files. A file is written
-only if it has received the part of every shard, an empty one included. So a shard that fails cannot leave a gap.
+One job a release, in two stages: shards are prepared, and their rows are shuffled to the change files. A file is
+written only if it has received the part of every shard, an empty one included. So a shard that fails cannot leave a
+gap.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def survey(log: ObjectStore, shard: Shard, limits: Limits, shards: int) -> Surve
 
 
 def _bins(ts: I64, total: I64, first: I64, rows_each: int, bytes_each: int) -> list[Bin]:
-    """Bins of whole commit_ts. `first` are the first rows of each commit_ts, `total` the sum of sizes up to each row."""
+    """Bins of whole commit_ts. `first`: the first row of each commit_ts. `total`: the sum of sizes up to each row."""
     out: list[Bin] = []
     start = 0
     while start < len(ts):

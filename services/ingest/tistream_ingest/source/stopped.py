@@ -12,7 +12,7 @@ class SourceStopped(FatalError):
 
 
 class SourceHeld(RetryableError):
-    """The source cannot go on now. stage: as in `held_by` (design.md 5). object: what it waits for, if it has a name."""
+    """The source cannot go on now. stage: as in `held_by` (design.md 5). object: the object that it waits for."""
 
     code = "source-held"
 

@@ -23,7 +23,7 @@ from tistream.service.observe.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.backends.tenant_keys import keys_of
 from tistream.storage.object_store import ObjectStore
-from tistream.storage.open import open_objects
+from tistream.storage.open import open_existing
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import Membership, MetaClient
 from tistream.wire.clients.sorter_client import SorterClient
@@ -63,7 +63,7 @@ class Outside:
 
     runner: Runner
     close_runner: Callable[[], None] = lambda: None
-    open_log: Callable[[str], ObjectStore] = open_objects
+    open_log: Callable[[str], ObjectStore] = open_existing
     new_http: Callable[[], HttpClient] | None = None
     new_instance: Callable[[], str] = random_id
     end: Callable[[], None] = end_in_order

@@ -23,7 +23,7 @@ def describe_metadata(
     rows = [_row(one) for one in found.slices[:rows_max]]
     sheets = [Sheet("slices", _COLUMNS, tuple(rows), len(found.slices))]
     if read is not None:
-        shown = []
+        shown: list[tuple[str | None, ...]] = []
         for one in found.slices:
             if len(shown) >= rows_max:
                 break

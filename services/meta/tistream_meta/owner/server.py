@@ -15,7 +15,7 @@ from tistream.concurrency import new_rlock
 from tistream.errors import InvalidRequest, Superseded, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.storage.object_store import ObjectStore
-from tistream.storage.open import open_objects
+from tistream.storage.open import open_existing
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.meta import Announcement
@@ -62,7 +62,7 @@ class MetaServer:
         options: Options,
         stopping: Callable[[], bool],
         new_client: Callable[[str], MetaClient],
-        open_log: Callable[[str], ObjectStore] = open_objects,
+        open_log: Callable[[str], ObjectStore] = open_existing,
     ) -> None:
         self._repository = repository
         self._clock = clock

@@ -82,8 +82,8 @@ class SourceRules:
 
     def _look(self, url: str) -> tuple[LogBackup, int]:
         """What the prefix holds, and its safe point."""
-        opened = self.open_log(url)
         try:
+            opened = self.open_log(url)
             backup = prefix.parse_backupmeta(opened.get(prefix.BACKUPMETA))
             newest = None
             for info in opened.list_after(prefix.METAS):
@@ -95,7 +95,9 @@ class SourceRules:
             raise SourceRefused(
                 f"{error}: the URL is not the prefix of a log backup; name the one that `br log start` was given"
             ) from error
-        except CorruptObject as error:
+        except SourceRefused:
+            raise
+        except (CorruptObject, InvalidRequest) as error:
             raise SourceRefused(str(error)) from error
 
     def _safe_point(self, opened: ObjectStore) -> int:

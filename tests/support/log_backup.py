@@ -13,8 +13,10 @@ import polars as pl
 
 from support import golden
 from support.golden import Delivery, GoldenSet
+from support.pull_world import history_of, world_of
 from support.simulation import Simulation
 from tistream.clock import ManualClock
+from tistream.decode.keys import table_ids
 from tistream.format.change_file import COMMITTED
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
@@ -22,6 +24,7 @@ from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_changes, read_watermarks
 from tistream.storage.object_store import ObjectStore
+from tistream_api.read.cursor import Position
 from tistream_ingest.jobs.local import LocalRunner
 from tistream_ingest.jobs.work import Pool
 from tistream_ingest.plan.cuts import Limits
@@ -178,5 +181,9 @@ class Adapted:
         return out
 
     def events(self) -> list[dict[str, Any]]:
-        """What a pull of the tenant from its snapshot answers."""
-        raise NotImplementedError
+        """What a pull of the tenant from its snapshot to its last release answers: decoded by the API's own reader."""
+        rows = self.simulation.pool()
+        rows = rows.with_columns(pl.Series("table_id", table_ids(rows["key"].to_arrow()), pl.Int64))
+        history = history_of(self.simulation.loaded, rows)
+        world = world_of(self.simulation.loaded, rows, history)
+        return [json.loads(line) for line in world.pull(start=Position(self.set.start_ts)).splitlines()]

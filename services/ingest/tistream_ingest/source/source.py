@@ -96,6 +96,12 @@ class Source:
         """Commits at or below it are in change files, or in the snapshot."""
         return self.identity.snapshot_ts if self._last is None else self._last.high
 
+    def execute(self, release: Release) -> None:
+        """Write the files of a release that is decided, unless they are there. Raises as step."""
+        if self._catalog is None:
+            self._recover()
+        self._execute(release, None)
+
     def step(self) -> bool:
         """Release what the checkpoint has made complete. Returns whether a release was made.
 

@@ -24,7 +24,7 @@ class ReleaseLog:
     tenant: TenantKey
 
     def newest(self, known: int = 0) -> Release | None:
-        """The newest record, at or after number `known`; None if there is none. Raises Unavailable, CorruptObject."""
+        """The newest record, at or after number `known`; None without any record. Raises Unavailable, CorruptObject."""
         low, step = known, 1
         while self._is_there(low + step):
             low += step

@@ -95,7 +95,7 @@ def with_values(changes: pa.Table, values: pa.Table) -> pa.Table:
 
 def with_old_values(changes: pa.Table, newest: Callable[[pa.Array], pa.Array]) -> pa.Table:
     """The changes (sorted and distinct) as ROWS. `newest` gives the values of sorted, distinct keys just before the
-    window, null where there is none."""
+    window, null where it does not exist."""
     keys = pl.Series("key", pl.from_arrow(changes["key"].combine_chunks()), pl.Binary())
     first = (keys != keys.shift(1)).fill_null(True).to_numpy()
     value = changes["value"].combine_chunks()

@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 def guarded(work: Callable[[], Result]) -> Result | Failed:
-    """The result, or the reason why there is none: errors of Spark tasks would lose their type."""
+    """The result, or the reason why it is missing. Errors of Spark tasks would lose their type."""
     try:
         return work()
     except NotFoundYet as error:

@@ -34,7 +34,7 @@ class Taking:
 
     @property
     def rows_max(self) -> int:
-        """At most so many changes are in the window; repeats count."""
+        """An upper bound of the changes in the window. Repeats count."""
         return sum(one.entries for one in self.writes)
 
     @property

@@ -15,7 +15,6 @@ from tistream.concurrency import new_rlock
 from tistream.errors import InvalidRequest, Superseded, Unavailable, UnknownName
 from tistream.model.ids import TenantKey
 from tistream.storage.object_store import ObjectStore
-from tistream.storage.open import open_existing
 from tistream.wire.clients.meta_client import MetaClient
 from tistream.wire.clients.route_mark import NOTHING_SEEN, Mark
 from tistream.wire.meta import Announcement
@@ -40,7 +39,6 @@ from tistream_meta.owner.scheduler import Scheduler
 from tistream_meta.owner.store_keeping import StoreKeeping, Told
 from tistream_meta.owner.store_rules import StoreRules
 from tistream_meta.tenants import snapshot
-from tistream_meta.tenants.source_rules import SourceRules
 from tistream_meta.tenants.tenant_rules import TenantRules
 from tistream_meta.tenants.tenant_start import TenantStarts
 
@@ -62,7 +60,6 @@ class MetaServer:
         options: Options,
         stopping: Callable[[], bool],
         new_client: Callable[[str], MetaClient],
-        open_log: Callable[[str], ObjectStore] = open_existing,
     ) -> None:
         self._repository = repository
         self._clock = clock
@@ -84,7 +81,6 @@ class MetaServer:
         )
         self.tenant_rules = TenantRules(repository, options, self.write)
         self.store_rules = StoreRules(repository, objects, self.write)
-        self.source_rules = SourceRules(repository, objects, open_log)
         self._book: Book | None = None  # None: must be read from the database
         self._touched = Touched()  # since the last route table
 

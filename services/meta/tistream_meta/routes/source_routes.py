@@ -8,7 +8,7 @@ from tistream.model.ids import TenantKey
 from tistream.wire.sources import AddSource, SourceRow, SourceRows
 from tistream_meta.decide.model import Source, Tenant
 from tistream_meta.routes.forwarding import OwnersRoute
-from tistream_meta.routes.forwarding import server_of as _server
+from tistream_meta.tenants.source_rules import SourceRules
 
 router = APIRouter(route_class=OwnersRoute)
 SOURCES = "/v1/clusters/{cluster_id}/tenants/{tenant_id}/sources"
@@ -18,7 +18,7 @@ SOURCES = "/v1/clusters/{cluster_id}/tenants/{tenant_id}/sources"
 def add_source(request: Request, cluster_id: str, tenant_id: str, body: AddSource) -> SourceRow:
     """Make a log backup the source of a tenant. Idempotent; 409 if it has another, 422 if it cannot be read."""
     key = TenantKey.parse(cluster_id, tenant_id)
-    rules = _server(request).source_rules
+    rules = _rules(request)
     source = rules.add(key, body)
     return _row(source, rules.repository.sources.of_tenant(key)[0])
 
@@ -26,9 +26,7 @@ def add_source(request: Request, cluster_id: str, tenant_id: str, body: AddSourc
 @router.get(SOURCES, operation_id="ListSources")
 def list_sources(request: Request, cluster_id: str, tenant_id: str) -> SourceRows:
     """The sources of a tenant."""
-    tenant, sources, _ = _server(request).source_rules.repository.sources.of_tenant(
-        TenantKey.parse(cluster_id, tenant_id)
-    )
+    tenant, sources, _ = _rules(request).repository.sources.of_tenant(TenantKey.parse(cluster_id, tenant_id))
     return SourceRows(sources=[_row(one, tenant) for one in sources if not one.removed])
 
 
@@ -36,7 +34,7 @@ def list_sources(request: Request, cluster_id: str, tenant_id: str) -> SourceRow
 def remove_source(request: Request, cluster_id: str, tenant_id: str, source_id: str) -> SourceRow:
     """Remove a source: it stops after the release under way."""
     key = TenantKey.parse(cluster_id, tenant_id)
-    rules = _server(request).source_rules
+    rules = _rules(request)
     source = rules.remove(key, source_id)
     return _row(source, rules.repository.sources.of_tenant(key)[0])
 
@@ -44,7 +42,12 @@ def remove_source(request: Request, cluster_id: str, tenant_id: str, source_id: 
 @router.get("/upcall/v1/sources", operation_id="AllSources")
 def all_sources(request: Request) -> SourceRows:
     """The sources of all tenants, for the ingest service."""
-    return SourceRows(sources=[_row(*one) for one in _server(request).source_rules.repository.sources.every()])
+    return SourceRows(sources=[_row(*one) for one in _rules(request).repository.sources.every()])
+
+
+def _rules(request: Request) -> SourceRules:
+    found: SourceRules = request.app.state.source_rules
+    return found
 
 
 def _row(source: Source, tenant: Tenant) -> SourceRow:

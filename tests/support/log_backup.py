@@ -20,6 +20,7 @@ from tistream.decode.keys import table_ids
 from tistream.format.change_file import COMMITTED
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE, KeySpan
+from tistream.pool.versions.plan import Shard
 from tistream.storage import layout
 from tistream.storage.backends.memory import MemoryObjectStore
 from tistream.storage.change_reader import open_change_file, read_changes, read_watermarks
@@ -86,14 +87,16 @@ class SorterPool:
     def reached_ts(self) -> int:
         return self._simulation.progress_ts
 
-    def segments(self) -> Pool:
-        found = {
-            segment.key: segment
-            for task in self._simulation.tasks
-            for manifest in task.committed
-            for segment in manifest.segments
-        }
-        return Pool(tuple(found.values()), self._simulation.loaded.snapshot_ts)
+    def current(self) -> Pool:
+        tasks = sorted(self._simulation.tasks, key=lambda task: task.identity.span.start)
+        shards = tuple(
+            Shard(
+                task.identity.span,
+                tuple(segment for manifest in task.committed for segment in manifest.segments),
+            )
+            for task in tasks
+        )
+        return Pool(shards, self._simulation.loaded.snapshot_ts)
 
 
 @dataclass

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-from tistream.format.change_writer import FileIdentity
 from tistream.model.span import KeySpan
 from tistream.model.ts import LOGICAL_BITS
+from tistream.push.change_writer import FileIdentity
 from tistream.storage import layout
 from tistream_upstream.config import ClusterConfig
 from tistream_upstream.effects import Announce, AskCoverage, Effect, Push

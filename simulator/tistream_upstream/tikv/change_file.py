@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tistream.format.change_file import SCHEMA, WATERMARK
-from tistream.format.change_writer import GROUP_BYTES, GROUP_ROWS, FileIdentity, write_change_file
+from tistream.push.change_writer import GROUP_BYTES, GROUP_ROWS, FileIdentity, write_change_file
 from tistream_upstream.tikv.regions import Entry, Range
 
 _ENTRY_BYTES = 48  # what an entry takes besides its key and values

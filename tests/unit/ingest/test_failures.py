@@ -87,7 +87,7 @@ class World:
     def reached_ts(self) -> int:
         return self.reached
 
-    def segments(self) -> Pool:
+    def current(self) -> Pool:
         return Pool((), S)
 
     def found(self) -> list[tuple[Any, ...]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tistream.storage.object_store import ObjectStore
 from tistream_ingest.jobs import shard_io
-from tistream_ingest.jobs.old_values import OldValues, SegmentValues
+from tistream_ingest.jobs.old_values import OldValues, PoolValues
 from tistream_ingest.jobs.work import Failed, Job, Pool, Shard, Surveyed, Written
 from tistream_ingest.plan.cuts import Limits
 
@@ -18,7 +18,7 @@ class LocalRunner:
 
     open_log: Callable[[str], ObjectStore]
     objects: ObjectStore
-    old_values: Callable[[ObjectStore, Pool], OldValues] = SegmentValues
+    old_values: Callable[[ObjectStore, Pool], OldValues] = PoolValues
     slots: int = 1
 
     def survey(self, log_url: str, shards: Sequence[Shard], limits: Limits) -> list[Surveyed]:

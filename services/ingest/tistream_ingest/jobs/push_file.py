@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tistream.format.change_file import COMMITTED, SCHEMA, WATERMARK
-from tistream.format.change_writer import GROUP_BYTES, GROUP_ROWS, FileIdentity, write_change_file
 from tistream.logbackup.release import REGION_ID, REGION_VERSION, STORE_ID, Piece, Release
 from tistream.model.ids import TenantKey
+from tistream.push.change_writer import GROUP_BYTES, GROUP_ROWS, FileIdentity, write_change_file
 from tistream_ingest.jobs.joining import in_order
 
 _ROW_BYTES = 48  # of an entry besides its key and values

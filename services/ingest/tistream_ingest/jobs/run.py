@@ -18,7 +18,7 @@ from tistream.storage.backends.tenant_keys import KeyIds, TenantKeys, keys_of
 from tistream.storage.object_store import ObjectStore
 from tistream.storage.open import open_objects
 from tistream_ingest.jobs import shard_io
-from tistream_ingest.jobs.old_values import SegmentValues
+from tistream_ingest.jobs.old_values import PoolValues
 from tistream_ingest.jobs.work import Failed, Job, Shard, Surveyed, Written
 from tistream_ingest.plan.cuts import Limits
 
@@ -74,7 +74,7 @@ class SparkRunner:
 
         def prepared(works: Iterable[bytes]) -> Iterator[Part]:
             rest: Job = pickle.loads(shared.value)
-            old = SegmentValues(_told(url, keys), rest.pool)
+            old = PoolValues(_told(url, keys), rest.pool)
             log = _objects(log_url)
             for work in works:
                 one: Shard = pickle.loads(work)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tistream.format.segment import SegmentRef
 from tistream.logbackup.metadata import Slice
 from tistream.logbackup.release import Release
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
 from tistream.model.ts import Window
+from tistream.pool.versions.plan import Shard as PoolShard
 from tistream_ingest.plan.cuts import Survey
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The tenant's committed rows, for old values: the live segments of its tasks. floor_ts: rows at or below it may be
-    missing (snapshot_ts, retention)."""
+    """The tenant's committed rows, for old values: the runs and segments of its tasks, in key order. floor_ts: versions
+    at or below it may be missing (snapshot_ts, retention)."""
 
-    segments: tuple[SegmentRef, ...]
+    shards: tuple[PoolShard, ...]
     floor_ts: int
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tistream.errors import Unavailable
 from tistream.model.ids import TenantKey
 from tistream.model.span import KeySpan
-from tistream.pool.lineage import Lineage, SharedSegments, reached
+from tistream.pool.lineage import Lineage, reached
+from tistream.pool.versions.plan import shards_of
 from tistream.storage.object_store import ObjectStore
 from tistream.wire.clients.sorter_client import SorterClient
 from tistream.wire.meta import TaskRoute, TenantRoute
@@ -38,11 +39,10 @@ class RoutedPool:
     ) -> None:
         self._tenant, self._sorters, self._route = tenant, sorters, route
         self._lineage = Lineage(objects, tenant)
-        self._shared = SharedSegments()
         self._pool = Pool((), 0)
 
     def reached_ts(self) -> int:
-        """The ts up to which every committed row is in the segments. Raises Unavailable if a task cannot be read."""
+        """The ts up to which every committed row is in the pool. Raises Unavailable if a task cannot be read."""
         route = self._route()
         if route.snapshot_ts is None or not route.tasks:
             raise Unavailable(f"tenant {self._tenant} has no tasks yet: {route.problem or 'its schema was not read'}")
@@ -54,14 +54,14 @@ class RoutedPool:
             for task in route.tasks
         ]
         self._lineage.forget_others()
-        self._shared.update(cover.log for found in covers for cover in found)
         states = (cover.log.view.state for found in covers for cover in found)
         retained_ts = max((state.retained_ts for state in states if state is not None), default=0)
-        self._pool = Pool(self._shared.segments, max(route.snapshot_ts, retained_ts))
+        shards = shards_of(cover for found in covers for cover in found)
+        self._pool = Pool(tuple(shards), max(route.snapshot_ts, retained_ts))
         return min(reached(found, statuses) for found in covers)
 
-    def segments(self) -> Pool:
-        """The live segments as of the last call of reached_ts."""
+    def current(self) -> Pool:
+        """The pool as of the last call of reached_ts."""
         return self._pool
 
     def _statuses(self, route: TenantRoute) -> dict[int, TaskStatus]:

@@ -44,10 +44,10 @@ class TenantPool(Protocol):
     """The tenant's committed pool."""
 
     def reached_ts(self) -> int:
-        """The ts up to which every committed row is in the pool's segments. Raises Unavailable."""
+        """The ts up to which every committed row is in the pool. Raises Unavailable."""
 
-    def segments(self) -> Pool:
-        """The live segments as of the last call of reached_ts."""
+    def current(self) -> Pool:
+        """The runs and segments as of the last call of reached_ts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ class Source:
         if reached < ts:
             self.seen.waits_for = f"the changes up to {ts} are not in the pool yet: it has come to {reached}"
             raise SourceHeld("sort", self.seen.waits_for)
-        return self.pool.segments()
+        return self.pool.current()
 
     def _taking_of(self, release: Release) -> Taking:
         """The input of a release that another process decided, from the metadata that its record names."""

@@ -6,7 +6,7 @@ The bytes are a function of the arguments and of the version of pyarrow.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from tistream.model.ids import TenantKey
 
 GROUP_ROWS, GROUP_BYTES = 65_536, 8 << 20  # of a row group of changes, as the contract recommends
 
-_DICTIONARY = ["type", "op_type", "region_id", "region_version", "log_index", "start_ts", "commit_ts", "txn_source"]
+DICTIONARY = ("type", "op_type", "region_id", "region_version", "log_index", "start_ts", "commit_ts", "txn_source")
 _STATISTICS = ["key"]
 
 
@@ -62,9 +62,19 @@ class _Sink:
         return False
 
 
-def write_change_file(identity: FileIdentity, groups: Iterable[pa.Table], watermarks: pa.Table) -> bytes:
-    """A change file. groups: changes, one table for each row group, with change_file.SCHEMA. watermarks: rows of type
-    WATERMARK, which become the last row group; none, if the table is empty."""
+def write_change_file(
+    identity: FileIdentity,
+    groups: Iterable[pa.Table],
+    watermarks: pa.Table,
+    dictionary: Sequence[str] = DICTIONARY,
+) -> bytes:
+    """A change file.
+
+    Args:
+        groups: changes, one table for each row group, with change_file.SCHEMA.
+        watermarks: rows of type WATERMARK, which become the last row group; none, if the table is empty.
+        dictionary: the columns that are dictionary-encoded.
+    """
     sink = _Sink()
     crcs: list[int] = []
     with pq.ParquetWriter(
@@ -72,7 +82,7 @@ def write_change_file(identity: FileIdentity, groups: Iterable[pa.Table], waterm
         SCHEMA,
         compression="zstd",
         compression_level=1,
-        use_dictionary=_DICTIONARY,
+        use_dictionary=list(dictionary),
         write_statistics=_STATISTICS,
         store_schema=False,
     ) as writer:

@@ -35,34 +35,36 @@ ROWS = pa.schema(
 
 def kept(table: pa.Table, start: bytes, end: bytes, *, keep_index: bool) -> pa.Table:
     """The rows with start <= key < end (empty: unbounded), without index entries unless `keep_index`."""
-    frame = _frame(table)
-    if not keep_index and frame.height:
-        frame = frame.filter(pl.Series(key_parts(table["key"]).kind != KeyKind.INDEX))
+    keep = np.ones(table.num_rows, np.bool_)
+    if not keep_index:
+        keep &= key_parts(table["key"]).kind != KeyKind.INDEX
     if start:
-        frame = frame.filter(pl.col("key") >= pl.lit(start))
+        keep &= pc.greater_equal(table["key"], pa.scalar(start, pa.binary())).to_numpy()
     if end:
-        frame = frame.filter(pl.col("key") < pl.lit(end))
-    return frame.to_arrow().cast(table.schema)
+        keep &= pc.less(table["key"], pa.scalar(end, pa.binary())).to_numpy()
+    return table if keep.all() else table.filter(pa.array(keep))
 
 
 def distinct(tables: list[pa.Table]) -> pa.Table:
-    """Changes (entries.CHANGES) sorted by (key, commit_ts), each once.
+    """Changes (entries.CHANGES) sorted by (key, commit_ts), each once, in one chunk.
 
     Raises InvariantBroken if two entries of one (key, commit_ts) are different changes.
     """
-    frame = _frame(pa.concat_tables([CHANGES.empty_table(), *tables])).sort("key", "commit_ts")
-    if frame.height < 2:
-        return _table(frame)
-    again = ((frame["key"] == frame["key"].shift(1)) & (frame["commit_ts"] == frame["commit_ts"].shift(1))).fill_null(
-        False
-    )
-    other = again & ((frame["start_ts"] != frame["start_ts"].shift(1)) | (frame["op"] != frame["op"].shift(1)))
-    if other.any():
-        one = frame.filter(other).row(0, named=True)
-        raise InvariantBroken(
-            30, f"key {shown_key(one['key'])} has two different changes at commit_ts {one['commit_ts']}"
-        )
-    return _table(frame.filter(~again))
+    whole = pa.concat_tables([CHANGES.empty_table(), *tables]).combine_chunks()
+    frame = _frame(whole.select(["key", "commit_ts", "start_ts", "op"]))
+    order = frame.select(pl.arg_sort_by("key", "commit_ts"))["key"]
+    frame = frame[order]
+    before = frame.select(pl.all().shift(1))
+    again = ((frame["key"] == before["key"]) & (frame["commit_ts"] == before["commit_ts"])).fill_null(False)
+    if again.any():
+        other = again & ((frame["start_ts"] != before["start_ts"]) | (frame["op"] != before["op"]))
+        if other.any():
+            one = frame.filter(other).row(0, named=True)
+            raise InvariantBroken(
+                30, f"key {shown_key(one['key'])} has two different changes at commit_ts {one['commit_ts']}"
+            )
+        order = order.filter(~again)
+    return whole.take(pa.array(order.to_numpy())).combine_chunks()
 
 
 def long_starts(changes: pa.Table) -> I64:
@@ -96,40 +98,29 @@ def with_values(changes: pa.Table, values: pa.Table) -> pa.Table:
 def with_old_values(changes: pa.Table, newest: Callable[[pa.Array], pa.Array]) -> pa.Table:
     """The changes (sorted and distinct) as ROWS. `newest` gives the values of sorted, distinct keys just before the
     window, null where it does not exist."""
-    keys = pl.Series("key", pl.from_arrow(changes["key"].combine_chunks()), pl.Binary())
+    key, value = _one(changes["key"]), _one(changes["value"])
+    keys = pl.Series("key", pl.from_arrow(key), pl.Binary())
     first = (keys != keys.shift(1)).fill_null(True).to_numpy()
-    value = changes["value"].combine_chunks()
-    rows = np.arange(len(keys))
-    before = value.take(pa.array(rows - 1, mask=first))
-    at = np.flatnonzero(first)
-    older = newest(changes["key"].combine_chunks().take(pa.array(at)))
-    place = np.cumsum(first) - 1
-    from_pool = older.take(pa.array(place, mask=~first))
-    old = pc.coalesce(before, from_pool)  # at each row at most one of them is not null
-    return pa.Table.from_arrays(
-        [
-            changes["key"].combine_chunks(),
-            changes["commit_ts"].combine_chunks(),
-            changes["start_ts"].combine_chunks(),
-            changes["op"].combine_chunks(),
-            value,
-            old,
-            changes["txn_source"].combine_chunks(),
-        ],
-        schema=ROWS,
-    )
+    older = newest(key.take(pa.array(np.flatnonzero(first))))
+    rows = len(keys)
+    before = np.where(first, rows + np.cumsum(first) - 1, np.arange(rows) - 1)
+    old = pa.concat_arrays([value, older]).take(pa.array(before))
+    columns = [_one(changes[name]) for name in ("commit_ts", "start_ts", "op")]
+    return pa.Table.from_arrays([key, *columns, value, old, _one(changes["txn_source"])], schema=ROWS)
 
 
 def in_order(rows: pa.Table) -> pa.Table:
-    """ROWS sorted by (commit_ts, start_ts, key)."""
-    return _frame(rows).sort("commit_ts", "start_ts", "key").to_arrow().cast(ROWS)
+    """ROWS sorted by (commit_ts, start_ts, key). They are in the order of keys, so a stable sort by the ts suffices."""
+    order = np.lexsort((rows["start_ts"].to_numpy(), rows["commit_ts"].to_numpy()))
+    return rows.combine_chunks().take(pa.array(order))
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:
     found = pl.from_arrow(table)
     assert isinstance(found, pl.DataFrame)
     return found
-
-
-def _table(frame: pl.DataFrame) -> pa.Table:
-    return frame.to_arrow().cast(CHANGES)

@@ -19,17 +19,19 @@ from tistream.model.ids import TenantKey
 from tistream.push.change_writer import GROUP_BYTES, GROUP_ROWS, FileIdentity, write_change_file
 from tistream_ingest.jobs.joining import in_order
 
+_DICTIONARY = ("type", "op_type", "region_id", "region_version", "log_index", "txn_source")
 _ROW_BYTES = 48  # of an entry besides its key and values
 
 
 def encode(tenant: TenantKey, release: Release, number: int, rows: pa.Table) -> bytes:
-    """The bytes of piece `number` of a release. rows: its changes (joining.ROWS), in any order."""
+    """The bytes of piece `number` of a release. rows: its changes (joining.ROWS), in the order of keys."""
     piece = release.pieces[number]
     prev_ts = release.pieces[number - 1].ts if number else release.prev_ts
     base_ts = release.base_ts if piece.index == release.pieces[0].index else None
     identity = FileIdentity(tenant, STORE_ID, prev_ts)
     watermarks = _watermark(piece, base_ts) if piece.watermark else SCHEMA.empty_table()
-    return write_change_file(identity, _groups(_changes(in_order(rows), piece)), watermarks)
+    # Timestamps of single-row transactions are all different: a dictionary would only add to them.
+    return write_change_file(identity, _groups(_changes(in_order(rows), piece)), watermarks, _DICTIONARY)
 
 
 def _changes(rows: pa.Table, piece: Piece) -> pa.Table:

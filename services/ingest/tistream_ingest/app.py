@@ -95,7 +95,7 @@ def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outs
         identity = Identity(row.source_id, tenant, row.url, row.snapshot_ts or 0, keep)
         bucket = Bucket(outside.open_log(row.url))
         pool = RoutedPool(counted, tenant, sorters, lambda: driver.route(tenant))
-        source = Source(identity, bucket, counted, pool, outside.runner, clock, announce, rules)
+        source = Source(identity, bucket, counted, pool, outside.runner, clock, announce, rules, outside.open_log)
         return SourceWorker(row, source, clock, settings.poll_ms, WAIT_MS, metrics.releases.inc)
 
     driver = Driver(settings.url, meta, new_worker, metrics, loop_metrics, keys)

@@ -13,6 +13,7 @@ from tistream.model.ts import MAX_TS
 BACKUPMETA, BACKUP_LOCK = "backupmeta", "backup.lock"
 CHECKPOINTS, METAS, MIGRATIONS = "v1/global_checkpoint/", "v1/backupmeta/", "v1/migrations/"
 SAFE_POINT = "v1_stream_trancate_safepoint.txt"  # TiDB's own spelling
+RESTORES = "v1/log_restore_tables_blocklists/"
 TOO_OLD = (6, 5, 0)  # tikv/tikv#14099: up to here a checkpoint can be too high
 
 _VERSION = re.compile(r'"?v?([0-9]+)\.([0-9]+)\.([0-9]+)')

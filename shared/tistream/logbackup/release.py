@@ -42,11 +42,12 @@ class Release:
     """Release `number` of a tenant: the changes with low < commit_ts <= high.
 
     prev_ts: the last file before it, 0 for the first. base_ts: the tenant's snapshot_ts, in the first release only.
-    metas: the metadata objects whose slices it reads. keep_index: whether index entries are kept.
+    url: of the log. metas: its metadata objects whose slices are read. keep_index: whether index entries are kept.
     """
 
     number: int
     source_id: str
+    url: str
     low: int
     high: int
     prev_ts: int
@@ -67,6 +68,7 @@ def encode(release: Release) -> bytes:
         "version": VERSION,
         "release": release.number,
         "source_id": release.source_id,
+        "url": release.url,
         "low": release.low,
         "high": release.high,
         "prev_ts": release.prev_ts,
@@ -98,6 +100,7 @@ def decode(key: str, data: bytes) -> Release:
         release = Release(
             _number(found["release"]),
             str(found["source_id"]),
+            str(found["url"]),
             _number(found["low"]),
             _number(found["high"]),
             _number(found["prev_ts"]),

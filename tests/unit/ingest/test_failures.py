@@ -96,7 +96,7 @@ class World:
         return [tuple(row[name] for name in names) for row in self.pool.rows()]
 
     def watermarks(self) -> list[int]:
-        out = []
+        out: list[int] = []
         for info in self.objects.list_after(layout.change_file_prefix(TENANT, 0)):
             file = open_change_file(self.objects, info.key)
             out += read_watermarks(self.objects, file)["resolved_ts"].to_pylist() if file.watermark_groups else []
@@ -289,6 +289,53 @@ def test_a_log_that_was_truncated_while_the_source_was_away_is_no_empty_log() ->
         world.adapter().step()
 
 
+def test_a_restore_beside_the_log_stops_the_source() -> None:
+    world = World()
+    world.log.flush(Part([put(1, S + 5)]))
+    world.log.checkpoint(S + 10)
+    world.log.objects.put("v1/log_restore_tables_blocklists/1.json", b"{}")
+    with pytest.raises(SourceStopped, match=r"blocklists/1\.json.*backfill"):
+        world.source.step()
+    assert world.watermarks() == []
+
+
+def test_a_release_that_an_earlier_source_decided_is_read_from_its_own_log() -> None:
+    """The first source is removed and its process dies between the record and the files; the second has another log."""
+    first, second = World(), World()
+    first.log.flush(Part([put(1, S + 5)]))
+    first.log.checkpoint(S + 10)
+    with suppress(ConnectionError):
+        dying = first.adapter()
+        dying.runner = Dead()
+        dying.step()
+    second.objects, second.pool = first.objects, FilesAsPool(first.objects)
+    second.log.flush(Part([put(1, S + 5), put(2, S + 15)]))
+    second.log.checkpoint(S + 20)
+    logs = {"memory:": first.log.objects, "memory:2": second.log.objects}
+    runner = LocalRunner(lambda url: logs[url], first.objects, lambda *_: second.pool)
+    identity = Identity("log-2", TENANT, "memory:2", S, False)
+    bucket = Bucket(second.log.objects)
+    source = Source(
+        identity, bucket, first.objects, second, runner, ManualClock(), lambda *_: None, open_log=lambda url: logs[url]
+    )
+    second.reached = S
+    assert source.step()
+    second.reached = S + 10
+    assert source.step()
+    assert second.watermarks() == [S + 10, S + 20]
+    assert [row[1] for row in second.found()] == [S + 5, S + 15]
+
+
+class Dead(LocalRunner):
+    """A runner in a process that dies."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda url: MemoryObjectStore(), MemoryObjectStore())
+
+    def run(self, log_url: str, job: Any) -> Any:
+        raise ConnectionError
+
+
 def test_a_safe_point_behind_the_source_is_harmless() -> None:
     world = World()
     world.log.objects.put(prefix.SAFE_POINT, b"%d" % S)
@@ -380,7 +427,7 @@ def test_objects_that_no_metadata_names_and_other_names_are_ignored() -> None:
 def test_a_record_whose_put_goes_wrong_is_decided_once(fault: Fault) -> None:
     world = World()
     store = FaultyObjectStore(world.objects, [fault])
-    source = world.adapter(store)  # type: ignore[arg-type]
+    source = world.adapter(store)
     world.log.flush(Part([put(1, S + 5)]))
     world.log.checkpoint(S + 10)
     for _ in range(3):

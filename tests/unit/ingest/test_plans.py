@@ -72,7 +72,7 @@ def surveys(draw: st.DrawFn) -> list[Survey]:
 @given(surveys(), st.integers(1, 50), st.integers(1, 500))
 def test_pieces_are_a_chain_over_the_window(found: list[Survey], rows: int, size: int) -> None:
     made = cuts.pieces(Window(100, 200), 7, found, Limits(rows, size))
-    release = Release(1, "log-1", 100, 200, 90, None, made, (), False)
+    release = Release(1, "log-1", "/log", 100, 200, 90, None, made, (), False)
     assert decode("k", encode(release)) == release
     indexes = [one.index for one in made if one.watermark]
     assert indexes == list(range(7, 7 + len(indexes)))
@@ -92,7 +92,9 @@ def test_a_window_is_cut_at_commits_so_that_files_keep_to_their_size() -> None:
     assert [one.high for one in by_bytes] == [105, 200]
 
 
-RELEASE = Release(3, "log-1", 100, 200, 90, 100, (Piece(150, 100, 150, 4), Piece(200, 150, 200, 5)), ("a.meta",), True)
+RELEASE = Release(
+    3, "log-1", "/log", 100, 200, 90, 100, (Piece(150, 100, 150, 4), Piece(200, 150, 200, 5)), ("a.meta",), True
+)
 
 
 @pytest.mark.parametrize(

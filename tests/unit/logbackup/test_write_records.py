@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def slice_of(held: list[Entry], plain: bytes | None = None) -> tuple[Slice, byte
     return found, data
 
 
-def changes_of(*values: bytes, window: Window = ALL) -> list[dict[str, object]]:
+def changes_of(*values: bytes, window: Window = ALL) -> Any:
     held = [(row_key(5, number), 10 + number, value) for number, value in enumerate(values)]
     return entries.changes(*slice_of(held), window).to_pylist()
 
@@ -187,7 +188,7 @@ HELD = [(row_key(5, 1), 7, record(PUT, 5, b"a")), (row_key(5, 2), 9, record(PUT,
         ({"high": row_key(5, 1)}, "key outside"),
     ],
 )
-def test_a_slice_that_its_metadata_does_not_describe_is_damaged(changed: dict[str, object], reason: str) -> None:
+def test_a_slice_that_its_metadata_does_not_describe_is_damaged(changed: dict[str, Any], reason: str) -> None:
     slice_, plain = slice_of(HELD)
     with pytest.raises(CorruptObject, match=reason):
         entries.changes(replace(slice_, **changed), plain, ALL)

@@ -162,7 +162,7 @@ def test_a_tenant_to_which_stores_push_is_refused(sources: Sources) -> None:
 def released(sources: Sources, high: int) -> None:
     """An earlier source has released up to `high`."""
     piece = Piece(high, SNAPSHOT_TS, high, 1)
-    made = Release(1, "log-1", SNAPSHOT_TS, high, 0, SNAPSHOT_TS, (piece,), (), False)
+    made = Release(1, "log-1", URL, SNAPSHOT_TS, high, 0, SNAPSHOT_TS, (piece,), (), False)
     sources.objects.put_new(layout.log_release(KEY, 1), encode(made))
 
 

@@ -59,6 +59,11 @@ class Bucket:
         except NotFoundYet:
             return 0
 
+    def restored(self) -> str | None:
+        """An object that an online `br restore` has left; None without any. Raises Unavailable."""
+        found = next(iter(self.log.list_after(prefix.RESTORES)), None)
+        return None if found is None else found.key
+
     def has_migrations(self) -> bool:
         """Whether BR's maintenance (`br operator compact`, `br log truncate`) has written migrations."""
         return next(iter(self.log.list_after(prefix.MIGRATIONS)), None) is not None

@@ -18,6 +18,7 @@ from tistream.model.ids import TenantKey
 from tistream.model.ts import from_physical_ms, physical_ms
 from tistream.storage import layout
 from tistream.storage.object_store import ObjectInfo, ObjectStore
+from tistream.storage.open import open_existing
 from tistream.storage.release_log import ReleaseLog
 from tistream_ingest.jobs.work import Failed, Job, Pool, Shard, Surveyed, Written
 from tistream_ingest.plan import cuts, spans
@@ -85,6 +86,7 @@ class Source:
     clock: Clock
     announce: Callable[[TenantKey, int, int], None]
     rules: SourceRules = field(default_factory=SourceRules)
+    open_log: Callable[[str], ObjectStore] = open_existing
     seen: Seen = field(default_factory=Seen)
     _last: Release | None = None
     _open: tuple[Release, Taking | None] | None = None
@@ -161,6 +163,7 @@ class Source:
         self._load(self._catalog)
         self._loaded = True
         self._check_safe_point(low)
+        self._check_restores()
         taking = take(self._catalog, low, high)
         while isinstance(taking, NeedsOlder):
             self._catalog = Catalog(low, min(taking.ts, self._catalog.horizon_ts - 1))
@@ -170,6 +173,7 @@ class Source:
         mine = Release(
             number,
             self.identity.source_id,
+            self.identity.url,
             low,
             high,
             0 if self._last is None else self._last.pieces[-1].ts,
@@ -225,6 +229,14 @@ class Source:
                 "them are lost to this source; backfill the tenant at a newer snapshot"
             )
 
+    def _check_restores(self) -> None:
+        restored = self.bucket.restored()
+        if restored is not None:
+            raise SourceStopped(
+                f"{restored}: `br restore` ran beside the log backup, and the restored rows are not in the log; "
+                "backfill the tenant at a newer snapshot"
+            )
+
     def _pieces(self, taking: Taking, index: int) -> tuple[Piece, ...]:
         limits = self.rules.limits
         if taking.rows_max <= limits.rows and taking.bytes_max <= limits.bytes:
@@ -248,7 +260,7 @@ class Source:
         if release.low > self.identity.snapshot_ts and (taking.writes or taking.late):
             pool = self._pool(release.low)
         shards = tuple(self._shards(taking))
-        results = self.runner.run(self.identity.url, Job(self.identity.tenant, release, shards, pool))
+        results = self.runner.run(release.url, Job(self.identity.tenant, release, shards, pool))
         for failed in results:
             if isinstance(failed, Failed):
                 self._failed(failed)
@@ -269,9 +281,11 @@ class Source:
     def _taking_of(self, release: Release) -> Taking:
         """The input of a release that another process decided, from the metadata that its record names."""
         catalog = Catalog(release.low, 0)
+        # An earlier source of the tenant, with another log, may have decided it and not have executed it.
+        bucket = self.bucket if release.url == self.identity.url else Bucket(self.open_log(release.url))
         for name in release.metas:
             try:
-                catalog.add(name, self.bucket.metadata(name), fresh=False)
+                catalog.add(name, bucket.metadata(name), fresh=False)
             except NotFoundYet:
                 self._failed(Failed("missing", "is named by a release record", prefix.METAS + name))
         found = take(catalog, release.low, release.high)

@@ -6,6 +6,7 @@ together from all shards. A slice that a cut crosses is read by both shards.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -24,9 +25,14 @@ def spans(slices: Sequence[Slice], bytes_each: int) -> list[KeySpan]:
     return [KeySpan(start, end) for start, end in pairwise(bounds)] if len(bounds) > 2 else [WHOLE]
 
 
-def touching(slices: Iterable[Slice], span: KeySpan) -> tuple[Slice, ...]:
-    """The slices that may hold keys of the span."""
-    return tuple(one for one in slices if span.touches(one.low, one.high))
+def shared_out(slices: Iterable[Slice], cut: Sequence[KeySpan]) -> list[tuple[Slice, ...]]:
+    """For each of these spans, which tile the key space, the slices that may hold keys of it."""
+    starts = [span.start for span in cut]
+    out: list[list[Slice]] = [[] for _ in cut]
+    for one in slices:
+        for at in range(bisect_right(starts, one.low) - 1, bisect_right(starts, one.high)):
+            out[at].append(one)
+    return [tuple(found) for found in out]
 
 
 def _cuts(weights: Sequence[tuple[int, int, int]], each: int) -> list[int]:

@@ -295,17 +295,11 @@ class Source:
     def _shards(self, taking: Taking) -> list[Shard]:
         everything = (*taking.writes, *taking.values, *taking.late)
         each = self.rules.shard_bytes(sum(one.plain for one in everything), self.runner.slots)
+        cut = spans.spans(everything, each)
+        parts = (spans.shared_out(found, cut) for found in (taking.writes, taking.values, taking.late))
         return [
-            Shard(
-                number,
-                span,
-                taking.window,
-                spans.touching(taking.writes, span),
-                spans.touching(taking.values, span),
-                spans.touching(taking.late, span),
-                self.identity.keep_index,
-            )
-            for number, span in enumerate(spans.spans(everything, each))
+            Shard(number, span, taking.window, writes, values, late, self.identity.keep_index)
+            for number, (span, writes, values, late) in enumerate(zip(cut, *parts, strict=True))
         ]
 
     def _failed(self, failed: Failed) -> None:

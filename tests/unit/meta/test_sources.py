@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support import golden
 from support.audit_world import ACME, World
 from support.log_bytes import PUT, Log, Part, record, row_key
 from tistream.errors import InvalidRequest, Unavailable
@@ -112,6 +113,44 @@ def test_a_malformed_request_is_refused(sources: Sources, body: Any) -> None:
 
 def test_a_full_backup_as_snapshot_is_not_supported_yet(sources: Sources) -> None:
     assert "br-full" in sources.refusal(WANTED | {"snapshot": {"kind": "br-full", "url": "s3://backups/full"}})
+
+
+def test_the_schema_of_a_full_backup_becomes_the_tenants(sources: Sources) -> None:
+    """`schema_of` reads a backup; here one object holds the schema as it is."""
+    loaded = golden.load("everything")
+    full = sources.buckets["s3://backups/full"] = Log()
+
+    def schema_of(opened: ObjectStore) -> bytes:
+        return opened.get("schema")
+
+    rules = sources.world.app.state.source_rules
+    sources.world.app.state.source_rules = SourceRules(rules.repository, rules.objects, rules.open_log, schema_of)
+    sources.world.server.tenant_rules.create(TenantKey("7", "fresh"))
+    wanted = WANTED | {"snapshot": {"kind": "br-full", "url": "s3://backups/full"}}
+    path = "/v1/clusters/7/tenants/fresh/sources"
+
+    def ask() -> tuple[int, str]:
+        answer = sources.world.client.post(path, json=wanted)
+        return answer.status_code, answer.text
+
+    assert ask()[0] == 422
+    full.objects.put("schema", b"{")
+    assert ask()[0] == 422
+    full.objects.put("schema", loaded.schema_snap.data)
+    sources.buckets[URL].begin(start_version=loaded.snapshot_ts + 1)
+    assert f"after the tenant's snapshot_ts {loaded.snapshot_ts}" in ask()[1]
+    key = layout.schema_snap(TenantKey("7", "fresh"))
+    assert list(sources.objects.list_after(key)) == [], "nothing is written for a source that is refused"
+    sources.buckets[URL].begin(start_version=loaded.snapshot_ts)
+    sources.objects.put(key, b"another")
+    assert "differs" in ask()[1]
+    sources.objects.delete(key)
+    assert ask()[0] == 201
+    assert sources.objects.get(key) == loaded.schema_snap.data
+    assert ask()[0] == 201
+    assert sources.world.client.post(path, json=WANTED).status_code == 409
+    without = WANTED | {"snapshot": {"kind": "br-full"}}
+    assert sources.world.client.post(path, json=without).status_code == 400
 
 
 @pytest.mark.parametrize(

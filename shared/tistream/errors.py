@@ -194,6 +194,13 @@ class Gone(InvalidRequest):
     http_status = 410
 
 
+class SourceRefused(InvalidRequest):
+    """The thing that a source names is not one that TiStream can read: the text states what it is, and the way out."""
+
+    code = "source-refused"
+    http_status = 422
+
+
 class Undecodable(InvalidRequest):
     """A row that no schema can decode blocks the request."""
 

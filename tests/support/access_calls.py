@@ -36,6 +36,7 @@ class Target:
             "task_id": "999999999",
             "store_id": "999999999",
             "start_ts": "999999999",
+            "source_id": "no-such-source",
         }
     )
 
@@ -99,6 +100,9 @@ def _example(name: str, schema: Mapping[str, Any], target: Target) -> object:
         "neighbour": 1,
         "node_id": "no-such-node",
         "label": "made by a test",
+        "kind": "log-backup",
+        "url": "file:///no/such/folder",
+        "snapshot": {"kind": "none"},
         "grants": [target.grant(["read"], "tenant")],
     }
     if name in known:

@@ -42,6 +42,7 @@ NEW_TENANT = {
     "erasing": False,
     "quotas": {"requests_per_second": None},
 }
+LOOK_AT_A_BUCKET = {"AddSource", "RemoveSource"}  # first; what the log has of it: tests/unit/meta/test_sources.py
 # What an operator may change, in an order in which each is possible, and what the log has of it: the action is the
 # operation_id of the route. `...` stands for a value that is not foreseen.
 CHANGES: dict[str, tuple[str, str, Any, list[tuple[str, Any, Any]]]] = {

@@ -67,6 +67,11 @@ def _rendered(folder: str) -> list[Document]:
     return [one for one in yaml.safe_load_all(done.stdout) if one]
 
 
+def rendered_folder(folder: Path) -> list[Document]:
+    """The documents of any overlay; fresh ones, to be changed at will."""
+    return copy.deepcopy(_rendered(str(folder)))
+
+
 def rendered(overlay: str) -> list[Document]:
     """The documents of an overlay; fresh ones, to be changed at will."""
     return copy.deepcopy(_rendered(str(K8S / "overlays" / overlay)))

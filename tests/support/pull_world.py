@@ -187,6 +187,19 @@ def golden_world(
     rows, history = committed(name)
     if change is not None:
         rows = change(rows)
+    return world_of(loaded, rows, history, tasks=tasks, ticks=ticks, budget=budget)
+
+
+def world_of(
+    loaded: GoldenSet,
+    rows: pl.DataFrame,
+    history: History,
+    *,
+    tasks: int = 1,
+    ticks: int = 20,
+    budget: Budget | None = None,
+) -> World:
+    """A tenant with these committed rows (with their table_id)."""
     objects = MemoryObjectStore()
     ends = [int(ts) for ts in np.linspace(loaded.snapshot_ts, loaded.end_ts, ticks + 1)]
     indexes = write_pool(objects, loaded.tenant, rows, tasks, ends)

@@ -6,7 +6,8 @@ import importlib
 
 from tistream.service.settings import ServiceSettings
 
-SERVICES = ("api", "dispatcher", "meta", "schema", "sorter")
+SERVICES = ("api", "dispatcher", "ingest", "meta", "schema", "sorter")
+IN_BASE = tuple(one for one in SERVICES if one != "ingest")  # of deploy/k8s; ingest is a component
 
 
 def settings_class(service: str) -> type[ServiceSettings]:

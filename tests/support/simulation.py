@@ -60,6 +60,10 @@ class Simulation:
         identity = TaskIdentity(self.loaded.tenant, number, span, self.loaded.snapshot_ts, task_epoch=1)
         return SimulatedTask(identity, first_state(identity, number=1))
 
+    def begin_chain(self, store_id: int, first_ts: int) -> None:
+        """A store that the set does not have begins to push."""
+        self._chain_begin[store_id] = first_ts
+
     # --- arrival ---------------------------------------------------------------------------------------------------
 
     def arrive(self, delivery: Delivery) -> None:

@@ -16,7 +16,7 @@ from pyspark import SparkContext
 
 from support.waiting import PATIENCE_S
 from tistream.service import java
-from tistream_sorter.spark.locks import LOCKS, SECRET
+from tistream.spark.locks import LOCKS, SECRET
 
 DEPLOY = "org.apache.spark.deploy"
 TOLD = "of-the-cluster"

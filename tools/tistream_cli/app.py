@@ -17,6 +17,7 @@ import tistream
 from tistream.model.ts import MAX_TS
 from tistream_cli import bearer, trust
 from tistream_cli.base_url import DEFAULT_URL, checked
+from tistream_cli.commands.source_app import source_app
 from tistream_cli.commands.store_app import store_app
 from tistream_cli.commands.tenant_app import Cluster, Tenant, Url, tenant_app
 from tistream_cli.commands.token_app import token_app
@@ -27,6 +28,7 @@ from tistream_cli.pull.format import PullEvents, PullFormat, PullRequest, check,
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.add_typer(tenant_app, name="tenant")
 app.add_typer(store_app, name="store")
+app.add_typer(source_app, name="source")
 node_app = typer.Typer(no_args_is_help=True, help="Nodes: the processes of the platform.")
 app.add_typer(node_app, name="node")
 task_app = typer.Typer(no_args_is_help=True, help="Tasks: a tenant's key ranges, each with one sorter.")
@@ -265,12 +267,14 @@ def inspect(
     objects: Annotated[str | None, typer.Option(help="Object store, as file:///data/objects or s3://bucket.")] = None,
     rows: Annotated[int, typer.Option(min=0, help="Rows of data to show.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+    entries: Annotated[bool, typer.Option("--entries", help="Show the keys that a log backup's slices hold.")] = False,
 ) -> None:
-    """Show a change file, manifest, segment, pending part, schema log or schema_snap."""
+    """Show a change file, manifest, segment, pending part, schema log or schema_snap; or, by its URL, a metadata object
+    of a TiKV log backup."""
     with importing():
         from tistream_cli.commands.inspect import run_inspect
 
-    run_inspect(target, objects, rows, as_json)
+    run_inspect(target, objects, rows, as_json, with_entries=entries)
 
 
 @app.command()

@@ -8,8 +8,9 @@ from pathlib import Path
 from bench.up import put, put_snapshot
 from tistream.model.ids import TenantKey
 from tistream.model.span import WHOLE
+from tistream.push.change_writer import FileIdentity
 from tistream.storage import layout
-from tistream_upstream.tikv.change_file import FileIdentity, GroupLimits, encode
+from tistream_upstream.tikv.change_file import GroupLimits, encode
 from tistream_upstream.tikv.regions import Range
 
 

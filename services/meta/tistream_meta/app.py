@@ -19,6 +19,7 @@ from tistream.service.observe.usage import UsageMeter
 from tistream.service.worker import Loop
 from tistream.storage.backends.tenant_keys import Encrypts
 from tistream.storage.object_store import ObjectStore
+from tistream.storage.open import open_existing
 from tistream.wire.clients.client import HttpClient
 from tistream.wire.clients.meta_client import MetaClient
 from tistream_meta.database.repository import Repository
@@ -33,6 +34,7 @@ from tistream_meta.routes.audit_routes import refuse_unaudited
 from tistream_meta.routes.audit_routes import router as audit_router
 from tistream_meta.routes.forwarding import FORWARDED
 from tistream_meta.routes.meta_routes import router
+from tistream_meta.routes.source_routes import router as source_router
 from tistream_meta.routes.store_routes import router as store_router
 from tistream_meta.routes.tenant_end_routes import router as tenant_end_router
 from tistream_meta.routes.token_routes import router as token_router
@@ -40,6 +42,7 @@ from tistream_meta.routes.usage_routes import router as usage_router
 from tistream_meta.settings import MetaSettings
 from tistream_meta.tenants.erasing import PAUSE_MS, Erasing
 from tistream_meta.tenants.first_token import first_token
+from tistream_meta.tenants.source_rules import SourceRules
 from tistream_meta.tenants.token_board import LOOK_MS, TokenBoard
 
 KEEPING_MS = 60_000
@@ -62,6 +65,7 @@ def build_app(
     open_repository: Callable[[MetaSettings], Repository] = _repository,
     new_http: NewHttp | None = None,
     new_instance: Callable[[], str] = random_id,
+    open_log: Callable[[str], ObjectStore] = open_existing,
 ) -> FastAPI:
     """Build the app. Its loops run while it serves."""
     peers = Peers(settings, clock)
@@ -126,8 +130,9 @@ def build_app(
     erasing = Erasing(counted, server, repository.ends, clock, settings.erase_quiet_ms, metrics)
     audit = AuditKeeping(repository.audit, server.is_owner, settings.audit_keep_ms)
     app.state.audit = repository.audit
+    app.state.source_rules = SourceRules(repository, counted, open_log)
     app.state.server, app.state.tokens, app.state.usage = server, tokens, keeping
-    for each in (router, store_router, tenant_end_router, token_router, usage_router, audit_router):
+    for each in (router, store_router, source_router, tenant_end_router, token_router, usage_router, audit_router):
         app.include_router(each)
     refuse_unaudited(app.routes)
     return app

@@ -7,7 +7,8 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tistream.service.settings import ServiceSettings, settings_config
-from tistream_sorter.spark import locks as spark_locks
+from tistream.spark import locks as spark_locks
+from tistream.spark.settings import SparkSettings
 
 
 class TickSettings(BaseModel):
@@ -102,15 +103,6 @@ class IndexSettings(BaseModel):
     shard_bytes_max: int = Field(
         default=128 << 20, ge=1 << 14, description="unpacked bytes of one shard of a merge; bounds its memory"
     )
-
-
-class SparkSettings(BaseModel):
-    """Where the executors are."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    master: str = Field(default="local[*]", description="Spark master: local[*], spark://…, k8s://…")
-    conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings, as JSON")
 
 
 class SorterSettings(ServiceSettings):

@@ -77,6 +77,11 @@ def parse_store_prefix(tenant: TenantKey, prefix: str) -> int | None:
     return None if found is None or int(found["store"]) >= 2**63 else int(found["store"])
 
 
+def log_release(tenant: TenantKey, number: int) -> str:
+    """The record that decides release `number` (>= 1) of the tenant's log backup (docs/log-backup.md)."""
+    return f"{push_prefix(tenant)}ingest/log-backup/{number:020d}"
+
+
 def task_prefix(tenant: TenantKey, task_id: int) -> str:
     """The prefix of everything that a task writes.
 

@@ -47,6 +47,15 @@ def open_objects(url: str) -> ObjectStore:
     return S3ObjectStore(place.name, place.prefix, endpoint=place.endpoint, region=place.region)
 
 
+def open_existing(url: str) -> ObjectStore:
+    """Open a store that others write: as open_objects, but no directory is created. Raises InvalidRequest if there is
+    no such directory."""
+    place = _place(url)
+    if isinstance(place, Path) and not place.is_dir():
+        raise InvalidRequest(f"there is no directory {place}")
+    return open_objects(url)
+
+
 def _place(url: str) -> _Bucket | Path | None:
     """Parse a URL; None: in memory. Raises InvalidRequest."""
     if url == "memory:":

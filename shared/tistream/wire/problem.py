@@ -11,6 +11,7 @@ from tistream.errors import (
     Gone,
     InvalidRequest,
     LimitReached,
+    SourceRefused,
     Superseded,
     TiStreamError,
     Unavailable,
@@ -26,7 +27,16 @@ _STANDARD = frozenset({"type", "title", "status", "detail", "instance", "cause_i
 # the nearest ancestor, which requires the same of the caller.
 _BY_CODE: dict[str, type[InvalidRequest]] = {
     error.code: error
-    for error in (InvalidRequest, UnknownName, AlreadyDiffers, LimitReached, Superseded, Gone, Undecodable)
+    for error in (
+        InvalidRequest,
+        UnknownName,
+        AlreadyDiffers,
+        LimitReached,
+        Superseded,
+        Gone,
+        SourceRefused,
+        Undecodable,
+    )
 }
 _RETRYABLE_STATUS = frozenset({408, 425, 429, 502, 503, 504})
 

@@ -10,11 +10,12 @@ from functools import partial
 
 from tistream.model.span import KeySpan
 from tistream.model.ts import LOGICAL_BITS
+from tistream.push.change_writer import FileIdentity
 from tistream.storage import layout
 from tistream_upstream.config import ClusterConfig
 from tistream_upstream.effects import Announce, AskCoverage, Effect, Push
 from tistream_upstream.tikv import change_file
-from tistream_upstream.tikv.change_file import FileIdentity, GroupLimits
+from tistream_upstream.tikv.change_file import GroupLimits
 from tistream_upstream.tikv.kv import Kv
 from tistream_upstream.tikv.regions import Range, Region, RegionMap
 from tistream_upstream.world import World

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tistream.format.change_file import SCHEMA, VERSION, WATERMARK
-from tistream.model.ids import TenantKey
+from tistream.format.change_file import SCHEMA, WATERMARK
+from tistream.push.change_writer import GROUP_BYTES, GROUP_ROWS, FileIdentity, write_change_file
 from tistream_upstream.tikv.regions import Entry, Range
 
-_DICTIONARY = ["type", "op_type", "region_id", "region_version", "log_index", "start_ts", "commit_ts", "txn_source"]
-_STATISTICS = ["key"]
 _ENTRY_BYTES = 48  # size of an entry besides its key and values
 
 
@@ -24,48 +20,8 @@ _ENTRY_BYTES = 48  # size of an entry besides its key and values
 class GroupLimits:
     """Maximum size of a row group of changes."""
 
-    rows: int = 65_536
-    bytes: int = 8 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class FileIdentity:
-    """Tenant and store of a file, and the ts of the previous file (0: a new chain)."""
-
-    tenant: TenantKey
-    store_id: int
-    prev_ts: int
-
-
-class _Sink:
-    """A file in memory for the Parquet writer. The bytes of a row group are final once it is written."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def write(self, data: Any) -> int:
-        self.data += data
-        return len(data)
-
-    def tell(self) -> int:
-        return len(self.data)
-
-    def flush(self) -> None:
-        """Do nothing: there is no buffer."""
-
-    def close(self) -> None:
-        self.closed = True
-
-    def readable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
+    rows: int = GROUP_ROWS
+    bytes: int = GROUP_BYTES
 
 
 def encode(identity: FileIdentity, ranges: Sequence[Range], limits: GroupLimits) -> bytes:
@@ -74,36 +30,7 @@ def encode(identity: FileIdentity, ranges: Sequence[Range], limits: GroupLimits)
     for one in ranges:
         order.setdefault(one.region_id, len(order))
     by_region = sorted(ranges, key=lambda one: order[one.region_id])  # the sort is stable, so log order is kept
-    sink = _Sink()
-    crcs: list[int] = []
-    with pq.ParquetWriter(
-        pa.PythonFile(sink, mode="w"),
-        SCHEMA,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=_DICTIONARY,
-        write_statistics=_STATISTICS,
-        store_schema=False,
-    ) as writer:
-        for table in [*_change_groups(by_region, limits), _watermarks(by_region)]:
-            start = len(sink.data)
-            writer.write_table(table, row_group_size=max(1, table.num_rows))
-            crcs.append(zlib.crc32(memoryview(sink.data)[start:]))
-        writer.add_key_value_metadata(_metadata(identity, crcs))
-    return bytes(sink.data)
-
-
-def _metadata(identity: FileIdentity, crcs: Sequence[int]) -> dict[str, str]:
-    return {
-        "tistream.version": VERSION,
-        "tistream.cluster_id": identity.tenant.cluster_id,
-        "tistream.tenant_id": identity.tenant.tenant_id,
-        "tistream.store_id": str(identity.store_id),
-        "tistream.prev_ts": str(identity.prev_ts),
-        "tistream.first_watermark_row_group": str(len(crcs) - 1),
-        "tistream.old_value": "1",
-        "tistream.row_group_crc32": ",".join(f"{crc:08x}" for crc in crcs),
-    }
+    return write_change_file(identity, _change_groups(by_region, limits), _watermarks(by_region))
 
 
 def _change_groups(ranges: Sequence[Range], limits: GroupLimits) -> Iterator[pa.Table]:

@@ -54,6 +54,9 @@ KEY = re.compile(
     r"((task-\d+/(manifest/\d*|floor|segment/[\w.-]*|pending/[\w.-]*)?)|log/\d*|floor)"
 )
 
+# Calls that the paths of access_calls.py send for a time before the tenant's beginning
+EARLY = ("ListRows", "GetTransaction", "DiffTable")
+
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
@@ -208,7 +211,7 @@ def test_the_right_token_opens_it(world: Guarded, narrow: dict[str, str], name: 
         answer = send(world.url, call.method, call.path(world.other), header, call.content(world.other))
         assert answer.status not in (401, 403, 429, 500, 502), answer
         if call.method == "GET" and call.scope != "platform":
-            assert answer.status == (410 if call.name.startswith("Pull") else 200), answer
+            assert answer.status == (410 if call.name.startswith("Pull") or call.name in EARLY else 200), answer
 
 
 @pytest.mark.parametrize("name", [name for name, call in CALLS.items() if call.parameters])

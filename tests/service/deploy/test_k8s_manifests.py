@@ -14,7 +14,7 @@ import pytest
 
 from support.app_surfaces import SURFACES
 from support.manifests import K8S, OVERLAYS, Document, environment, executor_template, of_kind, pods, rendered
-from support.settings_classes import SERVICES, settings_class
+from support.settings_classes import IN_BASE, settings_class
 from tistream.service.settings import NESTED, load_settings
 from tistream_sorter.settings import SorterSettings
 
@@ -29,10 +29,10 @@ OF_COMMANDS = {
     "TISTREAM_KEY_FILE",
     "TISTREAM_SERVICE_KEY_FILE",
 }
-WORKLOADS = [f"tistream-{service}" for service in SERVICES]
+WORKLOADS = [f"tistream-{service}" for service in IN_BASE]
 
 both = pytest.mark.parametrize("overlay", OVERLAYS)
-each_service = pytest.mark.parametrize("service", SERVICES)
+each_service = pytest.mark.parametrize("service", IN_BASE)
 
 
 def container_of(documents: list[Document], workload: str) -> Document:
@@ -212,7 +212,7 @@ def test_everybody_knows_every_meta_server(overlay: str) -> None:
     expected = [
         f"https://tistream-meta-{number}.tistream-meta.tistream.svc:8001" for number in range(metas["spec"]["replicas"])
     ]
-    for service in set(SERVICES) - {"meta"}:
+    for service in set(IN_BASE) - {"meta"}:
         known = environment(documents, f"tistream-{service}")[f"TISTREAM_{service.upper()}__META_URL"]
         assert known.split(",") == expected
 

@@ -11,7 +11,7 @@ import pytest
 
 from support.effort import FULL
 from tistream.service import java
-from tistream_sorter.spark import class_archive
+from tistream.spark import class_archive
 
 
 def _java(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -51,7 +51,7 @@ def test_an_archive_is_made_and_sparks_classes_come_from_it(tmp_path: Path) -> N
     log = tmp_path / "classes.log"
     program = f"""
 from tistream.service import java
-from tistream_sorter.spark import class_archive
+from tistream.spark import class_archive
 from tistream_sorter.spark.session import build_session
 from pathlib import Path
 java.ensure()

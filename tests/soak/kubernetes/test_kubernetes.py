@@ -22,7 +22,7 @@ from support.kubernetes.programs import NoKubernetes
 from support.manifests import K8S, OVERLAYS, rendered
 from support.not_run import not_run
 from support.platform import free_port
-from support.settings_classes import SERVICES
+from support.settings_classes import IN_BASE
 
 pytestmark = pytest.mark.kubernetes
 
@@ -88,7 +88,7 @@ def keys(up: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_dev_is_ready_and_confined(up: Cluster, keys: Path) -> None:
     up.kubectl("apply", "-k", str(K8S / "overlays" / "dev"))
     _there(up, *_ALL)
-    for service in SERVICES:
+    for service in IN_BASE:
         said = _there(
             up, "exec", f"tistream-{service}-0", "--", "sh", "-c", "id -u; touch /x; cat /proc/1/status", check=False
         )

@@ -18,7 +18,7 @@ from support.sim.audit import Audit, of_store
 
 _AWAY_SECONDS = (5.0, 20.0)
 _REDUNDANT = ("meta", "dispatcher", "sorter", plan.OWNER)
-_ALONE = ("schema", "mysql", "minio", "api")  # those who pull here know one API server
+_ALONE = ("schema", "ingest", "mysql", "minio", "api")  # those who pull here know one API server
 FULL_SECONDS = 12.0
 
 

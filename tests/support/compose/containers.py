@@ -27,6 +27,7 @@ SERVICES = (
     *(f"meta-{number}" for number in (1, 2, 3)),
     *(f"{role}-{number}" for role in ("dispatcher", "sorter", "api") for number in (1, 2)),
     "schema",
+    "ingest",
 )
 OWNER_OF_FILES = 10001
 _UP_SECONDS = 900

@@ -19,7 +19,7 @@ from support.settings_classes import settings_class
 from tistream.service.settings import NESTED
 
 ROOT = Path(__file__).parents[3]
-NODES = {"meta": 3, "dispatcher": 2, "sorter": 2, "api": 2, "schema": 1}
+NODES = {"meta": 3, "dispatcher": 2, "sorter": 2, "api": 2, "schema": 1, "ingest": 1}
 OURS = [f"{role}-{number}" if count > 1 else role for role, count in NODES.items() for number in range(1, count + 1)]
 ONCE = ("bucket", "keys")  # run and end
 KEYS = {"service.key", "metrics.token", "tls.crt", "tls.key", "ca.crt"}  # as scripts/keys makes them
@@ -107,7 +107,7 @@ def test_every_image_is_built_here_or_pinned(name: str) -> None:
 def test_every_variable_is_a_setting_with_a_valid_value(name: str, tmp_path: Path) -> None:
     service, role = SERVICES[name], name.partition("-")[0]
     assert service["command"] == ["python", "-m", f"tistream_{role}"]
-    assert service["image"] == ("tistream-sorter:dev" if role == "sorter" else "tistream:dev")
+    assert service["image"] == ("tistream-sorter:dev" if role in ("sorter", "ingest") else "tistream:dev")
     prefix = f"TISTREAM_{role.upper()}{NESTED}"
     given = {key: _default(value) for key, value in service["environment"].items() if key.startswith("TISTREAM_")}
     of_commands = {
@@ -211,7 +211,7 @@ def test_the_override_for_local_bases_changes_images_alone() -> None:
 
 
 def test_a_round_of_chaos_strikes_every_kind_of_container_and_a_seed_repeats_it() -> None:
-    one_round = list(itertools.islice(faults(1), 20))
+    one_round = list(itertools.islice(faults(1), 22))
     struck = {target for fault in one_round for target in fault.targets}
     assert struck == {*NODES, OWNER, "mysql", "minio"}
     assert {container_of(role, pick) for role in struck - {OWNER} for pick in range(6)} == set(SERVICES) - {
@@ -222,7 +222,7 @@ def test_a_round_of_chaos_strikes_every_kind_of_container_and_a_seed_repeats_it(
         kinds = {fault.kind for fault in one_round if role in fault.targets}
         assert {Kind.KILL, Kind.PAUSE} <= kinds, role
     assert {Kind.RESTART, Kind.FULL} <= {fault.kind for fault in one_round}
-    assert one_round == list(itertools.islice(faults(1), 20)) != list(itertools.islice(faults(2), 20))
+    assert one_round == list(itertools.islice(faults(1), 22)) != list(itertools.islice(faults(2), 22))
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)

@@ -11,24 +11,43 @@ from rich.table import Table
 from rich.text import Text
 
 from tistream.errors import TiStreamError
+from tistream.logbackup.metadata import Slice
 from tistream.storage.open import open_objects
 from tistream_cli.commands.describe import Description, describe, to_json
+from tistream_cli.commands.describe_log import MARK, describe_metadata
 from tistream_cli.errors import CliError
 
 _WIDTH = 4_000
 _CELL_MAX = 48
 
 
-def run_inspect(target: str, objects_url: str | None, rows_max: int, as_json: bool) -> None:
+def run_inspect(
+    target: str, objects_url: str | None, rows_max: int, as_json: bool, *, with_entries: bool = False
+) -> None:
     """Print the content of `target`. Raises CliError if it does not exist, is damaged, or has an unknown format."""
     try:
-        found = describe(target, _read(target, objects_url), rows_max)
+        found = _described(target, objects_url, rows_max, with_entries=with_entries)
     except TiStreamError as error:
         raise CliError(str(error)) from error
     if as_json:
         sys.stdout.write(json.dumps(to_json(found), indent=2, default=str) + "\n")
     else:
         _show(found)
+
+
+def _described(target: str, objects_url: str | None, rows_max: int, *, with_entries: bool) -> Description:
+    prefix, mark, name = target.rpartition(MARK)
+    if not mark or not name.endswith(".meta") or objects_url is not None:
+        return describe(target, _read(target, objects_url), rows_max)
+    if not Path(prefix).is_dir() and "://" not in prefix:
+        raise CliError(f"cannot read {target}: no directory {prefix}")
+    opened = open_objects(prefix if "://" in prefix else str(Path(prefix).absolute()))
+    key = f"{mark.lstrip('/')}{name}"
+
+    def stored(one: Slice) -> bytes:
+        return opened.get_range(one.path, one.offset, one.length)
+
+    return describe_metadata(key, opened.get(key), rows_max, stored if with_entries else None)
 
 
 def _read(target: str, objects_url: str | None) -> bytes:

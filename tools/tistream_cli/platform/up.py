@@ -35,6 +35,7 @@ SERVICES = {
     "sorter": "tistream_sorter",
     "schema": "tistream_schema",
     "dispatcher": "tistream_dispatcher",
+    "ingest": "tistream_ingest",
     "api": "tistream_api",
 }
 
@@ -203,7 +204,7 @@ def _specs(
         env = {f"TISTREAM_{service.upper()}__{key}": value for key, value in settings.items()}
         if service == "api":
             env |= {key: value for key, value in allocators.ENVIRON.items() if key not in os.environ}
-        if service == "sorter":
+        if service in ("sorter", "ingest"):
             env["SPARK_LOCAL_DIRS"] = str(directory.scratch / name)
             env["JAVA_TOOL_OPTIONS"] = f"{JAVA_OPTIONS} {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip()
         argv = (sys.executable, "-m", SERVICES[service])

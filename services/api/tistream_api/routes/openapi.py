@@ -13,6 +13,7 @@ from tistream.wire.api import Problem
 from tistream.wire.changes import CHANGES
 from tistream.wire.limits import QUOTA_MAX, Limits
 from tistream.wire.meta import DELETE_GRACE_MS, KMS_KEY_ID_PATTERN
+from tistream.wire.sources import URL_MAX
 from tistream_api.encode.encoding import FORMATS
 
 _SCHEMAS = "#/components/schemas/{model}"
@@ -67,6 +68,7 @@ TENANT_PROBLEMS = problems(400, 404, 503)
 CREATE_PROBLEMS = problems(400, 409, 503)
 NOTIFY_PROBLEMS = problems(400, 503)
 OPERATE_PROBLEMS = problems(400, 404, 503)
+SOURCE_PROBLEMS = problems(400, 404, 409, 422, 503)
 TOKEN_PROBLEMS = problems(400, 404, 409, 503)
 
 
@@ -126,6 +128,20 @@ def create_doc() -> dict[str, Any]:
         "index_keys": kept,
     }
     return json_doc(members, required=["tenant_id"])
+
+
+def source_doc() -> dict[str, Any]:
+    """openapi_extra of AddSource."""
+    url = {"type": "string", "maxLength": URL_MAX, "example": "s3://backups/log"}
+    snapshot = {
+        "type": "object",
+        "required": ["kind"],
+        "properties": {"kind": {"type": "string", "enum": ["br-full", "none"]}, "url": url},
+        "additionalProperties": False,
+        "description": "where the schema comes from: a full backup, or (none) the schema_snap that was pushed",
+    }
+    kind = {"type": "string", "enum": ["log-backup"]}
+    return json_doc({"kind": kind, "url": url, "snapshot": snapshot}, required=["kind", "url"])
 
 
 def deletion_doc() -> dict[str, Any]:

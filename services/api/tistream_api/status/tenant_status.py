@@ -19,6 +19,7 @@ from tistream.wire.sorter import Coverage, Hold, SliceStatus
 from tistream_api.status import store_statuses
 from tistream_api.status.lateness import Picture, held_by
 from tistream_api.status.placement_answer import holders
+from tistream_api.status.source_statuses import SourceReports
 from tistream_api.tenant.tenant_view import TenantView
 from tistream_api.tenant.tenants import Tenants
 
@@ -30,6 +31,11 @@ class TenantStatus:
     http: HttpClient
     tenants: Tenants
     clock: Clock
+
+    @property
+    def sources(self) -> SourceReports:
+        """What the ingest processes report."""
+        return SourceReports(self.http, self.tenants)
 
     def status(self, view: TenantView) -> TenantProgress:
         """The answer of the status call."""
@@ -73,6 +79,7 @@ class TenantStatus:
         holds: list[Hold] = []
         stores = self._stores(view, holds, unreachable)
         holds.extend(self._schema_holds(view))
+        holds.extend(self.sources.holds(view.tenant))
         return self._of(view, self.clock.now_ms(), stores, holds, unreachable)
 
     def glance(self, view: TenantView, stores: Sequence[StoreStatus], unreachable: Sequence[Hold]) -> Picture:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tistream.model.ids import TenantKey
 from tistream.wire.tokens import TokenInfo, home
-from tistream_meta.decide.model import Node, Task, Tenant
+from tistream_meta.decide.model import Node, Source, Task, Tenant
 
 Values = Mapping[str, Any]
 
@@ -55,6 +55,12 @@ def retired(through_ts: int) -> Values:
     return {**RETIRED, "through_ts": str(through_ts)}
 
 
+def of_source(source: Source) -> Values:
+    """The values of a source. A URL has no credentials (tistream.storage.open)."""
+    names = ("kind", "url", "snapshot_kind", "snapshot_url")
+    return {name: getattr(source, name) for name in names}
+
+
 def of_token(token: TokenInfo) -> Values:
     """The values of a token, without its secret and its hash."""
     grants = [grant.model_dump() for grant in token.grants]
@@ -74,6 +80,11 @@ def tenant(key: TenantKey) -> Subject:
 def store(key: TenantKey, store_id: int) -> Subject:
     """The subject of an upstream store of a tenant."""
     return Subject(f"store {store_id} of tenant {key}", key)
+
+
+def source(one: Source) -> Subject:
+    """The subject of a source of a tenant."""
+    return Subject(f"source {one.source_id} of tenant {one.tenant}", one.tenant)
 
 
 def task(one: Task) -> Subject:

@@ -29,6 +29,7 @@ from tistream_meta.audit import shown
 from tistream_meta.database import audit_log, counter_rows, store_rows, tables, task_rows, tenant_rows, token_rows
 from tistream_meta.database.audit_log import AuditLog
 from tistream_meta.database.engine import DEFAULT_LIMITS, ConnectionLimits, now_ms, open_engine
+from tistream_meta.database.source_book import SourceBook
 from tistream_meta.database.tenant_ends import TenantEnds
 from tistream_meta.database.transactions import CommitUnknown, Transactions, translated
 from tistream_meta.database.usage_book import UsageBook
@@ -60,6 +61,7 @@ class Repository:
         self.prepared = False  # whether the tables exist
         self.usage = UsageBook(self._transactions)
         self.ends = TenantEnds(self._write, self._now_ms)
+        self.sources = SourceBook(self._transactions, self._write, self._now_ms)
         self.audit = AuditLog(self._transactions, self._write, self._now_ms)
         self._unsure: Row[int, int] | None = None  # (owner_rev, lease_until_ms) of an election that may have been won
 

@@ -75,6 +75,21 @@ stores = Table(
     Column("retired_ts", BigInteger),  # the store is retired, its files up to here are being deleted; null = it is read
 )
 
+sources = Table(
+    "sources",
+    metadata,
+    Column("cluster_id", String(63), primary_key=True),
+    Column("tenant_id", String(63), primary_key=True),
+    Column("source_id", String(63), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("snapshot_kind", String(16), nullable=False),
+    Column("snapshot_url", Text),
+    Column("upstream_id", String(20), nullable=False),  # of the cluster that writes the log
+    Column("created_ms", BigInteger, nullable=False),
+    Column("removed_ms", BigInteger),  # null = it is read
+)
+
 REQUESTS = "requests_"  # and a kind of tistream.storage.measured.KINDS: a column of tenant_usage
 COUNTED = ("bytes_in", "bytes_served", "rows_served", *(REQUESTS + kind for kind in KINDS))
 

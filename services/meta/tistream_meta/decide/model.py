@@ -129,6 +129,22 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """A source of a tenant. snapshot_kind, snapshot_url: where its schema comes from. upstream_id: the id of the
+    upstream cluster, as its bucket states it.
+    """
+
+    tenant: TenantKey
+    source_id: str
+    kind: str
+    url: str
+    snapshot_kind: str
+    snapshot_url: str | None
+    upstream_id: str
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything that routes are made from, as of one `version`."""
 

@@ -1,1 +1,1 @@
-"""The Spark session of a sorter: its settings, its class archive, its authentication."""
+"""Spark as the sorter uses it."""

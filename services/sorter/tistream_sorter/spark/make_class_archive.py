@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tistream.service import java
+from tistream.spark import class_archive
 from tistream_sorter.jobs.run import SparkRunner
-from tistream_sorter.spark import class_archive
 from tistream_sorter.spark.session import build_session
 
 _STOP_SECONDS = 120  # writing the archive takes a few seconds

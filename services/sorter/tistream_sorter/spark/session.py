@@ -1,80 +1,16 @@
-"""Builds the one SparkSession of a sorter process. The settings that matter were measured (docs/benchmarks.md)."""
+"""The sorter's Spark session: its Python workers have the kernel imported."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Mapping
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from tistream.service import allocators
-from tistream_sorter.spark import class_archive
-from tistream_sorter.spark import locks as spark_locks
+from tistream.spark import session
+
+DAEMON = "tistream_sorter.jobs.daemon"
 
 
 def build_session(master: str, app_name: str, extra: Mapping[str, str]) -> SparkSession:
-    """A session on `master` (`local[*]`, a standalone URL or k8s://…), with Python workers kept and warm.
-
-    `extra` overrides any setting. With a local master, Spark listens on the loopback address only. Driver and executors
-    authenticate each other with a secret, and encrypt.
-    """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    # One thread per Python worker, because Spark runs them in parallel. Set before polars starts its pool.
-    workers = {"POLARS_MAX_THREADS": "1", **allocators.ENVIRON}
-    for name, value in workers.items():
-        os.environ.setdefault(name, value)
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", spark_locks.LOOPBACK)
-    settings = {
-        **spark_locks.locked(master),
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "512m",
-        "spark.python.daemon.module": "tistream_sorter.jobs.daemon",
-        "spark.python.worker.reuse": "true",
-        "spark.python.unix.domain.socket.enabled": "true",
-        **{f"spark.executorEnv.{name}": value for name, value in workers.items()},
-        "spark.locality.wait": "0",
-        "spark.scheduler.mode": "FAIR",  # between the pools of SparkRunner
-        "spark.sql.adaptive.enabled": "false",
-        "spark.task.maxFailures": "1",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    if of_classes := class_archive.java_options(class_archive.standard_path()):
-        settings["spark.driver.extraJavaOptions"] = of_classes
-    builder = SparkSession.builder.master(master).appName(app_name)
-    wanted = {**settings, **extra}
-    with _kept_off_the_command_line(wanted):
-        for name, value in wanted.items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("WARN")
-    return session
-
-
-@contextmanager
-def _kept_off_the_command_line(settings: dict[str, str]) -> Iterator[None]:
-    """Pass the secret to a new JVM in a file. PySpark passes settings as arguments, which every user of the machine can
-    list. A running JVM gets the secret over PySpark's own connection."""
-    if spark_locks.SECRET not in settings or SparkContext._gateway is not None:
-        yield
-        return
-    secret, before = settings.pop(spark_locks.SECRET), os.environ.get("SPARK_CONF_DIR")
-    with TemporaryDirectory(prefix="tistream-spark-") as folder:  # readable by this user only
-        if before is not None:
-            shutil.copytree(before, folder, dirs_exist_ok=True)
-        with (Path(folder) / "spark-defaults.conf").open("a") as defaults:
-            defaults.write(f"\n{spark_locks.SECRET}={secret}\n")
-        os.environ["SPARK_CONF_DIR"] = folder
-        try:
-            yield
-        finally:
-            del os.environ["SPARK_CONF_DIR"]
-            if before is not None:
-                os.environ["SPARK_CONF_DIR"] = before
+    """A session on `master`, see tistream.spark.session."""
+    return session.build_session(master, app_name, extra, DAEMON)

@@ -43,6 +43,7 @@ from tistream.wire.meta import (
     TenantInfo,
     TenantList,
 )
+from tistream.wire.sources import SourceRows
 from tistream.wire.usage import QuotasInfo, SetQuotas, UsageReport
 
 log = logging.getLogger(__name__)
@@ -211,6 +212,15 @@ class MetaClient:
         """Stop reading a store, and delete its files. Raises InvalidRequest, UnknownName."""
         path = f"/upcall/v1/clusters/{cluster_id}/tenants/{tenant_id}/stores/{store_id}/retirement"
         return self._of_any(lambda url: self._http.send("PUT", url + path, retirement, Accepted))
+
+    def sources(self) -> SourceRows:
+        """The sources of all tenants."""
+        return self._of_any(lambda url: self._http.get(f"{url}/upcall/v1/sources", SourceRows))
+
+    def sources_of(self, cluster_id: str, tenant_id: str) -> SourceRows:
+        """The sources of a tenant. Raises UnknownName."""
+        path = f"/v1/clusters/{cluster_id}/tenants/{tenant_id}/sources"
+        return self._of_any(lambda url: self._http.get(url + path, SourceRows))
 
     def tenants(self, cluster_id: str) -> TenantList:
         """A cluster's tenants. Raises UnknownName."""

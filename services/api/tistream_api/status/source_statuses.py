@@ -1,0 +1,37 @@
+"""Asks the ingest processes about a tenant's sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tistream.errors import TiStreamError
+from tistream.model.ids import TenantKey
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.sorter import Hold
+from tistream.wire.sources import SourceStatus, SourceStatuses
+from tistream_api.tenant.tenants import Tenants
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReports:
+    """Thread-safe. A process that does not answer is left out: its sources are reported as `starting`."""
+
+    http: HttpClient
+    tenants: Tenants
+
+    def of(self, key: TenantKey) -> Sequence[SourceStatus]:
+        """The statuses of a tenant's sources; while a source moves between processes, any of them."""
+        query = {"cluster_id": key.cluster_id, "tenant_id": key.tenant_id}
+        found: dict[str, SourceStatus] = {}
+        for url in self.tenants.services("ingest"):
+            try:
+                answer = self.http.get(f"{url}/v1/sources", SourceStatuses, query)
+            except TiStreamError:
+                continue
+            found.update((one.info.source_id, one) for one in answer.sources)
+        return [found[name] for name in sorted(found)]
+
+    def holds(self, key: TenantKey) -> list[Hold]:
+        """Why the tenant's sources make no progress, or how late they are by nature."""
+        return [one.hold for one in self.of(key) if one.hold is not None]

@@ -1,0 +1,53 @@
+"""`python -m tistream_ingest`: the composition root of the ingest service."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from fastapi import FastAPI
+
+from tistream.clock import SystemClock
+from tistream.service import java
+from tistream.service.http.serve import run_service
+from tistream.storage.backends.tenant_keys import keys_of
+from tistream.storage.open import open_objects
+from tistream_ingest.app import Outside, build_app
+from tistream_ingest.jobs.lazy import LazyRunner
+from tistream_ingest.settings import IngestSettings
+
+log = logging.getLogger(__name__)
+
+EXIT_NO_JVM = 70
+DAEMON = "tistream_ingest.jobs.daemon"
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    run_service(IngestSettings, _build)
+
+
+def _build(settings: IngestSettings) -> FastAPI:
+    from tistream_ingest.jobs.run import SparkRunner  # noqa: PLC0415 - pyspark takes half a second
+
+    objects = open_objects(settings.objects_url)
+
+    def new_runner() -> SparkRunner:
+        from tistream.spark.session import build_session  # noqa: PLC0415
+
+        java.ensure()
+        session = build_session(settings.spark.master, f"tistream-{settings.node}", settings.spark.conf, DAEMON)
+        return SparkRunner(session, settings.objects_url, keys_of(objects))
+
+    runner = LazyRunner(new_runner, _no_jvm)
+    return build_app(settings, objects, SystemClock(), Outside(runner, runner.close))
+
+
+def _no_jvm() -> None:
+    # Only a new process gets a new JVM. All state of sources is in their records.
+    log.critical("the JVM of Spark has died: the process ends")
+    os._exit(EXIT_NO_JVM)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Composition of the ingest service."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, FastAPI, Query, Request
+
+from tistream.clock import Clock
+from tistream.errors import TiStreamError
+from tistream.model.ids import TenantKey
+from tistream.service.http.app import new_app
+from tistream.service.http.peers import Peers
+from tistream.service.ids import random_id
+from tistream.service.lifetime import end_in_order
+from tistream.service.observe.metrics import LoopMetrics, new_registry, stale_routes
+from tistream.service.observe.store_metrics import measured
+from tistream.service.observe.usage import UsageMeter
+from tistream.service.worker import Loop
+from tistream.storage.backends.tenant_keys import keys_of
+from tistream.storage.object_store import ObjectStore
+from tistream.storage.open import open_existing
+from tistream.wire.clients.client import HttpClient
+from tistream.wire.clients.meta_client import Membership, MetaClient
+from tistream.wire.clients.sorter_client import SorterClient
+from tistream.wire.meta import Notification
+from tistream.wire.sources import SourceRow, SourceStatuses
+from tistream_ingest.metrics import IngestMetrics
+from tistream_ingest.plan.cuts import Limits
+from tistream_ingest.plan.rules import SourceRules
+from tistream_ingest.settings import IngestSettings
+from tistream_ingest.source.bucket import Bucket
+from tistream_ingest.source.driver import Driver
+from tistream_ingest.source.pool import RoutedPool
+from tistream_ingest.source.source import WAIT_MS, Identity, Runner, Source
+from tistream_ingest.source.worker import SourceWorker
+
+log = logging.getLogger(__name__)
+
+BEAT_MS = 1_000
+
+router = APIRouter()
+
+
+@router.get("/v1/sources", operation_id="ListSources")
+def list_sources(
+    request: Request,
+    cluster_id: Annotated[str | None, Query()] = None,
+    tenant_id: Annotated[str | None, Query()] = None,
+) -> SourceStatuses:
+    """The status of every source that this process runs."""
+    driver: Driver = request.app.state.driver
+    return SourceStatuses(node_id=request.app.state.node_id, sources=driver.statuses(cluster_id, tenant_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The environment of the process besides its store and its clock; a simulation replaces it."""
+
+    runner: Runner
+    close_runner: Callable[[], None] = lambda: None
+    open_log: Callable[[str], ObjectStore] = open_existing
+    new_http: Callable[[], HttpClient] | None = None
+    new_instance: Callable[[], str] = random_id
+    end: Callable[[], None] = end_in_order
+
+
+def build_app(settings: IngestSettings, objects: ObjectStore, clock: Clock, outside: Outside) -> FastAPI:
+    """Build the app. Its loops run while it serves."""
+    peers = Peers(settings, clock)
+    registry = new_registry()
+    metrics, loop_metrics = IngestMetrics(registry), LoopMetrics(registry)
+    counted, keys = measured(objects, registry), keys_of(objects)
+    http = (outside.new_http or peers.new_http)()
+    meta = MetaClient(http, settings.meta_url, on_stale=stale_routes(registry).inc)
+    sorters = SorterClient(http)
+    rules = SourceRules(Limits(settings.file_rows, settings.file_bytes), settings.horizon_ms)
+
+    def announce(tenant: TenantKey, store_id: int, ts: int) -> None:
+        told = Notification(
+            cluster_id=tenant.cluster_id, tenant_id=tenant.tenant_id, store_id=str(store_id), ts=str(ts)
+        )
+        try:
+            meta.notify(told)
+        except TiStreamError as error:  # dispatchers LIST too
+            log.warning("a file was not announced", extra={"tenant": str(tenant), "ts": ts, "error": str(error)})
+
+    def new_worker(row: SourceRow) -> SourceWorker:
+        tenant = TenantKey(row.cluster_id, row.tenant_id)
+        keep = settings.keep_index_keys if row.index_keys is None else row.index_keys
+        identity = Identity(row.source_id, tenant, row.url, row.snapshot_ts or 0, keep)
+        bucket = Bucket(outside.open_log(row.url))
+        pool = RoutedPool(counted, tenant, sorters, lambda: driver.route(tenant))
+        source = Source(identity, bucket, counted, pool, outside.runner, clock, announce, rules, outside.open_log)
+        return SourceWorker(row, source, clock, settings.poll_ms, WAIT_MS, metrics.releases.inc)
+
+    driver = Driver(settings.url, meta, new_worker, metrics, loop_metrics, keys)
+    instance = outside.new_instance()
+    meter = UsageMeter(settings.node, instance, clock, counted.requests_of_tenants, meta.usage)
+    membership = Membership(meta, settings.node, "ingest", settings.url, instance=instance, end=outside.end)
+
+    @contextmanager
+    def running() -> Iterator[None]:
+        loops = [
+            Loop("beat", membership.beat, interval_ms=BEAT_MS, backoff_max_ms=BEAT_MS, metrics=loop_metrics),
+            Loop("routes", driver.follow_routes, interval_ms=0, backoff_max_ms=1_000, metrics=loop_metrics),
+            Loop("sources", driver.follow_sources, interval_ms=settings.sources_ms, metrics=loop_metrics),
+            Loop("usage", meter.report, interval_ms=settings.usage_ms, metrics=loop_metrics),
+        ]
+        for loop in loops:
+            loop.start()
+        try:
+            yield
+        finally:
+            driver.stop()
+            for loop in loops:
+                loop.stop(timeout_s=0.2)  # a long poll that hangs dies with the process
+            meter.last_report()
+            http.close()
+            outside.close_runner()
+
+    app = new_app(
+        "tistream-ingest", ready=driver.not_ready, registry=registry, running=running, clock=clock, peers=peers
+    )
+    app.state.driver, app.state.node_id = driver, settings.node
+    app.include_router(router)
+    return app

@@ -1,0 +1,1 @@
+"""Reads, joins and writes a release on Spark executors; imports nothing of the driver."""

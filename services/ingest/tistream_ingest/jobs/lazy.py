@@ -1,0 +1,47 @@
+"""A Spark session that begins with the first job: a platform without a log backup has no second JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tistream.concurrency import new_lock
+from tistream_ingest.jobs.run import SparkRunner
+from tistream_ingest.jobs.work import Failed, Job, Shard, Surveyed, Written
+from tistream_ingest.plan.cuts import Limits
+
+
+class LazyRunner:
+    """`new` makes the runner. A runner whose JVM has died is not replaced: `died` is called, and the process ends."""
+
+    def __init__(self, new: Callable[[], SparkRunner], died: Callable[[], None]) -> None:
+        self._new, self._died = new, died
+        self._lock = new_lock()
+        self._runner: SparkRunner | None = None
+
+    @property
+    def slots(self) -> int:
+        """The number of shards that run at the same time."""
+        return self._begun().slots
+
+    def survey(self, log_url: str, shards: Sequence[Shard], limits: Limits) -> list[Surveyed]:
+        """As SparkRunner."""
+        return self._begun().survey(log_url, shards, limits)
+
+    def run(self, log_url: str, job: Job) -> list[Written | Failed]:
+        """As SparkRunner."""
+        return self._begun().run(log_url, job)
+
+    def close(self) -> None:
+        """Stop Spark, if it runs."""
+        with self._lock:
+            if self._runner is not None:
+                self._runner.close()
+
+    def _begun(self) -> SparkRunner:
+        with self._lock:
+            if self._runner is None:
+                self._runner = self._new()
+                self._runner.warm()
+            if not self._runner.alive:
+                self._died()
+            return self._runner

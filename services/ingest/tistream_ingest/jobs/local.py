@@ -1,0 +1,45 @@
+"""Runs releases in the calling process, on open object stores: for tests, and as the reference of the Spark runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tistream.storage.object_store import ObjectStore
+from tistream_ingest.jobs import shard_io
+from tistream_ingest.jobs.old_values import OldValues, PoolValues
+from tistream_ingest.jobs.work import Failed, Job, Pool, Shard, Surveyed, Written
+from tistream_ingest.plan.cuts import Limits
+
+
+@dataclass(slots=True)
+class LocalRunner:
+    """open_log: the log's object store by its URL. objects: the platform's. old_values: over the tenant's pool."""
+
+    open_log: Callable[[str], ObjectStore]
+    objects: ObjectStore
+    old_values: Callable[[ObjectStore, Pool], OldValues] = PoolValues
+    slots: int = 1
+
+    def survey(self, log_url: str, shards: Sequence[Shard], limits: Limits) -> list[Surveyed]:
+        """Survey each shard."""
+        log = self.open_log(log_url)
+        return [
+            shard_io.guarded(lambda one=shard: shard_io.survey(log, one, limits, len(shards)))  # type: ignore[misc]
+            for shard in shards
+        ]
+
+    def run(self, log_url: str, job: Job) -> list[Written | Failed]:
+        """Execute a release: the files of all pieces, or what failed."""
+        log, old = self.open_log(log_url), self.old_values(self.objects, job.pool)
+        prepared = []
+        for shard in job.shards:
+            one = shard_io.guarded(lambda shard=shard: shard_io.prepare(log, job, shard, old))  # type: ignore[misc]
+            if isinstance(one, Failed):
+                return [one]
+            prepared.append(one)
+        parts = shard_io.by_piece(prepared, len(job.release.pieces))
+        return [
+            shard_io.guarded(lambda n=number: shard_io.write(self.objects, job, n, parts[n]))  # type: ignore[misc]
+            for number in range(len(parts))
+        ]

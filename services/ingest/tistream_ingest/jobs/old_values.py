@@ -1,0 +1,57 @@
+"""Old values: the newest version of keys at a ts, from the version index of the tenant's committed pool."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from tistream.decode.keys import table_ids
+from tistream.model.ts import Window
+from tistream.pool.versions.lookup import PLACES, newest_at, versions_of
+from tistream.pool.versions.reader import StoreReader
+from tistream.storage.object_store import ObjectStore
+from tistream_ingest.jobs.work import Pool
+
+
+class OldValues(Protocol):
+    """Reads the pool, which holds every version up to each ts asked for."""
+
+    def at(self, keys: pa.Array, ts: int) -> pa.Array:
+        """The value of each key in its newest version at or below `ts`; null if it was deleted or never there. `keys`
+        are sorted and distinct. The result is binary and has the order of `keys`."""
+
+    def commits(self, keys: pa.Array, commit_ts: pa.Array) -> pa.Array:
+        """Whether the pool has a row of each (key, commit_ts), as booleans. Sorted by key."""
+
+
+class PoolValues:
+    """OldValues over the runs and segments of a pool."""
+
+    def __init__(self, objects: ObjectStore, pool: Pool) -> None:
+        self._shards = pool.shards
+        self._reader = StoreReader(objects)
+
+    def at(self, keys: pa.Array, ts: int) -> pa.Array:
+        if not len(keys) or not self._shards:
+            return pa.nulls(len(keys), pa.binary())
+        return newest_at(self._shards, self._reader, _places(keys), ts)["value"].combine_chunks().cast(pa.binary())
+
+    def commits(self, keys: pa.Array, commit_ts: pa.Array) -> pa.Array:
+        if not len(keys):
+            return pa.array([], pa.bool_())
+        wanted = pl.DataFrame({"key": pl.from_arrow(keys), "commit_ts": pl.from_arrow(commit_ts)})
+        times = commit_ts.to_numpy()
+        window = Window(int(np.min(times)) - 1, int(np.max(times)))
+        places = _places(wanted["key"].unique(maintain_order=True).to_arrow().cast(pa.binary()))
+        there = pl.from_arrow(versions_of(self._shards, self._reader, places, window).select(["key", "commit_ts"]))
+        assert isinstance(there, pl.DataFrame)
+        marked = there.unique().with_columns(there=pl.lit(True))
+        joined = wanted.join(marked, on=["key", "commit_ts"], how="left", maintain_order="left")
+        return joined["there"].fill_null(False).to_arrow()
+
+
+def _places(keys: pa.Array) -> pa.Table:
+    return pa.table([pa.array(table_ids(keys)), keys], schema=PLACES)

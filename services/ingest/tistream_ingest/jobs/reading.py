@@ -1,0 +1,40 @@
+"""Fetches slices by ranged GETs, neighbours in one request, and unpacks them one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tistream.logbackup.entries import unpacked
+from tistream.logbackup.metadata import Slice
+from tistream.storage.object_store import ObjectStore
+from tistream.storage.range_reader import fetch_ranges
+
+AT_ONCE_BYTES = 32 << 20  # stored bytes of one object that are in memory
+
+
+def read(log: ObjectStore, slices: Iterable[Slice]) -> Iterator[tuple[Slice, bytes]]:
+    """Each slice with its unpacked bytes, which are checked.
+
+    Raises:
+        NotFoundYet: the object is gone.
+        CorruptObject: it is cut off, or fails its checks.
+    """
+    for group in _groups(slices):
+        end = max(one.offset + one.length for one in group)
+        source = fetch_ranges(log, group[0].path, end, [(one.offset, one.length) for one in group])
+        for one in group:
+            yield one, unpacked(one, bytes(source.view(one.offset, one.length)))
+
+
+def _groups(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
+    """Slices of one object, in order, of at most AT_ONCE_BYTES together (or one larger slice)."""
+    group: list[Slice] = []
+    size = 0
+    for one in sorted(slices, key=lambda one: (one.path, one.offset)):
+        if group and (one.path != group[0].path or size + one.length > AT_ONCE_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(one)
+        size += one.length
+    if group:
+        yield group

@@ -1,0 +1,126 @@
+"""Runs releases as Spark jobs, on local[*] or a cluster.
+
+One job a release, in two stages: shards are prepared, and their rows are shuffled to the change files. A file is
+written only if it has received the part of every shard, an empty one included. So a shard that fails cannot leave a
+gap.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from pyspark.sql import SparkSession
+
+from tistream.storage.backends.tenant_keys import KeyIds, TenantKeys, keys_of
+from tistream.storage.object_store import ObjectStore
+from tistream.storage.open import open_objects
+from tistream_ingest.jobs import shard_io
+from tistream_ingest.jobs.old_values import PoolValues
+from tistream_ingest.jobs.work import Failed, Job, Shard, Surveyed, Written
+from tistream_ingest.plan.cuts import Limits
+
+Part = tuple[int, tuple[int, bytes]]  # index of a piece; number of a shard, and its rows (or a pickled Failed)
+
+
+@lru_cache(maxsize=8)
+def _objects(url: str) -> ObjectStore:
+    """The object store's client: one per worker process and URL."""
+    return open_objects(url)
+
+
+def _told(url: str, keys: KeyIds) -> ObjectStore:
+    objects = _objects(url)
+    keys_of(objects).tell(keys)
+    return objects
+
+
+class SparkRunner:
+    """Runs surveys and releases. The driver handles names, counts and bins only. `keys`: the encryption key ids of the
+    tenants, which are sent to the executors with each job.
+    """
+
+    def __init__(self, session: SparkSession, objects_url: str, keys: TenantKeys | None = None) -> None:
+        self._session, self._url = session, objects_url
+        self._keys = TenantKeys() if keys is None else keys
+        self._context = session.sparkContext
+
+    @property
+    def slots(self) -> int:
+        """The number of shards that run at the same time."""
+        return int(self._context.defaultParallelism)
+
+    def survey(self, log_url: str, shards: Sequence[Shard], limits: Limits) -> list[Surveyed]:
+        """Survey each shard, in the order of `shards`."""
+        count = len(shards)
+
+        def surveyed(works: Iterable[bytes]) -> Iterator[tuple[int, Surveyed]]:
+            log = _objects(log_url)
+            for work in works:
+                one: Shard = pickle.loads(work)
+                yield one.number, shard_io.guarded(lambda one=one: shard_io.survey(log, one, limits, count))  # type: ignore[misc]
+
+        works = self._context.parallelize([pickle.dumps(shard) for shard in shards], max(1, count))
+        found = dict(self._context.runJob(works, surveyed))
+        return [found[shard.number] for shard in shards]
+
+    def run(self, log_url: str, job: Job) -> list[Written | Failed]:
+        """Execute a release: the files of all pieces, or what failed."""
+        url, keys = self._url, self._keys.told({job.tenant})
+        shards, pieces = len(job.shards), len(job.release.pieces)
+        shared = self._context.broadcast(pickle.dumps(replace(job, shards=())))
+
+        def prepared(works: Iterable[bytes]) -> Iterator[Part]:
+            rest: Job = pickle.loads(shared.value)
+            old = PoolValues(_told(url, keys), rest.pool)
+            log = _objects(log_url)
+            for work in works:
+                one: Shard = pickle.loads(work)
+                found = shard_io.guarded(lambda one=one: shard_io.prepare(log, rest, one, old))  # type: ignore[misc]
+                if isinstance(found, Failed):
+                    yield pieces, (one.number, pickle.dumps(found))
+                    continue
+                of_piece = dict(found)
+                for number in range(pieces):
+                    yield number, (one.number, of_piece.get(number, b""))
+
+        def written(number: int, parts: Iterable[Part]) -> Iterator[Written | Failed]:
+            rest: Job = pickle.loads(shared.value)
+            held = [part for _, part in parts]
+            if number == pieces:
+                yield from (pickle.loads(failed) for _, failed in held)
+            elif sorted(shard for shard, _ in held) != list(range(shards)):
+                yield Failed("unavailable", f"not every shard of release {rest.release.number} was prepared")
+            else:
+                target = _told(url, keys)
+                rows = [part for _, part in sorted(held) if part]
+                yield shard_io.guarded(lambda: shard_io.write(target, rest, number, rows))
+
+        try:
+            works = self._context.parallelize([pickle.dumps(shard) for shard in job.shards], max(1, shards))
+            parts = works.mapPartitions(prepared).partitionBy(pieces + 1, int)
+            return _failures_first(parts.mapPartitionsWithIndex(written).collect())
+        finally:
+            shared.unpersist()
+
+    def warm(self) -> None:
+        """Start the Python workers, which import the kernels."""
+        slots = self.slots
+        self._context.runJob(self._context.parallelize(range(slots), slots), lambda numbers: [sum(1 for _ in numbers)])
+
+    @property
+    def alive(self) -> bool:
+        """Whether the driver's JVM still runs."""
+        process = getattr(self._context._gateway, "proc", None)  # None if another process started the JVM
+        return process is None or process.poll() is None
+
+    def close(self) -> None:
+        """Stop Spark and its JVM."""
+        self._session.stop()
+
+
+def _failures_first(found: list[Written | Failed]) -> list[Written | Failed]:
+    """A shard that failed is the reason why files were not written, so it comes first."""
+    return sorted(found, key=lambda one: not isinstance(one, Failed) or one.kind == "unavailable")

@@ -1,0 +1,173 @@
+"""What an executor does: survey a shard, prepare its rows for the pieces of a release, write a piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tistream.errors import CommitConflict, CorruptObject, InvariantBroken, NotFoundYet, SourceRefused, TiStreamError
+from tistream.logbackup import entries
+from tistream.logbackup.entries import VALUES
+from tistream.logbackup.kernels import I64
+from tistream.logbackup.release import STORE_ID
+from tistream.model.span import shown_key
+from tistream.model.ts import Window
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+from tistream_ingest.jobs import joining, push_file
+from tistream_ingest.jobs.old_values import OldValues
+from tistream_ingest.jobs.reading import read
+from tistream_ingest.jobs.work import Failed, Job, Prepared, Shard, Written
+from tistream_ingest.plan.cuts import BINS, Bin, Limits, Survey
+
+Result = TypeVar("Result")
+
+
+def guarded(work: Callable[[], Result]) -> Result | Failed:
+    """The result, or the reason why it is missing. Errors of Spark tasks would lose their type."""
+    try:
+        return work()
+    except NotFoundYet as error:
+        return Failed("missing", str(error), error.key)
+    except CorruptObject as error:
+        return Failed("damaged", error.reason, error.key)
+    except InvariantBroken as error:
+        return Failed("broken", str(error), number=error.number)
+    except SourceRefused as error:
+        return Failed("refused", str(error))
+    except TiStreamError as error:
+        return Failed("unavailable", str(error))
+
+
+def survey(log: ObjectStore, shard: Shard, limits: Limits, shards: int) -> Survey:
+    """Where the shard's changes are in time. Values in `default` count with their slices' mean size."""
+    stored = sum(one.entries for one in shard.values)
+    mean = sum(one.plain for one in shard.values) // stored if stored else 0
+    times, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for one, plain in read(log, shard.writes):
+        ts, size, long = entries.commit_sizes(one, plain, shard.window)
+        times.append(ts)
+        sizes.append(size + long * mean)
+    ts, size = np.concatenate(times), np.concatenate(sizes)
+    order = np.argsort(ts, kind="stable")
+    ts, size = ts[order], size[order]
+    bins: list[Bin] = []
+    if len(ts):
+        first = np.flatnonzero(np.diff(ts, prepend=ts[0] - 1))
+        rows_each = max(1, limits.rows // (BINS * shards))
+        bytes_each = max(1, limits.bytes // (BINS * shards))
+        bins = _bins(ts, np.cumsum(size), first, rows_each, bytes_each)
+    return Survey(shard.span, tuple(bins))
+
+
+def _bins(ts: I64, total: I64, first: I64, rows_each: int, bytes_each: int) -> list[Bin]:
+    """Bins of whole commit_ts. `first`: the first row of each commit_ts. `total`: the sum of sizes up to each row."""
+    out: list[Bin] = []
+    start = 0
+    while start < len(ts):
+        before = int(total[start - 1]) if start else 0
+        by_bytes = int(np.searchsorted(total, before + bytes_each, side="right"))
+        wanted = max(start + 1, min(start + rows_each, by_bytes))
+        next_ = int(np.searchsorted(first, wanted))
+        end = int(first[next_]) if next_ < len(first) else len(ts)
+        out.append(Bin(int(ts[start]), int(ts[end - 1]), end - start, int(total[end - 1]) - before))
+        start = end
+    return out
+
+
+def prepare(log: ObjectStore, job: Job, shard: Shard, old: OldValues) -> list[Prepared]:
+    """The shard's rows for each piece of the release that has any.
+
+    Raises:
+        NotFoundYet, CorruptObject, SourceRefused: an object of the log is gone, damaged or of an unknown form.
+        InvariantBroken: a value is missing (31), or a commit comes after its release (5).
+    """
+    _check_late(log, shard, job, old)
+    low = shard.window.low
+    changes = joining.distinct(
+        [
+            joining.kept(
+                entries.changes(one, plain, shard.window), shard.span.start, shard.span.end, keep_index=shard.keep_index
+            )
+            for one, plain in read(log, shard.writes)
+        ]
+    )
+    changes = joining.with_values(changes, _values(log, shard, changes))
+    rows = joining.with_old_values(changes, lambda keys: old.at(keys, low))
+    return [(number, _packed(part)) for number, part in enumerate(_parts(job, rows)) if part.num_rows]
+
+
+def _values(log: ObjectStore, shard: Shard, changes: pa.Table) -> pa.Table:
+    """The entries of `default` at the start_ts of changes whose value is there."""
+    starts = joining.long_starts(changes)
+    if not len(starts):
+        return VALUES.empty_table()
+    wanted = [one for one in shard.values if one.min_ts <= starts[-1] and one.max_ts >= starts[0]]
+    return pa.concat_tables(
+        [VALUES.empty_table(), *(entries.values(one, plain, starts) for one, plain in read(log, wanted))]
+    )
+
+
+def _check_late(log: ObjectStore, shard: Shard, job: Job, old: OldValues) -> None:
+    """Commits that come after their window was released are repeats, and in the pool: a log that adds one breaks the
+    promise of its checkpoint."""
+    if not shard.late or shard.window.low <= job.pool.floor_ts:
+        return
+    window = Window(job.pool.floor_ts, shard.window.low)
+    late = [
+        joining.kept(entries.changes(one, plain, window), shard.span.start, shard.span.end, keep_index=False)
+        for one, plain in read(log, shard.late)
+    ]
+    changes = joining.distinct(late)
+    there = old.commits(changes["key"].combine_chunks(), changes["commit_ts"].combine_chunks())
+    new = changes.filter(pc.invert(there))
+    if new.num_rows:
+        one = new.slice(0, 1).to_pylist()[0]
+        raise InvariantBroken(
+            5,
+            f"{new.num_rows} commits came at or below the released ts {shard.window.low}; the first is of key "
+            f"{shown_key(one['key'])}, commit_ts {one['commit_ts']}",
+        )
+
+
+def _parts(job: Job, rows: pa.Table) -> list[pa.Table]:
+    out = []
+    for piece in job.release.pieces:
+        inside = pc.and_(pc.greater(rows["commit_ts"], piece.low), pc.less_equal(rows["commit_ts"], piece.high))
+        part = rows.filter(inside)
+        out.append(joining.kept(part, piece.span.start, piece.span.end, keep_index=True))
+    return out
+
+
+def _packed(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, joining.ROWS, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue())
+
+
+def write(target: ObjectStore, job: Job, number: int, parts: Iterable[bytes]) -> Written:
+    """Write the change file of a piece, unless it is there: another process has written the same release."""
+    rows = pa.concat_tables([joining.ROWS.empty_table(), *(pa.ipc.open_stream(part).read_all() for part in parts)])
+    body = push_file.encode(job.tenant, job.release, number, rows)
+    ts = job.release.pieces[number].ts
+    key = layout.change_file(job.tenant, STORE_ID, ts)
+    fresh = True
+    try:
+        target.put_new(key, body)
+    except CommitConflict:
+        fresh = False
+    return Written(key, ts, rows.num_rows, len(body), fresh)
+
+
+def by_piece(prepared: Iterable[Sequence[Prepared]], pieces: int) -> list[list[bytes]]:
+    """The parts of each piece, from those of each shard."""
+    out: list[list[bytes]] = [[] for _ in range(pieces)]
+    for one in prepared:
+        for number, part in one:
+            out[number].append(part)
+    return out

@@ -1,0 +1,79 @@
+"""What the driver sends to executors, and what they return. Plain data; no row of a table goes to the driver. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tistream.logbackup.metadata import Slice
+from tistream.logbackup.release import Release
+from tistream.model.ids import TenantKey
+from tistream.model.span import KeySpan
+from tistream.model.ts import Window
+from tistream.pool.versions.plan import Shard as PoolShard
+from tistream_ingest.plan.cuts import Survey
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The tenant's committed rows, for old values: the runs and segments of its tasks, in key order. floor_ts: versions
+    at or below it may be missing (snapshot_ts, retention)."""
+
+    shards: tuple[PoolShard, ...]
+    floor_ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The changes of a window with keys in `span`. writes, values, late: as in plan.taking.Taking."""
+
+    number: int
+    span: KeySpan
+    window: Window
+    writes: tuple[Slice, ...]
+    values: tuple[Slice, ...]
+    late: tuple[Slice, ...]
+    keep_index: bool
+
+    @property
+    def weight(self) -> int:
+        """Bytes to unpack."""
+        return sum(one.plain for one in (*self.writes, *self.values, *self.late)) + 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One release to execute."""
+
+    tenant: TenantKey
+    release: Release
+    shards: tuple[Shard, ...]
+    pool: Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One change file that is in the object store now. rows: its changes. fresh: whether this job created it."""
+
+    key: str
+    ts: int
+    rows: int
+    size: int
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why a shard or piece could not be done.
+
+    kind: `missing` (an object of the log is gone; `object` names it), `damaged` (an object fails its checks), `broken`
+    (an invariant; `number`), `refused` (the log is of a form that is not read), `unavailable` (try again).
+    """
+
+    kind: str
+    reason: str
+    object: str | None = None
+    number: int | None = None
+
+
+Prepared = tuple[int, bytes]  # index of a piece, and rows of it as an Arrow IPC stream
+Surveyed = Survey | Failed

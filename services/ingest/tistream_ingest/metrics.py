@@ -1,0 +1,21 @@
+"""Metrics of the ingest service."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class IngestMetrics:
+    """Declared in one place; made once per process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.releases = Counter(
+            "tistream_ingest_releases_total", "Releases of log backups executed.", registry=registry
+        )
+        self.sources = Gauge("tistream_ingest_sources", "Sources that this process runs.", registry=registry)
+        self.states = Gauge("tistream_ingest_source_states", "Sources by state.", ("state",), registry=registry)
+        self.lag = Gauge(
+            "tistream_ingest_checkpoint_lag_seconds",
+            "The highest age of a source's checkpoint.",
+            registry=registry,
+        )

@@ -1,0 +1,1 @@
+"""Decides what a source releases. Pure."""

@@ -1,0 +1,76 @@
+"""The metadata of a log backup that may still matter. Not thread-safe.
+
+It is no state that must be kept: a restart reads it again. Slices of `write` matter until their commits are released;
+slices of `default` as long as a transaction may commit that wrote them, which the `horizon` bounds. When a window needs
+values from below the horizon, the caller loads the metadata again with a lower one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tistream.logbackup.metadata import DEFAULT, WRITE, Metadata, Slice
+
+
+@dataclass(slots=True)
+class Catalog:
+    """Slices by the name of their metadata object.
+
+    released_ts: commits at or below it have been released. horizon_ts: `default` slices whose timestamps are all below
+    it are not kept. names: every metadata object that was read, or that its name or age rules out.
+    """
+
+    released_ts: int
+    horizon_ts: int
+    names: set[str] = field(default_factory=set)
+    _slices: dict[str, tuple[Slice, ...]] = field(default_factory=dict)
+    _fresh: set[str] = field(default_factory=set)
+
+    def add(self, name: str, metadata: Metadata, *, fresh: bool) -> None:
+        """Take a metadata object. fresh: commits at or below released_ts that it has may not have been released, so
+        they are looked up in the pool."""
+        self.names.add(name)
+        kept = tuple(one for one in metadata.slices if self._matters(one, fresh=fresh))
+        if kept:
+            self._slices[name] = kept
+            if fresh:
+                self._fresh.add(name)
+
+    def skip(self, name: str) -> None:
+        """Note a metadata object that need not be read."""
+        self.names.add(name)
+
+    def slices(self) -> Iterator[tuple[str, Slice]]:
+        """All slices with the name of their metadata object, by name."""
+        for name in sorted(self._slices):
+            for one in self._slices[name]:
+                yield name, one
+
+    def is_fresh(self, name: str) -> bool:
+        """Whether commits of this metadata object were not compared with the pool yet."""
+        return name in self._fresh
+
+    def released(self, released_ts: int, horizon_ts: int, compared: frozenset[str]) -> None:
+        """A release is done. Drop what it makes needless. compared: fresh metadata objects whose late commits it has
+        compared with the pool."""
+        self.released_ts, self.horizon_ts = released_ts, max(self.horizon_ts, horizon_ts)
+        self._fresh -= compared
+        for name in list(self._slices):
+            kept = tuple(one for one in self._slices[name] if self._matters(one, fresh=name in self._fresh))
+            if kept:
+                self._slices[name] = kept
+            else:
+                del self._slices[name]
+                self._fresh.discard(name)
+
+    def forget_names(self, before: str) -> None:
+        """Drop names that sort below `before`, because they are not listed any more."""
+        self.names = {name for name in self.names if name >= before}
+
+    def _matters(self, one: Slice, *, fresh: bool) -> bool:
+        if not one.put:
+            return False  # physical deletes: garbage collection and rollbacks, never a change of SQL
+        if one.cf == WRITE:
+            return fresh or one.max_ts > self.released_ts
+        return one.cf == DEFAULT and one.max_ts >= self.horizon_ts

@@ -1,0 +1,95 @@
+"""Cuts a window into pieces, one for each change file. Pure.
+
+All changes of a window are at hand and sorted, so each commit_ts inside of it is as good a watermark as its end: a
+piece ends between two commit_ts. Only a commit_ts that is larger than a file by itself is cut by keys; then the last of
+its files has the watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tistream.logbackup.release import Piece
+from tistream.model.span import WHOLE, KeySpan
+from tistream.model.ts import Window
+
+BINS = 16  # bins of each shard for one file
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The aim for one change file: rows, and bytes of keys and values, before compression."""
+
+    rows: int = 200_000
+    bytes: int = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Changes of one shard with first <= commit_ts <= last: how many, and their bytes. Repeats count."""
+
+    first: int
+    last: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """One shard's changes in the window, as bins in the order of commit_ts."""
+
+    span: KeySpan
+    bins: tuple[Bin, ...]
+
+
+def whole(window: Window, index: int) -> tuple[Piece, ...]:
+    """The window as one piece."""
+    return (Piece(window.high, window.low, window.high, index),)
+
+
+def pieces(window: Window, index: int, surveys: Sequence[Survey], limits: Limits) -> tuple[Piece, ...]:
+    """The pieces of a window. `index` is the log index of the first; each watermark takes one."""
+    rows: dict[int, int] = {}
+    sizes: dict[int, int] = {}
+    for one in (one for survey in surveys for one in survey.bins):
+        rows[one.last] = rows.get(one.last, 0) + one.rows
+        sizes[one.last] = sizes.get(one.last, 0) + one.bytes
+    out: list[Piece] = []
+    low = at = window.low
+    held_rows = held_bytes = 0
+    for ts in sorted(rows):
+        full = held_rows + rows[ts] > limits.rows or held_bytes + sizes[ts] > limits.bytes
+        if full and at > low:
+            out.append(Piece(at, low, at, index + len({one.high for one in out})))
+            low, held_rows, held_bytes = at, 0, 0
+        held_rows, held_bytes, at = held_rows + rows[ts], held_bytes + sizes[ts], ts
+        if held_rows > limits.rows or held_bytes > limits.bytes:
+            out += _by_keys(Window(low, ts), index + len({one.high for one in out}), surveys, limits)
+            low, held_rows, held_bytes = ts, 0, 0
+    if low < window.high:
+        out.append(Piece(window.high, low, window.high, index + len({one.high for one in out})))
+    return tuple(out)
+
+
+def _by_keys(window: Window, index: int, surveys: Sequence[Survey], limits: Limits) -> list[Piece]:
+    """The pieces of a commit_ts that is larger than one file: cut between shards, which are in key order."""
+    starts: list[bytes] = [b""]
+    rows = size = 0
+    for survey in surveys:
+        own = [one for one in survey.bins if window.overlaps(one.first, one.last)]
+        more_rows, more_bytes = sum(one.rows for one in own), sum(one.bytes for one in own)
+        if rows and (rows + more_rows > limits.rows or size + more_bytes > limits.bytes):
+            starts.append(survey.span.start)
+            rows = size = 0
+        rows, size = rows + more_rows, size + more_bytes
+    starts = starts[: window.high - window.low]  # each file has a ts of its own in the window
+    if len(starts) == 1:
+        return [Piece(window.high, window.low, window.high, index, span=WHOLE)]
+    out = []
+    for number, start in enumerate(starts):
+        last = number == len(starts) - 1
+        span = KeySpan(start, b"" if last else starts[number + 1])
+        ts = window.high if last else window.low + 1 + number
+        out.append(Piece(ts, window.low, window.high, index, last, span))
+    return out

@@ -1,0 +1,43 @@
+"""Limits of a source, and what need not be read. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tistream.logbackup import meta_name
+from tistream.model.ts import physical_ms
+from tistream_ingest.plan.cuts import Limits
+
+CLOCKS_MS = 3_600_000  # how far the object store's clock, and an upload, may be behind the timestamps of PD
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRules:
+    """horizon_ms: metadata of values is kept for transactions of this length; for longer ones it is read again.
+    shard_bytes_min, shard_bytes_max: unpacked bytes of one shard. flushes_kept: flush times by store, for the status.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    horizon_ms: int = 2 * 3_600_000
+    shard_bytes_min: int = 8 << 20
+    shard_bytes_max: int = 64 << 20
+    flushes_kept: int = 16
+
+    def shard_bytes(self, total: int, slots: int) -> int:
+        """The size of each shard of a release with `total` unpacked bytes."""
+        return max(self.shard_bytes_min, min(self.shard_bytes_max, -(-total // slots)))
+
+
+def may_matter(name: str, ts: int) -> bool:
+    """Whether a metadata object may name entries above `ts`: unless its name rules it out."""
+    hints = meta_name.parse(name)
+    return hints is None or hints.max_ts is None or max(hints.max_ts, hints.flush_ts) > ts
+
+
+def uploaded_lately(name: str, modified_ms: int, ts: int) -> bool:
+    """Whether a metadata object may have been uploaded after the release at `ts` looked for it. Only a check rests on
+    this answer, no data. modified_ms is 0 if the object store has no clock.
+    """
+    hints = meta_name.parse(name)
+    flushed_ms = 0 if hints is None else physical_ms(hints.flush_ts)
+    return max(flushed_ms, modified_ms) >= physical_ms(ts) - CLOCKS_MS

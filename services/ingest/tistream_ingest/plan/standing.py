@@ -1,0 +1,60 @@
+"""What a source's status says of its progress. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from statistics import median
+
+from tistream.logbackup.prefix import CHECKPOINTS
+from tistream.logbackup.release import STORE_ID
+from tistream.model.ts import physical_ms
+from tistream.wire.sorter import Hold
+
+FLUSH_MS = 180_000  # log-backup.max-flush-interval by default, while no flush was seen
+STANDS_MS_MIN = 60_000
+GC_MS = 24 * 3_600_000  # how long TiDB holds back garbage collection for a log backup that is paused
+
+
+def flush_interval_ms(flushes: Mapping[int, Sequence[int]]) -> float | None:
+    """The median distance of the flushes of a store, over all stores (times in ms, in any order); None without two."""
+    distances = [after - before for times in flushes.values() for before, after in pairwise(sorted(times))]
+    return float(median(distances)) if distances else None
+
+
+def hold_of_checkpoint(checkpoint_ts: int, since_ms: int, flushes: Mapping[int, Sequence[int]], now_ms: int) -> Hold:
+    """Why a tenant is as late as it is, if its source has released all that the checkpoint covers.
+
+    since_ms: when this process saw the checkpoint move. The hold names the checkpoint object only if it stands: a hold
+    without an object is shown only for a tenant that is late.
+    """
+    interval = flush_interval_ms(flushes) or FLUSH_MS
+    limit = max(2 * interval, STANDS_MS_MIN)
+    age = now_ms - physical_ms(checkpoint_ts)
+    if not checkpoint_ts:
+        return Hold(stage="push", object=CHECKPOINTS, reason="log backup has written no checkpoint yet")
+    if age <= limit:
+        reason = f"log backup makes changes visible at each flush, some {interval / 1000:g} s apart"
+        return Hold(stage="push", store_id=str(STORE_ID), reason=reason)
+    if now_ms - since_ms <= limit and since_ms > physical_ms(checkpoint_ts) + limit:
+        return Hold(stage="push", object=CHECKPOINTS, reason=f"the checkpoint of log backup is {age // 1000} s behind")
+    at = datetime.fromtimestamp(physical_ms(checkpoint_ts) / 1000, UTC).isoformat(timespec="seconds")
+    reason = f"log backup has not moved since {at}: `br log status` shows why"
+    if age > GC_MS:
+        reason += (
+            "; that is more than 24 hours, so garbage collection may have passed it: if `br log resume` fails, the "
+            "tenant must be backfilled"
+        )
+    return Hold(stage="push", object=CHECKPOINTS, reason=reason)
+
+
+def runs_here(source: tuple[str, str, str], own_url: str, urls: Sequence[str]) -> bool:
+    """Whether this process runs a source (cluster, tenant, source id): of the processes that live, the one with the
+    highest hash. That saves work and decides nothing, because records fence several."""
+    return own_url in urls and max(urls, key=lambda url: _rank(source, url)) == own_url
+
+
+def _rank(source: tuple[str, str, str], url: str) -> bytes:
+    return hashlib.blake2b("\0".join((*source, url)).encode(), digest_size=8).digest()

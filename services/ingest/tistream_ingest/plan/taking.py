@@ -1,0 +1,77 @@
+"""Which slices a release reads. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tistream.logbackup.metadata import DEFAULT, WRITE, Slice
+from tistream.model.ts import Window
+from tistream_ingest.plan.catalog import Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsOlder:
+    """The window has transactions that began at `ts`, below the catalog's horizon: load older metadata first."""
+
+    ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """The input of a release.
+
+    writes: slices with commits of the window. values: slices of `default` that may hold values of those commits. late:
+    slices of fresh metadata with commits at or below the window. metas: the names of all metadata objects that these
+    slices come from; compared: those of `late`.
+    """
+
+    window: Window
+    writes: tuple[Slice, ...]
+    values: tuple[Slice, ...]
+    late: tuple[Slice, ...]
+    metas: tuple[str, ...]
+    compared: frozenset[str]
+
+    @property
+    def rows_max(self) -> int:
+        """An upper bound of the changes in the window. Repeats count."""
+        return sum(one.entries for one in self.writes)
+
+    @property
+    def bytes_max(self) -> int:
+        """Bytes of their keys and values, at most about."""
+        return sum(one.plain for one in (*self.writes, *self.values))
+
+
+def take(catalog: Catalog, low: int, high: int) -> Taking | NeedsOlder:
+    """The slices for the changes with low < commit_ts <= high.
+
+    A value lies at or below its commit's start_ts in the log, perhaps hours earlier: the smallest start_ts of the
+    window's `write` slices says how far back. A slice that does not state it (0) may need any value.
+    """
+    writes: list[Slice] = []
+    late: list[Slice] = []
+    metas: set[str] = set()
+    compared: set[str] = set()
+    for name, one in catalog.slices():
+        if one.cf != WRITE or one.min_ts > high:
+            continue
+        if one.max_ts > low:
+            writes.append(one)
+            metas.add(name)
+        if one.min_ts <= low and catalog.is_fresh(name):
+            late.append(one)
+            metas.add(name)
+            compared.add(name)
+    begin = min((one.min_begin_ts for one in writes), default=high)
+    if 0 < begin < catalog.horizon_ts:
+        return NeedsOlder(begin)
+    tables = {one.table_id for one in writes}
+    values: list[Slice] = []
+    for name, one in catalog.slices():
+        if one.cf == DEFAULT and one.table_id in tables and one.min_ts <= high and one.max_ts >= begin:
+            values.append(one)
+            metas.add(name)
+    return Taking(
+        Window(low, high), tuple(writes), tuple(values), tuple(late), tuple(sorted(metas)), frozenset(compared)
+    )

@@ -1,0 +1,40 @@
+"""Settings of the ingest service: TISTREAM_INGEST__…"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from tistream.service.settings import ServiceSettings, settings_config
+from tistream.spark import locks as spark_locks
+from tistream.spark.settings import SparkSettings
+
+
+class IngestSettings(ServiceSettings):
+    """Settings that an operator may change."""
+
+    model_config = settings_config("INGEST")
+
+    port: int = Field(default=8006, ge=0, le=65535, description="port to bind")
+    poll_ms: int = Field(default=5_000, ge=10, description="pause between looks at the checkpoints of a log backup")
+    sources_ms: int = Field(default=2_000, ge=10, description="pause between looks at the list of sources")
+    file_rows: int = Field(default=200_000, ge=1, description="rows that a change file aims for")
+    file_bytes: int = Field(default=64 << 20, ge=1 << 16, description="bytes of keys and values that it aims for")
+    horizon_ms: int = Field(
+        default=2 * 3_600_000,
+        ge=0,
+        description="age of a transaction up to which metadata of its values is kept; above, it is read again",
+    )
+    keep_index_keys: bool = Field(
+        default=False, description="keep index entries, unless the tenant has a setting of its own; as the sorters"
+    )
+    spark: SparkSettings = SparkSettings()
+
+    @model_validator(mode="after")
+    def _spark_locked(self) -> Self:
+        if self.tls.terminated_elsewhere:
+            return self
+        if (reason := spark_locks.refusal(self.spark.master, self.spark.conf)) is not None:
+            raise ValueError(f"{reason}; or TLS__TERMINATED_ELSEWHERE=true, if the network encrypts")
+        return self

@@ -1,0 +1,1 @@
+"""One log backup as a source: what its bucket shows, and the release that follows."""

@@ -1,0 +1,69 @@
+"""Reads the bucket of a log backup: checkpoints, new metadata, the safe point. It decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tistream.errors import CorruptObject, NotFoundYet
+from tistream.logbackup import metadata, prefix
+from tistream.logbackup.metadata import Metadata
+from tistream.storage.object_store import ObjectInfo, ObjectStore
+
+
+@dataclass(slots=True)
+class Bucket:
+    """The prefix that `br log start` was given. Not thread-safe."""
+
+    log: ObjectStore
+    _checkpoints: dict[int, tuple[str, int]] = field(default_factory=dict)  # store -> version, ts
+
+    def checkpoints(self) -> dict[int, int]:
+        """The checkpoint that each store has written. A file is read again only if LIST shows another version of it.
+
+        Raises:
+            Unavailable: no answer came.
+            CorruptObject: a file holds no checkpoint.
+        """
+        for info in self.log.list_after(prefix.CHECKPOINTS):
+            store_id = prefix.store_of_checkpoint(info.key)
+            if store_id is None or self._checkpoints.get(store_id, ("", 0))[0] == info.version:
+                continue
+            ts = prefix.parse_checkpoint(info.key, self.log.get(info.key))
+            self._checkpoints[store_id] = info.version, ts
+        return {store_id: ts for store_id, (_, ts) in self._checkpoints.items()}
+
+    def metas(self, after: str) -> Iterator[tuple[str, ObjectInfo]]:
+        """Metadata objects whose name sorts after `after`, by name. Raises Unavailable."""
+        for info in self.log.list_after(prefix.METAS, f"{prefix.METAS}{after}" if after else ""):
+            name = info.key.removeprefix(prefix.METAS)
+            if name.endswith(".meta") and "/" not in name:
+                yield name, info
+
+    def metadata(self, name: str) -> Metadata:
+        """One metadata object. Raises NotFoundYet, Unavailable, CorruptObject, SourceRefused."""
+        key = prefix.METAS + name
+        return metadata.parse(key, self.log.get(key))
+
+    def backup(self) -> prefix.LogBackup:
+        """What `backupmeta` states. Raises Unavailable, CorruptObject, SourceRefused."""
+        try:
+            return prefix.parse_backupmeta(self.log.get(prefix.BACKUPMETA))
+        except NotFoundYet:
+            raise CorruptObject(prefix.BACKUPMETA, "is missing: the URL is not the prefix of a log backup") from None
+
+    def safe_point(self) -> int:
+        """The ts below which `br log truncate` may have deleted data; 0 if it never ran. Raises Unavailable."""
+        try:
+            return prefix.parse_safe_point(self.log.get(prefix.SAFE_POINT))
+        except NotFoundYet:
+            return 0
+
+    def restored(self) -> str | None:
+        """An object that an online `br restore` has left; None without any. Raises Unavailable."""
+        found = next(iter(self.log.list_after(prefix.RESTORES)), None)
+        return None if found is None else found.key
+
+    def has_migrations(self) -> bool:
+        """Whether BR's maintenance (`br operator compact`, `br log truncate`) has written migrations."""
+        return next(iter(self.log.list_after(prefix.MIGRATIONS)), None) is not None

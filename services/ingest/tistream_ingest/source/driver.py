@@ -1,0 +1,130 @@
+"""The sources that this process runs, one loop each. The meta server lists them; the living processes share them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import get_args
+
+from tistream.concurrency import new_lock
+from tistream.errors import Unavailable
+from tistream.model.ids import TenantKey
+from tistream.service.observe.metrics import LoopMetrics
+from tistream.service.worker import Loop
+from tistream.storage.backends.tenant_keys import TenantKeys
+from tistream.wire.clients.meta_client import MetaClient
+from tistream.wire.meta import RouteTable, TenantRoute
+from tistream.wire.sources import SourceRow, SourceStatus, State
+from tistream_ingest.metrics import IngestMetrics
+from tistream_ingest.plan.standing import runs_here
+from tistream_ingest.source.worker import SourceWorker
+
+log = logging.getLogger(__name__)
+
+ROUTES_WAIT_MS = 10_000
+STATES: tuple[State, ...] = get_args(State)
+
+
+class Driver:
+    """`follow_routes` and `follow_sources` are loop bodies."""
+
+    def __init__(
+        self,
+        own_url: str,
+        meta: MetaClient,
+        new_worker: Callable[[SourceRow], SourceWorker],
+        metrics: IngestMetrics,
+        loop_metrics: LoopMetrics,
+        keys: TenantKeys,
+    ) -> None:
+        self._own_url, self._meta, self._new_worker = own_url, meta, new_worker
+        self._metrics, self._loop_metrics, self._keys = metrics, loop_metrics, keys
+        self._lock = new_lock()
+        self._table: RouteTable | None = None
+        self._running: dict[tuple[str, str, str], tuple[SourceWorker, Loop]] = {}
+        self._looked = False
+
+    def not_ready(self) -> str | None:
+        """Why no source can run yet, or None."""
+        if self._table is None:
+            return "the routes were not read yet"
+        return None if self._looked else "the sources were not read yet"
+
+    def follow_routes(self) -> None:
+        """Loop body: fetch the next route table."""
+        known = -1 if self._table is None else self._table.version
+        table = self._meta.routes(known, wait_ms=ROUTES_WAIT_MS if known >= 0 else 0)
+        self._keys.tell(table.kms_key_ids())
+        with self._lock:
+            self._table = table
+
+    def route(self, tenant: TenantKey) -> TenantRoute:
+        """The newest route of a tenant. Raises Unavailable."""
+        with self._lock:
+            table = self._table
+        for one in [] if table is None else table.tenants:
+            if (one.cluster_id, one.tenant_id) == (tenant.cluster_id, tenant.tenant_id):
+                return one
+        raise Unavailable(f"no route of tenant {tenant} is known yet")
+
+    def follow_sources(self) -> None:
+        """Loop body: start and stop the loops of sources."""
+        table = self._table
+        if table is None:
+            return
+        urls = table.services.get("ingest", [])
+        wanted = {
+            (row.cluster_id, row.tenant_id, row.source_id): row
+            for row in self._meta.sources().sources
+            if row.snapshot_ts is not None and not row.paused
+        }
+        wanted = {key: row for key, row in wanted.items() if runs_here(key, self._own_url, urls)}
+        for key in [key for key, (worker, _) in self._running.items() if wanted.get(key) != worker.row]:
+            self._end(key)
+        for key, row in wanted.items():
+            if key not in self._running:
+                self._begin(key, row)
+        self._looked = True
+        self._count()
+
+    def _begin(self, key: tuple[str, str, str], row: SourceRow) -> None:
+        worker = self._new_worker(row)
+        loop = Loop("source", worker.step, interval_ms=1_000, backoff_max_ms=30_000, metrics=self._loop_metrics)
+        with self._lock:
+            self._running[key] = worker, loop
+        loop.start()
+        log.info("source begins", extra={"tenant": str(worker.tenant), "source": row.source_id})
+
+    def _end(self, key: tuple[str, str, str]) -> None:
+        """Stop a source's loop. A release under way goes on, which is harmless beside the next process."""
+        with self._lock:
+            worker, loop = self._running.pop(key)
+        loop.stop(timeout_s=0)
+        log.info("source ends", extra={"tenant": str(worker.tenant), "source": worker.row.source_id})
+
+    def statuses(self, cluster_id: str | None, tenant_id: str | None) -> list[SourceStatus]:
+        """The status of each source, of one tenant or of all."""
+        return [
+            worker.status()
+            for worker in self._workers()
+            if cluster_id in (None, worker.row.cluster_id) and tenant_id in (None, worker.row.tenant_id)
+        ]
+
+    def _workers(self) -> list[SourceWorker]:
+        with self._lock:
+            return [worker for _, (worker, _) in sorted(self._running.items(), key=lambda one: one[0])]
+
+    def _count(self) -> None:
+        workers = self._workers()
+        self._metrics.sources.set(len(workers))
+        states = [worker.status().info.state for worker in workers]
+        for state in STATES:
+            self._metrics.states.labels(state).set(states.count(state))
+        self._metrics.lag.set(max((worker.lag_ms for worker in workers), default=0) / 1000)
+
+    def stop(self) -> None:
+        """Stop every source's loop."""
+        with self._lock:
+            loops = [loop for _, loop in self._running.values()]
+        for loop in loops:
+            loop.stop(timeout_s=0.5)

@@ -1,0 +1,317 @@
+"""One source of one tenant: takes steps, each of which makes at most one release.
+
+The order of reads is a rule: first the checkpoints, then the list of metadata, then the safe point, then data. The
+other way round, a flush between them would be missed, or a deletion not noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tistream.clock import Clock
+from tistream.errors import NotFoundYet, SourceRefused
+from tistream.logbackup import meta_name, prefix
+from tistream.logbackup.release import STORE_ID, Piece, Release
+from tistream.model.ids import TenantKey
+from tistream.model.ts import from_physical_ms, physical_ms
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectInfo, ObjectStore
+from tistream.storage.open import open_existing
+from tistream.storage.release_log import ReleaseLog
+from tistream_ingest.jobs.work import Failed, Job, Pool, Shard, Surveyed, Written
+from tistream_ingest.plan import cuts, spans
+from tistream_ingest.plan.catalog import Catalog
+from tistream_ingest.plan.cuts import Limits, Survey
+from tistream_ingest.plan.rules import SourceRules, may_matter, uploaded_lately
+from tistream_ingest.plan.taking import NeedsOlder, Taking, take
+from tistream_ingest.source.bucket import Bucket
+from tistream_ingest.source.stopped import SourceHeld, SourceStopped
+
+WAIT_MS = 500  # between looks at the pool
+
+
+class Runner(Protocol):
+    """Runs the reading, joining and writing of a release."""
+
+    @property
+    def slots(self) -> int: ...
+    def survey(self, log_url: str, shards: Sequence[Shard], limits: Limits) -> Sequence[Surveyed]: ...
+    def run(self, log_url: str, job: Job) -> Sequence[Written | Failed]: ...
+
+
+class TenantPool(Protocol):
+    """The tenant's committed pool."""
+
+    def reached_ts(self) -> int:
+        """The ts up to which every committed row is in the pool. Raises Unavailable."""
+
+    def current(self) -> Pool:
+        """The runs and segments as of the last call of reached_ts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What is fixed of a source. snapshot_ts: of the tenant. keep_index: whether its index entries are kept."""
+
+    source_id: str
+    tenant: TenantKey
+    url: str
+    snapshot_ts: int
+    keep_index: bool
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a source has seen, for its status. newest_flush: the newest flush_ts by store."""
+
+    checkpoint_ts: int = 0
+    checkpoint_since_ms: int = 0
+    released_ts: int = 0
+    safe_point_ts: int = 0
+    flushes: dict[int, list[int]] = field(default_factory=dict)  # store -> the last flush_ts, in ms
+    waits_for: str | None = None
+
+
+@dataclass(slots=True)
+class Source:
+    """Takes the steps of one source. Several processes may: records fence them. Not thread-safe."""
+
+    identity: Identity
+    bucket: Bucket
+    objects: ObjectStore
+    pool: TenantPool
+    runner: Runner
+    clock: Clock
+    announce: Callable[[TenantKey, int, int], None]
+    rules: SourceRules = field(default_factory=SourceRules)
+    open_log: Callable[[str], ObjectStore] = open_existing
+    seen: Seen = field(default_factory=Seen)
+    _last: Release | None = None
+    _open: tuple[Release, Taking | None] | None = None
+    _catalog: Catalog | None = None
+    _loaded: bool = False  # whether the metadata was listed since this process began
+
+    @property
+    def released_ts(self) -> int:
+        """Commits at or below it are in change files, or in the snapshot."""
+        return self.identity.snapshot_ts if self._last is None else self._last.high
+
+    def execute(self, release: Release) -> None:
+        """Write the files of a release that is decided, unless they are there. Raises as step."""
+        if self._catalog is None:
+            self._recover()
+        self._execute(release, None)
+
+    def step(self) -> bool:
+        """Release what the checkpoint has made complete. Returns whether a release was made.
+
+        Raises:
+            SourceHeld: try again later.
+            SourceStopped: the source cannot continue.
+            Unavailable: a store did not answer.
+        """
+        if self._catalog is None:
+            self._recover()
+        if self._open is None:
+            self._decide()
+        if self._open is None:
+            return False
+        release, taking = self._open
+        self._execute(release, taking)
+        return True
+
+    # --- recovery --------------------------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        """Begin at the newest record. Its files are written again unless they are there, or in the pool."""
+        newest = self._records.newest()
+        if newest is not None:
+            done = self.pool.reached_ts() >= newest.high or self._files_are_there(newest)
+            if done:
+                self._last = newest
+            else:
+                self._last = self._records.read(newest.number - 1) if newest.number > 1 else None
+                self._open = newest, None
+        self.seen.released_ts = self.released_ts
+        self._catalog = Catalog(self.released_ts, self._horizon(self.released_ts))
+
+    def _files_are_there(self, release: Release) -> bool:
+        try:
+            for piece in release.pieces:
+                self.objects.head(layout.change_file(self.identity.tenant, STORE_ID, piece.ts))
+        except NotFoundYet:
+            return False
+        return True
+
+    def _horizon(self, ts: int) -> int:
+        return max(0, ts - from_physical_ms(self.rules.horizon_ms))
+
+    @property
+    def _records(self) -> ReleaseLog:
+        return ReleaseLog(self.objects, self.identity.tenant)
+
+    # --- deciding --------------------------------------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        """Decide the next release, if the checkpoint has moved."""
+        assert self._catalog is not None
+        low, high = self.released_ts, self._checkpoint()
+        if high <= low:
+            return
+        self._load(self._catalog)
+        self._loaded = True
+        self._check_safe_point(low)
+        self._check_restores()
+        taking = take(self._catalog, low, high)
+        while isinstance(taking, NeedsOlder):
+            self._catalog = Catalog(low, min(taking.ts, self._catalog.horizon_ts - 1))
+            self._load(self._catalog)
+            taking = take(self._catalog, low, high)
+        number, index = (1, 1) if self._last is None else (self._last.number + 1, self._last.next_index)
+        mine = Release(
+            number,
+            self.identity.source_id,
+            self.identity.url,
+            low,
+            high,
+            0 if self._last is None else self._last.pieces[-1].ts,
+            self.identity.snapshot_ts if self._last is None else None,
+            self._pieces(taking, index),
+            taking.metas,
+            self.identity.keep_index,
+        )
+        decided = self._records.decide(mine)
+        self._open = decided, (taking if decided == mine else None)
+
+    def _checkpoint(self) -> int:
+        found = prefix.global_checkpoint(self.bucket.checkpoints())
+        if found > self.seen.checkpoint_ts:
+            self.seen.checkpoint_ts, self.seen.checkpoint_since_ms = found, self.clock.now_ms()
+        return found
+
+    def _load(self, catalog: Catalog) -> None:
+        """Read the metadata that was not read yet."""
+        after = meta_name.list_after(catalog.names)
+        for name, info in self.bucket.metas(after):
+            if name not in catalog.names:
+                self._load_one(catalog, name, info)
+        if after:
+            catalog.forget_names(after)
+
+    def _load_one(self, catalog: Catalog, name: str, info: ObjectInfo) -> None:
+        if not may_matter(name, min(catalog.horizon_ts, catalog.released_ts)):
+            catalog.skip(name)
+            return
+        try:
+            found = self.bucket.metadata(name)
+        except NotFoundYet:
+            return  # truncated since the LIST: the safe point shows whether it matters
+        except SourceRefused as error:
+            raise SourceStopped(str(error)) from error
+        self._note_flush(name, found.store_id)
+        lately = self._loaded or uploaded_lately(name, info.modified_ms, catalog.released_ts)
+        catalog.add(name, found, fresh=lately and self._last is not None)
+
+    def _note_flush(self, name: str, store_id: int) -> None:
+        hints = meta_name.parse(name)
+        if hints is not None:
+            flushes = self.seen.flushes.setdefault(store_id, [])
+            flushes.append(physical_ms(hints.flush_ts))
+            del flushes[: -self.rules.flushes_kept]
+
+    def _check_safe_point(self, low: int) -> None:
+        self.seen.safe_point_ts = self.bucket.safe_point()
+        if self.seen.safe_point_ts > low:
+            raise SourceStopped(
+                f"the log was truncated to {self.seen.safe_point_ts}, above the released ts {low}: changes between "
+                "them are lost to this source; backfill the tenant at a newer snapshot"
+            )
+
+    def _check_restores(self) -> None:
+        restored = self.bucket.restored()
+        if restored is not None:
+            raise SourceStopped(
+                f"{restored}: `br restore` ran beside the log backup, and the restored rows are not in the log; "
+                "backfill the tenant at a newer snapshot"
+            )
+
+    def _pieces(self, taking: Taking, index: int) -> tuple[Piece, ...]:
+        limits = self.rules.limits
+        if taking.rows_max <= limits.rows and taking.bytes_max <= limits.bytes:
+            return cuts.whole(taking.window, index)
+        surveys: list[Survey] = []
+        shards = self._shards(taking)
+        for found in self.runner.survey(self.identity.url, shards, limits):
+            if isinstance(found, Failed):
+                self._failed(found)
+            else:
+                surveys.append(found)
+        return cuts.pieces(taking.window, index, surveys, limits)
+
+    # --- executing -------------------------------------------------------------------------------------------------
+
+    def _execute(self, release: Release, taking: Taking | None) -> None:
+        assert self._catalog is not None
+        if taking is None:
+            taking = self._taking_of(release)
+        pool = Pool((), self.identity.snapshot_ts)
+        if release.low > self.identity.snapshot_ts and (taking.writes or taking.late):
+            pool = self._pool(release.low)
+        shards = tuple(self._shards(taking))
+        results = self.runner.run(release.url, Job(self.identity.tenant, release, shards, pool))
+        for failed in results:
+            if isinstance(failed, Failed):
+                self._failed(failed)
+        for piece in release.pieces:
+            self.announce(self.identity.tenant, STORE_ID, piece.ts)
+        self._last, self._open = release, None
+        self.seen.released_ts, self.seen.waits_for = release.high, None
+        self._catalog.released(release.high, self._horizon(release.high), taking.compared)
+
+    def _pool(self, ts: int) -> Pool:
+        """The pool, once it holds all that was released before: old values come from it."""
+        reached = self.pool.reached_ts()
+        if reached < ts:
+            self.seen.waits_for = f"the changes up to {ts} are not in the pool yet: it has come to {reached}"
+            raise SourceHeld("sort", self.seen.waits_for)
+        return self.pool.current()
+
+    def _taking_of(self, release: Release) -> Taking:
+        """The input of a release that another process decided, from the metadata that its record names."""
+        catalog = Catalog(release.low, 0)
+        # An earlier source of the tenant, with another log, may have decided it and not have executed it.
+        bucket = self.bucket if release.url == self.identity.url else Bucket(self.open_log(release.url))
+        for name in release.metas:
+            try:
+                catalog.add(name, bucket.metadata(name), fresh=False)
+            except NotFoundYet:
+                self._failed(Failed("missing", "is named by a release record", prefix.METAS + name))
+        found = take(catalog, release.low, release.high)
+        assert isinstance(found, Taking)  # the catalog's horizon is 0
+        return found
+
+    def _shards(self, taking: Taking) -> list[Shard]:
+        everything = (*taking.writes, *taking.values, *taking.late)
+        each = self.rules.shard_bytes(sum(one.plain for one in everything), self.runner.slots)
+        cut = spans.spans(everything, each)
+        parts = (spans.shared_out(found, cut) for found in (taking.writes, taking.values, taking.late))
+        return [
+            Shard(number, span, taking.window, writes, values, late, self.identity.keep_index)
+            for number, (span, writes, values, late) in enumerate(zip(cut, *parts, strict=True))
+        ]
+
+    def _failed(self, failed: Failed) -> None:
+        """Raise what a failed job means for the source."""
+        if failed.kind == "missing":
+            safe_point = self.bucket.safe_point()
+            if safe_point > self.released_ts:
+                self._check_safe_point(self.released_ts)
+            gone = "compacted (v1/migrations/)" if self.bucket.has_migrations() else "deleted"
+            raise SourceStopped(f"{failed.object} is gone: it was {gone}; backfill the tenant at a newer snapshot")
+        if failed.kind == "damaged":
+            raise SourceHeld("damaged", failed.reason, failed.object)
+        if failed.kind in ("broken", "refused"):
+            raise SourceStopped(failed.reason)
+        raise SourceHeld("push", failed.reason)

@@ -1,0 +1,21 @@
+"""Errors that end a source, and holds from which it recovers."""
+
+from __future__ import annotations
+
+from tistream.errors import FatalError, RetryableError
+
+
+class SourceStopped(FatalError):
+    """The source cannot go on: the text states why, and the way out. The tenant keeps what it has."""
+
+    code = "source-stopped"
+
+
+class SourceHeld(RetryableError):
+    """The source cannot go on now. stage: as in `held_by` (design.md 5). object: the object that it waits for."""
+
+    code = "source-held"
+
+    def __init__(self, stage: str, reason: str, object_: str | None = None) -> None:
+        super().__init__(reason if object_ is None else f"{object_}: {reason}")
+        self.stage, self.reason, self.object = stage, reason, object_

@@ -1,0 +1,59 @@
+"""What the names of metadata objects hint at. What counts is inside of them; a name only lets a reader skip one.
+
+| written by | name |
+|---|---|
+| 6.1 to 8.5.2 | `{min_resolved_ts}-{uuid}`, decimal |
+| 8.5.3, 8.5.4 | `{flush_ts:016X}-{min_begin_ts:016X}-{min_ts:016X}-{max_ts:016X}` |
+| 8.5.5 | the same, sometimes followed by `-SYNTHETIC{hex}` |
+| newest | `{flush_ts:016X}{store_id:016X}-d{…}l{…}u{…}p{…}`: tags in any order, each 16 hex digits; others too |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tistream.model.ts import from_physical_ms
+
+SUFFIX = ".meta"
+LATE_MS = 3_600_000  # a slow store may add names with a flush_ts that is so far below the newest one
+
+_HEX = "[0-9A-Fa-f]{16}"
+_FOUR = re.compile(rf"({_HEX})-({_HEX})-({_HEX})-({_HEX})(?:-SYNTHETIC[0-9A-Fa-f]*)?")
+_TAGGED = re.compile(rf"({_HEX})({_HEX})-((?:[A-Za-z]{_HEX})+)")
+_TAG = re.compile(rf"([A-Za-z])({_HEX})")
+
+
+@dataclass(frozen=True, slots=True)
+class MetaName:
+    """The hints of a name. flush_ts: when the flush began. max_ts: the highest ts of its keys, None if it has none."""
+
+    flush_ts: int
+    max_ts: int | None
+    store_id: int | None = None
+
+
+def parse(name: str) -> MetaName | None:
+    """The hints of a name (the last part of the key); None if its form has none that can be relied on."""
+    stem = name.removesuffix(SUFFIX)
+    if found := _FOUR.fullmatch(stem):
+        flush_ts, _, _, max_ts = (int(part, 16) for part in found.groups())
+        return MetaName(flush_ts, max_ts)
+    if found := _TAGGED.fullmatch(stem):
+        tags = {tag: int(number, 16) for tag, number in _TAG.findall(found[3])}
+        return MetaName(int(found[1], 16), tags.get("u"), int(found[2], 16))
+    return None
+
+
+def list_after(names: Iterable[str]) -> str:
+    """The name after which new names are listed, given the names known. Empty: list all, because a known name does not
+    sort by time."""
+    newest = 0
+    for name in names:
+        hints = parse(name)
+        if hints is None:
+            return ""
+        newest = max(newest, hints.flush_ts)
+    late = newest - from_physical_ms(LATE_MS)
+    return f"{late:016X}" if late > 0 else ""

@@ -1,0 +1,89 @@
+"""The objects of a log backup's prefix besides data and metadata: who wrote it, the checkpoint, the safe point."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tistream.errors import CorruptObject, SourceRefused
+from tistream.logbackup import messages
+from tistream.model.ts import MAX_TS
+
+BACKUPMETA, BACKUP_LOCK = "backupmeta", "backup.lock"
+CHECKPOINTS, METAS, MIGRATIONS = "v1/global_checkpoint/", "v1/backupmeta/", "v1/migrations/"
+SAFE_POINT = "v1_stream_trancate_safepoint.txt"  # TiDB's own spelling
+RESTORES = "v1/log_restore_tables_blocklists/"
+TOO_OLD = (6, 5, 0)  # tikv/tikv#14099: up to here a checkpoint can be too high
+
+_VERSION = re.compile(r'"?v?([0-9]+)\.([0-9]+)\.([0-9]+)')
+_CHECKPOINT = re.compile(r"v1/global_checkpoint/([0-9]{1,20})\.ts")
+_DECIMAL = re.compile(r"[0-9]{1,20}")
+
+
+@dataclass(frozen=True, slots=True)
+class LogBackup:
+    """What `backupmeta` states: the upstream cluster, its version, and the ts from which the log is complete."""
+
+    cluster_id: int
+    cluster_version: str
+    start_ts: int
+
+
+def parse_backupmeta(data: bytes) -> LogBackup:
+    """Read the `backupmeta` of a prefix.
+
+    Raises:
+        CorruptObject: it is not readable.
+        SourceRefused: the prefix holds a full backup, or a log whose checkpoint cannot be relied on.
+    """
+    found = messages.parse("BackupMeta", BACKUPMETA, data)
+    if found.end_version > 0:
+        raise SourceRefused(
+            f"the prefix holds a full backup (end_version {found.end_version}), not a log: name the prefix that "
+            "`br log start` was given"
+        )
+    version = _VERSION.match(found.cluster_version)
+    if version is None:
+        raise SourceRefused(f"backupmeta: cluster_version {found.cluster_version[:40]!r} is not of the form 8.5.0")
+    if tuple(map(int, version.groups())) <= TOO_OLD:
+        raise SourceRefused(
+            f"the log is written by TiKV {found.cluster_version[:40]}, whose checkpoint can be too high "
+            "(tikv/tikv#14099): upgrade to 7.5.7 or newer, and start a new log backup"
+        )
+    if not 0 < found.start_version <= MAX_TS:
+        raise SourceRefused(f"backupmeta: start_version {found.start_version} is not a timestamp")
+    return LogBackup(found.cluster_id, found.cluster_version, found.start_version)
+
+
+def store_of_checkpoint(key: str) -> int | None:
+    """The store id of a checkpoint object's key; None for any other key."""
+    found = _CHECKPOINT.fullmatch(key)
+    return None if found is None else int(found[1])
+
+
+def parse_checkpoint(key: str, data: bytes) -> int:
+    """The ts in `v1/global_checkpoint/{store}.ts`: 8 bytes, little-endian. Raises CorruptObject."""
+    if len(data) != 8:
+        raise CorruptObject(key, f"a checkpoint has 8 bytes, not {len(data)}")
+    ts = int.from_bytes(data, "little")
+    if ts > MAX_TS:
+        raise CorruptObject(key, f"checkpoint {ts} is not a timestamp")
+    return ts
+
+
+def global_checkpoint(checkpoints: Mapping[int, int]) -> int:
+    """The watermark of the whole log, from the checkpoints by store: the highest, because each is a lower bound that
+    its store has copied from the same number. 0 without any."""
+    return max(checkpoints.values(), default=0)
+
+
+def parse_safe_point(data: bytes) -> int:
+    """The ts below which data may be gone (`br log truncate`). Raises CorruptObject."""
+    try:
+        text = data.decode("ascii").strip()
+    except UnicodeDecodeError as error:
+        raise CorruptObject(SAFE_POINT, "is not decimal text") from error
+    if not _DECIMAL.fullmatch(text) or int(text) > MAX_TS:
+        raise CorruptObject(SAFE_POINT, f"{text[:40]!r} is not a decimal timestamp")
+    return int(text)

@@ -1,0 +1,144 @@
+"""The record that decides a release (docs/log-backup.md). Pure.
+
+Release n is decided by one conditional put of its record, and the bytes of its change files are a function of the
+record and of the log. So any process may execute it, twice does no harm, and the chain of files cannot fork.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from tistream.errors import CorruptObject
+from tistream.model.span import WHOLE, KeySpan
+from tistream.model.ts import MAX_TS
+
+VERSION = 1
+# The store that a log backup is in the push contract. TiKV's own ids begin at 1, so no store of the tenant has it.
+STORE_ID = 0
+REGION_ID, REGION_VERSION = 1, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One change file: the changes with low < commit_ts <= high of the span.
+
+    ts: of the file. index: the log index of its rows and its watermark. watermark: whether the file closes the window
+    (low, high]; without, further files of the same window follow.
+    """
+
+    ts: int
+    low: int
+    high: int
+    index: int
+    watermark: bool = True
+    span: KeySpan = WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Release `number` of a tenant: the changes with low < commit_ts <= high.
+
+    prev_ts: the last file before it, 0 for the first. base_ts: the tenant's snapshot_ts, in the first release only.
+    url: of the log. metas: its metadata objects whose slices are read. keep_index: whether index entries are kept.
+    """
+
+    number: int
+    source_id: str
+    url: str
+    low: int
+    high: int
+    prev_ts: int
+    base_ts: int | None
+    pieces: tuple[Piece, ...]
+    metas: tuple[str, ...]
+    keep_index: bool
+
+    @property
+    def next_index(self) -> int:
+        """The log index of the next release's first row."""
+        return self.pieces[-1].index + 1
+
+
+def encode(release: Release) -> bytes:
+    """The record's bytes: JSON, timestamps as numbers."""
+    out = {
+        "version": VERSION,
+        "release": release.number,
+        "source_id": release.source_id,
+        "url": release.url,
+        "low": release.low,
+        "high": release.high,
+        "prev_ts": release.prev_ts,
+        "base_ts": release.base_ts,
+        "keep_index": release.keep_index,
+        "pieces": [
+            {
+                "ts": one.ts,
+                "low": one.low,
+                "high": one.high,
+                "index": one.index,
+                "watermark": one.watermark,
+                "start_key": one.span.start.hex(),
+                "end_key": one.span.end.hex(),
+            }
+            for one in release.pieces
+        ],
+        "metas": list(release.metas),
+    }
+    return orjson.dumps(out)
+
+
+def decode(key: str, data: bytes) -> Release:
+    """Read a record. Raises CorruptObject."""
+    try:
+        found = orjson.loads(data)
+        if found["version"] != VERSION:
+            raise CorruptObject(key, f"release record version {found['version']!r}; this program knows {VERSION}")
+        release = Release(
+            _number(found["release"]),
+            str(found["source_id"]),
+            str(found["url"]),
+            _number(found["low"]),
+            _number(found["high"]),
+            _number(found["prev_ts"]),
+            None if found["base_ts"] is None else _number(found["base_ts"]),
+            tuple(_piece(one) for one in found["pieces"]),
+            tuple(map(str, found["metas"])),
+            bool(found["keep_index"]),
+        )
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise CorruptObject(key, f"is not a release record: {error}") from error
+    if problem := _problem(release):
+        raise CorruptObject(key, f"is not a release record: {problem}")
+    return release
+
+
+def _piece(found: Any) -> Piece:
+    start, end = bytes.fromhex(found["start_key"]), bytes.fromhex(found["end_key"])
+    if end and start >= end:
+        raise ValueError("a piece has an empty span")
+    ts, low, high, index = (_number(found[name]) for name in ("ts", "low", "high", "index"))
+    return Piece(ts, low, high, index, bool(found["watermark"]), KeySpan(start, end))
+
+
+def _number(found: Any) -> int:
+    if type(found) is not int or not 0 <= found <= MAX_TS:
+        raise ValueError(f"{found!r} is not a timestamp or index")
+    return found
+
+
+def _problem(release: Release) -> str | None:
+    """Why the pieces are no chain of files over (low, high]."""
+    if not release.pieces or release.low >= release.high:
+        return "it has no window"
+    at, ts = release.low, release.prev_ts
+    for one in release.pieces:
+        if one.low != at or one.ts <= ts or not one.low < one.ts <= one.high:
+            return f"piece {one.ts} does not follow {ts}"
+        at, ts = (one.high if one.watermark else at), one.ts
+    if at != release.high:
+        return f"its pieces end at {at}, not at {release.high}"
+    return None

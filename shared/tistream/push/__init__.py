@@ -1,0 +1,1 @@
+"""Writers of the push contract (design.md 2)."""

@@ -1,0 +1,114 @@
+"""Writes change files by the push contract (design.md 2): tables in, the object's bytes out. Pure.
+
+The bytes are a function of the arguments and of the version of pyarrow.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tistream.format.change_file import SCHEMA, VERSION
+from tistream.model.ids import TenantKey
+
+GROUP_ROWS, GROUP_BYTES = 65_536, 8 << 20  # of a row group of changes, as the contract recommends
+
+DICTIONARY = ("type", "op_type", "region_id", "region_version", "log_index", "start_ts", "commit_ts", "txn_source")
+_STATISTICS = ["key"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """The store that writes the file, and the ts of its previous file (0: none)."""
+
+    tenant: TenantKey
+    store_id: int
+    prev_ts: int
+
+
+class _Sink:
+    """The bytes that a Parquet writer has written; each row group's bytes are final once it is written."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: Any) -> int:
+        self.data += data
+        return len(data)
+
+    def tell(self) -> int:
+        return len(self.data)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+def write_change_file(
+    identity: FileIdentity,
+    groups: Iterable[pa.Table],
+    watermarks: pa.Table,
+    dictionary: Sequence[str] = DICTIONARY,
+) -> bytes:
+    """A change file.
+
+    Args:
+        groups: changes, one table for each row group, with change_file.SCHEMA.
+        watermarks: rows of type WATERMARK, which become the last row group; none, if the table is empty.
+        dictionary: the columns that are dictionary-encoded.
+    """
+    sink = _Sink()
+    crcs: list[int] = []
+    with pq.ParquetWriter(
+        pa.PythonFile(sink, mode="w"),
+        SCHEMA,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=list(dictionary),
+        write_statistics=_STATISTICS,
+        store_schema=False,
+    ) as writer:
+
+        def add(table: pa.Table) -> None:
+            start = len(sink.data)
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
+            crcs.append(zlib.crc32(memoryview(sink.data)[start:]))
+
+        for table in groups:
+            add(table)
+        changes = len(crcs)
+        if watermarks.num_rows:
+            add(watermarks)
+        writer.add_key_value_metadata(_metadata(identity, crcs, changes))
+    return bytes(sink.data)
+
+
+def _metadata(identity: FileIdentity, crcs: list[int], changes: int) -> dict[str, str]:
+    return {
+        "tistream.version": VERSION,
+        "tistream.cluster_id": identity.tenant.cluster_id,
+        "tistream.tenant_id": identity.tenant.tenant_id,
+        "tistream.store_id": str(identity.store_id),
+        "tistream.prev_ts": str(identity.prev_ts),
+        "tistream.first_watermark_row_group": str(changes),
+        "tistream.old_value": "1",
+        "tistream.row_group_crc32": ",".join(f"{crc:08x}" for crc in crcs),
+    }

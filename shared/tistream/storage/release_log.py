@@ -1,0 +1,70 @@
+"""The records that decide a tenant's releases of a log backup: numbered objects, each created by one conditional put.
+
+Numbers have no gaps, because a writer puts number n + 1 only after it has read n; so the newest is found by bisection.
+Records are never deleted while the tenant exists: a record that came back would fork the chain of files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tistream.errors import CommitConflict, CommitStateUnknown, CorruptObject, NotFoundYet
+from tistream.logbackup import release as records
+from tistream.logbackup.release import Release
+from tistream.model.ids import TenantKey
+from tistream.storage import layout
+from tistream.storage.object_store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseLog:
+    """The records of one tenant."""
+
+    objects: ObjectStore
+    tenant: TenantKey
+
+    def newest(self, known: int = 0) -> Release | None:
+        """The newest record, at or after number `known`; None without any record. Raises Unavailable, CorruptObject."""
+        low, step = known, 1
+        while self._is_there(low + step):
+            low += step
+            step *= 2
+        high = low + step  # `low` is there (or 0), `high` is not
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._is_there(middle) else (low, middle)
+        return self.read(low) if low else None
+
+    def read(self, number: int) -> Release:
+        """One record. Raises NotFoundYet, Unavailable, CorruptObject."""
+        key = layout.log_release(self.tenant, number)
+        found = records.decode(key, self.objects.get(key))
+        if found.number != number:
+            raise CorruptObject(key, f"is release {found.number}")
+        return found
+
+    def decide(self, release: Release) -> Release:
+        """Put the record unless its number is taken, and return the one that is there. Raises Unavailable."""
+        key, body = layout.log_release(self.tenant, release.number), records.encode(release)
+        try:
+            self.objects.put_new(key, body)
+        except CommitConflict:
+            return self.read(release.number)
+        except CommitStateUnknown:
+            return self._read_back(key, body, release)
+        return release
+
+    def _read_back(self, key: str, body: bytes, release: Release) -> Release:
+        """No answer came: put the same bytes once more, then read which are there. Raises CommitStateUnknown."""
+        try:
+            self.objects.put_new(key, body)
+        except CommitConflict:
+            return self.read(release.number)
+        return release
+
+    def _is_there(self, number: int) -> bool:
+        try:
+            self.objects.head(layout.log_release(self.tenant, number))
+        except NotFoundYet:
+            return False
+        return True

@@ -1,0 +1,92 @@
+"""Sources of a tenant besides stores that push: log backups (docs/log-backup.md)."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from tistream.wire.meta import Door
+from tistream.wire.sorter import Hold, Wire
+
+URL_MAX = 1_024
+State = Literal["starting", "running", "waiting", "stopped"]
+
+
+class SnapshotSource(Door):
+    """Where the schema at the tenant's beginning comes from: `br-full`, a full backup of BR at `url`; `none`, a
+    schema_snap that was pushed."""
+
+    kind: Literal["br-full", "none"]
+    url: str | None = Field(default=None, max_length=URL_MAX)
+
+
+class AddSource(Door):
+    """`POST /v1/clusters/{cluster_id}/tenants/{tenant_id}/sources`: 201, also if this source is there already; 409 if
+    another one is; 422 if it cannot be read, with the reason."""
+
+    kind: Literal["log-backup"]
+    url: str = Field(max_length=URL_MAX)
+    snapshot: SnapshotSource = SnapshotSource(kind="none")
+
+
+class SourceRow(Wire):
+    """A source as the meta database has it. snapshot_ts: of the tenant. index_keys: whether its index entries are kept;
+    null: the setting of the service. paused: the tenant is."""
+
+    cluster_id: str
+    tenant_id: str
+    source_id: str
+    kind: str
+    url: str
+    snapshot_kind: str
+    snapshot_url: str | None = None
+    snapshot_ts: int | None = None
+    index_keys: bool | None = None
+    paused: bool = False
+
+
+class SourceRows(Wire):
+    """The answer of `GET /upcall/v1/sources`: the sources of all tenants."""
+
+    sources: list[SourceRow]
+
+
+class FlushedStore(Wire):
+    """A store of the upstream, and when its newest flush that was read began (ms since the epoch; null: its metadata's
+    names do not state it)."""
+
+    store_id: str
+    newest_flush_ms: int | None
+
+
+class SourceInfo(Wire):
+    """One source as users see it. Timestamps are decimal strings, null while unknown.
+
+    state: `starting` (no step is done yet), `running`, `waiting` (`reason` has what for), `stopped` (`reason` has why,
+    and the way out). flush_interval_s: the median distance of flushes, over all stores.
+    """
+
+    source_id: str
+    kind: str
+    state: State
+    checkpoint_ts: str | None = None
+    released_ts: str | None = None
+    flush_interval_s: float | None = None
+    stores: list[FlushedStore] = Field(default_factory=list)
+    safe_point_ts: str | None = None
+    reason: str | None = None
+
+
+class SourceStatus(Wire):
+    """A source as the ingest process reports it that runs it. `hold`: why it makes no progress."""
+
+    cluster_id: str
+    tenant_id: str
+    info: SourceInfo
+    hold: Hold | None = None
+
+
+class SourceStatuses(Wire):
+    """The answer of an ingest process to `GET /v1/sources[?cluster_id=&tenant_id=]`."""
+
+    node_id: str
+    sources: list[SourceStatus]

@@ -1,0 +1,195 @@
+"""The golden log backups, replayed put by put into the adapter, and from there into the sorter's own ticks."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from support import golden
+from support.golden import Delivery, GoldenSet
+from support.pull_world import history_of, world_of
+from support.simulation import Simulation
+from tistream.clock import ManualClock
+from tistream.decode.keys import table_ids
+from tistream.format.change_file import COMMITTED
+from tistream.model.ids import TenantKey
+from tistream.model.span import WHOLE, KeySpan
+from tistream.pool.versions.plan import Shard
+from tistream.storage import layout
+from tistream.storage.backends.memory import MemoryObjectStore
+from tistream.storage.change_reader import open_change_file, read_changes, read_watermarks
+from tistream.storage.object_store import ObjectStore
+from tistream_api.read.cursor import Position
+from tistream_ingest.jobs.local import LocalRunner
+from tistream_ingest.jobs.work import Pool
+from tistream_ingest.plan.cuts import Limits
+from tistream_ingest.plan.rules import SourceRules
+from tistream_ingest.source.bucket import Bucket
+from tistream_ingest.source.source import Identity, Runner, Source
+from tistream_ingest.source.stopped import SourceHeld
+
+ROOT = golden.ROOT / "logbackup"
+NAMES = ("everything", "everything-6.5", "large")
+HOLDS_MAX = 20  # the sorter takes what there is before each step, so a source that is held on and on hangs
+SMALL = SourceRules(Limits(2_000, 1 << 20), shard_bytes_min=1 << 16)  # many files and shards
+
+
+@dataclass(frozen=True, slots=True)
+class LogSet:
+    """A log backup: its puts in order, and the push set of the same changes."""
+
+    name: str
+    puts: tuple[tuple[str, bytes], ...]
+    start_ts: int
+    end_ts: int
+
+    @property
+    def pushed(self) -> GoldenSet:
+        """The same changes as stores push them: schema and expectation are those of this set."""
+        return golden.load(self.name.partition("-")[0])
+
+
+@functools.cache
+def load(name: str) -> LogSet:
+    """A golden log backup."""
+    root = ROOT / name
+    stated = json.loads((root / "layout.json").read_text())
+    puts = tuple(_put(root, json.loads(line)) for line in (root / "arrival.jsonl").read_text().splitlines())
+    return LogSet(name, puts, int(stated["base_ts"]), int(stated["end_ts"]))
+
+
+def _put(root: Path, line: dict[str, Any]) -> tuple[str, bytes]:
+    key = line["key"]
+    return key, bytes.fromhex(line["hex"]) if "hex" in line else (root / "objects" / key).read_bytes()
+
+
+@functools.cache
+def truth(name: str) -> pl.DataFrame:
+    """Every committed change up to the last checkpoint, without index entries, as oracle.COLUMNS.
+
+    The log has no row from before its start, so the first change of a key has no old value."""
+    rows = golden.committed_rows(load(name).pushed.name).filter(pl.col("commit_ts") <= load(name).end_ts)
+    before = pl.col("value").shift(1).over("key", order_by="commit_ts")
+    return rows.with_columns(old_value=before).sort("commit_ts", "start_ts", "key")
+
+
+class SorterPool:
+    """The pool that the sorter's ticks have written in this process."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+
+    def reached_ts(self) -> int:
+        return self._simulation.progress_ts
+
+    def current(self) -> Pool:
+        tasks = sorted(self._simulation.tasks, key=lambda task: task.identity.span.start)
+        shards = tuple(
+            Shard(
+                task.identity.span,
+                tuple(segment for manifest in task.committed for segment in manifest.segments),
+            )
+            for task in tasks
+        )
+        return Pool(shards, self._simulation.loaded.snapshot_ts)
+
+
+@dataclass
+class Adapted:
+    """One tenant whose only source is a log backup: the bucket, adapters, and the pipeline behind them."""
+
+    name: str
+    rules: SourceRules = field(default_factory=SourceRules)
+    spans: Sequence[KeySpan] = (WHOLE,)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.set = load(self.name)
+        pushed = self.set.pushed
+        self.tenant = TenantKey(pushed.tenant.cluster_id, pushed.tenant.tenant_id)
+        self.bucket = MemoryObjectStore()
+        loaded = replace(pushed, files=(), snapshot_ts=self.set.start_ts, end_ts=self.set.end_ts)
+        self.simulation = Simulation(loaded, self.spans, self.seed)
+        self.objects = self.simulation.objects
+        self.pool = SorterPool(self.simulation)
+        self.clock = ManualClock()
+        self.taken: list[str] = []  # change files that the sorter has
+        self.announced: list[int] = []
+
+    def adapter(self, objects: ObjectStore | None = None, log: ObjectStore | None = None) -> Source:
+        """A process that adapts, with nothing in memory."""
+        target, bucket = objects or self.objects, log or self.bucket
+        runner: Runner = LocalRunner(lambda url: bucket, target)
+        identity = Identity("log", self.tenant, "memory:", self.set.start_ts, False)
+        return Source(identity, Bucket(bucket), target, self.pool, runner, self.clock, self._announced, self.rules)
+
+    def _announced(self, tenant: TenantKey, store_id: int, ts: int) -> None:
+        assert (tenant, store_id) == (self.tenant, 0)
+        self.announced.append(ts)
+
+    def replay(self) -> Iterator[str]:
+        """Put the objects one by one; yields each key after its put."""
+        for key, body in self.set.puts:
+            self.bucket.put(key, body)
+            yield key
+
+    def run(self, source: Source) -> int:
+        """Let an adapter release what it can, and the sorter take it. Returns the number of releases."""
+        made = holds = 0
+        while True:
+            self.settle()
+            try:
+                if not source.step():
+                    return made
+            except SourceHeld as held:
+                holds += 1
+                if held.stage != "sort" or holds > HOLDS_MAX:
+                    raise
+                continue
+            made += 1
+            holds = 0
+
+    def settle(self) -> None:
+        """The sorter takes every new change file, and flushes."""
+        prefix = layout.change_file_prefix(self.tenant, 0)
+        for info in self.objects.list_after(prefix, self.taken[-1] if self.taken else ""):
+            if not self.taken:
+                self.simulation.begin_chain(0, Delivery(0, info.key, b"").store_and_ts[1])
+            self.simulation.arrive(Delivery(0.0, info.key, self.objects.get(info.key)))
+            self.taken.append(info.key)
+        for task in self.simulation.tasks:
+            while task.queue:
+                self.simulation.tick(task, len(task.queue))
+
+    def files(self) -> list[pl.DataFrame]:
+        """The changes of each change file, in the chain's order."""
+        found = []
+        for info in self.objects.list_after(layout.change_file_prefix(self.tenant, 0)):
+            file = open_change_file(self.objects, info.key)
+            rows = pl.from_arrow(read_changes(self.objects, file, range(len(file.change_groups))))
+            assert isinstance(rows, pl.DataFrame)
+            assert rows.filter(pl.col("type") != COMMITTED).is_empty()
+            found.append(rows)
+        return found
+
+    def watermarks(self) -> list[int]:
+        """The resolved_ts of the files, in the chain's order."""
+        out: list[int] = []
+        for info in self.objects.list_after(layout.change_file_prefix(self.tenant, 0)):
+            file = open_change_file(self.objects, info.key)
+            out += read_watermarks(self.objects, file)["resolved_ts"].to_pylist() if file.watermark_groups else []
+        return out
+
+    def events(self) -> list[dict[str, Any]]:
+        """What a pull of the tenant from its snapshot to its last release answers: decoded by the API's own reader."""
+        rows = self.simulation.pool()
+        rows = rows.with_columns(pl.Series("table_id", table_ids(rows["key"].to_arrow()), pl.Int64))
+        history = history_of(self.simulation.loaded, rows)
+        world = world_of(self.simulation.loaded, rows, history)
+        return [json.loads(line) for line in world.pull(start=Position(self.set.start_ts)).splitlines()]

@@ -44,7 +44,7 @@ class IndexHistory(History):
 
     def __init__(self, config: ClusterConfig, seed: int, ms: int = 4_000, keep_ms: int | None = None) -> None:
         fate = random.Random(seed + 6)
-        super().__init__(config, seed, ms, lambda objects: DyingMerger(objects, fate))
+        super().__init__(config, seed, ms, new_runner=lambda objects: DyingMerger(objects, fate))
         self.reads = 0
         self.more = random.Random(seed + 7)
         self.rows = {

@@ -39,6 +39,12 @@ def mariadb() -> Iterator[MariaDb]:
         yield server
 
 
+@pytest.fixture
+def mysql_url(mariadb: MariaDb) -> str:
+    """An empty database there."""
+    return mariadb.new_database()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def patient_calls() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:

@@ -6,14 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from support.mariadb import MariaDb
-
-
-@pytest.fixture
-def mysql_url(mariadb: MariaDb) -> str:
-    """An empty database there."""
-    return mariadb.new_database()
-
 
 @pytest.fixture(params=["sqlite", "mariadb"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
